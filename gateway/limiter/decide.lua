@@ -38,7 +38,7 @@
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
-local HELD, FORGOTTEN, GRACE, LINE_MINUTES, LONGEST_LINE = 5, 8, 30, 15, 60 * MINUTE
+local HELD, FORGOTTEN, LINE_MINUTES, LONGEST_LINE = 5, 8, 15, 60 * MINUTE
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 -- Room for twenty secrets, each with its last use.
 local LONGEST_USED = 400
@@ -428,7 +428,7 @@ local function decide(key, digest, count, wanted, address, charge)
         if not strike then strike, most = strike_times(plan, minute_limit) end
         local struck = strikes - now + strike
         if struck > most and full_at == 0 then full_at = now end
-        if struck > most and now - full_at >= tonumber(plan.ban_grace_seconds or GRACE) * SECOND then
+        if struck > most and now - full_at >= tonumber(plan.ban_grace_seconds) * SECOND then
           local in_series = banned_until > 0 and now < banned_until + SERIES
           bans = in_series and read_count(call('HGET', key, 'bans')) + 1 or 1
           banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(bans - 1, MAX_DOUBLINGS), LONGEST_BAN)

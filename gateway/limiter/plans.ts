@@ -10,26 +10,42 @@ interface Field {
   readonly label: string;
   /** The text for `--help` and deploy/SETTINGS.md. */
   readonly help: string;
-  /** For a number from 1 to 10^9: the default of each plan. A plan without a default does not have the field. */
+  /** The default of a number in each plan. */
   readonly defaults?: { readonly [plan in PlanName]?: number };
-  /** Set for a number that may be absent: what applies then, unless the plan has a default. */
+  /** The bounds of a number: 1 and 10^9 if they are left out. */
+  readonly least?: number;
+  readonly most?: number;
+  /** A number that must be stored: a missing one is a bad value. A plan without a default does not have the field. */
+  readonly isRequired?: true;
+  /** What is in force while an optional number is absent, if it has no default. */
   readonly absent?: string;
-  /** The minimum, if it is not 1. */
-  readonly least?: 0;
-  /** For a choice: its options. The first one is the default. */
+  /** A choice. The first option is the default. */
   readonly options?: readonly [string, ...string[]];
+  /** Below a choice in a form. */
+  readonly hint?: string;
 }
 
 const forAll = (value: number) => ({ free: value, pro: value, business: value, enterprise: value });
 
 /**
  * Every field of a plan by its name in `gateway:plans`, after `<plan>.`. The text for decide.lua, the checks, the admin
- * API, the command line, the console and deploy/SETTINGS.md derive from this table. Enterprise has no limits: each of
- * its keys has its own.
+ * API, the command line, the console and deploy/SETTINGS.md derive from this table. A number is optional unless
+ * it says otherwise, so that a table that was stored before its field existed is still whole. Enterprise has no limits:
+ * each of its keys has its own.
  */
 export const PLAN_FIELDS = {
-  minute: { label: 'Requests a minute', help: 'requests a minute', defaults: { free: 60, pro: 300, business: 1_000 } },
-  day: { label: 'Requests a day', help: 'requests a day', defaults: { free: 1_000, pro: 10_000, business: 100_000 } },
+  minute: {
+    label: 'Requests a minute',
+    help: 'requests a minute',
+    defaults: { free: 60, pro: 300, business: 1_000 },
+    isRequired: true,
+  },
+  day: {
+    label: 'Requests a day',
+    help: 'requests a day',
+    defaults: { free: 1_000, pro: 10_000, business: 100_000 },
+    isRequired: true,
+  },
   ban_after: {
     label: 'Ban after strikes',
     help: 'refused requests that a key holds as strikes; they are forgotten at eight times its minute limit',
@@ -39,18 +55,19 @@ export const PLAN_FIELDS = {
     label: 'Ban at the earliest after seconds',
     help: 'how long strikes must have been full before a refusal bans the key; 0 bans at the first refusal that finds them full',
     defaults: forAll(30),
-    absent: '30',
     least: 0,
   },
   ban_seconds: {
     label: 'Ban for seconds',
     help: 'length of the first ban; each further one within a day is twice as long',
     defaults: forAll(300),
+    isRequired: true,
   },
   mode: {
     label: 'Mode',
     help: 'enforce, or shadow: refuse nothing, count and log it',
     options: ['enforce', 'shadow'],
+    hint: 'Shadow: refuse nothing, count and log it.',
   },
 } as const satisfies Record<string, Field>;
 
@@ -69,6 +86,8 @@ export type PlanMode = NonNullable<Plan['mode']>;
 /** The stored values of the table: `{ 'free.minute': '60', … }`. In a change, undefined removes a value. */
 export type StoredPlans = Readonly<Record<string, string | undefined>>;
 
+export const MAX_LIMIT = 1_000_000_000;
+
 export const DEFAULT_PLANS = Object.fromEntries(
   PLAN_NAMES.map((plan) => [
     plan,
@@ -80,8 +99,6 @@ export const DEFAULT_PLANS = Object.fromEntries(
   ]),
 ) as unknown as PlanTable;
 
-export const MAX_LIMIT = 1_000_000_000;
-
 export const isPlanName = (name: string): name is PlanName => (PLAN_NAMES as readonly string[]).includes(name);
 
 /** A number typed by a person: plain digits, 1 to 10^9. The parsers of Lua and JavaScript accept nan, 0x3C and 6e1. */
@@ -91,14 +108,25 @@ export function parseLimit(text: string): number | undefined {
   return value >= 1 && value <= MAX_LIMIT ? value : undefined;
 }
 
-/** The minimum of a field. */
-export const leastOf = (field: PlanField): number => ruleOf(field).least ?? 1;
+/** What is declared of a field. */
+export function ruleOf(field: PlanField): Field & Required<Pick<Field, 'least' | 'most'>> {
+  return { least: 1, most: MAX_LIMIT, ...PLAN_FIELDS[field] };
+}
+
+/** What a field takes, in words that follow `must be`. @param write a number */
+export function rangeOf(field: PlanField, write: (value: number) => string = String): string {
+  const { options, least, most } = ruleOf(field);
+  return options === undefined
+    ? `a whole number from ${write(least)} to ${write(most)}`
+    : `one of ${options.join(', ')}`;
+}
 
 /** @returns the value that a text stands for; undefined if it is invalid */
 export function parseField(field: PlanField, text: string): number | string | undefined {
-  const { options, least } = ruleOf(field);
+  const { options, least, most } = ruleOf(field);
   if (options !== undefined) return options.find((option) => option === text);
-  return least === 0 && /^0{1,10}$/.test(text) ? 0 : parseLimit(text);
+  const value = /^0{1,10}$/.test(text) ? 0 : parseLimit(text);
+  return value !== undefined && value >= least && value <= most ? value : undefined;
 }
 
 function firstOption(field: PlanField): string | undefined {
@@ -108,12 +136,16 @@ function firstOption(field: PlanField): string | undefined {
 /** The value in force of a field; undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
 
-/** What applies if a field is absent; undefined for a number that must be present. */
-export const whenAbsent = (field: PlanField): string | undefined => ruleOf(field).absent;
+/** What is in force while a number is absent; undefined for one that may not be. */
+export function whenAbsent(field: PlanField): string | undefined {
+  const { options, defaults = {}, absent } = ruleOf(field);
+  if (options !== undefined || !mayBeAbsent(field)) return undefined;
+  const [first, ...others] = new Set(Object.values(defaults));
+  return absent ?? (others.length === 0 ? String(first) : 'the default');
+}
 
 function mayBeAbsent(field: PlanField): boolean {
-  const { options, absent } = ruleOf(field);
-  return options !== undefined || absent !== undefined;
+  return ruleOf(field).isRequired !== true;
 }
 
 /** The fields of a plan, in the order of the table. */
@@ -132,10 +164,9 @@ export function storedValue(stored: StoredPlans, name: string): string | undefin
   return firstOption(fieldIn(name)) ?? defaultOf(name)?.toString();
 }
 
-function defaultOf(name: string): number | undefined {
-  const { absent, defaults } = ruleOf(fieldIn(name));
-  return absent === undefined ? undefined : defaults?.[planIn(name)];
-}
+/** The default of a number that may be absent. */
+const defaultOf = (name: string): number | undefined =>
+  mayBeAbsent(fieldIn(name)) ? ruleOf(fieldIn(name)).defaults?.[planIn(name)] : undefined;
 
 /** Whether a stored text is valid. A missing text is valid for a name that may be absent. */
 export const isUsable = (name: string, text: string | undefined): boolean =>
@@ -216,16 +247,14 @@ export function storedPlans(table: PlanTable): StoredPlans {
   return Object.fromEntries(entries);
 }
 
-/** The table in the form that decide.lua reads: `\nfree minute=60 day=1000 …\npro …`. */
+/** The table in the form that decide.lua reads, with defaults: `\nfree minute=60 day=1000 …\npro …`. */
 export const planText = (table: PlanTable): string =>
   PLAN_NAMES.map((plan) => {
-    const fields = Object.entries(table[plan]).filter(isSet);
+    const fields = FIELD_NAMES.map((field) => [field, table[plan][field] ?? defaultOf(`${plan}.${field}`)]).filter(
+      isSet,
+    );
     return `\n${plan} ${fields.map(([field, value]) => `${field}=${value}`).join(' ')}`;
   }).join('');
-
-function ruleOf(field: PlanField): Field {
-  return PLAN_FIELDS[field];
-}
 
 const fieldIn = (name: string): PlanField => name.slice(name.indexOf('.') + 1) as PlanField;
 const planIn = (name: string): PlanName => name.slice(0, name.indexOf('.')) as PlanName;

@@ -1,5 +1,6 @@
 import { type Level, ticksUntilToken } from './bucket.ts';
 import { MINUTE, SECOND } from './clock.ts';
+import { PLAN_FIELDS } from './plans.ts';
 
 /**
  * The rule of refusals: a line and strikes. Each refused request gets a place in line, and a key that keeps sending
@@ -39,7 +40,7 @@ export interface Patience {
 const FORGOTTEN = 8;
 const HELD = 5;
 
-const DEFAULT_GRACE_SECONDS = 30;
+const DEFAULT_GRACE_SECONDS = PLAN_FIELDS.ban_grace_seconds.defaults.free;
 
 /** The `ban_after` of a key if its plan sets none. */
 export const usualBanAfter = (minute: number): number => HELD * minute;

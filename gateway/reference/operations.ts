@@ -1,3 +1,4 @@
+import { ERRORS } from '../../shared/http/errors.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_REQUEST_ID_LENGTH } from '../../shared/http/headers.ts';
 import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
 import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
@@ -24,8 +25,12 @@ export interface About {
   readonly canBeTried: boolean;
 }
 
+/** Errors of some operations only, or of none. */
+const SPECIAL_ERRORS = [403, 404, 405, 409, 413, 415];
 /** Errors of any operation. */
-export const COMMON_ERRORS = [400, 401, 408, 414, 417, 429, 431, 500, 502, 503, 504, 505];
+export const COMMON_ERRORS = Object.values(ERRORS)
+  .map(({ status }) => status)
+  .filter((status) => !SPECIAL_ERRORS.includes(status));
 
 /** Exact digits: as a JavaScript number, the value would be rounded out of range. */
 const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));

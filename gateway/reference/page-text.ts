@@ -1,7 +1,8 @@
-import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
+import { ERRORS } from '../../shared/http/errors.ts';
 import { PLAN_NAMES, type PlanTable } from '../limiter/plans.ts';
 import { usualBanAfter } from '../limiter/refusals.ts';
 import { FIGURES } from './figures.ts';
+import { inline } from './operations-page.ts';
 
 /** The parts of the page that are made from tables: plans with their numbers, the worked example, errors. */
 
@@ -39,41 +40,10 @@ function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   return `<p>With ${plural(minute, 'request')} per minute, one comes back every ${seconds(perMinute)} s: after ${number(minute)} requests at once, the next one gets <code>Retry-After: ${Math.ceil(perMinute)}</code>. With ${number(day)} per day, one comes back every ${seconds(perDay)} s: once all are used, it gets <code>Retry-After: ${Math.ceil(perDay)}</code>.</p>`;
 }
 
-/** What a client does about each error. */
-const CURES: Readonly<Record<ErrorCode, string>> = {
-  invalid_request: 'The message names what is malformed. Correct the request: the same one is refused again.',
-  invalid_parameter: 'The message names the parameter and the values that it may have.',
-  unauthorized:
-    'Send <code>Authorization: Bearer as_…</code> with the whole key. If it is right, it was revoked, disabled or replaced, it has expired, or it is bound to other networks: ask whoever issued it.',
-  insufficient_scope:
-    'Use a key whose scope covers the method: <code>read</code> for GET, <code>write</code> for all others.',
-  not_found: 'Check the path and the id.',
-  method_not_allowed: 'The header <code>Allow</code> lists the methods that this path has.',
-  request_timeout: 'Send head and body without long pauses, on a new connection.',
-  conflict: 'Read what is stored now, and decide again.',
-  payload_too_large: 'Send a smaller body.',
-  uri_too_long: 'Shorten the query.',
-  unsupported_media_type:
-    'Send JSON with <code>Content-Type: application/json</code>, in UTF-8 and without a Content-Encoding.',
-  expectation_failed: 'Leave out the header <code>Expect</code>, or send <code>100-continue</code>.',
-  rate_limit_exceeded:
-    'Wait for the seconds in <code>Retry-After</code>, then send the request again. If that happens often, spread your requests, or ask for a larger plan.',
-  key_banned:
-    'Stop sending until the time in <code>Retry-After</code>. Have your client wait after each 429: then it is never banned.',
-  headers_too_large: 'Send fewer or shorter headers.',
-  internal_error: 'Send the request again later. If it lasts, report the <code>X-Request-Id</code>.',
-  bad_gateway:
-    'Send a GET again. Look whether a POST took effect before you repeat it, or send it with an <code>Idempotency-Key</code>.',
-  unavailable: 'Send the request again after <code>Retry-After</code>, or after a second.',
-  gateway_timeout:
-    'Send a GET again. Look whether a POST took effect before you repeat it, or send it with an <code>Idempotency-Key</code>.',
-  http_version_not_supported: 'Use HTTP/1.1.',
-};
-
 const errorsTable = (): string =>
-  (Object.keys(ERRORS) as ErrorCode[])
-    .map((code) => {
-      const { status, message } = ERRORS[code];
-      return `<tr id="error-${code}"><td>${status}</td><td><code>${code}</code></td><td>${message}<br />${CURES[code]}</td></tr>`;
-    })
+  Object.entries(ERRORS)
+    .map(
+      ([code, { status, message, cure }]) =>
+        `<tr id="error-${code}"><td>${status}</td><td><code>${code}</code></td><td>${message}<br />${inline(cure)}</td></tr>`,
+    )
     .join('\n');

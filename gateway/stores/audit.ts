@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ACTIONS, VIAS } from './audit-words.ts';
 import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
 
 /** A changed field, named as in `gateway:plans`. `from` or `to` is undefined if the field was, or is, absent. */
@@ -9,31 +10,7 @@ export type FieldChange = Readonly<z.infer<typeof FieldChange>>;
 /** The id of a record in a Redis stream: Unix time in milliseconds, and a sequence number. */
 export const RecordId = z.string().regex(/^\d{1,16}-\d{1,9}$/);
 
-/** What operators do to keys, secrets, bans, plans and tokens. No entry contains a secret. */
-export const ACTIONS = [
-  'key.create',
-  'key.change',
-  'key.reset',
-  'key.rotate',
-  'key.revoke',
-  'key.restore',
-  'key.reindex',
-  'backup.make',
-  'secret.create',
-  'secret.change',
-  'secret.revoke',
-  'ban.set',
-  'ban.lift',
-  'plan.change',
-  'token.create',
-  'token.revoke',
-] as const;
-
-export type Action = (typeof ACTIONS)[number];
-
-/** 'by hand': edited in the store, not through a gateway. 'gateway': done by a gateway itself. */
-export const VIAS = ['console', 'cli', 'api', 'by hand', 'gateway'] as const;
-
+/** What an operator did. No entry contains a secret. */
 export const Activity = z.object({
   /** A person or a program; 'unknown' if neither is known. */
   actor: z.string(),

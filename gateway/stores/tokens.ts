@@ -1,12 +1,8 @@
 import { z } from 'zod';
 import { Conflict } from '../../shared/domain-errors.ts';
 import { type Activity, auditEntries } from './audit.ts';
+import { ROLES } from './roles.ts';
 import type { Fields, Storage } from './storage.ts';
-
-/** Each role includes those before it. */
-export const ROLES = ['viewer', 'operator', 'admin'] as const;
-
-export type Role = (typeof ROLES)[number];
 
 /** More than an organisation has operators and programs. */
 export const MAX_TOKENS = 1_000;

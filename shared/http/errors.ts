@@ -1,31 +1,114 @@
 import { Conflict, Unavailable } from '../domain-errors.ts';
 
-/** All errors for clients and internal services: code, HTTP status and default message. */
+interface ErrorRow {
+  readonly status: number;
+  /** The default one. */
+  readonly message: string;
+  /** What a client does about it, for the reference. */
+  readonly cure: string;
+  /** Whether no operation for operators answers with it. */
+  readonly isForClientsOnly?: true;
+}
+
+const LOOK_FIRST =
+  'Send a GET again. Look whether a POST took effect before you repeat it, or send it with an `Idempotency-Key`.';
+
+/** All errors for clients and internal services, by code. The reference and the OpenAPI documents are made of these rows. */
 export const ERRORS = {
-  invalid_request: { status: 400, message: 'The request is malformed.' },
-  invalid_parameter: { status: 400, message: 'A parameter has an invalid value.' },
+  invalid_request: {
+    status: 400,
+    message: 'The request is malformed.',
+    cure: 'The message names what is malformed. Correct the request: the same one is refused again.',
+  },
+  invalid_parameter: {
+    status: 400,
+    message: 'A parameter has an invalid value.',
+    cure: 'The message names the parameter and the values that it may have.',
+  },
   unauthorized: {
     status: 401,
     message: 'A valid API key is required in the header Authorization: Bearer as_...',
+    cure: 'Send `Authorization: Bearer as_…` with the whole key. If it is right, it was revoked, disabled or replaced, it has expired, or it is bound to other networks: ask whoever issued it.',
   },
-  insufficient_scope: { status: 403, message: 'This API key is not allowed to do that.' },
-  not_found: { status: 404, message: 'The requested resource could not be found.' },
-  method_not_allowed: { status: 405, message: 'The method is not allowed here.' },
-  request_timeout: { status: 408, message: 'The request took too long to arrive.' },
-  conflict: { status: 409, message: 'The request conflicts with the current state.' },
-  payload_too_large: { status: 413, message: 'The request body is too large.' },
-  uri_too_long: { status: 414, message: 'The request target is too long.' },
-  unsupported_media_type: { status: 415, message: 'The body must be uncompressed application/json.' },
-  expectation_failed: { status: 417, message: 'The only expectation that can be met is 100-continue.' },
-  rate_limit_exceeded: { status: 429, message: 'Rate limit exceeded. Retry after the time in the Retry-After header.' },
-  key_banned: { status: 429, message: 'This API key is banned for a while. Retry after the time in Retry-After.' },
-  headers_too_large: { status: 431, message: 'The request headers are too large.' },
-  internal_error: { status: 500, message: 'Something went wrong on our side.' },
-  bad_gateway: { status: 502, message: 'The store could not be reached or gave no usable answer.' },
-  unavailable: { status: 503, message: 'The service is unavailable for the moment.' },
-  gateway_timeout: { status: 504, message: 'The store took too long to answer.' },
-  http_version_not_supported: { status: 505, message: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.' },
-} as const satisfies Record<string, { status: number; message: string }>;
+  insufficient_scope: {
+    status: 403,
+    message: 'This API key is not allowed to do that.',
+    cure: 'Use a key whose scope covers the method: `read` for GET, `write` for all others.',
+    isForClientsOnly: true,
+  },
+  not_found: { status: 404, message: 'The requested resource could not be found.', cure: 'Check the path and the id.' },
+  method_not_allowed: {
+    status: 405,
+    message: 'The method is not allowed here.',
+    cure: 'The header `Allow` lists the methods that this path has.',
+    isForClientsOnly: true,
+  },
+  request_timeout: {
+    status: 408,
+    message: 'The request took too long to arrive.',
+    cure: 'Send head and body without long pauses, on a new connection.',
+  },
+  conflict: {
+    status: 409,
+    message: 'The request conflicts with the current state.',
+    cure: 'Read what is stored now, and decide again.',
+  },
+  payload_too_large: { status: 413, message: 'The request body is too large.', cure: 'Send a smaller body.' },
+  uri_too_long: { status: 414, message: 'The request target is too long.', cure: 'Shorten the query.' },
+  unsupported_media_type: {
+    status: 415,
+    message: 'The body must be uncompressed application/json.',
+    cure: 'Send JSON with `Content-Type: application/json`, in UTF-8 and without a Content-Encoding.',
+  },
+  expectation_failed: {
+    status: 417,
+    message: 'The only expectation that can be met is 100-continue.',
+    cure: 'Leave out the header `Expect`, or send `100-continue`.',
+  },
+  rate_limit_exceeded: {
+    status: 429,
+    message: 'Rate limit exceeded. Retry after the time in the Retry-After header.',
+    cure: 'Wait for the seconds in `Retry-After`, then send the request again. If that happens often, spread your requests, or ask for a larger plan.',
+  },
+  key_banned: {
+    status: 429,
+    message: 'This API key is banned for a while. Retry after the time in Retry-After.',
+    cure: 'Stop sending until the time in `Retry-After`. Have your client wait after each 429: then it is never banned.',
+    isForClientsOnly: true,
+  },
+  headers_too_large: {
+    status: 431,
+    message: 'The request headers are too large.',
+    cure: 'Send fewer or shorter headers.',
+  },
+  internal_error: {
+    status: 500,
+    message: 'Something went wrong on our side.',
+    cure: 'Send the request again later. If it lasts, report the `X-Request-Id`.',
+  },
+  bad_gateway: {
+    status: 502,
+    message: 'The store could not be reached or gave no usable answer.',
+    cure: LOOK_FIRST,
+    isForClientsOnly: true,
+  },
+  unavailable: {
+    status: 503,
+    message: 'The service is unavailable for the moment.',
+    cure: 'Send the request again after `Retry-After`, or after a second.',
+  },
+  gateway_timeout: {
+    status: 504,
+    message: 'The store took too long to answer.',
+    cure: LOOK_FIRST,
+    isForClientsOnly: true,
+  },
+  http_version_not_supported: {
+    status: 505,
+    message: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.',
+    cure: 'Use HTTP/1.1.',
+  },
+} as const satisfies Record<string, ErrorRow>;
 
 /** These include the error that only the operators' listener sends. */
 export const ALL_ERRORS = { ...ERRORS, forbidden: { status: 403, message: 'This is not allowed.' } } as const;

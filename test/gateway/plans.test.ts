@@ -1,6 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { DEFAULT_PLANS, parseLimit, readPlans, storedPlans } from '../../gateway/limiter/plans.ts';
+import {
+  DEFAULT_PLANS,
+  type PlanField,
+  parseLimit,
+  readPlans,
+  STORED_FIELDS,
+  storedPlans,
+  whenAbsent,
+} from '../../gateway/limiter/plans.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
@@ -36,6 +44,19 @@ test('a bad value raises one alarm, and the last good one stays until it is repl
   }
   await redis.hset('gateway:plans', 'free.minute', '51');
   await expect.poll(() => limitOf(stack.gateway, key)).toBe('51');
+});
+
+test('a table from before some optional fields existed is whole, and their defaults are in force', async () => {
+  await redis.flushdb();
+  await (await startStack(withRedis)).stop();
+  const later = STORED_FIELDS.filter((name) => whenAbsent(name.split('.')[1] as PlanField) !== undefined);
+  expect(later).toContain('free.ban_grace_seconds');
+  await redis.hdel('gateway:plans', ...later);
+  await redis.hdel('gateway:kept:{gateway:plans}', ...later, 'seen');
+  const stack = await startStack(withRedis);
+  expect((await send(`${stack.adminUrl}/readyz`)).status).toBe(200);
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60, ban_grace_seconds: 30 } });
+  expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
 });
 
 test('a table that is gone raises an alarm, and is written back with an entry in the audit log', async () => {

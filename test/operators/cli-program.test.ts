@@ -1,8 +1,8 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
-import { createCommands, PROGRAM_NAMES } from '../../gateway/operators/cli/commands.ts';
-import { shownCommands } from '../../gateway/operators/cli/completion.ts';
+import { PROGRAM_NAMES, shownCommands } from '../../gateway/operators/cli/commands/completion.ts';
+import { createCommands } from '../../gateway/operators/cli/commands.ts';
 import { Session } from '../../gateway/operators/cli/session.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctlWith, operatorOf } from '../support/ctl.ts';
@@ -54,13 +54,21 @@ async function offeredTo(environment: NodeJS.ProcessEnv, script: string, ...word
   return out.split('\n').filter((word) => word !== '');
 }
 
+test('each file in commands/ is a command of its name', async () => {
+  const files = readdirSync(join(ROOT, 'gateway/operators/cli/commands')).map((file) => file.replace(/\.ts$/, ''));
+  const { out } = await ctlWith({}, '--help');
+  const [listed = ''] = out.split('Commands:\n')[1]?.split('\n\n') ?? [];
+  const names = [...listed.matchAll(/^ {2}(\w+)/gm)].map(([, name]) => name);
+  expect(names.filter((name) => name !== 'help').sort()).toEqual(files.sort());
+});
+
 test('bash completes commands, options and their values', async () => {
   const folder = await temporaryFolder();
   const script = join(folder, 'ctl.bash');
   const { code, out } = await ctlWith({}, 'completion', 'bash');
   expect(code).toBe(0);
   writeFileSync(script, out);
-  const program = createCommands(new Session({}, () => ({})), () => false);
+  const program = await createCommands(new Session({}, () => ({})), () => false);
   const namesOf = (group: typeof program) => shownCommands(group).map((command) => command.name());
   expect(await offered(script, '')).toEqual(expect.arrayContaining([...namesOf(program), '--json', '--version']));
   for (const group of program.commands.filter(({ commands }) => commands.length > 0))

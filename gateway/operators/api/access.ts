@@ -4,7 +4,8 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/headers.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import { MAX_TOKENS, type OperatorToken, ROLES, type Role, type Tokens } from '../../stores/tokens.ts';
+import { includesRole, type Role, roleFor } from '../../stores/roles.ts';
+import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
 import { accessTokenId, hasDigest } from '../access-token.ts';
 import type { OperatorsGuard } from './guard.ts';
 import { line } from './values.ts';
@@ -64,11 +65,10 @@ export class OperatorsAccess implements Access<Operator> {
     return { ...operator, name: this.#toldByProxy(request) ?? operator.name };
   }
 
-  /** Reading needs a viewer, anything else an operator, unless the route says otherwise. */
   authorize({ role }: Operator, { method, needs }: { readonly method: string; readonly needs?: string }): void {
-    const needed = ROLES.indexOf((needs ?? (method === 'GET' ? 'viewer' : 'operator')) as Role);
-    if (role !== undefined && needed !== -1 && ROLES.indexOf(role) >= needed) return;
-    throw new HttpError('forbidden', `This needs the role ${ROLES[needed]}; the token has the role ${role}.`);
+    const needed = roleFor(method, needs as Role);
+    if (role !== undefined && includesRole(role, needed)) return;
+    throw new HttpError('forbidden', `This needs the role ${needed}; the token has the role ${role}.`);
   }
 
   async #holderOf(authorization: string | undefined, shared: string): Promise<Operator | undefined> {

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
 import { isKeyId } from '../../limiter/credential.ts';
-import { ACTIONS, type RecordedActivity, RecordId } from '../../stores/audit.ts';
+import { type RecordedActivity, RecordId } from '../../stores/audit.ts';
+import { ACTIONS } from '../../stores/audit-words.ts';
 import { redactSecrets } from '../access-token.ts';
 import type { ActivityAnswer, ActivityView } from './answers.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { count, listOf, time } from '../../../shared/schemas/answer-parts.ts';
-import { FIELD_NAMES, PLAN_FIELDS, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { FIELD_NAMES, PLAN_NAMES, type PlanField, type PlanTable, ruleOf } from '../../limiter/plans.ts';
 import { RecordedActivity } from '../../stores/audit.ts';
 import { RecordedChange } from '../../stores/plans.ts';
-import { OperatorToken, ROLES } from '../../stores/tokens.ts';
+import { ROLES } from '../../stores/roles.ts';
+import { OperatorToken } from '../../stores/tokens.ts';
 import { DecisionReport } from '../../telemetry/decision-report.ts';
 import { RequestReport } from '../../telemetry/recent-requests.ts';
 import { KEY_STATES } from './key-view.ts';
@@ -173,9 +174,9 @@ export const RequestsAnswer = z.object({
 });
 export type RequestsAnswer = z.infer<typeof RequestsAnswer>;
 
-const fieldValue = (field: (typeof FIELD_NAMES)[number]) => {
-  const rule = PLAN_FIELDS[field];
-  return 'options' in rule ? z.enum(rule.options) : count;
+const fieldValue = (field: PlanField) => {
+  const { options } = ruleOf(field);
+  return options === undefined ? count : z.enum(options);
 };
 
 const planFields = FIELD_NAMES.map((field) => [field, fieldValue(field).optional()]);

@@ -5,6 +5,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { ServiceRoute } from '../../../shared/http/service.ts';
 import { safetyHeaders } from '../../static-file.ts';
+import { addressOf, type PageName, TITLES } from '../console/page-names.ts';
 import { textRoute } from './text-route.ts';
 
 /** The operators' console as routes of their listener: its pages, the files in console/, and its libraries. */
@@ -13,12 +14,7 @@ const FOLDER = join(import.meta.dirname, '../console');
 const PAGE = 'index.html';
 
 /** The addresses of pages. All of them are the same file: its script shows what the address says. */
-const PAGES = [
-  '/',
-  ...['keys', 'key', 'requests', 'usage', 'plans', 'bans', 'activity', 'access', 'health'].map(
-    (page) => `/console/${page}`,
-  ),
-];
+const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'nowhere').map(addressOf);
 
 /** Other addresses below: there the script says that there is no such page. */
 const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
@@ -26,14 +22,21 @@ const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
 /** @param of the package, or one of its files */
 const beside = (of: string, file: string): string => join(dirname(createRequire(import.meta.url).resolve(of)), file);
 
-/** Files from elsewhere. A module that imports `specifier` gets the file; the page has our own rules for plans and tags. */
+/** Files from elsewhere. A module that imports `specifier` gets the file; the page has rules and words of ours. */
 const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; readonly from: string }[] = [
   { name: 'preact.js', specifier: 'preact', from: beside('preact/package.json', 'dist/preact.mjs') },
   { name: 'preact-hooks.js', specifier: 'preact/hooks', from: beside('preact/package.json', 'hooks/dist/hooks.mjs') },
   { name: 'htm.js', specifier: 'htm', from: beside('htm', 'htm.mjs') },
   { name: 'uplot.js', specifier: 'uplot', from: beside('uplot/package.json', 'dist/uPlot.esm.js') },
   { name: 'uplot.css', from: beside('uplot/package.json', 'dist/uPlot.min.css') },
-  ...['../../limiter/plans.ts', '../../limiter/tags.ts', '../api/usage-sums.ts', '../ban-text.ts'].map((specifier) => ({
+  ...[
+    '../../limiter/plans.ts',
+    '../../limiter/tags.ts',
+    '../../stores/audit-words.ts',
+    '../../stores/roles.ts',
+    '../common-words.ts',
+    '../whole-answers.ts',
+  ].map((specifier) => ({
     ...{ name: basename(specifier), specifier },
     from: join(FOLDER, specifier),
   })),

@@ -11,6 +11,7 @@ import {
 import { HEADERS, refsTo } from '../../reference/header-schemas.ts';
 import { errorResponses } from '../../reference/responses.ts';
 import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
+import { roleFor } from '../../stores/roles.ts';
 import * as answers from './answers.ts';
 import type { AdminRoute } from './operation.ts';
 import { who } from './values.ts';
@@ -29,18 +30,7 @@ Members without a value are left out.`;
 
 type OperatorsDocument = Omit<Document, 'x-no-operation'>;
 
-/** Only the store's clients get these, or who calls no operation. */
-const OF_OTHERS: ReadonlySet<string> = new Set([
-  'method_not_allowed',
-  'insufficient_scope',
-  'key_banned',
-  'bad_gateway',
-  'gateway_timeout',
-]);
-const CODES = (Object.keys(ALL_ERRORS) as AnyErrorCode[]).filter((code) => !OF_OTHERS.has(code));
-
-/** Errors of any operation. */
-const COMMON_ERRORS = [400, 401, 403, 408, 414, 417, 429, 431, 500, 503, 505];
+const CODES = (Object.keys(ALL_ERRORS) as AnyErrorCode[]).filter((code) => !('isForClientsOnly' in ALL_ERRORS[code]));
 
 const RETRY_AFTER: Header = { ...HEADERS['Retry-After'], description: 'Seconds after which to try again.' };
 
@@ -52,6 +42,10 @@ const HEADERS_OF: Readonly<Record<number, Readonly<Record<string, Header>>>> = {
 };
 
 const ERRORS = new Map(errorResponses(CODES, (status) => ({ ...EVERYWHERE, ...HEADERS_OF[status] })));
+/** Errors of some operations only. */
+const SPECIAL_ERRORS = [404, 409, 413, 415];
+/** Errors of any operation. */
+const COMMON_ERRORS = [...ERRORS.keys()].filter((status) => !SPECIAL_ERRORS.includes(status));
 
 const ETAG: Header = {
   description: 'The version of the plan table: send it as If-Match with a change.',
@@ -165,7 +159,7 @@ function operationOf(route: AdminRoute, named: readonly (readonly [string, z.Zod
     operationId: name,
     tags: [tagOf(path)],
     summary,
-    description: `Needs the role ${needs ?? (method === 'GET' ? 'viewer' : 'operator')}.`,
+    description: `Needs the role ${roleFor(method, needs)}.`,
     parameters: [...pathParameters, ...ofQuery, ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : [])],
     ...(body && {
       requestBody: {

@@ -3,8 +3,8 @@ import type { Call, Operation, ServiceOptions, ServiceRoute } from '../../../sha
 import type { Logger } from '../../../shared/process/logger.ts';
 import type { CheckResult } from '../../check-result.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
+import type { Role } from '../../stores/roles.ts';
 import type { OperatorsStores } from '../../stores/stores.ts';
-import type { Role } from '../../stores/tokens.ts';
 import type { FoundRequests, RequestQuery } from '../../telemetry/recent-requests.ts';
 import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traffic.ts';
 import type { Operator } from './access.ts';

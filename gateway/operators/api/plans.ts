@@ -8,10 +8,10 @@ import {
   FIELD_NAMES,
   fieldsOf,
   isPlanName,
-  leastOf,
-  PLAN_FIELDS,
   type PlanField,
   type PlanName,
+  rangeOf,
+  ruleOf,
   type StoredPlans,
   storedChanges,
   whenAbsent,
@@ -20,15 +20,15 @@ import { type MakeChanges, type PlanChange, planActivity, versionOf } from '../.
 import { type About, aboutCall } from './activity-of-call.ts';
 import { planName } from './keys.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminDependencies, type AdminOperation } from './operation.ts';
-import { numberFrom, refusingProto, who } from './values.ts';
+import { planNumber, refusingProto, who } from './values.ts';
 
 type Value = number | string | null;
 
 /** A field's value in an operator's request: a number, or one of its options. Null removes a number that may be absent. */
 function valueRule(field: PlanField): z.ZodType<Value> {
-  const rule = PLAN_FIELDS[field];
-  if ('options' in rule) return z.enum(rule.options, { error: must(`be one of ${rule.options.join(', ')}`) });
-  const number = numberFrom(leastOf(field));
+  const { options } = ruleOf(field);
+  if (options !== undefined) return z.enum(options, { error: must(`be ${rangeOf(field)}`) });
+  const number = planNumber(field);
   return whenAbsent(field) === undefined ? number : number.nullable();
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
-import { MAX_LIMIT } from '../../limiter/plans.ts';
+import { type PlanField, rangeOf, ruleOf } from '../../limiter/plans.ts';
 import { MAX_TAGS, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
 
 /** One line of text from an operator, safe for a log, a table and a terminal. */
@@ -45,11 +45,11 @@ export const tags = refusingProto(
   NO_TAG_NAME,
 );
 
-/** A number in an operator's request, from the least one to that of the largest limit. */
-export function numberFrom(least: number) {
-  const error = must(`be a whole number from ${least} to ${MAX_LIMIT}`);
-  return z.int({ error }).min(least, { error }).max(MAX_LIMIT, { error });
+/** A number of a plan in an operator's request. */
+export function planNumber(field: PlanField) {
+  const [{ least, most }, error] = [ruleOf(field), must(`be ${rangeOf(field)}`)];
+  return z.int({ error }).min(least, { error }).max(most, { error });
 }
 
 /** A limit in an operator's request. */
-export const limitValue = numberFrom(1);
+export const limitValue = planNumber('minute');

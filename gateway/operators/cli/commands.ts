@@ -1,29 +1,26 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { Command } from 'commander';
 import packageFile from '../../../package.json' with { type: 'json' };
-import { addActivityCommand } from './activity.ts';
-import { addBackupCommand } from './backup.ts';
-import { addBanCommands } from './bans.ts';
-import { addCompletionCommand } from './completion.ts';
-import { addDoctorCommand } from './doctor.ts';
-import { addKeyCommands } from './keys.ts';
-import { addPlanCommands } from './plans.ts';
-import { addReasons } from './reasons.ts';
-import { addRequestsCommand } from './requests.ts';
-import { addRestoreCommand } from './restore.ts';
 import type { Session } from './session.ts';
-import { addTokenCommands } from './tokens.ts';
-import { addUsageCommand } from './usage.ts';
 
-/** The names that the package installs. */
-export const PROGRAM_NAMES = Object.keys(packageFile.bin);
+/** A file in commands/. */
+interface Subject {
+  /** Its place in --help. */
+  readonly PLACE: number;
+  /** Adds its commands. */
+  add(program: Command, session: Session): void;
+}
+
+const FOLDER = join(import.meta.dirname, 'commands');
 
 const HINT = '(--help after any command explains it)';
 
 /**
- * The table of all commands. Their --help and the completions are made from it.
+ * The table of all commands: what the files in commands/ add. Their --help and the completions are made from it.
  * @param isJson whether errors are reported as JSON: then Commander prints none itself
  */
-export function createCommands(session: Session, isJson: () => boolean): Command {
+export async function createCommands(session: Session, isJson: () => boolean): Promise<Command> {
   const program = new Command('ctl')
     .description('Operates a running gateway: API keys, bans, plan limits and usage.')
     .version(packageFile.version, '-V, --version', 'print the version')
@@ -34,18 +31,11 @@ export function createCommands(session: Session, isJson: () => boolean): Command
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
     .addHelpText('after', HELP);
-  addKeyCommands(program, session);
-  addBanCommands(program, session);
-  addPlanCommands(program, session);
-  addRequestsCommand(program, session);
-  addUsageCommand(program, session);
-  addActivityCommand(program, session);
-  addTokenCommands(program, session);
-  addBackupCommand(program, session);
-  addRestoreCommand(program, session);
-  addDoctorCommand(program, session);
-  addCompletionCommand(program, session, PROGRAM_NAMES);
-  addReasons(program, session);
+  const files = readdirSync(FOLDER).map((file): Promise<Subject> => import(join(FOLDER, file)));
+  for (const { add } of (await Promise.all(files)).sort((a, b) => a.PLACE - b.PLACE)) add(program, session);
+  program.hook('preAction', (_, command) => {
+    session.reason = command.opts<{ reason?: string }>().reason;
+  });
   return program;
 }
 

@@ -39,7 +39,7 @@ Examples:
 
 async function explainKey(session: Session, given: string, limit: string): Promise<void> {
   const query = new URLSearchParams({ limit });
-  const explained = (await session.call('GET', `${await pathTo(session, given)}/explain?${query}`)) as ExplainAnswer;
+  const explained = await session.call<ExplainAnswer>('GET', `${await pathTo(session, given)}/explain?${query}`);
   const { key, decisions } = explained;
   session.print(explained, () => `${describeKey(key)}\n\n${describeDecisions(decisions)}`);
 }

@@ -59,12 +59,9 @@ async function read(): Promise<string> {
 /** @throws {AdminError} if there is none */
 async function search(session: Session, text: string): Promise<FoundKey[]> {
   const found = new Map<string, FoundKey>();
-  let offset: number | undefined = 0;
-  while (offset !== undefined && found.size < MOST_FOUND) {
-    const query = new URLSearchParams({ text, offset: String(offset) });
-    const page = (await session.call('GET', `/keys/find?${query}`)) as FoundAnswer;
-    for (const key of page.keys) found.set(key.id, key);
-    offset = page.next;
+  for await (const { keys } of session.parts<FoundAnswer>('/keys/find', { text })) {
+    for (const key of keys) found.set(key.id, key);
+    if (found.size >= MOST_FOUND) break;
   }
   if (found.size > 0) return [...found.values()].slice(0, MOST_FOUND);
   throw new AdminError('not_found', 'No key has this id or name, and this gateway remembers no such request.', {

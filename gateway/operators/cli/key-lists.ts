@@ -109,10 +109,7 @@ type Describe = (keys: readonly KeyView[]) => string;
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   let at = query.offset;
   for (;;) {
-    const page = (await session.call(
-      'GET',
-      `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`,
-    )) as KeysAnswer;
+    const page = await session.call<KeysAnswer>('GET', `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`);
     if (page.keys.length === 0 && page.next !== undefined) {
       at = String(page.next);
       continue;
@@ -146,14 +143,11 @@ async function offerAll<K extends KeyView>(
   first: FirstOf<K>,
 ): Promise<number> {
   const seen = new Set<string>();
-  let offset: number | undefined = 0;
   let total = 0;
-  while (offset !== undefined) {
-    const asked = new URLSearchParams({ ...query, offset: String(offset) });
-    const page = (await session.call('GET', `${path}?${asked}`)) as KeysAnswer & { readonly keys: readonly K[] };
+  for await (const page of session.parts<KeysAnswer & { readonly keys: readonly K[] }>(path, query)) {
     for (const key of page.keys) if (!seen.has(key.id)) first.offer(key);
     for (const { id } of page.keys) seen.add(id);
-    ({ total, next: offset } = page);
+    ({ total } = page);
   }
   return total;
 }

@@ -69,16 +69,10 @@ async function named(session: Session, name: string): Promise<{ same: KeyView[];
   return { same: held.filter(isSame), others: held.filter((key) => !isSame(key)).slice(0, MOST_SHOWN) };
 }
 
-/** The keys whose names hold a text. One call checks a limited number of keys, so it goes on until all were looked at. */
+/** The keys whose names hold a text. */
 async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
   const found: KeyView[] = [];
-  let offset: number | undefined = 0;
-  while (offset !== undefined) {
-    const query = new URLSearchParams({ name, offset: String(offset) });
-    const page = (await session.call('GET', `/keys?${query}`)) as KeysAnswer;
-    found.push(...page.keys);
-    offset = page.next;
-  }
+  for await (const { keys } of session.parts<KeysAnswer>('/keys', { name })) found.push(...keys);
   return found;
 }
 

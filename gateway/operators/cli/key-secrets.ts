@@ -6,6 +6,7 @@ import { pathOf } from './key-text.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
 import { timeText } from './time-text.ts';
+import { REASON } from './values.ts';
 
 /** Commands for the secrets of a key. */
 
@@ -28,7 +29,7 @@ export function addSecretCommands(keys: Command, session: Session): void {
     .description('list the secrets of a key')
     .argument('<key>', KEY)
     .action(async (key: string) => {
-      const { secrets: shown = [] } = (await session.call('GET', await pathTo(session, key))) as KeyView;
+      const { secrets: shown = [] } = await session.call<KeyView>('GET', await pathTo(session, key));
       session.print({ secrets: shown }, () => describeSecrets(shown));
     });
 
@@ -36,6 +37,7 @@ export function addSecretCommands(keys: Command, session: Session): void {
     .description('add a secret; the whole key is shown this once')
     .argument('<key>', KEY)
     .requiredOption('--name <name>', 'what it is for, as "billing service"')
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -45,7 +47,7 @@ Examples:
     )
     .action(async (key: string, about: About) => {
       const path = `${await pathTo(session, key)}/secrets`;
-      const added = (await session.call('POST', path, bodyOf(about))) as IssuedSecret;
+      const added = await session.call<IssuedSecret>('POST', path, bodyOf(about));
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown this once:\n${added.key}`);
     });
 
@@ -55,10 +57,11 @@ Examples:
     .argument('<secret>', SECRET_ID)
     .option('--name <name>', 'what it is for')
     .addOption(new Option('--anywhere', 'take its networks away').conflicts('networks'))
+    .option(...REASON)
     .action(async (key: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
       const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
       const path = ofSecret(await pathTo(session, key), secretId);
-      const changed = (await session.call('PATCH', path, body)) as SecretView;
+      const changed = await session.call<SecretView>('PATCH', path, body);
       session.print(changed, () => describeSecrets([changed]));
     });
 
@@ -67,6 +70,7 @@ Examples:
     .description('revoke a secret; the others still work')
     .argument('<key>', KEY)
     .argument('<secret>', SECRET_ID)
+    .option(...REASON)
     .action(async (key: string, secretId: string) => {
       const { id, title } = await findToConfirm(session, key);
       await session.confirmForGood(`Revoke the secret ${secretId} of ${title} for good?`);

@@ -1,6 +1,6 @@
 import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeyView, LoudKey, SecretView } from '../api/answers.ts';
-import { banInWords, tooSmallInWords } from '../ban-text.ts';
+import { banInWords, tooSmallInWords } from '../common-words.ts';
 import { colour, type Style } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';

@@ -24,7 +24,7 @@ export function addPlanFiles(plans: Command, session: Session, withAuthor: (comm
     .description('write the plan table in force as a file for git, in YAML or with --json in JSON')
     .addHelpText('after', '\nExample:\n  ctl plans export > plans.yaml')
     .action(async () => {
-      const table = (await session.call('GET', '/plans')) as PlanTable;
+      const table = await session.call<PlanTable>('GET', '/plans');
       session.print(inFull(table), () => toYaml(table).trimEnd());
     });
 
@@ -41,7 +41,7 @@ Example:
     )
     .action(async ({ file }: FileOption) => {
       const wanted = await readPlanFile(file).catch((fault: unknown) => refuse(diff, file, fault));
-      const drift = driftOf((await session.call('GET', '/plans')) as PlanTable, wanted);
+      const drift = driftOf(await session.call<PlanTable>('GET', '/plans'), wanted);
       noteLeftOut(session, wanted);
       const shown = drift.map(({ field, from, to }) => ({ field, from, to }));
       session.print({ drift: shown }, () => (shown.length === 0 ? AS_IN_FILE : describeChanges(shown, process.stdout)));

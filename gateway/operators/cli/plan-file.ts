@@ -5,15 +5,13 @@ import {
   FIELD_NAMES,
   fieldsOf,
   isPlanName,
-  leastOf,
-  MAX_LIMIT,
-  PLAN_FIELDS,
   PLAN_NAMES,
   type Plan,
   type PlanField,
   type PlanName,
   type PlanTable,
   parseField,
+  rangeOf,
   valueIn,
   whenAbsent,
 } from '../../limiter/plans.ts';
@@ -98,19 +96,14 @@ function givenValue(
     return undefined;
   }
   const given = isScalar(node) ? node.value : node;
-  if (given === null && whenAbsent(field as PlanField) !== undefined) return null;
+  const absent = whenAbsent(field as PlanField);
+  if (given === null && absent !== undefined) return null;
   const value = parseField(field as PlanField, String(given));
   // A number in quotes is a text, as in a request to the admin API.
   if (value !== undefined && typeof value === typeof given) return value;
-  faults.push(`${plan}.${field} must be ${rangeOf(field as PlanField)}.`);
+  const orAbsent = absent === undefined ? '' : `, or null for ${absent}`;
+  faults.push(`${plan}.${field} must be ${rangeOf(field as PlanField)}${orAbsent}.`);
   return undefined;
-}
-
-function rangeOf(field: PlanField): string {
-  const rule = PLAN_FIELDS[field];
-  if ('options' in rule) return `one of ${rule.options.join(', ')}`;
-  const absent = whenAbsent(field);
-  return `a whole number from ${leastOf(field)} to ${MAX_LIMIT}${absent === undefined ? '' : `, or null for ${absent}`}`;
 }
 
 /** What would have to change for the table to be as the file says. */

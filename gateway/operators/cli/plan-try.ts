@@ -1,11 +1,10 @@
 import { Argument, type Command } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import type { TrialAnswer } from '../api/answers.ts';
+import { readTrial } from '../whole-answers.ts';
 import type { Session } from './session.ts';
 import { table } from './table.ts';
 import { limit } from './values.ts';
-
-type Trial = Omit<TrialAnswer, 'next'>;
 
 /** Adds `plans try`. */
 export function addTry(plans: Command, session: Session): void {
@@ -29,28 +28,13 @@ Examples:
   ctl plans set free --minute 30 --mode shadow`,
     )
     .action(async (plan: string, limits: { minute?: number; day?: number }) => {
-      const trial = await tryOn(session, `/plans/${encodeURIComponent(plan)}/try`, limits);
+      const ask = (path: string) => session.call<TrialAnswer>('POST', path, limits);
+      const { isWhole: _isWhole, ...trial } = await readTrial(ask, plan);
       session.print(trial, () => describe(plan, trial));
     });
 }
 
-/** All pages in one, sorted by the number of requests that would have been refused. */
-async function tryOn(session: Session, path: string, limits: unknown): Promise<Trial> {
-  let [keys, requests] = [0, 0];
-  const affected: TrialAnswer['affected'][number][] = [];
-  let query = '';
-  for (;;) {
-    const page = (await session.call('POST', path + query, limits)) as TrialAnswer;
-    keys += page.keys;
-    requests += page.requests;
-    affected.push(...page.affected);
-    if (page.next === undefined) break;
-    query = `?${new URLSearchParams({ after: page.next })}`;
-  }
-  return { keys, requests, affected: affected.sort((a, b) => b.wouldRefuse - a.wouldRefuse) };
-}
-
-function describe(plan: string, { keys, requests, affected }: Trial): string {
+function describe(plan: string, { keys, requests, affected }: TrialAnswer): string {
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
   const summary = `${affected.length} of ${keys} keys of ${plan} that sent requests in the last hour would have been refused, at least ${total} of ${requests} requests.`;
   if (affected.length === 0) return summary;

@@ -18,7 +18,7 @@ process.stdout.on('error', (fault: NodeJS.ErrnoException) => {
 /** A command that could not be parsed has no options yet. */
 const isJson = () => process.argv.includes('--json');
 
-const program = createCommands(new Session(process.env, () => program.opts()), isJson);
+const program = await createCommands(new Session(process.env, () => program.opts()), isJson);
 
 // The zone of every time that Node prints.
 program.on('option:utc', () => {

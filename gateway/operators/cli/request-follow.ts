@@ -36,7 +36,7 @@ export async function followRequests(
     let [after, isKnown]: [string | undefined, boolean] = [undefined, isFirst];
     for (let calls = 0; calls < MOST_CALLS; calls++) {
       const query = new URLSearchParams({ ...asked, limit: String(A_CALL), ...(after !== undefined && { after }) });
-      const page = (await session.call('GET', `/requests?${query}`)) as RequestsAnswer;
+      const page = await session.call<RequestsAnswer>('GET', `/requests?${query}`);
       note(page.missing.join(', '));
       for (const request of page.requests) {
         const id = identityOf(request);
@@ -74,7 +74,7 @@ export async function followRequests(
   const before = await next(filters, true);
   for (const request of before.slice(Math.max(0, before.length - shownBefore))) write(request);
   const startedAt = performance.now();
-  let newest = before.at(-1) ?? ((await session.call('GET', '/requests?limit=1')) as RequestsAnswer).requests[0];
+  let newest = before.at(-1) ?? (await session.call<RequestsAnswer>('GET', '/requests?limit=1')).requests[0];
   let isAway = false;
   for (;;) {
     await sleep(EVERY_MS);

@@ -1,4 +1,5 @@
 import type { RequestView } from '../api/answers.ts';
+import { timesInWords } from '../common-words.ts';
 import { colour } from './session.ts';
 import { type Cell, harmless, table } from './table.ts';
 import { preciseTimeText } from './time-text.ts';
@@ -68,7 +69,7 @@ export function describeRequest(request: RequestView): string {
     ['day', buckets && change(buckets.day)],
     ['bad overrides', decision?.rejectedOverrides?.join(', ')],
     ['mode', decision?.mode],
-    ['time', timesOf(request)],
+    ['time', timesInWords(request.times, milliseconds)],
     ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
   ];
   const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
@@ -81,13 +82,3 @@ const change = ({ before, after, limit }: { before: number; after: number; limit
   `${before} -> ${after} of ${limit}`;
 
 const milliseconds = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
-
-const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
-
-function timesOf({ times }: RequestView): string | undefined {
-  const parts = PARTS.flatMap((part) => {
-    const ms = times[part];
-    return ms === undefined ? [] : [`${part} ${milliseconds(ms)}`];
-  });
-  return parts.length === 0 ? undefined : parts.join(', ');
-}

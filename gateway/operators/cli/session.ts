@@ -1,6 +1,7 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import { styleText } from 'node:util';
+import { type Part, partsOf } from '../whole-answers.ts';
 import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
 /** The context of every command: the gateway on one side, the operator on the other. */
@@ -33,8 +34,13 @@ export class Session {
     return reply;
   }
 
-  async call(method: AdminRequest['method'], path: string, body?: unknown): Promise<unknown> {
-    return (await this.exchange({ method, path, body })).body;
+  async call<T = unknown>(method: AdminRequest['method'], path: string, body?: unknown): Promise<T> {
+    return (await this.exchange({ method, path, body })).body as T;
+  }
+
+  /** Each part of an answer. */
+  parts<T extends Part>(path: string, asked?: Readonly<Record<string, string>>): AsyncGenerator<T> {
+    return partsOf<T>((at) => this.call('GET', at), path, asked);
   }
 
   /** Why the running command changes something, for the activity. */

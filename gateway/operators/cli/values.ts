@@ -1,15 +1,9 @@
 import { InvalidArgumentError } from 'commander';
-import { leastOf, MAX_LIMIT, type PlanField, parseField, parseLimit, whenAbsent } from '../../limiter/plans.ts';
+import { type PlanField, parseField, rangeOf, whenAbsent } from '../../limiter/plans.ts';
 import { splitTag, TAG_NAME, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags } from '../../limiter/tags.ts';
+import { UNITS } from '../common-words.ts';
 
 /** Values as an operator types them. */
-
-/** @throws {InvalidArgumentError} for an invalid limit */
-export function limit(text: string): number {
-  const value = parseLimit(text);
-  if (value === undefined) throw new InvalidArgumentError(`It must be a whole number from 1 to ${MAX_LIMIT}.`);
-  return value;
-}
 
 /** Reads a number of a plan; `none` removes one that may be absent. @throws {InvalidArgumentError} */
 export const planNumber =
@@ -18,8 +12,11 @@ export const planNumber =
     if (text === 'none' && whenAbsent(field) !== undefined) return text;
     const value = parseField(field, text);
     if (typeof value === 'number') return value;
-    throw new InvalidArgumentError(`It must be a whole number from ${leastOf(field)} to ${MAX_LIMIT}.`);
+    throw new InvalidArgumentError(`It must be ${rangeOf(field)}.`);
   };
+
+/** @throws {InvalidArgumentError} for an invalid limit */
+export const limit = planNumber('minute') as (text: string) => number;
 
 /** A limit, or `none` to remove the key's own. Not null, which commander turns into an empty text. */
 export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
@@ -54,6 +51,9 @@ export const TAG_FILTER = [
   'only of keys with this tag; with several, those that have all',
 ] as const;
 
+/** Of a command that changes something, unless it needs more than that. The session sends it with each change. */
+export const REASON = ['--reason <text>', 'why; recorded in the audit log'] as const;
+
 /** Collects names of tags. @throws {InvalidArgumentError} for anything else */
 export function tagName(text: string, before: readonly string[] = []): string[] {
   if (!TAG_NAME.test(text)) throw new InvalidArgumentError(`It must be the name of a tag: ${TAG_NAME_RULE}.`);
@@ -66,7 +66,7 @@ export function count(text: string): number {
   return Number(text);
 }
 
-const UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
+const TYPED_UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 
 /**
  * A duration in seconds, typed as 90s, 15m, 24h or 7d. Only 0 needs no unit.
@@ -77,19 +77,13 @@ export function seconds(text: string): number {
   if (digits === undefined) throw new InvalidArgumentError('It must be a length of time, as 90s, 15m, 24h or 7d.');
   if (unit === '' && Number(digits) > 0)
     throw new InvalidArgumentError(`It needs a unit: ${digits}s, ${digits}m, ${digits}h or ${digits}d.`);
-  return Number(digits) * UNITS[(unit || 's') as keyof typeof UNITS];
+  return Number(digits) * TYPED_UNITS[(unit || 's') as keyof typeof TYPED_UNITS];
 }
 
 /** A length in the largest unit in which it is whole: `24 hours`. */
 export function lengthText(length: number): string {
-  const [unit, name] = (
-    [
-      ['d', 'day'],
-      ['h', 'hour'],
-      ['m', 'minute'],
-    ] as const
-  ).find(([one]) => length % UNITS[one] === 0) ?? ['s', 'second'];
-  const count = length / UNITS[unit];
+  const { unit, name } = UNITS.find(({ unit }) => length % unit === 0) ?? UNITS[3];
+  const count = length / unit;
   return `${count} ${name}${count === 1 ? '' : 's'}`;
 }
 

@@ -69,6 +69,9 @@ export async function callApi<T = unknown>(
 
 export const get = <T>(path: string): Promise<Answered<T>> => callApi<T>('GET', path);
 
+/** For answers in parts. */
+export const bodyOf = async <T>(path: string): Promise<T> => (await get<T>(path)).body;
+
 /** The path of a change, with who makes it and why, for the audit log. */
 function saying(path: string, reason: string | undefined): string {
   const said = new URLSearchParams({ ...(author() && { author: author() }), ...(reason && { reason }) });

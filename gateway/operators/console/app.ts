@@ -4,6 +4,7 @@ import { forgetToken, get, keptToken } from './api.ts';
 import { forgetAuthor } from './author.ts';
 import { closeDialogs, DialogHost } from './dialog.ts';
 import { type Content, html } from './html.ts';
+import { addressOf, MENU, type PageName, TITLES } from './page-names.ts';
 import { AccessPage } from './pages/access-page.ts';
 import { AuditLogPage } from './pages/audit-log-page.ts';
 import { BansPage } from './pages/bans-page.ts';
@@ -21,25 +22,11 @@ import { LogIn } from './parts/log-in.ts';
 import { StateOfGateway } from './parts/state-of-gateway.ts';
 import { usePolled } from './polled.ts';
 import { Caller, roleInWords } from './rights.ts';
-import { addressOf, PAGES, type PageName, type Route, useRoute } from './router.ts';
+import { type Route, useRoute } from './router.ts';
 import { Toasts } from './toast.ts';
 
 /** Asked again only for the case that it was not answered. */
 const CALLER_EVERY_MS = 60_000;
-
-const TITLES: Readonly<Record<PageName, string>> = {
-  overview: 'Overview',
-  keys: 'Keys',
-  key: 'Key',
-  requests: 'Requests',
-  usage: 'Usage',
-  plans: 'Plans',
-  bans: 'Bans',
-  activity: 'Audit log',
-  access: 'Access',
-  health: 'Health',
-  nowhere: 'No such page',
-};
 
 const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = {
   overview: OverviewPage,
@@ -106,7 +93,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
       </header>
       <nav aria-label="Pages">
         <ul>
-          ${PAGES.map((page) => html`<li><a href=${addressOf(page)} aria-current=${isIn(page, route.page) ? 'page' : undefined}>${TITLES[page]}</a></li>`)}
+          ${Object.entries(MENU).map(([page, name]) => html`<li><a href=${addressOf(page as PageName)} aria-current=${isIn(page, route.page) ? 'page' : undefined}>${name}</a></li>`)}
         </ul>
         <${StateOfGateway} />
       </nav>
@@ -121,4 +108,4 @@ function Console({ onLogOut }: { onLogOut(): void }) {
   `;
 }
 
-const isIn = (page: PageName, shown: PageName): boolean => page === (shown === 'key' ? 'keys' : shown);
+const isIn = (page: string, shown: PageName): boolean => page === (shown === 'key' ? 'keys' : shown);

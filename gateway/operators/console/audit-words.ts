@@ -1,42 +1,14 @@
+import { ACTION_WORDS, type Action, VIA_WORDS } from '../../stores/audit-words.ts';
 import type { ActivityView } from '../api/answers.ts';
 import { fieldInWords, tableFieldInWords, upperFirst, valueInWords } from './words.ts';
 
 /** Entries of the audit log in words for people. */
 
-type Action = ActivityView['action'];
+export { ACTION_WORDS };
 
-/** By the names of the admin API. */
-export const ACTIONS: Readonly<Record<Action, string>> = {
-  'key.create': 'Key created',
-  'key.change': 'Key changed',
-  'key.reset': 'Limits reset',
-  'key.rotate': 'Key rotated',
-  'key.revoke': 'Key revoked',
-  'key.restore': 'Key restored from a backup',
-  'key.reindex': 'List of keys rebuilt',
-  'backup.make': 'Backup made',
-  'secret.create': 'Secret added',
-  'secret.change': 'Secret changed',
-  'secret.revoke': 'Secret revoked',
-  'ban.set': 'Key banned',
-  'ban.lift': 'Ban lifted',
-  'plan.change': 'Plan changed',
-  'token.create': 'Token created',
-  'token.revoke': 'Token revoked',
-};
-
-/** A gateway of another version may have others. */
-export const actionInWords = (action: string): string => ACTIONS[action as Action] ?? action;
-
-const VIAS: Readonly<Record<ActivityView['via'], string>> = {
-  console: 'Console',
-  cli: 'CLI',
-  api: 'API',
-  'by hand': 'By hand, in Redis',
-  gateway: 'Gateway',
-};
-
-export const viaInWords = (via: ActivityView['via']): string => VIAS[via] ?? via;
+/** A gateway of another version may have other actions and ways. */
+export const actionInWords = (action: string): string => ACTION_WORDS[action as Action] ?? action;
+export const viaInWords = (via: ActivityView['via']): string => VIA_WORDS[via] ?? via;
 
 const FIELDS: Readonly<Record<string, string>> = {
   expiresAt: 'Expires',

@@ -1,6 +1,7 @@
-import type { ActivityView } from '../api/answers.ts';
+import { writeTags } from '../../limiter/tags.ts';
+import type { ActivityView, UsageOfKey, UsageSum } from '../api/answers.ts';
 
-/** Entries of the audit log as comma-separated values (RFC 4180), the same as `ctl activity --csv` prints. */
+/** Comma-separated values (RFC 4180), for the console and the command line. */
 
 export const COLUMNS = [
   'at',
@@ -16,25 +17,40 @@ export const COLUMNS = [
   'targetName',
 ] as const;
 
+export const asCsv = (entries: readonly ActivityView[]): string =>
+  csvOf([
+    COLUMNS,
+    ...entries.map((entry) => {
+      const texts = { ...entry, changes: changesInWords(entry.changes) };
+      return COLUMNS.map((column) => texts[column]);
+    }),
+  ]);
+
+type Cell = string | number | undefined;
+type Cells = readonly (readonly Cell[])[];
+
+/** Sums of usage in rows, the head first. @param by what they are sums of, as the query has it */
+export const usageCells = (rows: readonly (UsageOfKey | UsageSum)[], by: string): Cells => [
+  by === 'key'
+    ? ['id', 'plan', 'admitted', 'refused', 'name', 'tags']
+    : [by.slice('tag:'.length), 'keys', 'admitted', 'refused'],
+  ...rows.map((row) =>
+    'id' in row
+      ? [row.id, row.plan, row.admitted, row.refused, row.name, writeTags(row.tags)]
+      : [row.value, row.keys, row.admitted, row.refused],
+  ),
+];
+
 const END = '\r\n';
 
-export function asCsv(entries: readonly ActivityView[]): string {
-  const rows = entries.map((entry) => {
-    const texts = { ...entry, changes: changesInWords(entry.changes) };
-    return COLUMNS.map((column) => texts[column] ?? '');
-  });
-  return csvOf(COLUMNS, rows);
-}
-
-/** A head and rows of texts. */
-export const csvOf = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
-  [head, ...rows].map((row) => row.map(cell).join(',') + END).join('');
+export const csvOf = (rows: Cells): string => rows.map((row) => row.map(cell).join(',') + END).join('');
 
 /** Texts that a spreadsheet reads as a formula begin with one of these, or with its full-width form. */
 const FORMULA = /^[=+\-@\t\r＝＋－＠]/;
 const QUOTED = /[",\r\n]/;
 
-function cell(text: string): string {
+function cell(value: Cell): string {
+  const text = String(value ?? '');
   const safe = FORMULA.test(text) ? `'${text}` : text;
   return QUOTED.test(text) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

@@ -7,18 +7,19 @@ import { html } from './html.ts';
 import type { FieldSpec } from './parts/field.ts';
 import { Differences, WhatIf } from './parts/plan-review.ts';
 import {
-  faultOfValue,
   fieldsOf,
-  PLAN_FIELDS,
   type Plan,
   type PlanField,
   type PlanName,
+  rangeOf,
+  ruleOf,
   typedValue,
+  valueIn,
   whenAbsent,
 } from './plan-fields.ts';
 import { tell } from './toast.ts';
 import { askedOf, who } from './who.ts';
-import { fieldInWords, planInWords, tableFieldInWords, valueInWords } from './words.ts';
+import { fieldInWords, number, planInWords, tableFieldInWords, upperFirst, valueInWords } from './words.ts';
 
 /** The dialogs that change plans: type, then review, then apply. */
 
@@ -34,10 +35,7 @@ async function readPlan(plan: PlanName): Promise<Seen> {
   return { values: body[plan], etag: etag ?? undefined };
 }
 
-const textOf = (values: Plan, field: PlanField): string => {
-  const rule = PLAN_FIELDS[field];
-  return String(values[field] ?? ('options' in rule ? rule.options[0] : ''));
-};
+const textOf = (values: Plan, field: PlanField): string => String(valueIn(values, field) ?? '');
 
 /** Asks for new values of a plan, as they are now. */
 export async function askForPlan(plan: PlanName, changed: Changed): Promise<void> {
@@ -51,15 +49,11 @@ export async function askForPlan(plan: PlanName, changed: Changed): Promise<void
 /** @param typed before, when the review led back here */
 function form(plan: PlanName, seen: Seen, typed: Values, changed: Changed): void {
   const fields = fieldsOf(plan).map((field): FieldSpec => {
-    const rule = PLAN_FIELDS[field];
+    const { label, options, hint: ofChoice } = ruleOf(field);
     const value = typed[field] ?? textOf(seen.values, field);
-    const common = { name: field, label: rule.label, value };
-    if ('options' in rule)
-      return {
-        ...common,
-        options: rule.options.map((one) => [one, planInWords(one)]),
-        hint: 'Shadow: refuse nothing, count and log it.',
-      };
+    const common = { name: field, label, value };
+    if (options !== undefined)
+      return { ...common, options: options.map((one) => [one, upperFirst(one)]), hint: ofChoice };
     const absent = whenAbsent(field);
     const hint = `Now ${valueInWords(textOf(seen.values, field))}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
     return { ...common, type: 'number', maxlength: 20, hint };
@@ -80,11 +74,9 @@ function form(plan: PlanName, seen: Seen, typed: Values, changed: Changed): void
 
 /** @throws {FieldFaults} */
 function checkValues(plan: PlanName, values: Values): void {
-  const faults = fieldsOf(plan).flatMap((field) => {
-    const fault = faultOfValue(field, values[field] ?? '');
-    return fault === undefined ? [] : [[field, fault] as const];
-  });
-  if (faults.length > 0) throw new FieldFaults(Object.fromEntries(faults));
+  const faults = fieldsOf(plan).filter((field) => typedValue(field, values[field] ?? '') === undefined);
+  if (faults.length > 0)
+    throw new FieldFaults(Object.fromEntries(faults.map((field) => [field, `${upperFirst(rangeOf(field, number))}.`])));
 }
 
 interface MadeChange {

@@ -1,4 +1,5 @@
 import type { DecisionReport, RequestView } from '../api/answers.ts';
+import { timesInWords } from '../common-words.ts';
 import { counted, milliseconds, number } from './words.ts';
 
 /** Requests in words for people. */
@@ -61,21 +62,8 @@ export function repeatedInWords({ repeated, decision }: RequestView): string {
   return `${who} sent ${number(repeated)} more like it in the same minute.`;
 }
 
-const PARTS = [
-  ['decision', 'decision'],
-  ['waiting', 'waiting'],
-  ['core', 'core'],
-  ['sending', 'sending'],
-] as const;
-
 /** How its time is split; undefined if it reached no part. */
-export function timesInWords({ times }: RequestView): string | undefined {
-  const parts = PARTS.flatMap(([part, name]) => {
-    const ms = times[part];
-    return ms === undefined ? [] : [`${name} ${milliseconds(ms)}`];
-  });
-  return parts.length === 0 ? undefined : parts.join(', ');
-}
+export const splitInWords = ({ times }: RequestView): string | undefined => timesInWords(times, milliseconds);
 
 type Bucket = NonNullable<DecisionReport['buckets']>['day'];
 

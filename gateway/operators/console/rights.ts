@@ -1,27 +1,19 @@
 import { createContext } from 'preact';
+import { includesRole, ROLE_WORDS, ROLES, type Role } from '../../stores/roles.ts';
 import type { CallerAnswer } from '../api/answers.ts';
 
 /** What the token that is logged in may do. The gateway checks it anyway. */
 
-export type Role = CallerAnswer['role'];
+export { ROLE_WORDS, ROLES, type Role };
 
-/** From the fewest rights to the most, with what each may do. */
-export const ROLES: readonly (readonly [Role, string])[] = [
-  ['viewer', 'Viewer: reads everything, changes nothing'],
-  ['operator', 'Operator: changes keys, plans and bans'],
-  ['admin', 'Admin: gives and ends access, too'],
-];
-
-export const roleInWords = (role: string): string => ROLES.find(([name]) => name === role)?.[1].split(':')[0] ?? role;
+export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;
 
 /** Who is logged in; undefined until the gateway has told. */
 export const Caller = createContext<CallerAnswer | undefined>(undefined);
 
-const rank = (role: Role): number => ROLES.findIndex(([name]) => name === role);
-
 /** Why the caller may not do it; undefined if it may, or if that is unknown. */
 export function refusal(caller: CallerAnswer | undefined, needs: Role): string | undefined {
-  if (caller === undefined || rank(caller.role) >= rank(needs)) return undefined;
+  if (caller === undefined || includesRole(caller.role, needs)) return undefined;
   return `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
 }
 

@@ -1,19 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
+import { addressOf, type PageName, TITLES } from './page-names.ts';
 
 /** The addresses of the pages. Each can be reloaded, and sent to a colleague. */
 
-export const PAGES = [
-  'overview',
-  'keys',
-  'requests',
-  'usage',
-  'plans',
-  'bans',
-  'activity',
-  'access',
-  'health',
-] as const;
-export type PageName = (typeof PAGES)[number] | 'key' | 'nowhere';
+export { addressOf };
 
 export interface Route {
   readonly page: PageName;
@@ -24,18 +14,15 @@ export interface Route {
 export function routeOf(address: string): Route {
   const { pathname, searchParams: query } = new URL(address, 'http://console');
   const name = pathname === '/' ? 'overview' : pathname.replace(/^\/console\//, '');
-  const known = ([...PAGES, 'key'] as const).find((page) => page === name);
-  return { page: known ?? 'nowhere', query };
+  return { page: Object.hasOwn(TITLES, name) ? (name as PageName) : 'nowhere', query };
 }
-
-export const addressOf = (page: (typeof PAGES)[number]): string => (page === 'overview' ? '/' : `/console/${page}`);
 
 export const addressOfKey = (id: string): string => `/console/key?${new URLSearchParams({ id })}`;
 
 /** By the names of the admin API. */
 type Filters = Readonly<Record<string, string>>;
 
-function addressWith(page: (typeof PAGES)[number], filters: Filters): string {
+function addressWith(page: PageName, filters: Filters): string {
   const query = new URLSearchParams(filters);
   return query.size === 0 ? addressOf(page) : `${addressOf(page)}?${query}`;
 }

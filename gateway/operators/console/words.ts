@@ -1,4 +1,4 @@
-import { banInWords, type RunningBan } from '../ban-text.ts';
+import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
 import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
 /** The gateway's names in words for people. */
@@ -13,7 +13,10 @@ const STATES: Readonly<Record<string, string>> = {
 
 export const stateInWords = (state: string): string => STATES[state] ?? state;
 
-export const planInWords = (plan: string): string => plan.charAt(0).toUpperCase() + plan.slice(1);
+export const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
+export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+export const planInWords = upperFirst;
 
 /** A field of a plan as in its form. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
@@ -27,9 +30,6 @@ export function tableFieldInWords(name: string): string {
 /** A value of a plan, with separators for thousands. */
 export const valueInWords = (value: string | number | undefined): string =>
   value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
-
-export const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
-export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 const NUMBER = new Intl.NumberFormat('en-US');
 export const number = (value: number): string => NUMBER.format(value);
@@ -74,17 +74,10 @@ export function clockToSecond(text: string, now = new Date()): string {
 /** To the second, with the date. */
 export const exactTime = (text: string): string => EXACT.format(new Date(text));
 
-const UNITS = [
-  [86_400, 'day'],
-  [3_600, 'hour'],
-  [60, 'minute'],
-  [1, 'second'],
-] as const;
-
 /** A length in its largest unit, such as `5 minutes`. */
 export function lengthInWords(seconds: number): string {
-  const [length, name] = UNITS.find(([unit]) => seconds >= unit) ?? [1, 'second'];
-  return counted(Math.round(Math.max(0, seconds) / length), name);
+  const { count, name } = inLargestUnit(seconds);
+  return counted(count, name);
 }
 
 /** How long ago, or in how long. */
@@ -96,4 +89,4 @@ export function relative(text: string, now = Date.now()): string {
 
 /** A running ban, from its end on, as the command line says it. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
-export { tooSmallInWords } from '../ban-text.ts';
+export { tooSmallInWords } from '../common-words.ts';

@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { stringify } from 'csv-stringify/sync';
 import type { Summary } from './summary.ts';
 import { COLUMNS } from './table.ts';
 
@@ -12,8 +11,13 @@ export type Table = readonly (readonly string[])[];
 /** Writes `<name>.csv`. Each row says how it was measured, so that it can be quoted alone. */
 export function writeTable(name: string, [head = [], ...rows]: Table, measured: string): void {
   const lines = [[...head, 'measured'], ...rows.map((row) => [...row, measured])];
-  writeFileSync(join(import.meta.dirname, `${name}.csv`), stringify(lines));
+  writeFileSync(
+    join(import.meta.dirname, `${name}.csv`),
+    lines.map((row) => `${row.map(quoted).join(',')}\n`).join(''),
+  );
 }
+
+const quoted = (cell: string): string => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 
 export const markdownOf = ([head = [], ...rows]: Table): string =>
   [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |\n`).join('');

@@ -7,7 +7,7 @@ import { When } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { showOnce } from '../parts/whole-key.ts';
 import { usePolled } from '../polled.ts';
-import { ROLES, roleInWords } from '../rights.ts';
+import { ROLE_WORDS, roleInWords } from '../rights.ts';
 import { tell } from '../toast.ts';
 import { whyField } from '../who.ts';
 
@@ -51,7 +51,7 @@ function askForToken(changed: Changed): void {
     title: 'Create token',
     fields: [
       { name: 'name', label: 'Name', maxlength: 100, hint: 'Of the person or program that gets it.' },
-      { name: 'role', label: 'Role', options: ROLES },
+      { name: 'role', label: 'Role', options: Object.entries(ROLE_WORDS) },
     ],
     confirm: 'Create token',
     async act({ name = '', role }) {

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { AUDIT_FILTERS, type AuditFilters, readEntries } from '../audit-log.ts';
-import { ACTIONS } from '../audit-words.ts';
+import { ACTION_WORDS } from '../audit-words.ts';
 import { asCsv } from '../csv.ts';
 import { download } from '../download.ts';
 import { html } from '../html.ts';
@@ -17,7 +17,7 @@ const MOST = 10_000;
 
 const SPECS: readonly FilterSpec[] = [
   { name: 'actor', label: 'Who', placeholder: 'the whole name' },
-  { name: 'action', label: 'Action', options: Object.entries(ACTIONS) },
+  { name: 'action', label: 'Action', options: Object.entries(ACTION_WORDS) },
   { name: 'target', label: 'Target', placeholder: 'name or id of a key, a token or a plan' },
   { name: 'from', label: 'From', type: 'time' },
   { name: 'to', label: 'To', type: 'time' },

@@ -14,10 +14,12 @@ import {
   type Plan,
   type PlanField,
   type PlanName,
+  ruleOf,
+  valueIn,
   whenAbsent,
 } from '../plan-fields.ts';
 import { usePolled } from '../polled.ts';
-import { fieldInWords, number, planInWords } from '../words.ts';
+import { fieldInWords, number, planInWords, upperFirst } from '../words.ts';
 import { rejectedInWords } from './health-page.ts';
 
 const EVERY_MS = 2_000;
@@ -81,9 +83,9 @@ function Table({ table, changed }: { table: PlanTable; changed: () => Promise<vo
 }
 
 function shownValue(plan: PlanName, values: Plan, field: PlanField) {
-  if (field === 'mode')
-    return html`<span class=${`badge ${values.mode === 'shadow' ? 'warning' : ''}`}>${values.mode === 'shadow' ? 'Shadow' : 'Enforce'}</span>`;
-  const value = values[field];
-  if (value !== undefined) return number(value);
+  const [value, usual] = [valueIn(values, field), ruleOf(field).options?.[0]];
+  if (typeof value === 'number') return number(value);
+  if (value !== undefined)
+    return html`<span class=${`badge ${value === usual ? '' : 'warning'}`}>${upperFirst(value)}</span>`;
   return html`<span class="note">${fieldsOf(plan).includes(field) ? (whenAbsent(field) ?? '–') : 'each key its own'}</span>`;
 }

@@ -1,6 +1,6 @@
-import type { UsageAnswer, UsageOfKey, UsageSum } from '../../api/answers.ts';
-import { get } from '../api.ts';
-import { csvOf } from '../csv.ts';
+import type { UsageOfKey, UsageSum } from '../../api/answers.ts';
+import { bodyOf } from '../api.ts';
+import { csvOf, usageCells } from '../csv.ts';
 import { download } from '../download.ts';
 import { html } from '../html.ts';
 import { type FilterSpec, Filters, filtersIn } from '../parts/filters.ts';
@@ -8,7 +8,7 @@ import { KeyLink, TagChips } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfUsage, type Route } from '../router.ts';
-import { largestFirst, UsageSums, writeTags } from '../tags.ts';
+import { readUsage } from '../whole-answers.ts';
 import { counted, number, planInWords } from '../words.ts';
 
 /** It takes long on many keys, and changes slowly. */
@@ -27,22 +27,17 @@ const SPECS: readonly FilterSpec[] = [
 
 type Row = UsageOfKey | UsageSum;
 
-interface Usage {
-  readonly keptFrom: string;
-  readonly rows: readonly Row[];
-}
-
 /** What keys have used in a period, over all gateways: by key, or by the value of a tag. */
 export function UsagePage({ route: { query } }: { route: Route }) {
   const { by, ...filters } = filtersIn(FILTERS, query);
-  const asked = new URLSearchParams({ ...filters, by: by === undefined ? 'key' : `tag:${by}` });
-  const { value, fault } = usePolled(`usage ${asked}`, EVERY_MS, () => readUsage(asked));
+  const asked = { ...filters, by: by === undefined ? 'key' : `tag:${by}` };
+  const { value, fault } = usePolled(`usage ${JSON.stringify(asked)}`, EVERY_MS, () => readUsage(bodyOf, asked));
   const rows = value?.rows;
   const sum = (of: 'admitted' | 'refused') => number((rows ?? []).reduce((total, row) => total + row[of], 0));
   return html`
     <div class="page-head">
       <h1>Usage</h1>
-      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOfRows(rows, by))}>Download CSV</button>`}
+      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
     </div>
     <p class="note">What the decisions counted, over all gateways, also of revoked keys. Days are UTC; 35 days and today are kept.</p>
     <${Filters} specs=${SPECS} query=${query} addressOf=${addressOfUsage} />
@@ -80,27 +75,3 @@ const columnsOfValues = (tag: string, filters: Readonly<Record<string, string>>)
   { title: 'Keys', isFigure: true, show: ({ keys }) => number(keys) },
   ...COUNTS,
 ];
-
-/** All of it. The gateway checks a limited number of keys per call. */
-async function readUsage(asked: URLSearchParams): Promise<Usage> {
-  const sums = new UsageSums();
-  const ofKeys: UsageOfKey[] = [];
-  for (let query = asked; ; ) {
-    const { keptFrom, usage, next } = (await get<UsageAnswer & { usage: readonly Row[] }>(`/usage?${query}`)).body;
-    for (const row of usage) 'id' in row ? ofKeys.push(row) : sums.add(row);
-    if (next === undefined)
-      return { keptFrom, rows: asked.get('by') === 'key' ? ofKeys.sort(largestFirst) : sums.rows() };
-    query = new URLSearchParams([...asked, ['after', next]]);
-  }
-}
-
-/** The same as `ctl usage --by … --csv` prints. */
-const csvOfRows = (rows: readonly Row[], tag: string | undefined): string =>
-  csvOf(
-    tag === undefined ? ['id', 'plan', 'admitted', 'refused', 'name', 'tags'] : [tag, 'keys', 'admitted', 'refused'],
-    rows.map((row) =>
-      'id' in row
-        ? [row.id, row.plan, String(row.admitted), String(row.refused), row.name, writeTags(row.tags) ?? '']
-        : [row.value ?? '', String(row.keys), String(row.admitted), String(row.refused)],
-    ),
-  );

@@ -23,5 +23,5 @@ export function ActionButton({ kind, needs = 'operator', onClick, children }: Ac
 /** The reasons, for screen readers. */
 export function Refusals() {
   const caller = useContext(Caller);
-  return ROLES.map(([role]) => html`<p hidden id=${idOfRefusal(role)}>${refusal(caller, role)}</p>`);
+  return ROLES.map((role) => html`<p hidden id=${idOfRefusal(role)}>${refusal(caller, role)}</p>`);
 }

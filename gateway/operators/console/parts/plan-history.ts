@@ -1,4 +1,5 @@
 import type { HistoryAnswer, PlanChangeView } from '../../api/answers.ts';
+import { viaInWords } from '../audit-words.ts';
 import { html } from '../html.ts';
 import { askForRollback } from '../plan-dialogs.ts';
 import type { Polled } from '../polled.ts';
@@ -7,7 +8,7 @@ import { Changes } from './changes.ts';
 import { Card, When } from './pieces.ts';
 import { type Column, Table } from './table.ts';
 
-const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Taken back', 'by hand': 'By hand, in Redis' };
+const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Taken back', 'by hand': viaInWords('by hand') };
 
 /** The last changes of plans. The newest can be taken back. */
 export function PlanHistory({ history, changed }: { history: Polled<HistoryAnswer>; changed: () => Promise<void> }) {

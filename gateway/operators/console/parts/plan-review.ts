@@ -3,6 +3,7 @@ import type { TrialAnswer } from '../../api/answers.ts';
 import { callApi } from '../api.ts';
 import { html } from '../html.ts';
 import type { PlanName } from '../plan-fields.ts';
+import { readTrial, type Trial } from '../whole-answers.ts';
 import { counted, number, percent, valueInWords } from '../words.ts';
 
 /** What a change of a plan does: the difference, and what it would have done in the last hour. */
@@ -25,15 +26,6 @@ export const Differences = ({ changes }: { changes: readonly Difference[] }) =>
 const MOST_PAGES = 50;
 const SHOWN = 5;
 
-type Affected = TrialAnswer['affected'][number];
-
-interface Trial {
-  readonly keys: number;
-  readonly requests: number;
-  readonly affected: readonly Affected[];
-  readonly isWhole: boolean;
-}
-
 interface WhatIfProps {
   readonly plan: PlanName;
   /** The limits that change. */
@@ -47,7 +39,8 @@ export function WhatIf({ plan, limits }: WhatIfProps) {
   useEffect(() => {
     if (isNone) return;
     let isOver = false;
-    tryPlan(plan, limits).then(
+    const ask = async (path: string) => (await callApi<TrialAnswer>('POST', path, { body: limits })).body;
+    readTrial(ask, plan, MOST_PAGES).then(
       (found) => !isOver && setTrial(found),
       (fault: Error) => !isOver && setTrial(fault),
     );
@@ -84,20 +77,3 @@ function inWords(trial: Trial | Error | undefined) {
     </ul>
   `;
 }
-
-async function tryPlan(plan: PlanName, limits: WhatIfProps['limits']): Promise<Trial> {
-  let [keys, requests, after] = [0, 0, ''];
-  const affected: Affected[] = [];
-  for (let page = 0; page < MOST_PAGES; page++) {
-    const { body } = await callApi<TrialAnswer>('POST', `/plans/${plan}/try${after}`, { body: limits });
-    keys += body.keys;
-    requests += body.requests;
-    affected.push(...body.affected);
-    if (body.next === undefined) return { keys, requests, affected: largestFirst(affected), isWhole: true };
-    after = `?after=${encodeURIComponent(body.next)}`;
-  }
-  return { keys, requests, affected: largestFirst(affected), isWhole: false };
-}
-
-const largestFirst = (affected: readonly Affected[]): Affected[] =>
-  affected.toSorted((a, b) => b.wouldRefuse - a.wouldRefuse);

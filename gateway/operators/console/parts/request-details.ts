@@ -5,7 +5,7 @@ import {
   happened,
   repeatedInWords,
   runbookPageOf,
-  timesInWords,
+  splitInWords,
   worksAgainAt,
 } from '../request-words.ts';
 import { addressOf, addressOfAuditLog, addressOfKey, addressOfRequests } from '../router.ts';
@@ -54,7 +54,7 @@ function Facts(request: RequestView) {
   const { plan, planVersion, buckets, mode, rejectedOverrides } = decision ?? {};
   const facts: readonly (readonly [string, Content])[] = [
     ['Request id', html`<a href=${addressOfRequests({ q: requestId })}><code>${requestId}</code></a>`],
-    ['Time', timesInWords(request)],
+    ['Time', splitInWords(request)],
     [
       'Plan',
       plan && html`${planInWords(plan)} ${planVersion && html`<span class="note">version ${planVersion}</span>`}`,

@@ -1,16 +1,18 @@
 import type { Command } from 'commander';
-import type { DoctorAnswer, SeenFinding } from '../api/answers.ts';
-import { EXIT, endWith } from './outcome.ts';
-import { colour, type Session, type Style } from './session.ts';
-import { harmless } from './table.ts';
+import type { DoctorAnswer, SeenFinding } from '../../api/answers.ts';
+import { EXIT, endWith } from '../outcome.ts';
+import { colour, type Session, type Style } from '../session.ts';
+import { harmless } from '../table.ts';
 
 const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
   SeenFinding['status'],
   Style
 >;
 
+export const PLACE = 10;
+
 /** Adds `doctor`. */
-export function addDoctorCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   program
     .command('doctor')
     .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
@@ -19,7 +21,7 @@ export function addDoctorCommand(program: Command, session: Session): void {
       '\nIt changes nothing. Exits with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',
     )
     .action(async () => {
-      const { findings } = (await session.call('GET', '/doctor')) as DoctorAnswer;
+      const { findings } = await session.call<DoctorAnswer>('GET', '/doctor');
       session.print({ findings }, () => describe(findings));
       if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
     });

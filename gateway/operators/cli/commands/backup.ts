@@ -1,14 +1,16 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
-import type { BackupAnswer } from '../api/answers.ts';
-import { AdminError } from './admin-client.ts';
-import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from './backup-file.ts';
-import { EXIT, endWith } from './outcome.ts';
-import type { Session } from './session.ts';
-import { harmless } from './table.ts';
+import type { BackupAnswer } from '../../api/answers.ts';
+import { AdminError } from '../admin-client.ts';
+import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from '../backup-file.ts';
+import { EXIT, endWith } from '../outcome.ts';
+import type { Session } from '../session.ts';
+import { harmless } from '../table.ts';
+
+export const PLACE = 8;
 
 /** Adds `backup`. Each page is written as it arrives. */
-export function addBackupCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const backup = program
     .command('backup')
     .description('write all keys and the plan table to standard output, for `restore`')
@@ -90,11 +92,9 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
  */
 async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys: number; leftOut: number }> {
   let leftOut = 0;
-  let { keys, after } = begun ?? { keys: 0, after: undefined };
+  let keys = begun?.keys ?? 0;
   let isHeaderDue = begun === undefined;
-  do {
-    const query = after === undefined ? '' : `?${new URLSearchParams({ after })}`;
-    const page = (await session.call('GET', `/backup${query}`)) as BackupAnswer;
+  for await (const page of session.parts<BackupAnswer>('/backup', begun?.after ? { after: begun.after } : {})) {
     if (isHeaderDue) session.write(headerLine({ at: page.at, plans: page.plans ?? {} }));
     isHeaderDue = false;
     session.write(page.keys.map(keyLine).join(''));
@@ -102,7 +102,6 @@ async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys:
     for (const { id, reason } of page.leftOut) session.tell(harmless(`Left out: ${id}: ${reason}`));
     leftOut += page.leftOut.length;
     session.progress(`${keys} keys`, page.next === undefined);
-    after = page.next;
-  } while (after !== undefined);
+  }
   return { keys, leftOut };
 }

@@ -1,20 +1,23 @@
 import type { Command } from 'commander';
-import type { BansAnswer, KeySummary, KeyView } from '../api/answers.ts';
-import { KEY, pathTo } from './key-names.ts';
-import { describeBans } from './key-text.ts';
+import type { BansAnswer, KeySummary, KeyView } from '../../api/answers.ts';
+import { KEY, pathTo } from '../key-names.ts';
+import { describeBans } from '../key-text.ts';
+import type { Session } from '../session.ts';
+import { REASON, seconds } from '../values.ts';
 import { showKey } from './keys.ts';
-import type { Session } from './session.ts';
-import { seconds } from './values.ts';
+
+export const PLACE = 2;
 
 /** Adds `bans …`. */
-export function addBanCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const bans = program.command('bans').description('show, lift and set bans');
 
   bans
     .command('list')
     .description('list active bans')
     .action(async () => {
-      const running = await listBans(session);
+      const running: KeySummary[] = [];
+      for await (const { bans } of session.parts<BansAnswer>('/bans')) running.push(...bans);
       session.print({ bans: running }, () => (running.length === 0 ? 'No key is banned.' : describeBans(running)));
     });
 
@@ -22,8 +25,9 @@ export function addBanCommands(program: Command, session: Session): void {
     .command('lift')
     .description('lift a ban and clear its strikes; the key works again within a second')
     .argument('<key>', KEY)
+    .option(...REASON)
     .action(async (key: string) =>
-      showKey(session, (await session.call('DELETE', `${await pathTo(session, key)}/ban`)) as KeyView),
+      showKey(session, await session.call<KeyView>('DELETE', `${await pathTo(session, key)}/ban`)),
     );
 
   bans
@@ -35,18 +39,6 @@ export function addBanCommands(program: Command, session: Session): void {
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action(async (key: string, options: { for: number; reason: string }) => {
       const body = { seconds: options.for, reason: options.reason };
-      showKey(session, (await session.call('PUT', `${await pathTo(session, key)}/ban`, body)) as KeyView);
+      showKey(session, await session.call<KeyView>('PUT', `${await pathTo(session, key)}/ban`, body));
     });
-}
-
-/** All bans: the gateway checks a limited number of keys per call, and says where to continue. */
-async function listBans(session: Session): Promise<KeySummary[]> {
-  const found: KeySummary[] = [];
-  let offset: number | undefined = 0;
-  while (offset !== undefined) {
-    const page = (await session.call('GET', `/bans?offset=${offset}`)) as BansAnswer;
-    found.push(...page.bans);
-    offset = page.next;
-  }
-  return found;
 }

@@ -1,31 +1,33 @@
 import { Argument, type Command, Option } from 'commander';
 import {
   FIELD_NAMES,
-  PLAN_FIELDS,
   PLAN_NAMES,
   type Plan,
   type PlanField,
   type PlanTable,
+  ruleOf,
   valueIn,
   whenAbsent,
-} from '../../limiter/plans.ts';
-import type { HistoryAnswer } from '../api/answers.ts';
-import { addPlanFiles } from './plan-drift.ts';
-import { type GivenPlan, withGiven } from './plan-file.ts';
-import { describeChanges, describeHistory, describePlans, warningsOf } from './plan-text.ts';
-import { addTry } from './plan-try.ts';
-import { operator, type Session } from './session.ts';
-import { harmless } from './table.ts';
-import { timeText } from './time-text.ts';
-import { planNumber } from './values.ts';
+} from '../../../limiter/plans.ts';
+import type { HistoryAnswer } from '../../api/answers.ts';
+import { addPlanFiles } from '../plan-drift.ts';
+import { type GivenPlan, withGiven } from '../plan-file.ts';
+import { describeChanges, describeHistory, describePlans, warningsOf } from '../plan-text.ts';
+import { addTry } from '../plan-try.ts';
+import { operator, type Session } from '../session.ts';
+import { harmless } from '../table.ts';
+import { timeText } from '../time-text.ts';
+import { planNumber } from '../values.ts';
 
 interface Author {
   readonly author: string;
   readonly reason: string;
 }
 
+export const PLACE = 3;
+
 /** Adds `plans …`: the limits of every plan, and the history of their changes. */
-export function addPlanCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const plans = program.command('plans').description('show and set plan limits, and who set them');
   addReading(plans, session);
   addTry(plans, session);
@@ -39,7 +41,7 @@ function addReading(plans: Command, session: Session): void {
     .command('show')
     .description('show the plan table in force')
     .action(async () => {
-      const shown = (await session.call('GET', '/plans')) as PlanTable;
+      const shown = await session.call<PlanTable>('GET', '/plans');
       session.print(shown, () => describePlans(shown));
     });
 
@@ -96,12 +98,12 @@ Examples:
 }
 
 function optionOf(field: PlanField): Option {
-  const rule = PLAN_FIELDS[field];
+  const { options, help } = ruleOf(field);
   const name = `--${field.replaceAll('_', '-')}`;
-  if ('options' in rule) return new Option(`${name} <${field}>`, rule.help).choices(rule.options);
+  if (options !== undefined) return new Option(`${name} <${field}>`, help).choices(options);
   const absent = whenAbsent(field);
-  const help = absent === undefined ? rule.help : `${rule.help}; none for ${absent}`;
-  return new Option(`${name} <number>`, help).argParser(planNumber(field));
+  const all = absent === undefined ? help : `${help}; none for ${absent}`;
+  return new Option(`${name} <number>`, all).argParser(planNumber(field));
 }
 
 function announce(session: Session, plan: string, before: Plan, changes: GivenPlan): void {
@@ -131,7 +133,7 @@ function addRollback(plans: Command, session: Session): void {
           `Take back the change by ${harmless(last.author)} of ${timeText(last.at, process.stderr)}?`,
         );
       const body = { author, reason, ...(last && { id: last.id }) };
-      const changed = (await session.call('POST', '/plans/rollback', body)) as PlanTable;
+      const changed = await session.call<PlanTable>('POST', '/plans/rollback', body);
       session.print(changed, () => describePlans(changed));
     });
 }

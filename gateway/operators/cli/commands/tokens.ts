@@ -1,12 +1,15 @@
 import { type Command, Option } from 'commander';
-import { ROLES } from '../../stores/tokens.ts';
-import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
-import type { Session } from './session.ts';
-import { table } from './table.ts';
-import { timeText } from './time-text.ts';
+import { ROLES } from '../../../stores/roles.ts';
+import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
+import type { Session } from '../session.ts';
+import { table } from '../table.ts';
+import { timeText } from '../time-text.ts';
+import { REASON } from '../values.ts';
+
+export const PLACE = 7;
 
 /** Adds `tokens …`: who may use the console, this command line and the admin API. */
-export function addTokenCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const tokens = program.command('tokens').description("create, list and revoke operators' tokens");
 
   tokens
@@ -14,6 +17,7 @@ export function addTokenCommands(program: Command, session: Session): void {
     .description('create a token; it is shown only once')
     .requiredOption('--name <name>', 'whose it is; the audit log shows this name')
     .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -25,7 +29,7 @@ Examples:
   ctl tokens create --name "billing service" --role operator`,
     )
     .action(async ({ name, role }: { name: string; role: string }) => {
-      const made = (await session.call('POST', '/tokens', { name, role })) as IssuedToken;
+      const made = await session.call<IssuedToken>('POST', '/tokens', { name, role });
       session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown this once:\n${made.token}`);
     });
 
@@ -33,7 +37,7 @@ Examples:
     .command('list')
     .description('list the tokens; ADMIN_TOKEN is not among them')
     .action(async () => {
-      const { tokens: shown } = (await session.call('GET', '/tokens')) as TokensAnswer;
+      const { tokens: shown } = await session.call<TokensAnswer>('GET', '/tokens');
       session.print({ tokens: shown }, () => (shown.length === 0 ? 'There are no tokens.' : describeTokens(shown)));
     });
 
@@ -41,6 +45,7 @@ Examples:
     .command('revoke')
     .description('revoke a token; its next request is refused')
     .argument('<id>', 'the id of the token, as `tokens list` shows it')
+    .option(...REASON)
     .action(async (id: string) => {
       await session.confirmForGood(`Revoke the token ${id} for good?`);
       await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);

@@ -1,12 +1,12 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import type { RequestsAnswer, RequestView } from '../api/answers.ts';
-import { searchText } from '../search-text.ts';
-import { findKey } from './key-names.ts';
-import { followRequests } from './request-follow.ts';
-import { describeRequest, describeRequests } from './request-text.ts';
-import type { Session } from './session.ts';
-import { harmless } from './table.ts';
-import { count, seconds, TAG_FILTER, time, wantedTag } from './values.ts';
+import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
+import { searchText } from '../../search-text.ts';
+import { findKey } from '../key-names.ts';
+import { followRequests } from '../request-follow.ts';
+import { describeRequest, describeRequests } from '../request-text.ts';
+import type { Session } from '../session.ts';
+import { harmless } from '../table.ts';
+import { count, seconds, TAG_FILTER, time, wantedTag } from '../values.ts';
 
 const SHOWN = 50;
 const SHOWN_BEFORE = 10;
@@ -25,8 +25,10 @@ interface RequestOptions {
   readonly why?: boolean;
 }
 
+export const PLACE = 4;
+
 /** Adds `requests`: the last requests of all gateways. */
-export function addRequestsCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const requests = program
     .command('requests')
     .description('list the last requests of all gateways, and say why they were answered so')
@@ -119,7 +121,7 @@ async function read(
   do {
     const limit = String(Math.min(most - requests.length, MOST_A_CALL));
     const query = new URLSearchParams({ ...filters, limit, ...(after !== undefined && { after }) });
-    const page = (await session.call('GET', `/requests?${query}`)) as RequestsAnswer;
+    const page = await session.call<RequestsAnswer>('GET', `/requests?${query}`);
     requests.push(...page.requests);
     for (const one of page.missing) missing.add(one);
     after = page.next;

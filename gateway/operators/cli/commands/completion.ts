@@ -1,8 +1,9 @@
 import { Argument, type Command, type Option } from 'commander';
-import type { FoundAnswer } from '../api/answers.ts';
-import { searchText } from '../search-text.ts';
-import type { Session } from './session.ts';
-import { harmless } from './table.ts';
+import packageFile from '../../../../package.json' with { type: 'json' };
+import type { FoundAnswer } from '../../api/answers.ts';
+import { searchText } from '../../search-text.ts';
+import type { Session } from '../session.ts';
+import { harmless } from '../table.ts';
 
 /**
  * Completion scripts for shells, made from the table of commands. The ids and names of keys come from the gateway when
@@ -12,8 +13,13 @@ import { harmless } from './table.ts';
 const SHELLS = { bash, zsh } as const;
 type Shell = keyof typeof SHELLS;
 
-/** Adds `completion`. @param names of the programs that are completed */
-export function addCompletionCommand(program: Command, session: Session, names: readonly string[]): void {
+export const PLACE = 11;
+
+/** The names that the package installs. */
+export const PROGRAM_NAMES = Object.keys(packageFile.bin);
+
+/** Adds `completion`. */
+export function add(program: Command, session: Session): void {
   program
     .command('completion')
     .description('print a script with which Tab completes commands, options and their values')
@@ -26,10 +32,10 @@ Example, for this shell and for the next ones:
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        behind compinit
 
-It completes ${names.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys are those of the gateway that
+It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys are those of the gateway that
 the environment of the shell names.`,
     )
-    .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program), names)));
+    .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
   program
     .command(COMPLETE_KEYS, { hidden: true })
@@ -118,7 +124,7 @@ function globalOptions(command: Command): readonly Option[] {
 }
 
 /** https://www.gnu.org/software/bash/manual/html_node/Programmable-Completion.html */
-function bash(places: readonly Place[], names: readonly string[]): string {
+function bash(places: readonly Place[]): string {
   return `# Completion for bash, printed by \`ctl completion bash\`.
 _animal_store_keys() {
   local typed=\${word//\\\\/} found
@@ -153,14 +159,14 @@ ${places.map(({ path, words }) => `    ${quoted(path)}) words=${quoted(words.map
   esac
   COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
-complete -F _animal_store_ctl ${names.join(' ')}
+complete -F _animal_store_ctl ${PROGRAM_NAMES.join(' ')}
 `;
 }
 
 /** https://zsh.sourceforge.io/Doc/Release/Completion-System.html */
-function zsh(places: readonly Place[], names: readonly string[]): string {
+function zsh(places: readonly Place[]): string {
   const described = ({ word, help }: Word) => quoted(`${word.replaceAll(':', '\\:')}:${help}`);
-  return `#compdef ${names.join(' ')}
+  return `#compdef ${PROGRAM_NAMES.join(' ')}
 # Completion for zsh, printed by \`ctl completion zsh\`.
 _animal_store_keys() {
   local -a keys
@@ -195,7 +201,7 @@ ${places.map(({ path, words }) => `    ${quoted(path)}) found=(${words.map(descr
 if [[ \${funcstack[1]} == _animal_store_ctl || \${funcstack[1]} == _ctl ]]; then
   _animal_store_ctl
 else
-  compdef _animal_store_ctl ${names.join(' ')}
+  compdef _animal_store_ctl ${PROGRAM_NAMES.join(' ')}
 fi
 `;
 }

@@ -1,19 +1,21 @@
 import { type Command, Option } from 'commander';
-import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { Tags } from '../../limiter/tags.ts';
-import type { IssuedKey, KeyView, ReindexAnswer } from '../api/answers.ts';
-import { addExplain } from './key-explain.ts';
-import { addFind } from './key-find.ts';
-import { addKeyLists } from './key-lists.ts';
-import { findKey, findToConfirm, KEY, pathTo } from './key-names.ts';
-import { addSecretCommands } from './key-secrets.ts';
-import { describeKey, describeKeys, pathOf } from './key-text.ts';
-import type { Session } from './session.ts';
-import { timeText } from './time-text.ts';
-import { lengthText, limit, limitOrNone, orNull, seconds, tag, tagName, time } from './values.ts';
+import { PLAN_NAMES } from '../../../limiter/plans.ts';
+import type { Tags } from '../../../limiter/tags.ts';
+import type { IssuedKey, KeyView, ReindexAnswer } from '../../api/answers.ts';
+import { addExplain } from '../key-explain.ts';
+import { addFind } from '../key-find.ts';
+import { addKeyLists } from '../key-lists.ts';
+import { findKey, findToConfirm, KEY, pathTo } from '../key-names.ts';
+import { addSecretCommands } from '../key-secrets.ts';
+import { describeKey, describeKeys, pathOf } from '../key-text.ts';
+import type { Session } from '../session.ts';
+import { timeText } from '../time-text.ts';
+import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
+
+export const PLACE = 1;
 
 /** Adds `keys …`: all commands for single API keys, except bans. */
-export function addKeyCommands(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const keys = program.command('keys').description('issue, show, change and revoke API keys');
   addKeyLists(keys, session);
   addFind(keys, session);
@@ -29,9 +31,7 @@ function addShow(keys: Command, session: Session): void {
     .command('show')
     .description('show a key: its limits, both buckets as they stand now, its use, its ban')
     .argument('<key>', KEY)
-    .action(async (key: string) =>
-      showKey(session, (await session.call('GET', await pathTo(session, key))) as KeyView),
-    );
+    .action(async (key: string) => showKey(session, await session.call<KeyView>('GET', await pathTo(session, key))));
 }
 
 function addIssuing(keys: Command, session: Session): void {
@@ -44,6 +44,7 @@ function addIssuing(keys: Command, session: Session): void {
     .option('--day <requests>', "requests a day, in place of the plan's", limit)
     .option('--expires <time>', 'when it ends, as 2030-12-31T00:00:00Z')
     .option('--tag <name=value>', 'a tag to sort it by; can be repeated', tag)
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -53,7 +54,7 @@ Examples:
     )
     .action(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
       const body = { ...options, expiresAt: expires, tags };
-      showWholeKey(session, (await session.call('POST', '/keys', body)) as IssuedKey);
+      showWholeKey(session, await session.call<IssuedKey>('POST', '/keys', body));
     });
 
   keys
@@ -67,6 +68,7 @@ Examples:
     )
     .option('--secret <id>', 'which secret is replaced, where several could be')
     .option('--expires <time>', 'when the new secret expires, as 2030-12-31T00:00:00Z; never for no expiry', endTime)
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -85,7 +87,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
       const body = { graceSeconds: grace, secretId: secret, expiresAt };
-      showWholeKey(session, (await session.call('POST', `${pathOf(id)}/rotate`, body)) as IssuedKey);
+      showWholeKey(session, await session.call<IssuedKey>('POST', `${pathOf(id)}/rotate`, body));
     });
 
   keys
@@ -93,7 +95,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     .description('add working keys that are missing from the list of keys')
     .addHelpText('after', '\n`doctor` and `backup` report such keys: gateway:keys in Redis was lost or edited by hand.')
     .action(async () => {
-      const answer = (await session.call('POST', '/keys/reindex')) as ReindexAnswer;
+      const answer = await session.call<ReindexAnswer>('POST', '/keys/reindex');
       session.print(answer, () => `Put into the list of keys: ${answer.reindexed}.`);
     });
 
@@ -101,6 +103,7 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
     .command('revoke')
     .description('revoke a key for good; its next request is refused')
     .argument('<key>', KEY)
+    .option(...REASON)
     .addHelpText('after', '\nTo be able to take it back, use `keys disable`.')
     .action(async (key: string) => {
       const { id, title } = await findToConfirm(session, key);
@@ -119,7 +122,7 @@ interface Changed {
 
 function addChanging(keys: Command, session: Session): void {
   const change = async (key: string, changes: unknown) =>
-    showKey(session, (await session.call('PATCH', await pathTo(session, key), changes)) as KeyView);
+    showKey(session, await session.call<KeyView>('PATCH', await pathTo(session, key), changes));
 
   keys
     .command('set')
@@ -131,6 +134,7 @@ function addChanging(keys: Command, session: Session): void {
     .option('--day <requests>', "requests a day, in place of the plan's; none takes the plan's", limitOrNone)
     .option('--tag <name=value>', 'a tag to add, or its new value; can be repeated', tag)
     .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -143,9 +147,9 @@ Examples:
       const given = { ...others, minute: orNull(minute), day: orNull(day) };
       if (added === undefined && removed === undefined) return await change(key, given);
       const path = await pathTo(session, key);
-      const { tags } = (await session.call('GET', path)) as KeyView;
+      const { tags } = await session.call<KeyView>('GET', path);
       const kept = Object.entries({ ...tags, ...added }).filter(([name]) => removed?.includes(name) !== true);
-      showKey(session, (await session.call('PATCH', path, { ...given, tags: Object.fromEntries(kept) })) as KeyView);
+      showKey(session, await session.call<KeyView>('PATCH', path, { ...given, tags: Object.fromEntries(kept) }));
     });
 
   keys
@@ -153,6 +157,7 @@ Examples:
     .description('expire a key, now or at a time; another expiry can be set later')
     .argument('<key>', KEY)
     .argument('[time]', 'when it ends, as 2030-12-31T00:00:00Z; now when left out; never takes the end away', endTime)
+    .option(...REASON)
     .addHelpText(
       'after',
       '\nAn end that lies in the past is asked for; without a terminal it takes --yes.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
@@ -166,25 +171,28 @@ Examples:
           'Its next request would be refused',
         );
       const changes = { expiresAt: at === 'never' ? null : (at ?? new Date().toISOString()) };
-      showKey(session, (await session.call('PATCH', pathOf(id), changes)) as KeyView);
+      showKey(session, await session.call<KeyView>('PATCH', pathOf(id), changes));
     });
 
   keys
     .command('disable')
     .description('refuse a key until it is enabled again')
     .argument('<key>', KEY)
+    .option(...REASON)
     .action((key: string) => change(key, { disabled: true }));
 
   keys
     .command('enable')
     .description('enable a disabled key')
     .argument('<key>', KEY)
+    .option(...REASON)
     .action((key: string) => change(key, { disabled: false }));
 
   keys
     .command('reset')
     .description('give a key a fresh start: both buckets full, no ban, no place in line, no strikes')
     .argument('<key>', KEY)
+    .option(...REASON)
     .addHelpText(
       'after',
       `
@@ -195,7 +203,7 @@ Example:
   ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`,
     )
     .action(async (key: string) =>
-      showKey(session, (await session.call('POST', `${await pathTo(session, key)}/reset`)) as KeyView),
+      showKey(session, await session.call<KeyView>('POST', `${await pathTo(session, key)}/reset`)),
     );
 }
 

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import type { BackedUpKey } from '../../stores/key-backup.ts';
-import type { RestoreAnswer } from '../api/answers.ts';
-import { type Line, linesOf, readHeader, readLine } from './backup-file.ts';
-import { EXIT, endWith } from './outcome.ts';
-import type { Session } from './session.ts';
-import { harmless } from './table.ts';
+import type { BackedUpKey } from '../../../stores/key-backup.ts';
+import type { RestoreAnswer } from '../../api/answers.ts';
+import { type Line, linesOf, readHeader, readLine } from '../backup-file.ts';
+import { EXIT, endWith } from '../outcome.ts';
+import type { Session } from '../session.ts';
+import { harmless } from '../table.ts';
 
 /** Keys per call: small enough that reading it does not block the gateway's clients. */
 const BATCH_KEYS = 100;
@@ -14,8 +14,10 @@ const MOST_SHOWN = 20;
 
 type PlansRestored = NonNullable<RestoreAnswer['plans']>;
 
+export const PLACE = 9;
+
 /** Adds `restore`. */
-export function addRestoreCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   const restore = program
     .command('restore')
     .description('restore what is missing, from a backup on standard input')

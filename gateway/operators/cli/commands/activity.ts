@@ -1,23 +1,24 @@
 import { type Command, Option } from 'commander';
-import { type Options, stringify } from 'csv-stringify/sync';
-import { isPlanName } from '../../limiter/plans.ts';
-import { ACTIONS } from '../../stores/audit.ts';
-import type { ActivityAnswer, ActivityView } from '../api/answers.ts';
-import { COLUMNS, changesInWords } from '../console/csv.ts';
-import { AdminError } from './admin-client.ts';
-import { findKey } from './key-names.ts';
-import type { Session } from './session.ts';
-import { table } from './table.ts';
-import { timeText } from './time-text.ts';
-import { count, time } from './values.ts';
+import { isPlanName } from '../../../limiter/plans.ts';
+import { ACTIONS } from '../../../stores/audit-words.ts';
+import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
+import { asCsv, changesInWords } from '../../console/csv.ts';
+import { readEntries } from '../../whole-answers.ts';
+import { AdminError } from '../admin-client.ts';
+import { findKey } from '../key-names.ts';
+import type { Session } from '../session.ts';
+import { table } from '../table.ts';
+import { timeText } from '../time-text.ts';
+import { count, time } from '../values.ts';
 
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
 
 const SHOWN = 50;
-const MOST_A_CALL = 1_000;
+
+export const PLACE = 6;
 
 /** Adds `activity`: who did what, when and why. */
-export function addActivityCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   program
     .command('activity')
     .description('show the audit log: who changed keys, bans, plans and tokens, when and why')
@@ -44,7 +45,12 @@ Examples:
     .action(async ({ csv, limit, target, ...others }: Filter & { csv?: boolean; limit?: number }) => {
       const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
       const { id, fault }: Target = target === undefined ? {} : await targetOf(session, target);
-      const entries = await read(session, { ...others, ...(id !== undefined && { target: id }) }, most);
+      const ask = (path: string) => session.call<ActivityAnswer>('GET', path);
+      const { activity: entries } = await readEntries(
+        ask,
+        { ...others, ...(id !== undefined && { target: id }) },
+        most,
+      );
       if (entries.length === 0 && fault !== undefined) throw fault;
       if (csv && !session.isJson) session.write(asCsv(entries));
       else session.print({ activity: entries }, () => describeActivity(entries));
@@ -68,20 +74,6 @@ async function targetOf(session: Session, given: string): Promise<Target> {
   }
 }
 
-/** One call checks a limited number of entries, so reading goes on until enough were found or the end is reached. */
-async function read(session: Session, filter: Filter, most: number): Promise<ActivityView[]> {
-  const found: ActivityView[] = [];
-  let after: string | undefined;
-  do {
-    const limit = String(Math.min(most - found.length, MOST_A_CALL));
-    const query = new URLSearchParams({ ...filter, limit, ...(after !== undefined && { after }) });
-    const { activity, next } = (await session.call('GET', `/activity?${query}`)) as ActivityAnswer;
-    found.push(...activity);
-    after = next;
-  } while (after !== undefined && found.length < most);
-  return found;
-}
-
 function describeActivity(entries: readonly ActivityView[]): string {
   if (entries.length === 0) return 'Nothing is recorded.';
   const rows = entries.map(({ at, actor, action, target, targetName, via, changes, reason }) => [
@@ -95,12 +87,3 @@ function describeActivity(entries: readonly ActivityView[]): string {
   ]);
   return table(['at', 'who', 'did', 'to', 'via', 'changes', 'reason'], rows);
 }
-
-/** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
-const CSV: Options = { escape_formulas: true, record_delimiter: 'windows', header: true };
-
-const asCsv = (entries: readonly ActivityView[]): string =>
-  stringify(
-    entries.map((entry) => ({ ...entry, changes: changesInWords(entry.changes) })),
-    { ...CSV, columns: [...COLUMNS] },
-  );

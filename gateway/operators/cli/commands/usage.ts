@@ -1,23 +1,23 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type Options, stringify } from 'csv-stringify/sync';
-import { TAG_NAME, writeTags } from '../../limiter/tags.ts';
-import type { UsageAnswer, UsageOfKey, UsageSum, UsedOnDay } from '../api/answers.ts';
-import { largestFirst, UsageSums } from '../api/usage-sums.ts';
-import type { Session } from './session.ts';
-import { type Cell, harmless, table } from './table.ts';
-import { TAG_FILTER, wantedTag } from './values.ts';
+import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
+import type { UsageAnswer, UsedOnDay } from '../../api/answers.ts';
+import { csvOf, usageCells } from '../../console/csv.ts';
+import { readUsage } from '../../whole-answers.ts';
+import type { Session } from '../session.ts';
+import { harmless, table } from '../table.ts';
+import { TAG_FILTER, wantedTag } from '../values.ts';
 
 /** As the query has them. */
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
-const OF_KEYS = ['id', 'plan', 'admitted', 'refused', 'name', 'tags'] as const;
-const OF_VALUES = ['keys', 'admitted', 'refused'] as const;
 /** Wide enough for the values; the last column has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 
+export const PLACE = 5;
+
 /** Adds `usage`: the use of keys by day, for bills and reports. Each page is written as it arrives. */
-export function addUsageCommand(program: Command, session: Session): void {
+export function add(program: Command, session: Session): void {
   program
     .command('usage')
     .description('export what every key has used, day by day')
@@ -45,7 +45,7 @@ Examples:
       const { by } = range;
       if (by !== undefined) return await showSums(session, { ...range, by }, csv === true);
       const write = session.isJson ? asJson : csv ? asCsv : asTable;
-      for await (const text of write(pagesOf<UsedOnDay>(session, range))) session.write(text);
+      for await (const text of write(daysOf(session, range))) session.write(text);
     });
 }
 
@@ -57,34 +57,24 @@ function sumOf(text: string): string {
 
 /** The whole use, the largest first. */
 async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
-  const sums = new UsageSums();
-  const ofKeys: UsageOfKey[] = [];
-  for await (const page of pagesOf<UsageOfKey | UsageSum>(session, asked))
-    for (const row of page) 'id' in row ? ofKeys.push(row) : sums.add(row);
-  const rows = asked.by === 'key' ? ofKeys.sort(largestFirst) : sums.rows();
-  const head = asked.by === 'key' ? OF_KEYS : [asked.by.slice('tag:'.length), ...OF_VALUES];
-  const cells = rows.map(cellsOf);
-  if (isCsv && !session.isJson) return session.write(stringify([[...head], ...cells], CSV));
-  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(head, cells)));
+  const { keptFrom, rows } = await readUsage((path) => session.call('GET', path), { ...asked });
+  noteKept(session, asked, keptFrom);
+  const [head = [], ...cells] = usageCells(rows, asked.by);
+  if (isCsv && !session.isJson) return session.write(csvOf([head, ...cells]));
+  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(head.map(String), cells)));
 }
 
-const cellsOf = (row: UsageOfKey | UsageSum): Cell[] =>
-  'id' in row
-    ? [row.id, row.plan, row.admitted, row.refused, row.name, writeTags(row.tags)]
-    : [row.value, row.keys, row.admitted, row.refused];
-
-async function* pagesOf<Row>(session: Session, range: Asked): AsyncGenerator<readonly Row[]> {
-  let after: string | undefined;
+async function* daysOf(session: Session, range: Asked): Pages {
   let isFirst = true;
-  do {
-    const query = new URLSearchParams({ ...range, ...(after !== undefined && { after }) });
-    const page = (await session.call('GET', `/usage?${query}`)) as UsageAnswer & { readonly usage: readonly Row[] };
-    if (isFirst && range.from !== undefined && range.from < page.keptFrom)
-      session.tell(`Note: what was used before ${page.keptFrom} is not kept.`);
+  for await (const { keptFrom, usage } of session.parts<UsageAnswer>('/usage', { ...range })) {
+    if (isFirst) noteKept(session, range, keptFrom);
     isFirst = false;
-    yield page.usage;
-    after = page.next;
-  } while (after !== undefined);
+    yield usage as readonly UsedOnDay[];
+  }
+}
+
+function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
+  if (from !== undefined && from < keptFrom) session.tell(`Note: what was used before ${keptFrom} is not kept.`);
 }
 
 type Pages = AsyncGenerator<readonly UsedOnDay[]>;
@@ -113,13 +103,10 @@ async function* asCsv(pages: Pages): AsyncGenerator<string> {
   let head: string[][] = [[...COLUMNS, 'tags']];
   for await (const page of pages) {
     const rows = page.map((row) => [...COLUMNS.map((column) => row[column]), writeTags(row.tags)]);
-    yield stringify([...head, ...rows], CSV);
+    yield csvOf([...head, ...rows]);
     head = [];
   }
 }
-
-/** Adds an apostrophe before a text that a spreadsheet would read as a formula. */
-const CSV: Options = { escape_formulas: true, record_delimiter: 'windows' };
 
 async function* asJson(pages: Pages): AsyncGenerator<string> {
   let [head, separator] = ['{ "usage": [', '\n'];

@@ -1,5 +1,6 @@
-/** A running ban in words, for the command line and the console. */
+/** Words of the command line and the console. */
 
+/** A running ban, as answers say it. */
 export interface RunningBan {
   readonly bannedUntil?: string | undefined;
   readonly banReason?: string | undefined;
@@ -27,15 +28,34 @@ export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: Ru
 export const tooSmallInWords = (waitSeconds = 0): string =>
   `too small for its clients: a refused request waits ${shortLength(waitSeconds)}`;
 
-const UNITS = [
-  [86_400, 'd'],
-  [3_600, 'h'],
-  [60, 'min'],
+/** Units of time, in seconds. */
+export const UNITS = [
+  { unit: 86_400, name: 'day', short: 'd' },
+  { unit: 3_600, name: 'hour', short: 'h' },
+  { unit: 60, name: 'minute', short: 'min' },
+  { unit: 1, name: 'second', short: 's' },
 ] as const;
 
-/** Rounded to the largest unit of which it has at least one. */
-export function shortLength(seconds: number): string {
+/** A length, rounded, in the largest unit of which it has at least one. */
+export function inLargestUnit(seconds: number): (typeof UNITS)[number] & { readonly count: number } {
   const whole = Math.max(0, Math.round(seconds));
-  const [length, unit] = UNITS.find(([one]) => whole >= one) ?? [1, 's'];
-  return `${Math.round(whole / length)} ${unit}`;
+  const largest = UNITS.find(({ unit }) => whole >= unit) ?? UNITS[3];
+  return { ...largest, count: Math.round(whole / largest.unit) };
+}
+
+/** A length such as `5 min`. */
+export function shortLength(seconds: number): string {
+  const { count, short } = inLargestUnit(seconds);
+  return `${count} ${short}`;
+}
+
+const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
+
+/** How the time of a request is split; undefined if it reached no part. @param write a time */
+export function timesInWords(
+  times: { readonly [part in (typeof PARTS)[number]]?: number | undefined },
+  write: (ms: number) => string,
+): string | undefined {
+  const parts = PARTS.flatMap((part) => (times[part] === undefined ? [] : [`${part} ${write(times[part])}`]));
+  return parts.length === 0 ? undefined : parts.join(', ');
 }

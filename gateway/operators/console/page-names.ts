@@ -1,0 +1,20 @@
+/** The pages by their names in addresses, with their titles. The gateway loads this file too, so it imports nothing. */
+
+/** Those in the menu, in its order. */
+export const MENU = {
+  overview: 'Overview',
+  keys: 'Keys',
+  requests: 'Requests',
+  usage: 'Usage',
+  plans: 'Plans',
+  bans: 'Bans',
+  activity: 'Audit log',
+  access: 'Access',
+  health: 'Health',
+} as const;
+
+export const TITLES = { ...MENU, key: 'Key', nowhere: 'No such page' } as const;
+
+export type PageName = keyof typeof TITLES;
+
+export const addressOf = (page: PageName): string => (page === 'overview' ? '/' : `/console/${page}`);

@@ -1,0 +1,36 @@
+/** The names in entries of the audit log, with their words in the console. Its page loads this file too, so it imports nothing. */
+
+/** What operators do to keys, secrets, bans, plans and tokens. */
+export const ACTION_WORDS = {
+  'key.create': 'Key created',
+  'key.change': 'Key changed',
+  'key.reset': 'Limits reset',
+  'key.rotate': 'Key rotated',
+  'key.revoke': 'Key revoked',
+  'key.restore': 'Key restored from a backup',
+  'key.reindex': 'List of keys rebuilt',
+  'backup.make': 'Backup made',
+  'secret.create': 'Secret added',
+  'secret.change': 'Secret changed',
+  'secret.revoke': 'Secret revoked',
+  'ban.set': 'Key banned',
+  'ban.lift': 'Ban lifted',
+  'plan.change': 'Plan changed',
+  'token.create': 'Token created',
+  'token.revoke': 'Token revoked',
+} as const;
+
+export type Action = keyof typeof ACTION_WORDS;
+export const ACTIONS = Object.keys(ACTION_WORDS) as [Action, ...Action[]];
+
+/** 'by hand': found in the table of plans or in a key, not made through a gateway. 'gateway': by itself. */
+export const VIA_WORDS = {
+  console: 'Console',
+  cli: 'CLI',
+  api: 'API',
+  'by hand': 'By hand, in Redis',
+  gateway: 'Gateway',
+} as const;
+
+type Via = keyof typeof VIA_WORDS;
+export const VIAS = Object.keys(VIA_WORDS) as [Via, ...Via[]];
