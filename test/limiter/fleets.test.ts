@@ -1,20 +1,17 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { decide } from '../../gateway/limiter/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS, type PlanName, type PlanTable } from '../../gateway/limiter/plans.ts';
-import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
 import { type DecideAt, type Fleet, runFleet } from '../support/fleets.ts';
-import { BEGIN, redisUnderTest } from '../support/limiters.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /** Clients that wait as told are served and never banned, whatever their timing. */
 
-const { url } = await emptyDatabase();
 const DIGEST = 'a'.repeat(64);
 const CREDENTIAL = credentialOf('', DIGEST);
 const ENDLESS = 1_000_000_000;
@@ -33,15 +30,6 @@ function embedded(plan: PlanName, { day = ENDLESS, state = FRESH as KeyState } =
 }
 
 const EMPTY: KeyState = { ...FRESH, asOf: BEGIN };
-
-async function inRedis(plan: PlanName): Promise<DecideAt> {
-  const under = await redisUnderTest(url);
-  const credential = await under.createKey({ plan, minute: LIMITS[plan], day: ENDLESS });
-  return async (now) => {
-    under.now = now;
-    return (await under.limiter.decide(credential)) as Decision;
-  };
-}
 
 const ALONE: Fleet = {
   workers: 1,
@@ -101,41 +89,6 @@ test.for<Omit<Fleet, 'burst'> & { atSecond: number }>([
   expect(banned).toBe(0);
 });
 
-describe.for(['free', 'pro', 'business', 'enterprise'] as const)('plan %s', (plan) => {
-  const limit = LIMITS[plan];
-
-  test.for([1, 2, 4, 10, limit / 2, limit])(
-    '%d workers that saturate it are served 19 parts in 20, all of them',
-    async (n) => {
-      // All saved tokens are used, and everyone has been told a place.
-      const decideAt = embedded(plan, { state: EMPTY });
-      const { admitted, banned, served, refused, again } = await runFleet(decideAt, BEGIN, {
-        ...ALONE,
-        workers: n,
-        minutes: 10,
-      });
-      expect(banned).toBe(0);
-      expect(admitted).toBeGreaterThan(0.95 * 10 * limit);
-      expect(Math.min(...served)).toBeGreaterThan(0);
-      expect(again / refused).toBeLessThan(0.35);
-    },
-  );
-
-  test('the n-th waiter is told the time of n tokens, up to fifteen minutes', async () => {
-    const decideAt = embedded(plan, { state: EMPTY });
-    for (let place = 1; place <= 16 * limit; place++)
-      expect(retryAfterSeconds(await decideAt(BEGIN))).toBe(Math.ceil((Math.min(place, 15 * limit) * 60) / limit));
-  });
-
-  test('ten times the capacity in flight at once never causes a ban', async () => {
-    for (const atSecond of [0, 30, 95]) {
-      const burst = { atSecond, requests: 10 * limit };
-      const { banned } = await runFleet(embedded(plan), BEGIN, { ...ALONE, workers: 4, minutes: 3, burst });
-      expect(banned).toBe(0);
-    }
-  });
-});
-
 test('with an empty day bucket the n-th waiter is told the time of n day tokens, and nobody who waits is banned', async () => {
   const emptyDay = () => embedded('free', { day: 1_000, state: EMPTY });
   const { told } = await runFleet(emptyDay(), BEGIN, { ...ALONE, workers: 10, minutes: 1 });
@@ -144,8 +97,3 @@ test('with an empty day bucket the n-th waiter is told the time of n day tokens,
   expect(day).toMatchObject({ banned: 0, again: 0 });
   expect(day.admitted).toBeGreaterThan((0.95 * (300 * 60)) / 86.4);
 });
-
-test('Redis serves the same fleets as the embedded limiter', async () => {
-  const fleet = { ...ALONE, workers: 10, minutes: 3, restartsAMinute: 2, burst: { atSecond: 20, requests: 300 } };
-  expect(await runFleet(await inRedis('free'), BEGIN, fleet)).toEqual(await runFleet(embedded('free'), BEGIN, fleet));
-}, 60_000);
