@@ -65,14 +65,6 @@ describe.for([
     expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ name: 'new', plan: 'pro' });
   });
 
-  test('a lower limit cuts what is left', async () => {
-    const key = await stack.issueKey({ plan: 'free' });
-    await statusOf(stack, key);
-    await change(stack, key, { minute: 3 });
-    expect((await show(stack, key)).buckets.minute).toMatchObject({ limit: 3, remaining: 3 });
-    expect((await send(`${stack.gateway}/v1/pets`, { key })).headers['x-ratelimit-remaining']).toBe('2');
-  });
-
   test('a disabled key is refused at once, an enabled one admitted; an end in the past ends it, another end brings it back', async () => {
     const key = await stack.issueKey();
     expect((await change(stack, key, { disabled: true })).json).toMatchObject({ state: 'disabled' });

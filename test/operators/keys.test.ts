@@ -126,7 +126,7 @@ test('an operator learns why nothing can be read', async () => {
 });
 
 test('concurrent changes of plans all count', async () => {
-  const stack = await startStack();
+  const stack = await startStack(withRedis);
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>
       stack.admin('PATCH', `/plans/${plan}`, { minute: 21 + 10 * at }),

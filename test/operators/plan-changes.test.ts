@@ -144,6 +144,13 @@ describe.for([
         { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
       ]);
       expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ free: { minute: 60 } });
+      // Nor is one lost that a change follows at once.
+      await redis.hset('gateway:plans', 'pro.minute', '311');
+      await patch(stack, 'pro', { minute: 312 });
+      expect((await historyOf(stack, '?limit=2')).map(({ action, changes }) => [action, changes])).toEqual([
+        ['set', [{ field: 'pro.minute', from: '311', to: '312' }]],
+        ['by hand', [{ field: 'pro.minute', from: '300', to: '311' }]],
+      ]);
     });
 
   // The embedded database is open in one process only, so nobody edits it beside a gateway.

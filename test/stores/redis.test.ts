@@ -94,21 +94,6 @@ test('an index that is no sorted set keeps a key from being issued, and nothing 
   await redis.rename('test:keys', 'gateway:keys');
 });
 
-test('an entry whose log is no stream is reported, and what it tells is done', async () => {
-  const id = await issue();
-  await redis.rename('gateway:activity', 'test:activity');
-  await redis.set('gateway:activity', 'spoilt');
-  lost.length = 0;
-  const told: [LogEntry, string][] = [];
-  const change = { ...revoking(id), onLost: (...one: [LogEntry, string]) => void told.push(one) };
-  expect(await storage.change(change)).toBe(true);
-  expect(told).toEqual([[auditEntry(id, 'key.revoke'), expect.stringContaining('WRONGTYPE')]]);
-  expect(lost).toEqual(told);
-  await storage.change({ parts: [], entries: [auditEntry('appended')] });
-  expect(lost.map(([entry]) => entry.fields.target)).toEqual([id, 'appended']);
-  await redis.rename('test:activity', 'gateway:activity');
-});
-
 test('bytes that are not UTF-8 are read as U+FFFD and do not keep a record from being changed', async () => {
   const id = await issue();
   await redis.call('HSET', `gateway:key:{${id}}`, 'name', Buffer.from([0x41, 0xff, 0x42]), Buffer.from([0xfe]), 'x');
