@@ -58,3 +58,23 @@ test('each change of a key is told once; at the first look, and when the last en
   await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);
 });
+
+test('a reset is told, also if another change of the key followed', async () => {
+  const [id, other] = [await changedKey(), await changedKey()];
+  const { told } = follower();
+  await told();
+  await redis.xadd(AUDIT, '*', 'target', id, 'action', 'key.reset');
+  for (const target of [other, id]) await entryAbout(target);
+  expect(await told()).toEqual([{ key: id, isReset: true }, { key: other }]);
+  await entryAbout(id);
+  expect(await told()).toEqual([{ key: id }]);
+});
+
+test('a change has the time of the clock that decides, where there is one', async () => {
+  const id = await changedKey();
+  const { told } = follower(true);
+  await told();
+  await entryAbout(id, '9000000000000-1');
+  await entryAbout(id, '9000000000007-1');
+  expect(await told()).toEqual([{ key: id, at: 9_000_000_000_008_000 }]);
+});

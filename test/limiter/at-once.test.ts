@@ -19,17 +19,6 @@ test('each request of a key gets the verdict of its turn, over any number of cal
   expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 500, refused: 100 });
 });
 
-test('a wrong secret among requests with the right one is refused and takes no token', async () => {
-  const under = await redisUnderTest(url);
-  const credential = await under.createKey({ plan: 'enterprise', minute: 10, day: 1_000 });
-  const wrong = credentialOf(credential.id, '0'.repeat(64));
-  const presented = Array.from({ length: 30 }, (_, at) => (at % 3 === 0 ? credential : wrong));
-  const decisions = await Promise.all(presented.map((one) => under.limiter.decide(one)));
-  expect(decisions.map(({ outcome }) => outcome)).toEqual(
-    presented.map((one) => (one === wrong ? 'unauthorized' : 'admitted')),
-  );
-});
-
 test('a request with a bound secret, of which the first is asked again with its scope and address, is decided once', async () => {
   const under = await redisUnderTest(url);
   const digest = '1'.repeat(64);

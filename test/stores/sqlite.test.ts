@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { chmod, copyFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
@@ -117,16 +116,6 @@ test.runIf(process.getuid?.() === 0)('who may read the database and not its lock
   expect(await start()).toContain(`The lock of DATA_DIR ${folder} cannot be read`);
   await chmod(join(folder, 'lock'), 0o644);
   expect(await start()).toContain(`process ${process.pid}.`);
-});
-
-test('a folder is free at once when its gateway crashes', async () => {
-  const folder = await temporaryFolder();
-  const { child, ended } = startProcess(process.execPath, [WRITER, folder], {});
-  await once(child.stdout as NodeJS.ReadableStream, 'data');
-  expect(() => new SqliteStorage(folder)).toThrow(`process ${child.pid}.`);
-  child.kill('SIGKILL');
-  await ended;
-  await new SqliteStorage(folder).close();
 });
 
 test.for([
