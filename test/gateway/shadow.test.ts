@@ -3,7 +3,7 @@ import { idOf } from '../support/api-key.ts';
 import { type Answer, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
@@ -19,10 +19,7 @@ async function askTimes(stack: Stack, key: string, times: number): Promise<Answe
 /** Limited by the day, so that no token returns during the test. */
 const tight = { plan: 'free', minute: 1_000, day: 2 };
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(url))('with %s', ([, environment]) => {
   test('a plan in shadow mode refuses nothing, has true headers, and logs what it would refuse', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);

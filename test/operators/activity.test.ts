@@ -7,7 +7,7 @@ import { idOf } from '../support/api-key.ts';
 import { logsIn } from '../support/embedded-database.ts';
 import { post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
+import { ADMIN_TOKEN, bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
@@ -47,10 +47,7 @@ function writesTo(id: string): Write[] {
   ];
 }
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   test('every route that changes something leaves one entry and one log line that agree', async () => {
     const stack = await freshStack(environment);
     const id = idOf(await stack.issueKey());
@@ -265,14 +262,14 @@ describe.for([
     const read = await activityOf(stack);
     await stack.stop();
     const stored =
-      environment === withRedis ? await redis.xrange('gateway:activity', '-', '+') : logsIn(stack.directory);
+      'REDIS_URL' in environment ? await redis.xrange('gateway:activity', '-', '+') : logsIn(stack.directory);
     const seen = JSON.stringify([read, stack.log, stored]);
     expect(seen).toContain(`as_${idOf(key)}_…`);
     for (const secret of secrets) expect(seen).not.toContain(secret);
   });
 
   // The embedded database is open in one process only, so nobody edits it beside a gateway.
-  if (environment === withRedis)
+  if ('REDIS_URL' in environment)
     test('a change of the plan table by hand is told, without a name', async () => {
       const stack = await freshStack(withRedis);
       await sleep(600);

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlReading, operatorOf } from '../support/ctl.ts';
 import { type Answer, send } from '../support/http.ts';
@@ -8,9 +8,6 @@ import { inTurn } from '../support/in-turn.ts';
 import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 90_000 });
 
 const { url: redisUrl, redis } = await emptyDatabase();
 const onRedis = () => startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 
@@ -19,10 +19,7 @@ interface Bans {
 
 const bansOf = async (stack: Stack) => ((await stack.admin('GET', '/bans')).json as Bans).bans;
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
   test('a ban is set with its reason, listed, in force at once, and ends on time', async () => {

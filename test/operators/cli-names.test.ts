@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctl, operatorOf } from '../support/ctl.ts';
@@ -6,9 +6,6 @@ import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 
 /** Where the command line takes a key, it takes its id or its name. */
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 const stack = await startStack();
 const stateOf = async (id: string) =>

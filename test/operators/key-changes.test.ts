@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
@@ -21,10 +21,7 @@ const show = async (stack: Stack, key: string) => (await stack.admin('GET', `/ke
 
 const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PATCH', `/keys/${idOf(key)}`, changes);
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
   test('a key is shown with the current state of both buckets, and nothing is taken', async () => {
@@ -161,10 +158,7 @@ describe.for([
   });
 });
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('many keys with %s', async ([, environment]) => {
+describe.for(bothStacks(redisUrl))('many keys with %s', async ([, environment]) => {
   test('are listed in pages without omission or repetition, and found by a part of their name', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);

@@ -1,14 +1,11 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { driftOf, parsePlanFile, toYaml } from '../../gateway/operators/cli/plan-file.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
 import { post } from '../support/http.ts';
 import { ADMIN_TOKEN, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 /** The plan table as a file in git. */
 

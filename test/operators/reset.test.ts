@@ -6,7 +6,7 @@ import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** `POST /keys/{id}/reset` gives a customer a fresh start. */
 
@@ -33,10 +33,7 @@ async function bannedKey(stack: Stack): Promise<string> {
 
 const viewOf = async (stack: Stack, key: string) => (await stack.admin('GET', `/keys/${idOf(key)}`)).json;
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   test('a banned key with empty buckets and a line is admitted with full limits, and so after a restart', async () => {
     const DATA_DIR = await temporaryFolder();
     const stack = await startStack({ ...environment, DATA_DIR });

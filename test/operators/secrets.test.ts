@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 
@@ -34,10 +34,7 @@ async function secretsOf(stack: Stack, key: string): Promise<Secret[]> {
   return ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: Secret[] }).secrets;
 }
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1', ...environment });
 
   test('all secrets of a key share its pair of buckets', async () => {
