@@ -52,27 +52,6 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     await stack.admin('PATCH', '/plans/free', { mode: 'enforce' });
     expect((await ask(stack, key)).status).toBe(429);
   });
-
-  test('a change of the mode is in the history, can be reverted, and changes the version', async () => {
-    await redis.flushdb();
-    const stack = await startStack(environment);
-    const before = (await stack.admin('GET', '/plans')).headers.etag;
-    await stack.admin('PATCH', '/plans/pro', { mode: 'enforce' });
-    expect((await stack.admin('GET', '/plans')).headers.etag).toBe(before);
-    await stack.admin('PATCH', '/plans/pro', { mode: 'shadow', author: 'ada' });
-    expect((await stack.admin('GET', '/plans')).headers.etag).not.toBe(before);
-    expect((await stack.admin('GET', '/plans/history')).json).toMatchObject({
-      history: [{ author: 'ada', changes: [{ field: 'pro.mode', from: 'enforce', to: 'shadow' }] }],
-    });
-    expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ pro: { mode: 'enforce' } });
-    expect((await stack.admin('GET', '/plans')).headers.etag).toBe(before);
-    const refused = await stack.admin('PATCH', '/plans/pro', { mode: 'off' });
-    expect([refused.status, refused.json]).toEqual([
-      400,
-      expect.objectContaining({ message: expect.stringContaining('mode must be one of enforce, shadow') }),
-    ]);
-    expect((await stack.admin('PATCH', '/plans/enterprise', { mode: 'shadow' })).status).toBe(200);
-  });
 });
 
 test('a mode set by hand is live within a second; a bad one raises an alarm; none means enforced', async () => {
