@@ -65,15 +65,6 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect([(await read(stack, other.key)).status, (await read(stack, first)).status]).toEqual([401, 401]);
   });
 
-  test('a secret with an end works until then', async () => {
-    const first = await stack.issueKey();
-    const { id, key } = await add(stack, first, { expiresAt: new Date(Date.now() + 1_500).toISOString() });
-    const other = await add(stack, first, {});
-    await expect.poll(() => read(stack, key).then(({ status }) => status)).toBe(401);
-    expect([(await read(stack, first)).status, (await read(stack, other.key)).status]).toEqual([200, 200]);
-    expect((await secretsOf(stack, first)).map((secret) => secret.id)).not.toContain(id);
-  });
-
   test('a scope is per operation: 403 in the Error format with limits, and nothing is taken', async () => {
     const first = await stack.issueKey({ plan: 'enterprise', minute: 100, day: 10 });
     const reader = await add(stack, first, { scope: ['read'] });
