@@ -62,7 +62,7 @@ test('the benchmark runs after npm ci: it installs what it needs', { timeout: 30
   expect(bench).toMatchObject({ code: 0, out: expect.stringMatching(/^gateway +[\d,]+ /m) });
 });
 
-test('of installations at once one installs, and an ended one holds up none', { timeout: 120_000 }, async () => {
+test('of installations at once one installs, and an ended one holds up none', async () => {
   const folder = await temporaryFolder();
   for (const file of ['package.json', 'package-lock.json']) cpSync(join(ROOT, PEERS, file), join(folder, file));
   const install = () => {

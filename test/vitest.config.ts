@@ -17,8 +17,8 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/** Most files wait for processes and times, so there are more workers than processors. Of the long ones more compute. */
-const WORKERS = { long: 3, others: 4 };
+/** Most files wait for processes and times, the long ones for more than half of their time. */
+const WORKERS = 4;
 
 /** Files share a process and what it has loaded: a process that starts anew takes twice the processor time. */
 const besideOthers = { ...shared, isolate: false };
@@ -27,7 +27,7 @@ const besideOthers = { ...shared, isolate: false };
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
 const LONG = 'test/**/*.thorough.test.ts';
 /** They compute. CI lets them do it for longer, and to count their coverage would double that. */
-const SIMULATIONS = isThorough ? ['test/limiter/{fleets,model,refusal-table}.test.ts'] : [];
+const SIMULATIONS = isThorough ? ['test/limiter/{model,refusal-table}.test.ts'] : [];
 /** What takes long at a desk runs in CI, and where it is named. */
 const withoutLong = isThorough || isNamed ? [] : [LONG];
 
@@ -54,7 +54,7 @@ export default defineConfig({
           name: 'long',
           include: [LONG, ...SIMULATIONS],
           exclude: [MODULES, ALONE, CONTAINERS, ...withoutLong],
-          maxWorkers: WORKERS.long,
+          maxWorkers: WORKERS,
           sequence: { groupOrder: 0 },
         },
       },
@@ -65,7 +65,7 @@ export default defineConfig({
           env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
           exclude: [MODULES, ALONE, CONTAINERS, LONG, ...SIMULATIONS],
-          maxWorkers: WORKERS.others,
+          maxWorkers: WORKERS,
           sequence: { groupOrder: 1 },
         },
       },

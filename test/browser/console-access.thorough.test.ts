@@ -19,9 +19,6 @@ import {
 import { send } from '../support/http.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
-
 const browser = await openBrowser();
 const stack = await startStack();
 const HOSTILE = '<img src=x onerror="hacked=1">';
@@ -73,7 +70,7 @@ test('the page explains a wrong token, and the wait after ten of them', async ()
     const answered = page.waitForResponse('**/plans');
     await logIn(page);
     expect((await answered).status()).toBe(200);
-  }, 30_000);
+  });
   await isShown(page);
   // The browser logs these itself, whatever the page does with them.
   expect(faults.filter((fault) => !/status of (401|429)/.test(fault))).toEqual([]);

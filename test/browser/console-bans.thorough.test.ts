@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
@@ -6,9 +6,6 @@ import { openConsole, rowOf, visit } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
-
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 
 const browser = await openBrowser();
 const { url: REDIS_URL, redis } = await emptyDatabase();

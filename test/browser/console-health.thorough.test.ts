@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { shortcomings } from '../support/accessibility.ts';
@@ -13,8 +13,6 @@ import { startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 import { startWorkers, untilServing } from '../support/workers.ts';
 
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 const PATIENCE = { timeout: 30_000 };
 
 const browser = await openBrowser();

@@ -8,8 +8,6 @@ import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
 
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 const PATIENCE = { timeout: 30_000 };
 
 /** The browser itself logs failed requests, whatever the page does with them. */

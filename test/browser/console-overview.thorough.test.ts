@@ -1,12 +1,9 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { isShown, openConsole, rowOf, visit } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
-
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 
 const browser = await openBrowser();
 const stack = await startStack();

@@ -6,9 +6,6 @@ import { agree, confirm, openConsole, question, reviewPlan, rowOf } from '../sup
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
-
 const browser = await openBrowser();
 const stack = await startStack();
 const PAGE = '/console/plans';

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { isShown, openConsole, openRow, rowOf, visit } from '../support/console.ts';
@@ -8,9 +8,6 @@ import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 /** The page of requests, and each of them in words. */
-
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 
 const browser = await openBrowser();
 const stack = await startStack();

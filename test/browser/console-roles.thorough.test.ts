@@ -1,13 +1,10 @@
 import type { Page } from 'playwright-core';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { isShown, logIn, openConsole, question, visit, visitConsole } from '../support/console.ts';
 import { startStack } from '../support/stack.ts';
-
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 
 const browser = await openBrowser();
 const stack = await startStack();

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
 import { logIn, openConsole, question, rowOf, visit, visitConsole } from '../support/console.ts';
@@ -7,9 +7,6 @@ import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 /** Jobs of an operator, from the first page, with the number of clicks that each takes. Typing is no click. */
-
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 
 const browser = await openBrowser();
 const stack = await startStack();

@@ -1,12 +1,10 @@
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Page } from 'playwright-core';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { openBrowser } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startStack } from '../support/stack.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const browser = await openBrowser();
 

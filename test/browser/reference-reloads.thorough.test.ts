@@ -1,9 +1,7 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { openBrowser, watchedPage } from '../support/browser.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const browser = await openBrowser();
 

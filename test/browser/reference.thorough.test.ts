@@ -1,12 +1,9 @@
 import type { Locator, Page } from 'playwright-core';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { shortcomings } from '../support/accessibility.ts';
 import { openBrowser, type WatchedPage, watchedPage } from '../support/browser.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
-
-// A browser is slow while other tests run.
-vi.setConfig({ testTimeout: 120_000 });
 
 const browser = await openBrowser();
 const stack = await startStack();

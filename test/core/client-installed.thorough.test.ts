@@ -60,7 +60,7 @@ await store.close();
 
 const TSCONFIG = { strict: true, noEmit: true, target: 'es2024', module: 'nodenext', types: ['node'] };
 
-test('it is packed as JavaScript with types, and runs from an empty project', { timeout: 180_000 }, async () => {
+test('it is packed as JavaScript with types, and runs from an empty project', async () => {
   const sources = await copyOfSources();
   const before = filesIn(sources);
   const project = await temporaryFolder();

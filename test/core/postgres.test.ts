@@ -29,10 +29,7 @@ test('two cores started together on an empty database create its schema once, an
   await Promise.all(cores.map(({ ended }) => ended));
 });
 
-test('without PostgreSQL the core answers 503 at once, and works again when it is back', {
-  ...TIMED,
-  timeout: 60_000,
-}, async () => {
+test('without PostgreSQL the core answers 503 at once, and works again when it is back', TIMED, async () => {
   const postgres = await startPostgres();
   cleanUp(postgres.stop);
   const stack = await startStack({ DATABASE_URL: postgres.url });

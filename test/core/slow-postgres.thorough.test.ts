@@ -58,42 +58,46 @@ const outcomes = (answers: readonly Answer[]) => [
   ...new Set(answers.map(({ status, headers }) => `${status} ${headers['retry-after'] ?? ''}`)),
 ];
 
-test('with every connection of both pools waiting for a lock, both cores stay ready and shed what is too much', {
-  ...TIMED,
-  timeout: 60_000,
-}, async () => {
-  const url = await emptyPostgres();
-  const system = await startTwoCores(url);
-  const holder = new pg.Client(url);
-  await holder.connect();
-  cleanUp(() => holder.end());
-  await holder.query('BEGIN; LOCK TABLE pets');
-  const { answers, watched } = await overload(system, () => holder.query('ROLLBACK'));
-  expect(watched.statuses).toEqual([200]);
-  expect(watched.longestMs).toBeLessThan(LONGEST_MS);
-  // Those that had a connection are served, unless the lock outlasted their statement.
-  expect(outcomes(answers)).toContain('503 1');
-  expect(outcomes(answers).filter((outcome) => outcome !== '200 ' && outcome !== '503 1')).toEqual([]);
-  expect((await send(`${system.stack.gateway}/v1/pets`, { key: system.key })).status).toBe(200);
-});
+test(
+  'with every connection of both pools waiting for a lock, both cores stay ready and shed what is too much',
+  TIMED,
+  async () => {
+    const url = await emptyPostgres();
+    const system = await startTwoCores(url);
+    const holder = new pg.Client(url);
+    await holder.connect();
+    cleanUp(() => holder.end());
+    await holder.query('BEGIN; LOCK TABLE pets');
+    const { answers, watched } = await overload(system, () => holder.query('ROLLBACK'));
+    expect(watched.statuses).toEqual([200]);
+    expect(watched.longestMs).toBeLessThan(LONGEST_MS);
+    // Those that had a connection are served, unless the lock outlasted their statement.
+    expect(outcomes(answers)).toContain('503 1');
+    expect(outcomes(answers).filter((outcome) => outcome !== '200 ' && outcome !== '503 1')).toEqual([]);
+    expect((await send(`${system.stack.gateway}/v1/pets`, { key: system.key })).status).toBe(200);
+  },
+);
 
-test('with PostgreSQL stopped in its tracks, both cores stay ready and answer 503 with Retry-After before the gateway gives up', {
-  ...TIMED,
-  timeout: 60_000,
-}, async () => {
-  const postgres = await startOwn();
-  const system = await startTwoCores(postgres.url);
-  const { resume } = pausePostgres(postgres);
-  cleanUp(resume);
-  const { answers, watched } = await overload(system, () => {});
-  expect(watched.statuses).toEqual([200]);
-  expect(watched.longestMs).toBeLessThan(LONGEST_MS);
-  expect(outcomes(answers)).toEqual(['503 1']);
-  // The connection of the check was given up by now: a new one is accepted, and not answered.
-  expect((await watchReadiness(system.cores)).statuses).toEqual([200]);
-  resume();
-  await expect.poll(async () => (await send(`${system.stack.gateway}/v1/pets`, { key: system.key })).status).toBe(200);
-});
+test(
+  'with PostgreSQL stopped in its tracks, both cores stay ready and answer 503 with Retry-After before the gateway gives up',
+  TIMED,
+  async () => {
+    const postgres = await startOwn();
+    const system = await startTwoCores(postgres.url);
+    const { resume } = pausePostgres(postgres);
+    cleanUp(resume);
+    const { answers, watched } = await overload(system, () => {});
+    expect(watched.statuses).toEqual([200]);
+    expect(watched.longestMs).toBeLessThan(LONGEST_MS);
+    expect(outcomes(answers)).toEqual(['503 1']);
+    // The connection of the check was given up by now: a new one is accepted, and not answered.
+    expect((await watchReadiness(system.cores)).statuses).toEqual([200]);
+    resume();
+    await expect
+      .poll(async () => (await send(`${system.stack.gateway}/v1/pets`, { key: system.key })).status)
+      .toBe(200);
+  },
+);
 
 test('a check that takes too long repeats the last result: a core without PostgreSQL does not become ready by waiting', async () => {
   const postgres = await startOwn();
@@ -104,7 +108,7 @@ test('a check that takes too long repeats the last result: a core without Postgr
     expect((await watchReadiness([core])).statuses).toEqual([503]);
     expect((await send(`${core}/livez`)).status).toBe(200);
   }
-}, 60_000);
+});
 
 test('a connection of the check that was cut says nothing: the core asks again on a new one', async () => {
   const url = await emptyPostgres();

@@ -2,7 +2,7 @@ import createClient from 'openapi-fetch';
 import { patientFetch } from './patient-fetch.ts';
 import type { paths } from './store-api.generated.d.ts';
 
-/** Lists the animals that can be had, with a client whose types are generated from /v1/openapi.json. */
+/** Lists the animals that can be had, with a client of types that print-types.ts generates from /v1/openapi.json. */
 
 const { STORE_URL, API_KEY } = process.env;
 

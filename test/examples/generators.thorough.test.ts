@@ -44,7 +44,7 @@ test.for(generators.map(({ name }, at) => [name, ends[at]] as const))('a client 
   expect(refusals).toBeGreaterThan(0);
 });
 
-test.skipIf(thoroughly(0, 1) === 1)('a Postman collection, run by newman', { timeout: 180_000 }, async () => {
+test.skipIf(thoroughly(0, 1) === 1)('a Postman collection, run by newman', async () => {
   const requests = requestsOf((await importIntoPostman()).item);
   const add = requests.find(({ name }) => name === 'Add an animal');
   const { request } = add as NonNullable<typeof add>;

@@ -88,7 +88,7 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
   const logs = await Promise.all(gateways.map((gateway) => gateway.stop()));
   const [slow = 0, right = 0, fast = 0] = logs.map((log) => Date.parse(String(log[0]?.time)));
   expect([right - slow, fast - right].map((ms) => Math.round(ms / HOUR_MS))).toEqual([1, 1]);
-}, 60_000);
+});
 
 test('a clock that was a day off grants at most one capacity and blocks nobody', async () => {
   const { server, redis, coreUrl } = await setUp();
@@ -116,4 +116,4 @@ test('a clock that was a day off grants at most one capacity and blocks nobody',
     await sleep(1_100);
     expect((await ask(gateway.url, key.apiKey)).status).toBe(200);
   }
-}, 60_000);
+});

@@ -73,7 +73,7 @@ const faults: [name: string, cause: (node: ClusterNode) => unknown, heal: (node:
 test.for(faults)(
   'a node that is %s affects no other: its keys are local, theirs are shared',
   // The other nodes have a second for each decision, which a busy machine may miss.
-  { ...TIMED, timeout: 60_000 },
+  TIMED,
   async ([, cause, heal]) => {
     const { cluster, stack } = await setUp(undefined, 1_000);
     const { served, unseen } = await keysByNode({ cluster, stack });
@@ -121,7 +121,7 @@ test('a replica replaces a primary that died, with the data it had', async () =>
   await sleep(2_000);
   const hash = await replica.redis.hgetall(`gateway:key:{${idOf(served.get(lost) as string)}}`);
   expect([1 + 10 + 1, 1 + 10 + 1 + 1]).toContain(Number(hash.admitted));
-}, 60_000);
+});
 
 /** Keeps the node busy so that it takes a decision next, and closes the connections before it answers. */
 async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Promise<Answer> {
@@ -155,7 +155,7 @@ test('a decision whose node hangs up before it answers was taken, and is not rep
     if (isLocal && times === 1) unanswered += 1;
   }
   expect(unanswered).toBeGreaterThan(0);
-}, 60_000);
+});
 
 test('a gateway starts without its cluster, and shares decisions once there is one', async () => {
   const cluster = await startRedisCluster();
@@ -168,4 +168,4 @@ test('a gateway starts without its cluster, and shares decisions once there is o
     .poll(async () => (await ask(stack, await stack.issueKey())).status, { timeout: 10_000, interval: 100 })
     .toBe(200);
   expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
-}, 60_000);
+});

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
@@ -19,8 +19,6 @@ import {
 } from '../support/workers.ts';
 
 /** Workers that outlive their primary because they hang: the next gateway kills them, and nobody else's. */
-
-vi.setConfig({ testTimeout: 90_000 });
 
 const HUNG = 'workers of an earlier primary hung and were killed';
 const ONE = { WORKERS: '1' };

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
@@ -13,8 +13,6 @@ import { TIMED } from '../support/timed.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 /** A gateway is a primary and its workers, also with one worker, and whatever ends. */
-
-vi.setConfig({ testTimeout: 90_000 });
 
 const ONE = { WORKERS: '1' };
 const list = (workers: Workers, key: string) => send(`${workers.gateway}/v1/pets`, { key });

@@ -21,7 +21,7 @@ const core = await startService('core/main.ts', {
   DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
   LOG_LEVEL: 'warn',
 });
-const observed = await inTurn([HALF_OPEN, flushedScripts(100), ...OUTAGES], 2, async (fault) => {
+const observed = await inTurn([HALF_OPEN, flushedScripts(100), ...OUTAGES], 3, async (fault) => {
   return { name: fault.name, seen: await observe(fault, core.addresses.core ?? '') };
 });
 const [halfOpen, flushed, ...outages] = observed as [Observed, Observed, ...Observed[]];

@@ -56,7 +56,7 @@ test('the password of Redis', async () => {
   }
   await expectNoFailure(load);
   expect((await stack.admin('GET', '/keys')).status).toBe(200);
-}, 180_000);
+});
 
 test('the password of a Redis Cluster', async () => {
   const { nodes, urls } = await startRedisCluster();
@@ -78,7 +78,7 @@ test('the password of a Redis Cluster', async () => {
   await expect.poll(clients, WITHIN).toMatch(/ user=gateway /);
   await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
   await expectNoFailure(load);
-}, 180_000);
+});
 
 const told = ({ log }: Stack, text: string): number => log.filter(({ msg }) => msg === text).length;
 
@@ -130,7 +130,7 @@ test('the password of the sentinels', async () => {
     const kept = await readFile(configuration, 'utf8');
     expect(kept).toMatch(/^user gateway on .*#/m);
   }
-}, 180_000);
+});
 
 test('a password of the sentinels that comes late is used once it is there', async () => {
   const { stack, onAll, file, redis } = await startWithSentinels();
@@ -140,7 +140,7 @@ test('a password of the sentinels that comes late is used once it is there', asy
   await expect.poll(() => told(stack, 'redis is away'), WITHIN).toBe(away + 1);
   await writeFile(file, NEW);
   await expect.poll(() => told(stack, 'redis is back'), WITHIN).toBe(back + 1);
-}, 180_000);
+});
 
 test('the CA of Redis', async () => {
   const page = 'CA of Redis';
@@ -186,4 +186,4 @@ test('the CA of Redis', async () => {
   await root.call('CONFIG', 'SET', 'tls-cert-file', old.certFile, 'tls-key-file', old.keyFile);
   await root.call('CLIENT', 'KILL', 'USER', 'gateway');
   await expect.poll(() => told(stack, 'no TLS with redis'), WITHIN).toBeGreaterThan(refused);
-}, 180_000);
+});

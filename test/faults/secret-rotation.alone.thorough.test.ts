@@ -40,7 +40,7 @@ test('CORE_TOKEN', async () => {
   await expectNoFailure(load);
   const direct = [OLD, NEW].map(async (key) => (await send(`${stack.core}/v1/pets`, { key })).status);
   expect(await Promise.all(direct)).toEqual([401, 200]);
-}, 180_000);
+});
 
 /** A PostgreSQL that asks a role of ours for its password, and a connection of its administrator. */
 async function startWithPassword() {
@@ -87,7 +87,7 @@ test('the password of PostgreSQL', async () => {
   await expect.poll(async () => (await send(`${stack.core}/v1/pets`)).status, WITHIN).toBe(200);
   expect((await send(`${stack.core}/readyz`)).status).toBe(200);
   await root.end();
-}, 180_000);
+});
 
 test('the TLS certificate and its key', async () => {
   const [first, next] = [await createAuthority(), await createAuthority()];
@@ -126,4 +126,4 @@ test('the TLS certificate and its key', async () => {
   isRunning = false;
   await Promise.all(clients);
   expect([...outcomes.keys()]).toEqual([200]);
-}, 180_000);
+});

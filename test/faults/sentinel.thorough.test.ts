@@ -133,7 +133,7 @@ test(`a primary killed ${KILLS} times: known keys get no 5xx, and little more th
     );
     expect(admitted(shared) - kept).toBeLessThanOrEqual(unreplicated.reduce((sum, count) => sum + count, 0));
   }
-}, 120_000);
+});
 
 test('a primary that became a replica and kept its connections is replaced by the one the sentinels name', async () => {
   const { watched, stack } = await setUp();
@@ -149,7 +149,7 @@ test('a primary that became a replica and kept its connections is replaced by th
     return stack.log.findLast(({ msg }) => msg === 'request')?.mode;
   };
   await expect.poll(mode).toBeUndefined();
-}, 60_000);
+});
 
 test('a gateway starts without its sentinels, and finds the primary once they run', async () => {
   const watched = await startSentinels({ password: 'of-the-sentinels' });
@@ -164,4 +164,4 @@ test('a gateway starts without its sentinels, and finds the primary once they ru
   for (const sentinel of watched.sentinels) sentinel.child.kill('SIGCONT');
   await expect.poll(async () => (await stack.admin('GET', '/keys')).status, { timeout: 10_000 }).toBe(200);
   expect(JSON.stringify(stack.log)).not.toContain('of-the-sentinels');
-}, 60_000);
+});

@@ -1,6 +1,6 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeEach, expect, test, vi } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
@@ -10,8 +10,6 @@ import { temporaryFolder } from '../support/stack.ts';
 import { eventually, launchWorkers, untilServing } from '../support/workers.ts';
 
 /** While Redis is unavailable, all workers of a machine decide as one. */
-
-vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 const MINUTE = 60;
 const WORKERS = 4;

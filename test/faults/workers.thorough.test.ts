@@ -1,7 +1,7 @@
 import http from 'node:http';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -19,8 +19,6 @@ import {
   type Workers,
   workersEnvironment,
 } from '../support/workers.ts';
-
-vi.setConfig({ testTimeout: 90_000 });
 
 const kill = (pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL') => process.kill(pid as number, signal);
 const list = (workers: Workers, key: string, agent?: http.Agent) =>

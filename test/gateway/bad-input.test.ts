@@ -85,17 +85,6 @@ test('a message that quotes the body has at most 1,000 characters', async () => 
   }
 });
 
-test('70 kB in chunks, without a length, are refused too', async () => {
-  const headers = { 'transfer-encoding': 'chunked', 'content-type': 'application/json' };
-  const { status, json } = await send(pets, {
-    method: 'POST',
-    key,
-    headers: { ...headers, 'content-length': [] },
-    body: 'a'.repeat(70_000),
-  });
-  expect([status, json]).toEqual([413, expect.objectContaining({ code: 'payload_too_large' })]);
-});
-
 test.for([
   ['text/plain', { 'content-type': 'text/plain' }],
   ['no type', { 'content-type': [] as string[] }],
@@ -105,21 +94,11 @@ test.for([
   expect([status, json]).toEqual([415, expect.objectContaining({ code: 'unsupported_media_type' })]);
 });
 
-test.for([
-  'limit=0',
-  'limit=101',
-  'limit=abc',
-  'limit=1.5',
-  'limit=',
-  'limit=-1',
-  'limit=1&limit=2',
-  'limit=%31%30%31',
-  'status=gone',
-  'status=',
-  'status=sold&status=sold',
-  'after=abc',
-  'after=9223372036854775808',
-])('?%s is 400 and names the parameter', async (query) => {
+test.for(
+  'limit=0 limit=101 limit=abc limit=1.5 limit= limit=-1 limit=1&limit=2 limit=%31%30%31 status=gone status= status=sold&status=sold after=abc after=9223372036854775808'.split(
+    ' ',
+  ),
+)('?%s is 400 and names the parameter', async (query) => {
   const { status, json } = await send(`${pets}?${query}`, { key });
   expect([status, json]).toEqual([
     400,
@@ -155,20 +134,11 @@ test.for([
   ]);
 });
 
-test.for([
-  '/',
-  '/v1',
-  '/v1/pets/',
-  '/v1/pets/1/',
-  '/v1/pets/1/2',
-  '/v1/store',
-  '/v1/store/orders/',
-  '/v1/store/orders/1',
-  '/v2/pets',
-  '/V1/pets',
-  '/livez',
-  '/metrics',
-])('the path %s is 404', async (path) => {
+test.for(
+  '/ /v1 /v1/pets/ /v1/pets/1/ /v1/pets/1/2 /v1/store /v1/store/orders/ /v1/store/orders/1 /v2/pets /V1/pets /livez /metrics'.split(
+    ' ',
+  ),
+)('the path %s is 404', async (path) => {
   const { status, json } = await send(`${stack.gateway}${path}`, { key });
   expect([status, json]).toEqual([404, expect.objectContaining({ code: 'not_found', status: 404 })]);
 });

@@ -1,5 +1,5 @@
 import http from 'node:http';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { confirmed } from '../../gateway/primary/confirmed.ts';
 import type { Changed } from '../../gateway/primary/messages.ts';
@@ -13,8 +13,6 @@ import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 /** What an operator changed binds the very next request, whichever worker gets it. */
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const admin = (gateway: Workers, method: string, path: string, body?: unknown): Promise<Answer> =>
   body === undefined

@@ -1,6 +1,6 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { pageATurn } from '../../gateway/primary/page-a-turn.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
 import { idOf } from '../support/api-key.ts';
@@ -14,8 +14,6 @@ import { thoroughly } from '../support/thorough.ts';
 import { eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
 
 /** Without Redis, a gateway is a primary that has the storage open, and one worker that decides in memory. */
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
 

@@ -50,48 +50,46 @@ function goodput(sent: readonly Sent[], startedAt: number, seconds: number): num
   return withStatus(sent, 200).filter(({ at }) => at < startedAt + seconds * 1_000).length / seconds;
 }
 
-test('at five times the capacity, goodput equals its peak; other requests are refused at once and cheaply', {
-  ...TIMED,
-  timeout: 60_000,
-}, async () => {
-  const { url, issueKey, residentMegabytes, timesShed } = await setUp();
-  const { key, admitted } = await issueKey();
-  await openLoop(url, key, CAPACITY / 2, 1);
-  let startedAt = performance.now();
-  const peak = goodput(await openLoop(url, key, CAPACITY, 3), startedAt, 3);
-  const before = { admitted: await admitted(), shed: timesShed().length, megabytes: residentMegabytes() };
-  startedAt = performance.now();
-  const sent = await openLoop(url, key, 5 * CAPACITY, 6);
-  const good = goodput(sent, startedAt, 6);
-  const shed = withStatus(sent, 503);
-  const toClient = (share: number) =>
-    quantile(
-      shed.map(({ ms }) => ms),
-      share,
-    ).toFixed(1);
-  const inGateway = (share: number) => quantile(timesShed().slice(before.shed), share);
-  const grown = residentMegabytes() - before.megabytes;
-  process.stdout.write(
-    `peak ${peak.toFixed(0)}/s; at ${5 * CAPACITY}/s: ${good.toFixed(0)}/s good; ${shed.length} shed, in the gateway for ` +
-      `${inGateway(0.5).toFixed(1)} ms (p99 ${inGateway(0.99).toFixed(1)}), told in ${toClient(0.5)} (p99 ${toClient(0.99)}); ` +
-      `${grown.toFixed(0)} MB more\n`,
-  );
-  const charged = (await admitted()) - before.admitted;
-  await fact(() => {
-    expect(timesShed().length - before.shed).toBe(shed.length);
-    expect(charged).toBe(sent.length - shed.length);
-    expect(new Set(shed.map(({ headers }) => headers['retry-after']))).toEqual(new Set(['1']));
-  });
-  expect(good).toBeGreaterThan(0.9 * peak);
-  expect(sent.length - withStatus(sent, 200).length - shed.length).toBe(0);
-  expect(inGateway(0.95)).toBeLessThan(20);
-  expect(grown).toBeLessThan(100);
-});
+test(
+  'at five times the capacity, goodput equals its peak; other requests are refused at once and cheaply',
+  TIMED,
+  async () => {
+    const { url, issueKey, residentMegabytes, timesShed } = await setUp();
+    const { key, admitted } = await issueKey();
+    await openLoop(url, key, CAPACITY / 2, 1);
+    let startedAt = performance.now();
+    const peak = goodput(await openLoop(url, key, CAPACITY, 3), startedAt, 3);
+    const before = { admitted: await admitted(), shed: timesShed().length, megabytes: residentMegabytes() };
+    startedAt = performance.now();
+    const sent = await openLoop(url, key, 5 * CAPACITY, 6);
+    const good = goodput(sent, startedAt, 6);
+    const shed = withStatus(sent, 503);
+    const toClient = (share: number) =>
+      quantile(
+        shed.map(({ ms }) => ms),
+        share,
+      ).toFixed(1);
+    const inGateway = (share: number) => quantile(timesShed().slice(before.shed), share);
+    const grown = residentMegabytes() - before.megabytes;
+    process.stdout.write(
+      `peak ${peak.toFixed(0)}/s; at ${5 * CAPACITY}/s: ${good.toFixed(0)}/s good; ${shed.length} shed, in the gateway for ` +
+        `${inGateway(0.5).toFixed(1)} ms (p99 ${inGateway(0.99).toFixed(1)}), told in ${toClient(0.5)} (p99 ${toClient(0.99)}); ` +
+        `${grown.toFixed(0)} MB more\n`,
+    );
+    const charged = (await admitted()) - before.admitted;
+    await fact(() => {
+      expect(timesShed().length - before.shed).toBe(shed.length);
+      expect(charged).toBe(sent.length - shed.length);
+      expect(new Set(shed.map(({ headers }) => headers['retry-after']))).toEqual(new Set(['1']));
+    });
+    expect(good).toBeGreaterThan(0.9 * peak);
+    expect(sent.length - withStatus(sent, 200).length - shed.length).toBe(0);
+    expect(inGateway(0.95)).toBeLessThan(20);
+    expect(grown).toBeLessThan(100);
+  },
+);
 
-test('a greedy client leaves others their share, on a thousand connections or on one', {
-  ...TIMED,
-  timeout: 60_000,
-}, async () => {
+test('a greedy client leaves others their share, on a thousand connections or on one', TIMED, async () => {
   const { url, issueKey } = await setUp();
   const [greedy, modest] = [await issueKey(), await issueKey()];
   const flood = openLoop(url, greedy.key, 5 * CAPACITY, 4);

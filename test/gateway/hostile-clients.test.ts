@@ -130,22 +130,6 @@ test('a key that was proven while its request waited is decided, though made-up 
   expect(new Set((await Promise.all(waiting)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('a key stays proven until a decision finds it unknown, or many other keys were used since', () => {
-  const clients = new Clients(() => DEFAULT_PLANS);
-  const admitted = { outcome: 'admitted', buckets: [] } as never;
-  const note = (id: string) => clients.note(credentialOf(id, ''), admitted);
-  const isProven = (id: string) => clients.verified(credentialOf(id, '')) !== undefined;
-  note('first');
-  note('used');
-  for (let at = 0; at < 50_000; at++) {
-    note(`key ${at}`);
-    expect(isProven('used')).toBe(true);
-  }
-  expect(['first', 'key 0', 'key 49999'].map(isProven)).toEqual([false, false, true]);
-  clients.note(credentialOf('used', ''), { outcome: 'unauthorized', reason: 'unknown' });
-  expect(isProven('used')).toBe(false);
-});
-
 test('unproven clients share a quarter of the capacity, however many they are', () => {
   const shedder = new LoadShedder(() => 100);
   const slots: Slot[] = [];

@@ -4,16 +4,11 @@ import { idOf } from '../support/api-key.ts';
 import { withCheck } from '../support/credentials.ts';
 import { type Answer, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import { bothStacks, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 
-const limiters: [name: string, environment: Record<string, string>][] = [
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
-];
-
-describe.for(limiters)('with %s', async ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const good = await stack.issueKey();
   const other = await stack.issueKey();

@@ -1,7 +1,7 @@
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { post, sendBytes } from '../support/http.ts';
+import { sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
@@ -59,35 +59,4 @@ test('a body of 65,536 bytes is read, with a length or in chunks', async () => {
     `${head(JSON_TYPE, CHUNKED, 'Connection: close')}10000\r\n${body}\r\n0\r\n\r\n`,
   ])
     expect(await sendBytes(pets, sent)).toMatch(/^HTTP\/1.1 400 [\s\S]*name must have 1 to 200/);
-});
-
-const fill = (part: string, frame: (filling: string) => string): string =>
-  frame(
-    Array.from({ length: Math.floor((LIMIT - 100) / part.length) }, () => part)
-      .join('')
-      .slice(0, -1),
-  );
-
-test.for([
-  ['30,000 levels of arrays', '['.repeat(30_000) + ']'.repeat(30_000)],
-  ['10,000 levels of objects', '{"a":'.repeat(10_000) + 1 + '}'.repeat(10_000)],
-  ['arrays that never end', '['.repeat(65_000)],
-  ['20,000 members', fill('"a":1,', (members) => `{${members}}`)],
-  ['members that are all one', `{${Array.from({ length: 6_000 }, (_, at) => `"${at}":1`).join(',')}}`],
-  ['30,000 numbers', fill('1,', (numbers) => `{"name":[${numbers}],"categoryId":1}`)],
-  ['a number of 65,000 digits', `{"name":"Rex","categoryId":${'9'.repeat(65_000)}}`],
-  ['a fraction of 65,000 digits', `{"name":"Rex","categoryId":1.${'9'.repeat(65_000)}}`],
-  ['an exponent of 60,000 digits', `{"name":"Rex","categoryId":1e${'9'.repeat(60_000)}}`],
-  ['3,000 numbers of 20 digits', fill(`${'9'.repeat(20)},`, (numbers) => `{"name":[${numbers}],"categoryId":1}`)],
-  ['30,000 backslashes', `{"name":"${'\\\\'.repeat(30_000)}","categoryId":1}`],
-  ['a backslash too many', `{"name":"${'\\\\'.repeat(30_000)}\\","categoryId":1}`],
-  ['10,000 escapes', `{"name":"${'\\u0041'.repeat(10_000)}","categoryId":1}`],
-  ['names of escapes', fill('"\\u0061":1,', (members) => `{${members}}`)],
-  ['60,000 quotes', '"'.repeat(60_000)],
-] as const)('a bomb of %s is quickly refused with 400', async ([, body]) => {
-  expect(body.length).toBeLessThanOrEqual(LIMIT);
-  const before = performance.now();
-  const { status, json } = await post(pets, body, { key });
-  expect([status, json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);
-  expect(performance.now() - before).toBeLessThan(2_000);
 });

@@ -57,31 +57,6 @@ function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
   return { known, levels, outcomes, begin };
 }
 
-test('all keys are learned once in every outage, page by page, and none without one', async () => {
-  const worker = workerWith(600);
-  const { levels, outcomes, begin } = primaryOf(worker);
-  levels.watch(false);
-  expect(worker.asked).toEqual([]);
-  await begin();
-  expect(outcomes(worker.keys)).toEqual(new Set(['admitted']));
-  await begin();
-  expect(worker.asked).toEqual(['first', 'next', 'next', 'next']);
-  levels.watch(false);
-  await begin();
-  expect(worker.asked).toHaveLength(8);
-});
-
-test('those used last are learned first', async () => {
-  const worker = workerWith(600);
-  const { levels, outcomes, begin } = primaryOf(worker);
-  // Redis is back before the second answer.
-  worker.onAnswer = async () => worker.asked.length === 2 && levels.watch(false);
-  await begin();
-  expect(worker.asked).toHaveLength(2);
-  expect(outcomes(worker.keys.slice(0, 500))).toEqual(new Set(['admitted']));
-  expect(outcomes(worker.keys.slice(500))).toEqual(new Set([undefined]));
-});
-
 test.for([
   ['while the answer with it is on its way', 2],
   ['before it is asked for', 1],
@@ -98,21 +73,6 @@ test.for([
   const others = worker.keys.filter((key) => key !== changed);
   expect(outcomes([changed])).toEqual(new Set([undefined]));
   expect(outcomes(others)).toEqual(new Set(['admitted']));
-});
-
-test('a worker that does not answer in time is asked again, and does not keep the others waiting', async () => {
-  const [silent, other] = [workerWith(10), workerWith(10)];
-  silent.isSilent = true;
-  const { outcomes, begin } = primaryOf(silent, other);
-  await begin();
-  expect(outcomes(other.keys)).toEqual(new Set(['admitted']));
-  silent.isSilent = false;
-  await begin();
-  expect(outcomes(silent.keys)).toEqual(new Set(['admitted']));
-  expect([silent.asked, other.asked]).toEqual([
-    ['first', 'first', 'next'],
-    ['first', 'next'],
-  ]);
 });
 
 test('of more keys than the primary can know, it knows those that each worker used last', async () => {

@@ -3,14 +3,9 @@ import { idOf } from '../support/api-key.ts';
 import { faultyCore } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import { bothStacks, startStack } from '../support/stack.ts';
 
 const { url: redisUrl } = await emptyDatabase();
-
-const limiters: [name: string, environment: Record<string, string>][] = [
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
-];
 
 /** The current Unix second, give or take the time of a request. */
 const nowSeconds = () => Date.now() / 1_000;
@@ -24,7 +19,7 @@ function expectLimits({ headers }: Answer, limit: number): void {
   expect(untilReset).toBeLessThan(86_402);
 }
 
-describe.for(limiters)('with %s', ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   test('every answer to a key has its limits, whatever its status', async () => {
     const stack = await startStack(environment);
     // Limited by the day, whose next token is five minutes away. A minute's token could be there before the next
@@ -130,18 +125,6 @@ describe.for(limiters)('with %s', ([, environment]) => {
     expect(answer.headers['ratelimit-policy']).toBe('"minute";q=10;w=60, "day";q=5;w=86400');
     expect(answer.headers.ratelimit).toBe(
       '"minute";r=9;t=54, "day";r=4;t=69120;store-limit=5;store-remaining=4;store-reset=17280',
-    );
-  });
-
-  test('after a refusal the headers describe the bucket with the longest wait', async () => {
-    const stack = await startStack(environment);
-    const key = await stack.issueKey({ minute: 2, day: 2 });
-    for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
-    const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
-    expect(status).toBe(429);
-    expect(Number(headers['retry-after'])).toBeGreaterThan(43_000);
-    expect(Math.abs(Number(headers['x-ratelimit-reset']) - nowSeconds() - Number(headers['retry-after']))).toBeLessThan(
-      3,
     );
   });
 });

@@ -34,4 +34,4 @@ test('several workers write whole lines to one pipe, however long the paths and 
   const logged = lines.map((line) => JSON.parse(line));
   expect(logged.filter(({ msg }) => msg === 'request')).toHaveLength(REQUESTS);
   expect(new Set(logged.map(({ worker }) => worker))).toEqual(new Set([undefined, 1, 2]));
-}, 60_000);
+});

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctlWith } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
@@ -11,8 +11,6 @@ import { type Started, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** `npm start` as a person sees it: on a terminal, with a key that is gone, and where it cannot start. */
-
-vi.setConfig({ testTimeout: 120_000 });
 
 const FREE_PORTS = { PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
 

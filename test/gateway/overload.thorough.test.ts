@@ -48,10 +48,7 @@ test('any number of clients that leave during their decision block nothing', TIM
   expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
 });
 
-test('the queue for a hanging core is bounded; further requests get Retry-After at once', {
-  ...TIMED,
-  timeout: 30_000,
-}, async () => {
+test('the queue for a hanging core is bounded; further requests get Retry-After at once', TIMED, async () => {
   let silent = true;
   const core = await faultyCore((socket) => void (silent || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '3000' });

@@ -1,5 +1,5 @@
 import http from 'node:http';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { usageOf } from '../bench/machine/usage.ts';
 import { issueListedKeys } from '../bench/setup/keys.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -9,8 +9,6 @@ import { fact, TIMED } from '../support/timed.ts';
 import { startWorkers } from '../support/workers.ts';
 
 /** What the primary costs beside its worker. */
-
-vi.setConfig({ testTimeout: 90_000 });
 
 const LISTED = 10_000;
 /** Concurrent requests of clients. */

@@ -85,7 +85,7 @@ test('a refusal that was held back tells the time that is left when it is sent',
   await all;
   // Whole seconds are told, rounded up.
   expect(Math.max(...beyond)).toBeLessThan(1.5);
-}, 90_000);
+});
 
 /** Whoever was served is so a moment ago, however long the machine stands still. */
 function stopClock(): void {

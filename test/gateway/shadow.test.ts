@@ -3,7 +3,7 @@ import { idOf } from '../support/api-key.ts';
 import { type Answer, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
@@ -19,10 +19,7 @@ async function askTimes(stack: Stack, key: string, times: number): Promise<Answe
 /** Limited by the day, so that no token returns during the test. */
 const tight = { plan: 'free', minute: 1_000, day: 2 };
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(url))('with %s', ([, environment]) => {
   test('a plan in shadow mode refuses nothing, has true headers, and logs what it would refuse', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
@@ -54,27 +51,6 @@ describe.for([
     expect((await stack.admin('GET', '/metrics')).text).toMatch(/^gateway_shadow_refusals_total\{plan="free"\} 3$/m);
     await stack.admin('PATCH', '/plans/free', { mode: 'enforce' });
     expect((await ask(stack, key)).status).toBe(429);
-  });
-
-  test('a change of the mode is in the history, can be reverted, and changes the version', async () => {
-    await redis.flushdb();
-    const stack = await startStack(environment);
-    const before = (await stack.admin('GET', '/plans')).headers.etag;
-    await stack.admin('PATCH', '/plans/pro', { mode: 'enforce' });
-    expect((await stack.admin('GET', '/plans')).headers.etag).toBe(before);
-    await stack.admin('PATCH', '/plans/pro', { mode: 'shadow', author: 'ada' });
-    expect((await stack.admin('GET', '/plans')).headers.etag).not.toBe(before);
-    expect((await stack.admin('GET', '/plans/history')).json).toMatchObject({
-      history: [{ author: 'ada', changes: [{ field: 'pro.mode', from: 'enforce', to: 'shadow' }] }],
-    });
-    expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ pro: { mode: 'enforce' } });
-    expect((await stack.admin('GET', '/plans')).headers.etag).toBe(before);
-    const refused = await stack.admin('PATCH', '/plans/pro', { mode: 'off' });
-    expect([refused.status, refused.json]).toEqual([
-      400,
-      expect.objectContaining({ message: expect.stringContaining('mode must be one of enforce, shadow') }),
-    ]);
-    expect((await stack.admin('PATCH', '/plans/enterprise', { mode: 'shadow' })).status).toBe(200);
   });
 });
 

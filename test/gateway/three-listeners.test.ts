@@ -297,21 +297,6 @@ test('a body in another charset than UTF-8 is 415, in UTF-8 it is taken', async 
   }
 });
 
-test('operators: nothing behind an answer that closes is executed', async () => {
-  const to = LISTENERS.operators as Listener;
-  const body = '{"name":"behind","plan":"free"}';
-  const create = `POST /keys HTTP/1.1\r\n${hostOf(to)}${to.credential}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-  const closing = [
-    `GET /plans HTTP/1.1\r\n${hostOf(to)}${hostOf(to)}${to.credential}\r\n`,
-    `GET /plans HTTP/1.1\r\n${hostOf(to)}${to.credential}Connection: close\r\n\r\n`,
-    `POST /keys HTTP/1.1\r\n${hostOf(to)}${to.credential}Expect: banana\r\nContent-Length: 0\r\n\r\n`,
-    get(to, 'HTTP/1.0'),
-  ];
-  for (const bytes of closing) expect(statuses(await exchange(to, bytes + create.repeat(10)))).toHaveLength(1);
-  const { json } = await send(`${stack.adminUrl}/keys?search=behind`, { key: ADMIN_TOKEN });
-  expect(JSON.stringify(json)).not.toContain('behind');
-});
-
 test('internal services: reads run at once, and none begins behind a head that closes', async () => {
   const to = LISTENERS['internal services'] as Listener;
   const twoHosts = `GET /v1/pets HTTP/1.1\r\n${hostOf(to)}${hostOf(to)}\r\n`;

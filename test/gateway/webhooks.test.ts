@@ -19,7 +19,7 @@ import { eventuallyScraped } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
 import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
 
@@ -50,10 +50,7 @@ const delivered = (stack: Stack) =>
     metrics.sum('gateway_webhook_deliveries_total', { result: 'delivered' }),
   );
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', WITH_REDIS],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   test('80 and 100 % of the day and a ban are told once each, signed, without a secret', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);

@@ -5,16 +5,11 @@ import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** GET /v1/limits. */
 
 const { url: redisUrl } = await emptyDatabase();
-
-const limiters: [name: string, environment: Record<string, string>][] = [
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
-];
 
 const limits = (stack: Stack, key?: string): Promise<Answer> => send(`${stack.gateway}/v1/limits`, { key });
 const spend = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
@@ -24,7 +19,7 @@ function expectNear(told: unknown, second: number): void {
   expect(Math.abs(Number(told) - second)).toBeLessThan(4);
 }
 
-describe.for(limiters)('with %s', ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   test('it returns name, plan, both limits and the expiry of the key', async () => {
     const stack = await startStack(environment);
     const expiresAt = '2099-01-01T00:00:00.000Z';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
@@ -10,8 +10,6 @@ import { type Ended, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 import { ADMIN_TOKEN, startWorkers, workersEnvironment } from '../support/workers.ts';
-
-vi.setConfig({ testTimeout: 90_000 });
 
 const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
   await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
@@ -23,14 +21,6 @@ test.for([
   ['two', '', '  WORKERS: must be a whole number from 1 to 64'],
 ] as const)('WORKERS=%s with REDIS_URL=%s is a fault', ([WORKERS, REDIS_URL, fault]) => {
   expect(() => readGatewaySettings({ WORKERS, REDIS_URL })).toThrow(`The settings have a fault:\n${fault}`);
-});
-
-test('a start without what workers need is reported once and exits with 1', async () => {
-  expect(await start({ REDIS_URL: '' })).toEqual({
-    code: 1,
-    out: '',
-    err: 'The settings have a fault:\n  WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared\n',
-  });
 });
 
 test.for(['PORT', 'ADMIN_PORT'] as const)(

@@ -3,6 +3,7 @@ import { credentialOf } from '../../gateway/limiter/credential.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
 
 /** Requests of one turn of the event loop are decided in one call, those of one key together. */
 
@@ -15,15 +16,14 @@ test('each request of a key gets the verdict of its turn, over any number of cal
   const left = decisions.map((decision) => (decision as Decision).buckets[0]?.tokens);
   expect(left).toEqual(Array.from({ length: 600 }, (_, at) => Math.max(0, 499 - at)));
   expect(decisions.filter(({ outcome }) => outcome === 'admitted')).toHaveLength(500);
+  expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 500, refused: 100 });
 });
 
-test('a wrong secret among requests with the right one is refused and takes no token', async () => {
+test('a request with a bound secret, of which the first is asked again with its scope and address, is decided once', async () => {
   const under = await redisUnderTest(url);
-  const credential = await under.createKey({ plan: 'enterprise', minute: 10, day: 1_000 });
-  const wrong = credentialOf(credential.id, '0'.repeat(64));
-  const presented = Array.from({ length: 30 }, (_, at) => (at % 3 === 0 ? credential : wrong));
-  const decisions = await Promise.all(presented.map((one) => under.limiter.decide(one)));
-  expect(decisions.map(({ outcome }) => outcome)).toEqual(
-    presented.map((one) => (one === wrong ? 'unauthorized' : 'admitted')),
-  );
+  const digest = '1'.repeat(64);
+  const { id } = await under.createKey({ secrets: [secretWith(digest, { scope: ['read'] })] });
+  const credential = credentialOf(id, digest, { scope: 'read', address: '127.0.0.1' });
+  expect(await under.limiter.decide(credential)).toMatchObject({ outcome: 'admitted', bounds: { scope: ['read'] } });
+  expect(await under.keys.get(id)).toMatchObject({ admitted: 1 });
 });

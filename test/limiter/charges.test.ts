@@ -1,14 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Client } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import { type Debt, noDebt } from '../../gateway/limiter/debt.ts';
 import { type Charged, Debts } from '../../gateway/limiter/debts.ts';
-import { decide, peek } from '../../gateway/limiter/decide.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { readKey, writeKey } from '../../gateway/stores/key-hash.ts';
+import { writeKey } from '../../gateway/stores/key-hash.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { keyOf } from '../../gateway/stores/redis/names.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -61,47 +59,6 @@ test('what a plan in shadow mode let through counts as use, and costs no token',
   expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
-test('the minute bucket goes to one capacity below zero, the day bucket to zero, and more is forgiven', async () => {
-  const { id } = await under.createKey({ minute: 10, day: 15 });
-  const charged = await charge(id, 23);
-  expect([charged, tokensIn((charged as { decision: Decision }).decision)]).toMatchObject([{ forgiven: 3 }, [-10, 0]]);
-  expect(await charge(id, 2)).toMatchObject({ forgiven: 2 });
-  expect(await under.redis.hmget(keyOf(id), 'left', 'admitted')).toEqual([
-    expect.stringMatching(/ -10\/10 0\/15$/),
-    '25',
-  ]);
-});
-
-test('a bucket below zero refills to zero in a minute, and both twins read it alike, to the tick', async () => {
-  const key = await under.createKey({ minute: 7, day: 100_000 });
-  await charge(key.id, 12);
-  for (const seconds of [0, 0.000001, 5, 37.123457, 12, 9, 58, 3]) {
-    under.now += Math.round(seconds * SECOND);
-    const said = (await under.limiter.peek(key)) as Decision;
-    const { record, state } = readKey(await under.redis.hgetall(keyOf(key.id))) as never;
-    expect(peek(record, state, key, under.plans, under.now)).toMatchObject({
-      outcome: said.outcome,
-      retryAt: said.retryAt,
-      buckets: said.buckets,
-    });
-    // A refusal writes the level back, below zero and with a fraction.
-    const decided = await under.limiter.decide(key);
-    expect(decide(record, state, key, under.plans, under.now).verdict).toMatchObject({
-      outcome: decided.outcome,
-      buckets: (decided as Decision).buckets,
-    });
-  }
-});
-
-test('the time told to a key below zero is when a token is there', async () => {
-  const key = await under.createKey({ minute: 60, day: 100_000 });
-  await charge(key.id, 90);
-  const refused = (await under.limiter.decide(key)) as Decision;
-  expect([refused.outcome, (refused.retryAt as number) - under.now]).toEqual(['refused', 31 * SECOND]);
-  under.now += 31 * SECOND;
-  expect((await under.limiter.decide(key)).outcome).toBe('admitted');
-});
-
 test('what was admitted from levels older than a reset costs no token, and counts as use', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   await charge(id, 4);
@@ -119,42 +76,6 @@ test('what was admitted from levels older than a reset costs no token, and count
   expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
   expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
-});
-
-test('of what a gateway admitted locally, it owes nothing from before a reset, and all from after it', async () => {
-  const clients = new Clients(
-    () => under.plans,
-    () => under.now,
-  );
-  const key = await under.createKey({ minute: 60, day: 1_000 });
-  const askRedis = async () => clients.note(key, await under.limiter.decide(key));
-  const decideHere = (count: number) => {
-    for (let sent = 0; sent < count; sent++) expect(clients.decide(key, true)?.outcome).toBe('admitted');
-  };
-  const left = () => tokensIn(clients.peek(key));
-  await askRedis();
-  decideHere(9);
-  const [client] = clients.debtors() as [Client];
-  expect(client.debt).toMatchObject({ admitted: 9, spared: 0, asOf: under.now });
-  const underWay = { ...client.debt };
-  decideHere(1);
-  under.now += SECOND;
-  await under.keys.change(key.id, () => ({ ban: 'reset' }));
-  clients.noteChange(key.id, undefined, true);
-  expect([client.debt, clients.peek(key)]).toMatchObject([{ admitted: 10, spared: 10, asOf: 0 }, undefined]);
-  under.now += SECOND;
-  await askRedis();
-  expect(left()).toEqual([59, 999]);
-  decideHere(3);
-  expect(left()).toEqual([56, 996]);
-  // The charge that was under way when the key was reset.
-  clients.settle(client, underWay, undefined);
-  expect(client.debt).toMatchObject({ admitted: 4, spared: 1, asOf: under.now });
-  const { decision } = (await chargeDebt(key.id, client.debt)) as { decision: Decision };
-  expect(tokensIn(decision)).toEqual([56, 996]);
-  clients.settle(client, { ...client.debt }, decision);
-  expect([clients.debtors(), client.debt, left()]).toEqual([[], noDebt(), [56, 996]]);
-  expect(await under.keys.get(key.id)).toMatchObject({ admitted: 2 + 4 });
 });
 
 /** What happens to a key, its gateway, and charges under way. A reset elsewhere is one that this gateway has not heard of. */

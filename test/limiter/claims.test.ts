@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { keyOf } from '../../gateway/stores/redis/names.ts';
-import { bothLimiters, redisUnderTest } from '../support/limiters.ts';
+import { bothLimiters } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
 const { url } = await emptyDatabase();
@@ -25,33 +24,4 @@ describe.for(bothLimiters(url))('with %s', ([, open]) => {
     expect(await under.keys.claim(id, 'banned', TODAY, randomUUID())).toBe(false);
     expect(await under.keys.claim(id, 'banned', TODAY + 1, randomUUID())).toBe(false);
   });
-
-  test('whose claim got no answer in time is told again that it has it', async () => {
-    const under = await open();
-    const { id } = await under.createKey();
-    for (let asked = 0; asked < 3; asked++) expect(await under.keys.claim(id, 'day_80', TODAY, 'first')).toBe(true);
-    expect(await under.keys.claim(id, 'day_80', TODAY, 'second')).toBe(false);
-    expect(await under.keys.claim(id, 'day_80', TODAY, 'first')).toBe(true);
-  });
-
-  test('a claim changes nothing else in a key', async () => {
-    const under = await open();
-    const { id } = await under.createKey();
-    const before = await under.keys.get(id);
-    await under.keys.claim(id, 'day_80', TODAY, randomUUID());
-    expect(await under.keys.get(id)).toEqual(before);
-  });
-
-  test('an event of a revoked key is not claimed', async () => {
-    const under = await open();
-    const { id } = await under.createKey();
-    await under.keys.remove(id);
-    expect(await under.keys.claim(id, 'day_80', TODAY, randomUUID())).toBe(false);
-  });
-});
-
-test('nothing is written for a key that does not exist', async () => {
-  const under = await redisUnderTest(url);
-  expect(await under.keys.claim('nobodys-key0', 'day_80', TODAY, randomUUID())).toBe(false);
-  expect(await under.redis.exists(keyOf('nobodys-key0'))).toBe(0);
 });

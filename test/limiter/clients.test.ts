@@ -1,11 +1,9 @@
 import { expect, test } from 'vitest';
 import type { Client, KnownKey } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
-import type { Scope } from '../../gateway/limiter/credential.ts';
 import { type Credential, createApiKey, credentialOf, MAX_SECRETS } from '../../gateway/limiter/credential.ts';
 import { noDebt } from '../../gateway/limiter/debt.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { parseNetwork } from '../../gateway/limiter/networks.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
@@ -227,39 +225,6 @@ test('of two processes with different data, the newer data wins', async () => {
   const outcomes = Array.from({ length: MINUTE }, () => machine.decideHere(key));
   expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(MINUTE - 10);
   expect(redis.now).toBeGreaterThan(BEGIN);
-});
-
-test('a bound secret is bound here too: by scope, by network, and for a while after a request from elsewhere', async () => {
-  const { decideInRedis, known } = knownKeys();
-  const { credential: bound } = createApiKey();
-  const networks = [parseNetwork('10.0.0.0/8') as string];
-  const { id } = await redis.createKey({ secrets: [secretWith(bound.digest, { scope: ['read'], networks })] });
-  const use = (scope: Scope, address: string) => credentialOf(id, bound.digest, { scope, address });
-  expect(await decideInRedis(use('read', '10.0.0.1'))).toBe('admitted');
-  expect(await decideInRedis(use('read', '192.0.2.1'))).toBe('unauthorized');
-  const here = known.decide(use('read', '10.0.0.1'), true);
-  expect(here).toMatchObject({ outcome: 'admitted', mode: 'local' });
-  expect(known.decide(use('write', '10.0.0.1'), true)).toMatchObject({ outcome: 'forbidden', mode: 'local' });
-  expect(known.decide(use('read', '192.0.2.1'), true)).toEqual({
-    outcome: 'unauthorized',
-    reason: 'elsewhere',
-    mode: 'local',
-  });
-});
-
-test('a changed key is unknown here until Redis accepts it in a call that was asked for after the change', async () => {
-  const { known, decideInRedis, decideHere } = knownKeys();
-  const key = await redis.createKey({ minute: MINUTE });
-  await decideInRedis(key);
-  expect(decideHere(key)).toBe('admitted');
-  const askedAt = redis.now;
-  known.noteChange(key.id);
-  expect([decideHere(key), known.known(key.id)?.secrets]).toEqual([undefined, []]);
-  redis.now += 1;
-  known.note(key, (await redis.limiter.decide(key)) as Decision, askedAt);
-  expect(decideHere(key)).toBe(undefined);
-  await decideInRedis(key);
-  expect(decideHere(key)).toBe('admitted');
 });
 
 test('what another process told of a key before it changed is not learned after it', async () => {

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { type Credential, createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import { StoreUnavailable, type Verdict } from '../../gateway/limiter/limiter.ts';
@@ -7,9 +6,8 @@ import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
 import { writeKey } from '../../gateway/stores/key-hash.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
-import type { FieldChanges } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { BEGIN, SECOND } from '../support/limiters.ts';
+import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
@@ -108,18 +106,6 @@ test('a wrong secret of a key is unknown, and so is one of a key whose data cann
   expect(await limiter.decide(key)).toEqual({ outcome: 'undecided', reason: 'unreadable' });
 });
 
-test('a changed key is loaded again, and keeps the levels, the line and the counts that were not stored', async () => {
-  const { limiter, keys, createKey } = await gateway();
-  const key = await createKey();
-  for (let sent = 0; sent < 7; sent++) await limiter.decide(key);
-  const before = await limiter.peek(key);
-  await keys.change(key.id, () => ({ record: { name: 'renamed' } }));
-  expect(await limiter.peek(key)).toEqual(before);
-  expect(await keys.get(key.id)).toMatchObject({ admitted: 6, refused: 1, record: { name: 'renamed' } });
-  await keys.remove(key.id);
-  expect(await outcomeOf(limiter.decide(key))).toBe('unauthorized');
-});
-
 test('what was loaded before a revocation and arrives after it is not used: the key is loaded again', async () => {
   const { limiter, keys, faults, asked, createKey } = await gateway();
   const key = await createKey();
@@ -132,21 +118,6 @@ test('what was loaded before a revocation and arrives after it is not used: the 
   const outcomes = Promise.all([outcomeOf(limiter.decide(key)), outcomeOf(limiter.decide(key))]);
   expect(await outcomes).toEqual(['unauthorized', 'unauthorized']);
   expect(asked).toEqual(['load', 'load']);
-});
-
-test('a ban is stored before its verdict is returned, also to those who ask meanwhile', async () => {
-  const { limiter, storage, asked, faults, createKey } = await gateway();
-  const key = await createKey();
-  for (let sent = 0; sent < 7; sent++) expect(await outcomeOf(limiter.decide(key))).not.toBe('banned');
-  const disk = Promise.withResolvers<void>();
-  faults.save = () => disk.promise;
-  const verdicts = [limiter.decide(key), limiter.decide(key)];
-  const first = await Promise.race([...verdicts, nextTurn('waits')]);
-  expect(first).toBe('waits');
-  disk.resolve();
-  for (const verdict of verdicts) expect(await outcomeOf(verdict)).toBe('banned');
-  expect(asked.filter((call) => call === 'save ban')).toHaveLength(1);
-  expect(await storage.load(key.id)).toMatchObject({ banned_until: '1795133400.123457', bans: '1' });
 });
 
 test('a ban that cannot be stored is told nobody, and is in force once it is stored', async () => {
@@ -181,37 +152,6 @@ test('states are stored within about a second, and once; a failed save is repeat
   await limiter.stop();
   expect(asked).toHaveLength(saves + 1);
   expect((await storage.load(key.id))?.admitted).toBe('2');
-});
-
-test('an operator reads what was decided up to then', async () => {
-  const { limiter, keys, createKey } = await gateway();
-  const key = await createKey();
-  for (let admitted = 1; admitted < 5; admitted++) {
-    await limiter.decide(key);
-    expect(await keys.get(key.id)).toMatchObject({ admitted });
-  }
-});
-
-test('a lifted ban is gone, and line and strikes with it', async () => {
-  const { limiter, keys, time, createKey } = await gateway();
-  const key = await createKey();
-  for (let sent = 0; sent < 9; sent++) await limiter.decide(key);
-  expect(await outcomeOf(limiter.decide(key))).toBe('banned');
-  await keys.change(key.id, () => ({ ban: 'lift' }));
-  time.now += 20 * SECOND;
-  expect(await outcomeOf(limiter.decide(key))).toBe('admitted');
-  expect(await keys.get(key.id)).toMatchObject({ bannedUntil: 0, bans: 0 });
-});
-
-test('a key that is released takes nothing with it', async () => {
-  const { limiter, storage, createKey } = await gateway();
-  const key = await createKey({ minute: 5, day: 5 });
-  for (let sent = 0; sent < 3; sent++) await limiter.decide(key);
-  const state = limiter.release(key.id);
-  expect([state, limiter.release(key.id)]).toMatchObject([{ admitted: '3' }, undefined]);
-  await storage.saveStates([[key.id, state as FieldChanges]], { mustBeDurable: false });
-  const outcomes = await Promise.all(Array.from({ length: 5 }, () => outcomeOf(limiter.decide(key))));
-  expect(outcomes.filter((outcome) => outcome === 'admitted')).toHaveLength(2);
 });
 
 test('keys whose state is stored leave memory, the one used longest ago first; unsaved ones stay', async () => {

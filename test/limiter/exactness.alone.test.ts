@@ -52,7 +52,7 @@ test(`${GATEWAYS} gateways on one Redis: no key gets more than its allowance, an
   expect(violations).toEqual([]);
   expect(usedShare).toBeGreaterThanOrEqual(0.999);
   expect(observed.length).toBeGreaterThan(2 * admitted);
-}, 120_000);
+});
 
 test('the checker detects one request too many, and an allowance not fully given', () => {
   const request = (at: number, admitted: boolean) => ({ key: 'k', sentAt: at, answeredAt: at + 1, admitted });

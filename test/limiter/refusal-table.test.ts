@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { decide } from '../../gateway/limiter/decide.ts';
@@ -5,7 +6,7 @@ import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
-import { type DecideAt, generator, runFleet, secondsToBan } from '../support/fleets.ts';
+import { type DecideAt, type Fleet, generator, runFleet, secondsToBan } from '../support/fleets.ts';
 import { BEGIN, SECOND } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
@@ -22,9 +23,9 @@ const HOUR = 60 * MINUTE;
 /** Keys that have been idle have a full bucket. */
 const EMPTY: KeyState = { ...FRESH, asOf: BEGIN };
 
-function keyOf(minute: number, state = FRESH): DecideAt {
+function keyOf(minute: number, state = FRESH, day = 1_000_000_000): DecideAt {
   const secrets = [secretWith(DIGEST)];
-  const record: KeyRecord = { plan: 'free', name: '', secrets, createdAt: 0, minute, day: 1_000_000_000 };
+  const record: KeyRecord = { plan: 'free', name: '', secrets, createdAt: 0, minute, day };
   let kept = state;
   return (now) => {
     const decided = decide(record, kept, CREDENTIAL, DEFAULT_PLANS, now);
@@ -44,6 +45,7 @@ function* bursts(size: number, everySeconds: number, forTicks: number): Generato
   for (let at = 0; at < forTicks; at += everySeconds * SECOND) for (let sent = 0; sent < size; sent++) yield BEGIN + at;
 }
 
+const STEADY = { joinSeconds: 0, pauseSeconds: 0, jitter: 0, restartsAMinute: 0, seed: 1 };
 const FLEETS = [60, 300, 1_000].flatMap((limit) =>
   [2, 3, 5, 10, 30, 60, 100, 200, 300, 1_000].flatMap((workers) =>
     [{}, { clockErrorSeconds: 0.9 }, { hurrySeconds: 0.9 }, { jitter: 0.1 }].map((habit) => ({
@@ -58,11 +60,58 @@ const fleets = FLEETS.filter((_, at) => at % thoroughly(1, 3) === 0);
 describe('fleets that wait as told', () => {
   test.for(fleets)('$workers workers on $limit a minute, with $habit', async ({ limit, workers, habit }) => {
     const minutes = 20;
-    const fleet = { workers, minutes, joinSeconds: 0, pauseSeconds: 0, jitter: 0, restartsAMinute: 0, seed: 1 };
-    const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, { ...fleet, ...habit });
+    const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, { ...STEADY, workers, minutes, ...habit });
     expect(banned).toBe(0);
     expect(admitted / (minutes * limit)).toBeGreaterThanOrEqual(0.983);
     expect(admitted).toBeLessThanOrEqual(minutes * limit);
+  });
+
+  /** At most as many workers as requests a minute. */
+  const anyFleet = fc.constantFrom(60, 300, 1_000).chain((limit) =>
+    fc.record({
+      limit: fc.constant(limit),
+      workers: fc.oneof(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 1, max: limit })),
+      minutes: fc.constant(limit === 1_000 ? 4 : 6),
+      joinSeconds: fc.constantFrom(0, 0, 5, 30, 60),
+      pauseSeconds: fc.constantFrom(0, 0, 0.2, 5, 40),
+      jitter: fc.constantFrom(0, 0.1, 1),
+      hurrySeconds: fc.constantFrom(0, 0, 0.2),
+      restartsAMinute: fc.nat({ max: Math.floor(limit / 20) }),
+      burst: fc.option(
+        fc.record({ atSecond: fc.nat({ max: 200 }), requests: fc.integer({ min: 1, max: 10 * limit }) }),
+        { nil: undefined },
+      ),
+      seed: fc.nat({ max: 1_000_000 }),
+    }),
+  );
+
+  test('are never banned, however they join, pause, start again and send a burst', { timeout: 600_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(anyFleet, async ({ limit, ...fleet }) => {
+        expect((await runFleet(keyOf(limit), BEGIN, fleet)).banned).toBe(0);
+      }),
+      { numRuns: thoroughly(800, 20) },
+    );
+  });
+
+  test.for<Partial<Fleet> & { seed: number; atSecond: number }>([
+    { joinSeconds: 60, pauseSeconds: 0, jitter: 1, seed: 273, atSecond: 2 },
+    { joinSeconds: 0, jitter: 0, seed: 1_424, atSecond: 113 },
+    { joinSeconds: 50, pauseSeconds: 0.2, jitter: 1, seed: 3_811, atSecond: 55 },
+    { joinSeconds: 50, jitter: 0.1, restartsAMinute: 1, seed: 8_763, atSecond: 161 },
+  ])('keep their places when a burst comes at $atSecond s', async ({ atSecond, ...about }) => {
+    const fleet = { ...STEADY, workers: 60, minutes: 6, pauseSeconds: 40, restartsAMinute: 2, ...about };
+    const burst = { atSecond, requests: 600 };
+    expect((await runFleet(keyOf(60), BEGIN, { ...fleet, burst })).banned).toBe(0);
+  });
+
+  test('are told the times of day tokens when the day bucket is empty', async () => {
+    const emptyDay = () => keyOf(60, EMPTY, 1_000);
+    const { told } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
+    expect(told).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
+    const day = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 300 });
+    expect(day).toMatchObject({ banned: 0, again: 0 });
+    expect(day.admitted).toBeGreaterThan((0.95 * (300 * 60)) / 86.4);
   });
 });
 

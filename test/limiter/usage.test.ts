@@ -117,7 +117,6 @@ test.for([
   ['three gateways on one Redis', redisFleet, thoroughly(100, 50)],
 ] as const)(
   '%s: usage by minute and by day is what clients saw, whatever the day, and after a key is revoked',
-  { timeout: 120_000 },
   async ([, makeFleet, numRuns]) => {
     let counted = 0;
     await fc.assert(

@@ -1,43 +1,7 @@
 import { expect, test } from 'vitest';
-import { Counter, Histogram, Label, sumOf } from '../../shared/process/counts.ts';
+import { Histogram, Label } from '../../shared/process/counts.ts';
 
-const about = { name: 'x_total', help: 'Of x.' };
-const colour = new Label('colour', ['none', 'red', 'green']);
 const size = new Label('size', ['s', 'l']);
-
-test('a tally shows counted and declared series, and nothing else', () => {
-  const tally = new Counter(about, colour, size);
-  tally.declare('green', 's');
-  tally.add(colour.positionOf('red'), size.positionOf('l'));
-  tally.add(colour.positionOf('red'), size.positionOf('l'));
-  expect(tally.family()).toEqual({
-    ...about,
-    type: 'counter',
-    values: [
-      { labels: { colour: 'red', size: 'l' }, value: 2 },
-      { labels: { colour: 'green', size: 's' }, value: 0 },
-    ],
-  });
-});
-
-test('every combination of three labels is counted separately', () => {
-  const third = new Label('third', ['a', 'b', 'c', 'd']);
-  const tally = new Counter(about, colour, size, third);
-  let expected = 0;
-  for (const [one] of colour.values.entries())
-    for (const [two] of size.values.entries())
-      for (const [three] of third.values.entries()) {
-        expected += 1;
-        for (let times = 0; times < expected; times++) tally.add(one, two, three);
-      }
-  const { values } = tally.family();
-  expect(values.map(({ value }) => value)).toEqual(Array.from({ length: expected }, (_, at) => at + 1));
-  expect(values.at(-1)?.labels).toEqual({ colour: 'green', size: 'l', third: 'd' });
-});
-
-test('an unknown value of a label counts as its first value', () => {
-  expect([colour.positionOf('as_made_up_by_a_client'), colour.positionOf(undefined)]).toEqual([0, 0]);
-});
 
 test.for([
   [0, 0],
@@ -64,23 +28,4 @@ test('a distribution has cumulative buckets, a sum and a count for each value of
     ['d_sum', undefined, 11.5],
     ['d_count', undefined, 4],
   ]);
-});
-
-test('the sum of several contains every series of each', () => {
-  const [one, other] = [new Counter(about, colour), new Counter(about, colour)];
-  one.add(1);
-  other.add(1);
-  other.add(2);
-  const distribution = new Histogram({ name: 'd', help: 'D.' }, [1]);
-  distribution.observe(3);
-  const sum = sumOf([[one.family()], [other.family(), distribution.family()], []]);
-  expect(sum.map(({ name, type }) => [name, type])).toEqual([
-    ['x_total', 'counter'],
-    ['d', 'histogram'],
-  ]);
-  expect(sum[0]?.values).toEqual([
-    { labels: { colour: 'red' }, value: 2 },
-    { labels: { colour: 'green' }, value: 1 },
-  ]);
-  expect(sum[1]).toEqual(distribution.family());
 });

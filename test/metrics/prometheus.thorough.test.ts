@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { createAuthority } from '../support/certificates.ts';
@@ -14,8 +14,6 @@ import { startPrometheus } from '../support/prometheus.ts';
 import { namedIn } from '../support/promql.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { ADMIN_TOKEN, BOUNDLESS, workersEnvironment } from '../support/workers.ts';
-
-vi.setConfig({ testTimeout: 90_000 });
 
 /** Both services as in production, including two workers, some traffic, and a Prometheus that scrapes them. */
 const folder = await temporaryFolder();

@@ -1,6 +1,6 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -10,8 +10,6 @@ import { scrape } from '../support/metrics.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { eventually, startWorkers, untilServing, type Workers } from '../support/workers.ts';
-
-vi.setConfig({ testTimeout: 90_000 });
 
 interface Traffic {
   readonly mode: string;

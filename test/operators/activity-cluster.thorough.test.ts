@@ -1,11 +1,9 @@
 import slotOf from 'cluster-key-slot';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { post, send } from '../support/http.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 test('on a cluster every change is told once, and tokens work', async () => {
   const { urls, ownerOf } = await startRedisCluster();

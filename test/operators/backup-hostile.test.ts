@@ -1,4 +1,4 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { type Line, linesOf } from '../../gateway/operators/cli/backup-file.ts';
 import { ctlReading } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
@@ -6,8 +6,6 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
 /** Forged backups: nothing from them is accepted, nothing breaks, and valid entries beside them are restored. */
-
-vi.setConfig({ testTimeout: 90_000 });
 
 const { url, redis } = await emptyDatabase();
 const shared = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });

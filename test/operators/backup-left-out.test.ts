@@ -1,12 +1,10 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
 /** What people type by hand makes no backup silently smaller than what works. */
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const { url, redis } = await emptyDatabase();
 const environment = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };

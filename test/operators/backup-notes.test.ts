@@ -1,12 +1,9 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
 import { scrape } from '../support/metrics.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const onRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };

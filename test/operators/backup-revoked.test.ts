@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { activityOf } from '../support/activity.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
@@ -8,9 +8,6 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** No backup brings a revoked key back, unless the operator says so. */
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const onRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };

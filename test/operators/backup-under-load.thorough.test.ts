@@ -101,4 +101,4 @@ test('FLUSHALL under load on two gateways: after a restore every key works with 
 
   const again = await ctlReading(stack, backup.out, '--json', 'restore');
   expect(JSON.parse(again.out)).toMatchObject({ restored: 0, present: KEYS + 2, rejected: 0 });
-}, 120_000);
+});

@@ -1,16 +1,13 @@
 import http from 'node:http';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { BansAnswer, KeysAnswer, KeyView, RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { post, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { ADMIN_TOKEN, startWorkers } from '../support/workers.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
@@ -36,10 +33,7 @@ async function banned(stack: Stack, more = {}): Promise<string> {
   return key;
 }
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
   test('what a ban has refused is counted, however many they are, in the key, the list of keys and that of bans', async () => {

@@ -1,11 +1,8 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 test('ctl activity shows who did what to a key, and why', async () => {
   const stack = await startStack();

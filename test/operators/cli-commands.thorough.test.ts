@@ -1,15 +1,12 @@
 import { userInfo } from 'node:os';
 import { stripVTControlCharacters } from 'node:util';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 const { url: redisUrl, redis } = await emptyDatabase();
 const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
@@ -139,14 +136,6 @@ test('exit codes distinguish missing things, conflicts and other faults', async 
   });
   expect(unreadable).toMatchObject({ code: 4, err: expect.stringContaining('cannot be read') });
   expect(wrongToken.code).toBe(1);
-});
-
-test('a name with control characters, written to Redis by hand, cannot manipulate a terminal', async () => {
-  const id = idOf(await stack.issueKey());
-  await redis.hset(`gateway:key:{${id}}`, 'name', 'evil\u001b[2J\nname');
-  await redis.hdel(`gateway:key:{${id}}`, 'ok_secrets', 'ok_name');
-  const [listed, shown] = await Promise.all([ctl('keys', 'list', '--name', 'evil'), ctl('keys', 'show', id)]);
-  for (const { out } of [listed, shown]) expect(out).toContain('evil\u{fffd}[2J\u{fffd}name');
 });
 
 test('--help has examples and exit codes, and works for every command', async () => {

@@ -1,6 +1,6 @@
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { need } from '../support/install.ts';
@@ -8,8 +8,6 @@ import { ROOT, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line where npm has installed it, and its completion for zsh. */
-
-vi.setConfig({ testTimeout: 120_000 });
 
 const BIN = 'gateway/operators/cli/bin.js';
 

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { PROGRAM_NAMES, shownCommands } from '../../gateway/operators/cli/commands/completion.ts';
 import { createCommands } from '../../gateway/operators/cli/commands.ts';
 import { Session } from '../../gateway/operators/cli/session.ts';
@@ -10,9 +10,6 @@ import { ROOT, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line as a program: its version, its errors as JSON, its completion. */
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { RequestView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctl, operatorOf } from '../support/ctl.ts';
@@ -11,9 +11,6 @@ import { type Stack, startStack } from '../support/stack.ts';
 import { signalAll, startWorkers } from '../support/workers.ts';
 
 /** The last requests on the command line. */
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const ask = (stack: Pick<Stack, 'gateway'>, id: string, key?: string, path = '/v1/pets') =>
   send(stack.gateway + path, { ...(key && { key }), headers: { 'x-request-id': id } });

@@ -1,13 +1,10 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctl, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const stack = await startStack();
 const out = async (...words: string[]) => {
@@ -19,18 +16,7 @@ const ask = async (key: string, requestId: string) =>
   await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': requestId } });
 
 test('tags are given to a new key, added, replaced, removed and shown', async () => {
-  const issued = await out(
-    'keys',
-    'create',
-    '--plan',
-    'free',
-    '--name',
-    'a',
-    '--tag',
-    'customer=acme',
-    '--tag',
-    'env=a=b',
-  );
+  const issued = await out(...'keys create --plan free --name a --tag customer=acme --tag env=a=b'.split(' '));
   expect(issued).toMatch(/ tags\n.* customer=acme, env=a=b\n/);
   const id = idOf(/as_\w+/.exec(issued)?.[0] ?? '');
   const changed = await out(

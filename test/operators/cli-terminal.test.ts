@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctl, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
@@ -11,8 +11,6 @@ import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line on a terminal, which `script` provides. */
 
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 const RED = '\u001b[31m';
 
 const stack = await startStack();

@@ -1,19 +1,11 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
+import { bothStacks, startStack } from '../support/stack.ts';
 
 const { url: redisUrl } = await emptyDatabase();
-
-const limiters: [name: string, environment: Record<string, string>][] = [
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
-];
 
 const REFUSED: readonly [args: readonly string[], message: string][] = [
   [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
@@ -38,7 +30,7 @@ const REFUSED: readonly [args: readonly string[], message: string][] = [
   [['fly'], "unknown command 'fly'"],
 ];
 
-describe.for(limiters)('with %s', async ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack({ ...environment, ADMIN_TOKEN: '' });
   const operator = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
 
@@ -80,17 +72,7 @@ describe.for(limiters)('with %s', async ([, environment]) => {
     });
     const created = await ctlWith(
       operator,
-      '--json',
-      'keys',
-      'create',
-      '--plan',
-      'enterprise',
-      '--name',
-      'big',
-      '--minute',
-      '5',
-      '--day',
-      '50',
+      ...'--json keys create --plan enterprise --name big --minute 5 --day 50'.split(' '),
     );
     expect(JSON.parse(created.out)).toMatchObject({ plan: 'enterprise', minute: 5, day: 50, state: 'active' });
   });

@@ -46,16 +46,3 @@ test('every text is quoted, and kept from being a formula, as the library does i
   const different = TEXTS.filter((text) => own(text) !== expected(text));
   expect(different.slice(0, 3).map((text) => [own(text), expected(text)])).toEqual([]);
 });
-
-test('changes are written as ctl writes them', () => {
-  const changes = [
-    { field: 'a', to: '1' },
-    { field: 'b', from: '2' },
-    { field: 'c', from: '3', to: '4' },
-    { field: 'd' },
-  ];
-  const [, row] = asCsv([
-    { ...ENTRY, actor: '', reason: '', targetName: 'n', requestId: 'r', token: 't', changes },
-  ]).split('\r\n');
-  expect(row).toBe(',,key.change,,api,a 1; b 2 -> none; c 3 -> 4; d ,,r,t,1-0,n');
-});

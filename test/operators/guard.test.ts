@@ -1,11 +1,8 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import { expect, test } from 'vitest';
-import { OperatorsGuard } from '../../gateway/operators/api/guard.ts';
-import type { HttpError } from '../../shared/http/errors.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { post, send, sendBytes } from '../support/http.ts';
-import { BEGIN, SECOND } from '../support/limiters.ts';
 import { startStack } from '../support/stack.ts';
 
 const TOKEN = 'token-of-the-tests';
@@ -87,30 +84,6 @@ test('after ten wrong tokens a minute an address must wait, even with the right 
   expect(Number(refused.headers['retry-after'])).toBeLessThanOrEqual(6);
   expect((await ask(TOKEN, '/plans', '127.0.0.3')).status).toBe(200);
   expect((await ask(undefined, '/livez')).status).toBe(200);
-});
-
-test('the wait after too many wrong tokens ends at the told time', () => {
-  let now = BEGIN;
-  const guard = new OperatorsGuard(
-    '127.0.0.1',
-    () => '127.0.0.2',
-    () => now,
-  );
-  const request = {} as Parameters<typeof guard.beforeToken>[0];
-  for (let at = 0; at < 10; at++) guard.wrongToken(request);
-  const refusal = (): HttpError | undefined => {
-    try {
-      guard.beforeToken(request);
-      return undefined;
-    } catch (thrown) {
-      return thrown as HttpError;
-    }
-  };
-  expect(refusal()?.headers).toEqual(['Retry-After', '6']);
-  now += 6 * SECOND - 1;
-  expect(refusal()?.headers).toEqual(['Retry-After', '1']);
-  now += 1;
-  expect(refusal()).toBeUndefined();
 });
 
 test('a listener outside loopback accepts any name, and requires its token', async () => {

@@ -36,7 +36,7 @@ test('three simultaneous starts on a new folder agree on one token, 300 times', 
     expect([...new Set([...tokens, kept])]).toEqual([expect.stringMatching(/^[\w-]{43}$/)]);
     expect(await readdir(directory)).toEqual(['admin-token']);
   }
-}, 120_000);
+});
 
 test('gateways started at once agree on one token, and each requires it', async () => {
   const DATA_DIR = await temporaryFolder();
@@ -106,13 +106,6 @@ test.for([
 
 test('the token is accepted whatever the case of the scheme', () => {
   expect(carriesToken('bearer token-of-the-tests', ['token-of-the-tests'])).toBe(true);
-});
-
-test('each of several tokens is accepted, and no part or sum of them', () => {
-  const tokens = ['the-first-of-two-tokens', 'the-other-of-two-tokens'];
-  for (const token of tokens) expect(carriesToken(`Bearer ${token}`, tokens)).toBe(true);
-  for (const token of [tokens.join(','), tokens.join(''), 'the-other-of-two-token'])
-    expect(carriesToken(`Bearer ${token}`, tokens)).toBe(false);
 });
 
 test('a service cannot be created with an empty token, which is not the same as none', () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 /** Filtered and sorted lists of keys, the loudest keys, and finding a key. */
 
@@ -30,10 +30,7 @@ async function keysOf(stack: Stack, path: string): Promise<Shown[]> {
 
 const namesOf = async (stack: Stack, path: string) => (await keysOf(stack, path)).map(({ name }) => name);
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const quiet = await keyWith(stack, 'quiet', 1);
   await keyWith(stack, 'Loud', 15, { plan: 'pro' });

@@ -1,11 +1,8 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url } = await emptyDatabase();
 
@@ -14,10 +11,7 @@ async function keyWith(stack: Stack, name: string, used: number): Promise<void> 
   for (let sent = 0; sent < used; sent++) await send(`${stack.gateway}/v1/pets`, { key });
 }
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   await keyWith(stack, 'unused', 0);
   await keyWith(stack, 'below 80', 15);

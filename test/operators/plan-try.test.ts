@@ -1,13 +1,10 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
-import { type Stack, startStack } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
@@ -16,10 +13,7 @@ async function askTimes(stack: Stack, key: string, times: number): Promise<void>
   for (let time = 0; time < times; time++) await send(`${stack.gateway}/v1/pets`, { key });
 }
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(url))('with %s', ([, environment]) => {
   test('a trial shows which keys of the plan would have been refused, and how often, and changes nothing', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);

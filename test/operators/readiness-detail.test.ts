@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
@@ -9,8 +9,6 @@ import { startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 /** What /readyz says of a dependency that hangs, if nobody asks anything else. */
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const PATIENT = { timeout: 15_000, interval: 200 };
 

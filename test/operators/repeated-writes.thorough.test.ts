@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
@@ -9,7 +9,6 @@ import { type RedisServer, startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 // These tests wait for the operators' deadlines, which are seconds long.
-vi.setConfig({ testTimeout: 60_000 });
 
 interface Rig {
   readonly server: RedisServer;

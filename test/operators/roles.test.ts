@@ -9,7 +9,7 @@ import { everythingIn } from '../support/embedded-database.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
@@ -73,10 +73,7 @@ const NEEDED: Readonly<Record<string, Role>> = {
   revokeToken: 'admin',
 };
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', withRedis],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   test.for(ROLES)('%s may do what the role allows, and is 403 beyond it', async (role) => {
     const stack = await startStack(environment);
     const { token } = await makeToken(stack, role);
@@ -142,7 +139,9 @@ describe.for([
     const { token } = await makeToken(stack, 'viewer');
     await stack.stop();
     const stored =
-      environment === withRedis ? JSON.stringify(await redis.hgetall('gateway:tokens')) : everythingIn(stack.directory);
+      'REDIS_URL' in environment
+        ? JSON.stringify(await redis.hgetall('gateway:tokens'))
+        : everythingIn(stack.directory);
     expect(stored).toContain(createHash('sha256').update(token).digest('hex'));
     expect(stored).not.toContain(token.slice(12));
     expect(JSON.stringify(stack.log)).not.toContain(token.slice(12));

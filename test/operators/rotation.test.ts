@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import { bothStacks, startStack } from '../support/stack.ts';
 
 const { url } = await emptyDatabase();
 
@@ -11,10 +11,7 @@ interface Secret {
   readonly expiresAt?: string;
 }
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const statusOf = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status;
 

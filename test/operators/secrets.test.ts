@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 
@@ -35,10 +35,7 @@ async function secretsOf(stack: Stack, key: string): Promise<Secret[]> {
   return ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: Secret[] }).secrets;
 }
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1', ...environment });
 
   test('all secrets of a key share its pair of buckets', async () => {
@@ -82,15 +79,6 @@ describe.for([
     const other = await add(stack, first, {});
     await stack.admin('DELETE', `/keys/${idOf(first)}`);
     expect([(await read(stack, other.key)).status, (await read(stack, first)).status]).toEqual([401, 401]);
-  });
-
-  test('a secret with an end works until then', async () => {
-    const first = await stack.issueKey();
-    const { id, key } = await add(stack, first, { expiresAt: new Date(Date.now() + 1_500).toISOString() });
-    const other = await add(stack, first, {});
-    await expect.poll(() => read(stack, key).then(({ status }) => status)).toBe(401);
-    expect([(await read(stack, first)).status, (await read(stack, other.key)).status]).toEqual([200, 200]);
-    expect((await secretsOf(stack, first)).map((secret) => secret.id)).not.toContain(id);
   });
 
   test('a scope is per operation: 403 in the Error format with limits, and nothing is taken', async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type {
   ActivityAnswer,
   KeysAnswer,
@@ -12,8 +12,6 @@ import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-
-vi.setConfig({ testTimeout: 30_000 });
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };

@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import type { UsedOnDay } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -10,9 +10,6 @@ import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-
-// Each command starts a process, which is slow on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
 
 const { url: redisUrl, redis } = await emptyDatabase();
 

@@ -30,10 +30,10 @@ test('an error leads to its line in the reference, which says what to do', async
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'free', minute: 1 });
   const { text: page } = await send(`${stack.gateway}/docs/`);
-  for (const code of Object.keys(ERRORS))
-    expect(page).toMatch(
-      new RegExp(`<tr id="error-${code}"><td>\\d{3}</td><td><code>${code}</code></td><td>[^<]+<br />.+\\.</td></tr>`),
-    );
+  const row = /<tr id="error-(\w+)"><td>(\d{3})<\/td><td><code>\1<\/code><\/td><td>[^<]+<br \/>.+?\.<\/td><\/tr>/g;
+  const rows = [...page.matchAll(row)].map(([, code, status]) => [code, Number(status)]);
+  expect(rows).toEqual(Object.entries(ERRORS).map(([code, { status }]) => [code, status]));
+  expect(page).not.toMatch(/<!-- |undefined|NaN/);
   const answers = [
     await send(`${stack.gateway}/v1/pets`),
     await send(`${stack.gateway}/v1/pets`, { key }),
@@ -212,15 +212,6 @@ test('the page has the plans in force in numbers, and follows them', async () =>
   expect(changed).toContain('<code>Retry-After: 2</code>');
   expect(changed).toContain('<code>Retry-After: 100</code>');
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
-});
-
-test('the page lists every error once, and no mark is left in it', async () => {
-  const { text } = await send(`${(await startStack()).gateway}/docs/`);
-  const rows = [...text.matchAll(/<tr id="error-\w+"><td>(\d+)<\/td><td><code>(\w+)<\/code>/g)].map(
-    ([, status, code]) => `${code} ${status}`,
-  );
-  expect(rows).toEqual(Object.entries(ERRORS).map(([code, { status }]) => `${code} ${status}`));
-  expect(text).not.toMatch(/<!-- |undefined|NaN/);
 });
 
 test('the figures of the line, the ban and the 80 % signal have the truth as a text alternative', async () => {

@@ -165,4 +165,4 @@ test('keys and secrets appear nowhere: answers, log, metrics, core, process list
   expect(running).toContain('gateway/main.ts');
   expect(places.commands).toMatch(new RegExp(`gateway:key:\\{${id}\\}.* [\\w-]{43}\\b`));
   expect(metrics).toContain('gateway_admin_requests_total');
-}, 60_000);
+});

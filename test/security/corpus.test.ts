@@ -42,7 +42,7 @@ test('of all hostile byte streams, the core receives exactly the admitted reques
   // Who sends them does not wait long.
   const begun = ['', 'HTTP/1.1 100 Continue\r\n\r\n'];
   expect([...answers.values()].filter((answer) => !begun.includes(answer) && !ANSWER.test(answer))).toEqual([]);
-}, 120_000);
+});
 
 /** Optionally an interim answer, then a good one or one in the Error shape; always with limits. */
 const ANSWER =

@@ -120,7 +120,7 @@ test('sentinels and primary are used over TLS', async () => {
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
   await tellsOfCertificate(wrong);
-}, 60_000);
+});
 
 test('the nodes of a cluster are used over TLS', async () => {
   const cluster = await startRedisCluster(tlsDirectives(authority));
@@ -131,7 +131,7 @@ test('the nodes of a cluster are used over TLS', async () => {
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
   await tellsOfCertificate(wrong);
-}, 60_000);
+});
 
 test('a connection closed during a handshake whose certificate is refused ends nothing else', async () => {
   const port = await startTlsServer();

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { BREAKS } from './breaks.ts';
-import { HAMMERED_KEY, planOf } from './plan.ts';
+import { planOf } from './plan.ts';
 import { run } from './run.ts';
 import { firstSeedWith, QUICK_SEEDS, STEPS, simulateSeeds } from './seeds.ts';
 import { shortest } from './shortest.ts';
@@ -22,17 +22,6 @@ test('a seed gives one history', async () => {
   const { digest } = await first!();
   expect((await again!()).digest).toBe(digest);
   expect((await other!()).digest).not.toBe(digest);
-});
-
-test.for([
-  [10, 360_000],
-  [100, 40_000],
-])('a client at %i times the limit is banned at the computed time', async ([times = 0, forMs = 0]) => {
-  const about = { at: 0, does: 'client', kind: 'hammers', gateway: 0, seed: '' } as const;
-  const steps = [{ ...about, key: HAMMERED_KEY, times, forMs }];
-  const { violation, history } = await run({ ...planOf(1, 1), gateways: 1, steps }, { redis });
-  expect(violation).toBeUndefined();
-  expect(history.some((line) => line.includes('banned, shared'))).toBe(true);
 });
 
 describe('the quick seeds find', () => {

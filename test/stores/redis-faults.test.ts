@@ -1,13 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
-import type { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { type Change, NotMade, Unknown } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { ROOT } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { connectedRedis } from '../support/redis-database.ts';
@@ -23,72 +21,6 @@ async function setUp(timeoutMs = 300) {
   const proxy = await startFaultProxy(server.url);
   return { server, redis, proxy, storage: await storageAt(proxy.url, {}, timeoutMs) };
 }
-
-const targets = async (storage: RedisStorage) =>
-  (await storage.tail('audit', { count: 99 })).map(([, { action, target }]) => `${action} ${target}`);
-
-/** Starts a change. Cuts its connection once Redis has made it, before its answer. */
-async function loseAnswer(proxy: FaultProxy, change: () => Promise<boolean>, isDone: () => Promise<boolean>) {
-  proxy.set({ kind: 'delay', ms: 300 });
-  const answer = change();
-  while (!(await isDone())) await sleep(2);
-  proxy.set({ kind: 'reset' });
-  proxy.set({ kind: 'pass' });
-  return await answer;
-}
-
-describe('a change whose answer was lost is made, once', async () => {
-  const { redis, proxy, storage } = await setUp(5_000);
-  const [key, id] = [`gateway:key:{${idOfKey(1)}}`, idOfKey(1)];
-
-  test('a new key', async () => {
-    const isDone = async () => (await redis.exists(key)) === 1;
-    expect(await loseAnswer(proxy, () => storage.change(issuing(id)), isDone)).toBe(true);
-  });
-
-  test('a change of it, after which another change follows at once', async () => {
-    const change = (name: string): Change => ({
-      parts: [{ record: `key:${id}`, expect: { name: undefined }, set: { name } }],
-      entries: [auditEntry(id)],
-    });
-    const isDone = async () => {
-      if ((await redis.hget(key, 'name')) !== 'first') return false;
-      await redis.hset(key, 'name', 'second');
-      return true;
-    };
-    expect(await loseAnswer(proxy, () => storage.change(change('first')), isDone)).toBe(true);
-    expect(await storage.read(`key:${id}`)).toMatchObject({ name: 'second' });
-  });
-
-  test('its revocation', async () => {
-    const isDone = async () => (await redis.exists(key)) === 0;
-    expect(await loseAnswer(proxy, () => storage.change(revoking(id)), isDone)).toBe(true);
-  });
-
-  test('an entry that is appended', async () => {
-    const isDone = async () => (await redis.xlen('gateway:activity')) === 4;
-    await loseAnswer(proxy, () => storage.change({ parts: [], entries: [auditEntry('*')] }), isDone);
-  });
-
-  test('and each has one entry', async () => {
-    const all = ['key.change *', `key.revoke ${id}`, `key.change ${id}`, `key.create ${id}`];
-    expect(await targets(storage)).toEqual(all);
-  });
-});
-
-test('a change that Redis got only after a pause is made once, although it was sent again meanwhile', async () => {
-  const { server, redis, storage } = await setUp();
-  for (const [at, pauseMs] of [400, 900, 1_600].entries()) {
-    const id = idOfKey(at);
-    server.pause();
-    const answers = [storage.change(issuing(id)), storage.change({ parts: [], entries: [auditEntry(id)] })];
-    await sleep(pauseMs);
-    server.resume();
-    expect(await Promise.all(answers)).toEqual([true, true]);
-    await expect.poll(() => targets(storage)).toHaveLength(2 * at + 2);
-    expect(await redis.zscore('gateway:keys', id)).toBe('1000.5');
-  }
-});
 
 test('if nobody answers, nobody knows whether it was made, and it takes 4 s to say so', async () => {
   const { proxy, redis, storage } = await setUp(1_000);

@@ -40,23 +40,6 @@ const rename = (id: string, from: string | undefined, to: string) => ({
   entries: [],
 });
 
-test('a read has what was decided until then, with one question for all keys', async () => {
-  const { storage, decider, folder } = await open();
-  decider.states.set('a', { admitted: '1', bans: undefined }).set('unknown', { admitted: '5' });
-  expect(await storage.readMany(['key:a', 'key:unknown', 'key:a'])).toEqual([
-    { name: 'first', admitted: '1' },
-    undefined,
-    { name: 'first', admitted: '1' },
-  ]);
-  expect(decider.asked).toEqual(['all']);
-  await storage.read('plans');
-  expect(decider.asked).toEqual(['all']);
-  await storage.close();
-  const next = new SqliteStorage(folder);
-  expect(await next.readMany(['key:a', 'key:unknown'])).toEqual([{ name: 'first', admitted: '1' }, undefined]);
-  await next.close();
-});
-
 test('a change takes the state over, and its result too; a key is not loaded before', async () => {
   const { storage, decider } = await open();
   decider.states.set('a', { admitted: '7', banned_until: '9', bans: '1' });

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { chmod, copyFile, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
@@ -67,19 +66,6 @@ test.for(['removed', 'replaced'])('once its file was %s, nothing is acknowledged
   expect(await storage.change(put('first', { name: 'second' }))).toBe(true);
 });
 
-test('a change is compared with those before it in the same turn', async () => {
-  const { storage } = await open();
-  const take = (from: string | undefined, to: string) =>
-    storage.change({ parts: [{ record: 'plans', expect: { free: from }, set: { free: to } }], entries: [] });
-  expect(await Promise.all([take(undefined, '1'), take(undefined, '2'), take('1', '3'), take('2', '4')])).toEqual([
-    true,
-    false,
-    true,
-    false,
-  ]);
-  expect(await storage.read('plans')).toEqual({ free: '3' });
-});
-
 test('what is acknowledged is there after a start, in files that only the owner reads', async () => {
   const folder = join(await temporaryFolder(), 'made', 'by the gateway');
   const storage = new SqliteStorage(folder);
@@ -101,45 +87,6 @@ test('what is acknowledged is there after a start, in files that only the owner 
     undefined,
   ]);
   expect(await next.listKeys({ limit: 5 })).toEqual([{ createdAt: 5.25, id: 'a' }]);
-});
-
-test('a revoked key keeps its place and what was moved, until its time is over', async () => {
-  let now = 1_000_000_000;
-  const { storage } = await open({ clock: () => now });
-  for (const [at, id] of ['c', 'a', 'b'].entries())
-    await storage.change(put(id, { created_at: at < 2 ? '7' : 'unreadable', name: id, digest: 'd' }));
-  const moveTo = { record: 'revoked:a' as const, fields: ['name', 'gone'], seconds: 60 };
-  const revoke = { parts: [{ record: 'key:a' as const, exists: true, moveTo }], entries: [] };
-  expect(await storage.change(revoke)).toBe(true);
-  expect(await storage.change(revoke)).toBe(false);
-  expect(await storage.readMany(['key:a', 'revoked:a'])).toEqual([undefined, { name: 'a', revoked: '1' }]);
-  const ids = async (withRevoked: boolean) => (await storage.listKeys({ limit: 9, withRevoked })).map(({ id }) => id);
-  expect([await ids(false), await ids(true), await storage.countKeys()]).toEqual([['b', 'c'], ['b', 'a', 'c'], 2]);
-  const behind = { limit: 1, after: { createdAt: 7, id: 'a' } };
-  expect(await storage.listKeys(behind)).toEqual([{ createdAt: 7, id: 'c' }]);
-  expect(await storage.listKeys({ ...behind, newestFirst: true })).toEqual([{ createdAt: 0, id: 'b' }]);
-  expect(await storage.listKeys({ limit: 1, offset: 1, newestFirst: true })).toEqual([{ createdAt: 0, id: 'b' }]);
-  now += 60_000_000;
-  expect([await storage.read('revoked:a'), await ids(true)]).toEqual([undefined, ['b', 'c']]);
-  expect(await storage.change({ parts: [{ record: 'revoked:a', exists: false }], entries: [] })).toBe(true);
-});
-
-test('keys are counted as they come and go, after a fault and a start too', async () => {
-  const { storage, folder } = await open();
-  const counts = async (other = storage) => [await other.countKeys(), (await other.listKeys({ limit: 9 })).length];
-  await storage.change(put('a', { name: 'a' }));
-  const entries = [{ log: 'audit' as const, fields: { target: 1n as unknown as string } }];
-  await expect(storage.change({ ...put('b', { name: 'b' }), entries })).rejects.toThrow(TypeError);
-  expect(await counts()).toEqual([1, 1]);
-  await storage.change(put('b', { name: 'b' }));
-  await storage.change(put('a', { name: 'c' }));
-  expect(await counts()).toEqual([2, 2]);
-  await storage.change(put('a', { name: undefined }));
-  expect(await counts()).toEqual([1, 1]);
-  await storage.close();
-  const next = new SqliteStorage(folder);
-  cleanUp(() => next.close());
-  expect(await counts(next)).toEqual([1, 1]);
 });
 
 test('an entry equal to one of more than a minute ago repeats nothing', async () => {
@@ -169,16 +116,6 @@ test.runIf(process.getuid?.() === 0)('who may read the database and not its lock
   expect(await start()).toContain(`The lock of DATA_DIR ${folder} cannot be read`);
   await chmod(join(folder, 'lock'), 0o644);
   expect(await start()).toContain(`process ${process.pid}.`);
-});
-
-test('a folder is free at once when its gateway crashes', async () => {
-  const folder = await temporaryFolder();
-  const { child, ended } = startProcess(process.execPath, [WRITER, folder], {});
-  await once(child.stdout as NodeJS.ReadableStream, 'data');
-  expect(() => new SqliteStorage(folder)).toThrow(`process ${child.pid}.`);
-  child.kill('SIGKILL');
-  await ended;
-  await new SqliteStorage(folder).close();
 });
 
 test.for([

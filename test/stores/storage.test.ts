@@ -10,15 +10,6 @@ const key = (id: string) => `key:${id}` as const;
 const revoked = (id: string) => `revoked:${id}` as const;
 
 describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
-  test('is empty until something is stored', async () => {
-    const storage = await open();
-    expect(await storage.isEmpty()).toBe(true);
-    expect(await storage.read('plans')).toBeUndefined();
-    expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }], entries: [] })).toBe(true);
-    expect(await storage.isEmpty()).toBe(false);
-    expect(await storage.read('plans')).toEqual({ a: '1' });
-  });
-
   test('changes what is as expected, and nothing else', async () => {
     const storage = await open();
     const id = newId();
@@ -36,20 +27,6 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await change({ name: 'a', plan: undefined }, { name: undefined, plan: 'ü "\n' })).toBe(true);
     expect(await storage.read(key(id))).toEqual({ plan: 'ü "\n', created_at: '5' });
     expect((await storage.tail('audit', { count: 10 })).map(([, fields]) => fields)).toEqual([auditEntry(id).fields]);
-  });
-
-  test('changes all parts or none', async () => {
-    const storage = await open();
-    const [id, other] = [newId(), newId()];
-    await storage.change({ parts: [{ record: revoked(id), set: { name: 'gone' } }], entries: [] });
-    const parts = [
-      { record: key(id), exists: false, set: { name: 'a', created_at: '5' } },
-      { record: revoked(id), exists: false },
-    ];
-    expect(await storage.change({ parts, entries: [auditEntry(id)] })).toBe(false);
-    expect([await storage.read(key(id)), await storage.countKeys()]).toEqual([undefined, 0]);
-    expect(await storage.tail('audit', { count: 10 })).toEqual([]);
-    expect(await storage.read(key(other))).toBeUndefined();
   });
 
   test('lets one of many changes at once win', async () => {
@@ -122,56 +99,5 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     ids.push(newId());
     await create(ids.at(-1) ?? '', 9);
     await expectPages();
-  });
-
-  test('reads many records in their order, with gaps', async () => {
-    const storage = await open();
-    const ids = Array.from({ length: 70 }, newId);
-    await Promise.all(
-      ids.map((id, at) =>
-        at % 2 === 0
-          ? storage.change({ parts: [{ record: key(id), set: { name: id, created_at: '1' } }], entries: [] })
-          : undefined,
-      ),
-    );
-    const found = await storage.readMany(ids.map(key));
-    expect(found.map((fields) => fields?.name)).toEqual(ids.map((id, at) => (at % 2 === 0 ? id : undefined)));
-  });
-
-  test('keeps the newest entries in order, with ids that increase, and leaves out a repetition', async () => {
-    const storage = await open({ auditLength: 4 });
-    const asked = (target: string, action?: string) => {
-      const { log, fields } = auditEntry(target, action);
-      return { log, fields: { ...fields, requestId: '1' } };
-    };
-    const all = () => storage.tail('audit', { count: 10 });
-    const shown = async () => (await all()).map(([, { target, action }]) => `${action} ${target}`.replace('key.', ''));
-    await storage.change({ parts: [], entries: [asked('a'), asked('a'), asked('b'), asked('a')] });
-    expect(await shown()).toEqual(['change b', 'change a']);
-    const part = { record: 'backup', set: { completed_at: '1' } } as const;
-    for (let made = 0; made < 2; made++) await storage.change({ parts: [part], entries: [asked('*')] });
-    expect(await shown()).toEqual(['change *', 'change b', 'change a']);
-    // Of one target, what differs from the newest is no repetition.
-    await storage.change({ parts: [], entries: [asked('a', 'key.revoke'), asked('a')] });
-    expect(await shown()).toEqual(['change a', 'revoke a', 'change *', 'change b']);
-    const entries = await all();
-    const order = entries.map(([id]) => id.split('-').map(Number) as [number, number]);
-    expect(order.toSorted(([a, b], [c, d]) => c - a || d - b)).toEqual(order);
-    expect(new Set(entries.map(([id]) => id)).size).toBe(4);
-    expect(await storage.tail('audit', { after: entries[1]?.[0], count: 1 })).toEqual(entries.slice(2, 3));
-    expect(await storage.tail('plan history', { count: 2 })).toEqual([]);
-    await storage.change({ parts: [], entries: [{ log: 'plan history', fields: { version: 'x' } }] });
-    expect((await storage.tail('plan history', { count: 9 })).map(([, fields]) => fields)).toEqual([{ version: 'x' }]);
-  });
-
-  test('appends an equal entry that repeats no request', async () => {
-    const storage = await open();
-    for (let time = 0; time < 3; time++) await storage.change({ parts: [], entries: [auditEntry('free')] });
-    expect(await storage.tail('audit', { count: 10 })).toHaveLength(3);
-  });
-
-  test('tells the time in microseconds', async () => {
-    const storage = await open();
-    expect(Math.abs((await storage.now()) / 1_000 - Date.now())).toBeLessThan(60_000);
   });
 });

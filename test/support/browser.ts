@@ -2,12 +2,10 @@ import type { Browser, Page } from 'playwright-core';
 import { launchChromium } from './chromium.ts';
 import { cleanUp } from './clean-up.ts';
 
-/** A real headless browser. Closed after the test, or after its file. */
-export async function openBrowser(): Promise<Browser> {
-  const browser = await launchChromium();
-  cleanUp(() => browser.close());
-  return browser;
-}
+let browser: Promise<Browser> | undefined;
+
+/** A real headless browser, one for all files of this process, with which it ends. */
+export const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
 
 export interface WatchedPage {
   readonly page: Page;

@@ -141,41 +141,22 @@ export function generator(seed: number): () => number {
 
 type What = 'restart' | { readonly worker: Worker; readonly generation: number };
 
-/** Future events, the earliest first: a binary heap. */
+/** Future events. Of those at the same time, the one that was added first comes first. */
 class Events {
-  readonly #heap: { at: number; order: number; what: What }[] = [];
-  #added = 0;
+  /** The latest first. */
+  readonly #events: { at: number; what: What }[] = [];
 
   add(at: number, what: What): void {
-    const heap = this.#heap;
-    const event = { at, order: this.#added++, what };
-    let place = heap.push(event) - 1;
-    for (let above = (place - 1) >> 1; place > 0 && this.#isBefore(event, above); above = (place - 1) >> 1) {
-      heap[place] = heap[above] as typeof event;
-      place = above;
+    let [from, to] = [0, this.#events.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if ((this.#events[middle] as { at: number }).at > at) from = middle + 1;
+      else to = middle;
     }
-    heap[place] = event;
+    this.#events.splice(from, 0, { at, what });
   }
 
   take(): { at: number; what: What } | undefined {
-    const heap = this.#heap;
-    const [top] = heap;
-    const last = heap.pop();
-    if (heap.length === 0 || last === undefined) return top;
-    let place = 0;
-    for (;;) {
-      let below = 2 * place + 1;
-      if (below + 1 < heap.length && this.#isBefore(heap[below + 1] as typeof last, below)) below += 1;
-      if (below >= heap.length || this.#isBefore(last, below)) break;
-      heap[place] = heap[below] as typeof last;
-      place = below;
-    }
-    heap[place] = last;
-    return top;
-  }
-
-  #isBefore({ at, order }: { at: number; order: number }, place: number): boolean {
-    const other = this.#heap[place];
-    return other === undefined || at < other.at || (at === other.at && order < other.order);
+    return this.#events.pop();
   }
 }

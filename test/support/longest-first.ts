@@ -1,25 +1,27 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** What takes a minute, by its path: a fresh checkout has no times of an earlier run. */
+/** What takes half a minute or more, by its path: a fresh checkout has no times of an earlier run. */
 const LONGEST = [
   'simulation/simulation.thorough',
   'faults/rolling-restarts',
   'examples/shared-key',
-  'examples/generators',
-  'core/durability',
-  'core/restarts',
-  'stores/sqlite-kills',
-  'limiter/refusals-in-real-time',
-  'browser/console-access',
   'browser/reference.thorough',
-  'limiter/refusal-table',
+  'stores/sqlite-kills',
+  'core/restarts',
+  'limiter/refusals-in-real-time',
   'faults/primary',
-  'test/install',
-  'gateway/oldest-node',
+  'browser/console-access',
+  'core/durability',
   'limiter/model',
-  'gateway/lost-answers',
+  'test/install',
   'gateway/log-reader',
+  'faults/workers.thorough',
+  'gateway/oldest-node',
+  'gateway/pipelining',
   'security/bytes.fuzz',
+  'gateway/lingering-close',
+  'gateway/one-at-a-time',
+  'stores/redis-cluster',
   'security/requests.fuzz',
 ];
 

@@ -43,6 +43,12 @@ export async function temporaryFolder(): Promise<string> {
   return directory;
 }
 
+/** The settings of both limiters by name, for tests of both. @param REDIS_URL of an empty database */
+export const bothStacks = (REDIS_URL: string): readonly [name: string, environment: Record<string, string>][] => [
+  ['the embedded limiter', {}],
+  ['Redis', { REDIS_URL, REDIS_TIMEOUT_MS: '5000' }],
+];
+
 /**
  * A core and a gateway, wired like their mains, on free ports. Stopped after the test, or after its file.
  * @param limits of the gateway, where the defaults would take too long
