@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { ERRORS, helpFor } from '../../shared/http/errors.ts';
 import { listed } from '../../shared/lists.ts';
-import { AnswerTooLarge, EndUnknown, Unreadable } from './faults.ts';
+import { EndUnknown, Unreadable } from './faults.ts';
 import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
 
 /** Parses the answers that follow each other on one connection: small ones whole, large ones in pieces. */
@@ -25,6 +25,22 @@ export interface AnswerHead {
 export interface Answer extends AnswerHead {
   /** A short one is a text, one character per byte: head and body are then one write. A long text would be copied. */
   readonly body: string | Buffer;
+}
+
+/** The answer must be streamed. Nothing of it was forwarded, so the request can be repeated. */
+export class AnswerTooLarge extends Error {
+  readonly head: AnswerHead;
+  /** Where its body begins in the bytes read. */
+  readonly from: number;
+  /** Of its body, in bytes; undefined if it comes in chunks. */
+  readonly length: number | undefined;
+
+  constructor(head: AnswerHead, from: number, length: number | undefined) {
+    super('The answer is too large to be taken whole.');
+    this.head = head;
+    this.from = from;
+    this.length = length;
+  }
 }
 
 interface Framed {
@@ -77,7 +93,7 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     at = end + END_OF_HEAD.length;
     if (status >= 200) return { head, status, end: at };
     if (status < 102) throw new Unreadable(`Nobody asked for ${status}.`);
-    // It has no body (RFC 9110 §8.6, RFC 9112 §6.1) and ends no connection, but some parsers believe its headers if
+    // It has no body (RFC 9110 §8.6, RFC 9112 §6.1) and ends no connection, but some parsers trust its headers if
     // they say so.
     const { length, isChunked, isLast } = readHead(head);
     if (isLast || isChunked || length !== undefined) throw new Unreadable('An interim answer is framed.');

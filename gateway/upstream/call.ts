@@ -1,10 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import { type HttpError, unavailable } from '../../shared/http/errors.ts';
-import { type Answer, type AnswerHead, sendAnswer } from './answer.ts';
+import { type Answer, type AnswerHead, AnswerTooLarge, sendAnswer } from './answer.ts';
 import { type Core, LATE_AFTER_MS, type SharedWires } from './core.ts';
 import type { Cores } from './cores.ts';
 import {
-  AnswerTooLarge,
   ClientGone,
   CoreRefusedUs,
   CoreTooSlow,
@@ -243,9 +242,12 @@ export class Call implements Asked {
     if (fault instanceof WrongAnswer) core.echoes = false;
     this.#endOwn();
     if (!this.isWanted) return;
+    if (fault instanceof AnswerTooLarge) {
+      this.#askForLarge();
+      return;
+    }
     core.counts.failed(faultKind(fault));
     if (this.#streamed !== undefined) this.#fail(fault);
-    else if (fault instanceof AnswerTooLarge) this.#askForLarge();
     else if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
     else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
   }

@@ -1,5 +1,4 @@
 import { HttpError } from '../../shared/http/errors.ts';
-import type { AnswerHead } from './answer.ts';
 
 /** The ways in which a request to a core can fail, and their meaning. */
 
@@ -46,22 +45,6 @@ export class WrongAnswer extends Error {
   override readonly message = 'The answer is not to the request that was asked.';
 }
 
-/** The answer must be streamed. Nothing of it was forwarded, so the request can be repeated. */
-export class AnswerTooLarge extends Error {
-  readonly head: AnswerHead;
-  /** Where its body begins in the bytes read. */
-  readonly from: number;
-  /** Of its body, in bytes; undefined if it comes in chunks. */
-  readonly length: number | undefined;
-
-  constructor(head: AnswerHead, from: number, length: number | undefined) {
-    super('The answer is too large to be taken whole.');
-    this.head = head;
-    this.from = from;
-    this.length = length;
-  }
-}
-
 /** The error for the client when the core fails, by the code of the cause; otherwise 502. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
@@ -75,9 +58,9 @@ const isTooSlow = (cause: unknown): boolean =>
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
-/** Undefined if the core did not fail: the client left, or the answer must be streamed. */
+/** Undefined if the core did not fail: the client left. */
 export function faultKind(cause: unknown): FaultKind | undefined {
-  if (cause instanceof ClientGone || cause instanceof AnswerTooLarge) return undefined;
+  if (cause instanceof ClientGone) return undefined;
   if (cause instanceof HttpError) return 'full';
   if (cause instanceof CoreRefusedUs) return 'token';
   if (neverArrived(cause)) return 'unreachable';

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import Denque from 'denque';
 import { buildConnector } from 'undici';
-import { type Answer, type AnswerHead, BodyReader, readAnswer } from './answer.ts';
+import { type Answer, type AnswerHead, AnswerTooLarge, BodyReader, readAnswer } from './answer.ts';
 import type { Connect } from './core-url.ts';
-import { AnswerTooLarge, ConnectionLost, WrongAnswer } from './faults.ts';
+import { ConnectionLost, WrongAnswer } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './request-head.ts';
 import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 

@@ -24,24 +24,24 @@ const GUARD = 'gateway/operators/api/guard.ts';
 /** Breaks of the limiter are also in test/simulation/breaks.ts. */
 export const BREAKS: readonly Break[] = [
   // The decision.
-  row(LUA, 'limiter/agreement', "if disabled and disabled ~= '' and disabled ~= '0' then", 'if false then'),
-  row(LUA, 'operators/secrets', 'if ends_at > 0 and ends_at <= now then', 'if false then'),
+  row(LUA, 'limiter/model', "if disabled and disabled ~= '' and disabled ~= '0' then", 'if false then'),
+  row(LUA, 'limiter/model', 'if ends_at > 0 and ends_at <= now then', 'if false then'),
   row(LUA, 'operators/secrets', "if networks ~= '-' and not is_within(networks, address) then", 'if false then'),
-  row(LUA, 'limiter/agreement', 'minute_tokens >= 1 and day_tokens >= 1', 'minute_tokens >= 1'),
-  row(LUA, 'limiter/agreement', 'minute_tokens - 1, day_tokens - 1, nil', 'minute_tokens - 1, day_tokens, nil'),
-  row(LUA, 'limiter/agreement', "and read_count(call('HGET', key, 'bans')) + 1 or 1", 'and 1 or 1'),
-  row(LUA, 'limiter/agreement', 'then as_of, shift = clock, as_of - clock end', 'then as_of = clock end'),
-  row(LUA, 'gateway/shadow', "is_ignored = plan.mode == 'shadow' and banned_until > now", 'is_ignored = false'),
-  row(LUA, 'limiter/agreement', 'if strikes - now > ceiling then', 'if false then'),
-  row(LUA, 'limiter/reset', "if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then", 'if false then'),
-  row(REFUSALS, 'limiter/agreement', 'if (struck <= most) return', 'if (struck < most) return'),
-  row(REFUSALS, 'limiter/agreement', 'if (limit <= before) return line;', 'return line;'),
+  row(LUA, 'limiter/model', 'minute_tokens >= 1 and day_tokens >= 1', 'minute_tokens >= 1'),
+  row(LUA, 'limiter/model', 'minute_tokens - 1, day_tokens - 1, nil', 'minute_tokens - 1, day_tokens, nil'),
+  row(LUA, 'limiter/rules', "and read_count(call('HGET', key, 'bans')) + 1 or 1", 'and 1 or 1'),
+  row(LUA, 'limiter/model', 'then as_of, shift = clock, as_of - clock end', 'then as_of = clock end'),
+  row(LUA, 'limiter/model', "is_ignored = plan.mode == 'shadow' and banned_until > now", 'is_ignored = false'),
+  row(LUA, 'limiter/model', 'if strikes - now > ceiling then', 'if false then'),
+  row(LUA, 'limiter/charges', "if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then", 'if false then'),
+  row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
+  row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
   row('gateway/limiter/debts.ts', 'simulation.test', "if (end === 'not run') continue;", ''),
   row('gateway/limiter/outage.ts', 'simulation.test', 'here(!wasSent);', 'here(true);'),
 
   // What one part knows binds another.
   row(CLIENTS, 'limiter/clients', '!isFromAllowedNetwork(bounds, use)) return undefined;', 'false) return undefined;'),
-  row(CLIENTS, 'limiter/revoked', 'client?.secrets.clear();', ''),
+  row(CLIENTS, 'limiter/model', 'client?.secrets.clear();', ''),
   row(CLIENTS, 'limiter/bound', "if (reason !== 'elsewhere') client?", 'client?'),
   row('gateway/limiter/newcomers.ts', 'security/unauthorized', 'if (!this.#refused.has(name)) this', 'if (false) this'),
   row(
@@ -53,23 +53,23 @@ export const BREAKS: readonly Break[] = [
   row('gateway/primary/tail-follower.ts', 'gateway/tail-follower', 'if (seen === -1) await', 'if (seen === -2) await'),
 
   // What clients send.
-  row('gateway/pipeline/authorize.ts', 'security/canaries', 'if (holdsApiKey(target))', 'if (target === "")'),
+  row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
   row('gateway/pipeline/client-address.ts', 'gateway/client-address', '|| !proxies.has(client)) return', ') return'),
   row('gateway/pipeline/client-address.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
   row(CONNECTION, 'gateway/one-at-a-time', '(!isInBody && this.#isClosing)', 'false'),
   row(CONNECTION, 'gateway/pipelining', 'this.answers.length >= this.#rules.unanswered', 'false'),
-  row(HEAD, 'gateway/http-by-the-letter', 'if (seen.includes(name)) refuse(', 'if (false) refuse('),
-  row(HEAD, 'security/corpus', "coding.toLowerCase() !== 'chunked' ||", ''),
-  row(HEAD, 'gateway/large-requests', "if (length > bytes) refuse(undefined, 'headers_too_large');", ''),
+  row(HEAD, 'gateway/three-listeners', 'if (seen.includes(name)) refuse(', 'if (false) refuse('),
+  row(HEAD, 'gateway/three-listeners', "coding.toLowerCase() !== 'chunked' ||", ''),
+  row(HEAD, 'gateway/bad-input', "if (length > bytes) refuse(undefined, 'headers_too_large');", ''),
   row(
     HEAD,
-    'gateway/http-by-the-letter',
+    'gateway/three-listeners',
     "authorization = authorization === undefined ? value : ''",
     'authorization = value',
   ),
   row(
     'shared/http/body.ts',
-    'gateway/three-listeners',
+    'gateway/large-requests',
     'if (length > maxBytes) reject(tooLarge(maxBytes));\n    else',
     '',
   ),
@@ -79,12 +79,12 @@ export const BREAKS: readonly Break[] = [
   row(WIRE, 'gateway/line-ends', '&& !this.#options.needsEcho)', ')'),
   row(WIRE, 'gateway/line-ends', 'if (hasStrayBytes || socket', 'if (socket'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
-  row(CALL, 'gateway/unavailable', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
+  row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
   row('gateway/pipeline/send-answer.ts', 'gateway/streamed-answers', 'response.destroy();', 'response.end();'),
   row('gateway/upstream/answer.ts', 'gateway/answer-refused', 'if (isChunked && length !== undefined)', 'if (false)'),
   row('gateway/upstream/request-head.ts', 'gateway/upstream-request', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
-  row(HEADERS, 'gateway/forwarding', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
+  row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/unavailable', 'OF_CORES);\n  if (status === 503)', 'OF_CORES);\n  if (status === 504)'),
 
   // Stores.
@@ -100,7 +100,7 @@ export const BREAKS: readonly Break[] = [
   // Operators.
   row(
     'gateway/operators/api/secrets.ts',
-    'operators/rotation',
+    'operators/secrets',
     'networks: networks ?? old.networks',
     'networks: networks ?? []',
   ),

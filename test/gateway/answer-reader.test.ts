@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { readAnswer } from '../../gateway/upstream/answer.ts';
-import { AnswerTooLarge, EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
+import { AnswerTooLarge, readAnswer } from '../../gateway/upstream/answer.ts';
+import { EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 import { chunked, head } from '../support/answers.ts';
 import { textOf } from '../support/line.ts';
 

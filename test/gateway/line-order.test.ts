@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AnswerTooLarge, ConnectionLost } from '../../gateway/upstream/faults.ts';
+import { AnswerTooLarge } from '../../gateway/upstream/answer.ts';
+import { ConnectionLost } from '../../gateway/upstream/faults.ts';
 import { answer, lineUnderTest, sendInPieces } from '../support/line.ts';
 
 /** Only the order tells which request an answer belongs to, so the order must hold in every case. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import { type Answer, readAnswer } from '../../gateway/upstream/answer.ts';
-import { AnswerTooLarge, EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
+import { type Answer, AnswerTooLarge, readAnswer } from '../../gateway/upstream/answer.ts';
+import { EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 
 /** Answers as a core may write them, each with the expected result of reading it. */
 
