@@ -241,7 +241,7 @@ export class Wire {
       this.#check(framed.answer, first);
       const asked = this.#shift();
       if (framed.answer.isLast || (this.#isRetired && this.#isUnwanted)) this.end();
-      else if (this.#asked.length === 0) this.#idle(framed.answer, framed.end < bytes.length);
+      else if (this.#asked.length === 0) this.#idle(framed.answer);
       asked.answered(framed.answer, this.#readAt);
       return this.#socket === undefined ? bytes.length : framed.end;
     } catch (fault) {
@@ -282,18 +282,18 @@ export class Wire {
     const { head, body, hasStrayBytes } = this.#streamed;
     const socket = this.#socket as Socket;
     if (body.isComplete) this.#streamed = undefined;
-    if (body.isComplete && head.isLast) this.end();
-    else if (body.isComplete) this.#idle(head, hasStrayBytes);
+    if (body.isComplete && (head.isLast || hasStrayBytes)) this.end();
+    else if (body.isComplete) this.#idle(head);
     // In another turn, so that other requests are served in between.
     setImmediate(() => socket.resume());
   }
 
   /** Ends the connection if the core may close it soon, or if it is not certain where the next answer begins. */
-  #idle({ headers }: AnswerHead, hasStrayBytes: boolean): void {
+  #idle({ headers }: AnswerHead): void {
     const socket = this.#socket as Socket;
     const ms = Math.min(this.#options.keepAliveMs, (keepAliveMs(headers) ?? Infinity) - KEEP_ALIVE_MARGIN_MS);
     // An answer can come before its request was sent.
-    if (hasStrayBytes || socket.writableLength > 0 || ms <= 0) this.end();
+    if (socket.writableLength > 0 || ms <= 0) this.end();
     else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
 

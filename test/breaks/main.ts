@@ -63,7 +63,7 @@ function resultOf({ file, code, broken, test }: Break, copy: string): string {
       encoding: 'utf8',
     });
     if (status === 0) return 'NOT FOUND';
-    return /\d+ failed/.test(stdout) ? 'found' : 'NOT RUN';
+    return /[1-9]\d* failed/.test(stdout) ? 'found' : 'NOT RUN';
   } finally {
     writeFileSync(path, before);
   }

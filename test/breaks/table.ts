@@ -36,14 +36,22 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/charges', "if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then", 'if false then'),
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
-  row('gateway/limiter/debts.ts', 'simulation.test', "if (end === 'not run') continue;", ''),
-  row('gateway/limiter/outage.ts', 'simulation.test', 'here(!wasSent);', 'here(true);'),
+  row('gateway/limiter/debts.ts', 'simulation/simulation.test', "if (end === 'not run') continue;", ''),
+  row('gateway/limiter/outage.ts', 'simulation/simulation.test', 'here(!wasSent);', 'here(true);'),
 
   // What one part knows binds another.
-  row(CLIENTS, 'limiter/clients', '!isFromAllowedNetwork(bounds, use)) return undefined;', 'false) return undefined;'),
-  row(CLIENTS, 'limiter/model', 'client?.secrets.clear();', ''),
-  row(CLIENTS, 'limiter/bound', "if (reason !== 'elsewhere') client?", 'client?'),
-  row('gateway/limiter/newcomers.ts', 'security/unauthorized', 'if (!this.#refused.has(name)) this', 'if (false) this'),
+  row(
+    CLIENTS,
+    'simulation/simulation.test',
+    '!isFromAllowedNetwork(bounds, use)) return undefined;',
+    'false) return undefined;',
+  ),
+  row(
+    'gateway/limiter/newcomers.ts',
+    'gateway/hostile-clients',
+    'if (!this.#refused.has(name)) this',
+    'if (false) this',
+  ),
   row(
     'gateway/primary/confirmed.ts',
     'gateway/confirmed-changes',
@@ -60,7 +68,7 @@ export const BREAKS: readonly Break[] = [
   row(CONNECTION, 'gateway/pipelining', 'this.answers.length >= this.#rules.unanswered', 'false'),
   row(HEAD, 'gateway/three-listeners', 'if (seen.includes(name)) refuse(', 'if (false) refuse('),
   row(HEAD, 'gateway/three-listeners', "coding.toLowerCase() !== 'chunked' ||", ''),
-  row(HEAD, 'gateway/bad-input', "if (length > bytes) refuse(undefined, 'headers_too_large');", ''),
+  row(HEAD, 'security/canonical-request', "if (length > bytes) refuse(undefined, 'headers_too_large');", ''),
   row(
     HEAD,
     'gateway/three-listeners',
@@ -77,7 +85,6 @@ export const BREAKS: readonly Break[] = [
 
   // What the core receives and answers.
   row(WIRE, 'gateway/line-ends', '&& !this.#options.needsEcho)', ')'),
-  row(WIRE, 'gateway/line-ends', 'if (hasStrayBytes || socket', 'if (socket'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
   row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
   row('gateway/pipeline/send-answer.ts', 'gateway/streamed-answers', 'response.destroy();', 'response.end();'),

@@ -81,6 +81,19 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect([(await read(stack, other.key)).status, (await read(stack, first)).status]).toEqual([401, 401]);
   });
 
+  test('a rotation keeps scope, networks and expiry, unless the call says otherwise', async () => {
+    const first = await stack.issueKey();
+    const bounds = { scope: ['read'], networks: ['10.0.0.0/8'], expiresAt: '2099-01-02T03:04:05.000Z' };
+    const { id } = await add(stack, first, bounds);
+    const rotate = async (secretId: string, given: Record<string, unknown> = {}) => {
+      await stack.admin('POST', `/keys/${idOf(first)}/rotate`, { graceSeconds: 0, secretId, ...given });
+      return (await secretsOf(stack, first)).at(-1);
+    };
+    const kept = await rotate(id);
+    expect(kept).toMatchObject({ name: 'billing service', ...bounds });
+    expect(await rotate(kept?.id ?? '', { networks: [] })).toMatchObject({ ...bounds, networks: [] });
+  });
+
   test('a scope is per operation: 403 in the Error format with limits, and nothing is taken', async () => {
     const first = await stack.issueKey({ plan: 'enterprise', minute: 100, day: 10 });
     const reader = await add(stack, first, { scope: ['read'] });
