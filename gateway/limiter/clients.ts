@@ -3,7 +3,7 @@ import { Changes } from './changes.ts';
 import { type Client, type Heard, type KeyFacts, type KnownKey, type KnownPage, newClient } from './client.ts';
 import { monotonicClock, SECOND } from './clock.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
-import { type Debt, debited, owe, owedBy, settled, spare } from './debt.ts';
+import { type Debt, debited, owe, owedBy, refillDue, settled, spare } from './debt.ts';
 import { decide, peek } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
 import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
@@ -156,7 +156,9 @@ export class Clients implements LocalDecisions {
   }
 
   debtors(): Client[] {
-    return [...this.#debtors.values()];
+    const debtors = [...this.#debtors.values()];
+    for (const client of debtors) this.#refillDue(client);
+    return debtors;
   }
 
   /**
@@ -261,11 +263,17 @@ export class Clients implements LocalDecisions {
     return client;
   }
 
+  #refillDue({ debt, state, heard }: Client): void {
+    if (debt.due === 0 || state === undefined || heard === undefined) return;
+    const [minute] = heard.decision.buckets;
+    refillDue(debt, state, (minute as BucketState).limit, this.#storeTime(heard));
+  }
+
   /** Subtracts the debt from the levels, because the store has not charged it yet. */
   #hear(client: Client, heard: Heard): void {
+    this.#refillDue(client);
     client.heard = heard;
-    const owed = owedBy(client.debt);
-    client.state = owed === 0 ? undefined : debited(stateAfter(heard.decision), owed);
+    client.state = owedBy(client.debt) === 0 ? undefined : debited(stateAfter(heard.decision), client.debt);
   }
 
   /** Reads the record without marking it as used. */

@@ -10,13 +10,13 @@
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'
---                   'charge admitted shadowed refused retry_at as_of spared' charges the key for requests that were
+--                   'charge admitted shadowed refused retry_at as_of spared due' charges the key for requests that were
 --                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket
 --                   goes to at most one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
---                   take no token.
+--                   take no token. `due` is the most that the minute bucket loses (debt.ts).
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -265,7 +265,7 @@ end
 
 -- Decides `count` requests with the same key and secret. This is one function, because a table for the key's data would
 -- cost a third more.
--- @param charge in place of a count: the six numbers that the head of this file describes
+-- @param charge in place of a count: the seven numbers that the head of this file describes
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
     'left', 'refusals', 'banned_until', 'admitted')
@@ -396,9 +396,10 @@ local function decide(key, digest, count, wanted, address, charge)
     if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then owed = 0 end
     -- Each gateway gave its refused clients times of its own, so clients of several gateways return together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
-    minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, owed, -minute_limit)
+    local due = min(owed, charge[7])
+    minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, due, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
-    local forgiven = admitted_there - (before - minute_tokens)
+    local forgiven = admitted_there - owed + due - (before - minute_tokens)
     more_admitted, more_shadowed, more_refused = admitted_there + charge[2], charge[2], charge[3]
     left = clock_text .. write_level(minute_tokens, minute_fraction, MINUTE, minute_limit) .. ' ' ..
       write_level(day_tokens, day_fraction, DAY, day_limit)

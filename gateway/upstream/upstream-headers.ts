@@ -77,7 +77,7 @@ const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
  */
 export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
   const kept = filter(rawHeaders, OF_CORES);
-  if (status === 503) kept.push('Retry-After', waitOf(rawHeaders));
+  if (status === 503 || status === 429) kept.push('Retry-After', waitOf(rawHeaders));
   return kept;
 }
 

@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, send } from '../support/http.ts';
+import { eventuallyScraped } from '../support/metrics.ts';
 import { type Answered, ask } from '../support/paced-load.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRig, withModes } from '../support/redis-fault.ts';
@@ -94,6 +96,24 @@ test('a flapping Redis grants one extra allowance in total, not one per outage',
   expect(locally.length).toBeGreaterThan(3 * MINUTE);
   expect(admittedOf(locally)).toBeGreaterThan(MINUTE - 5);
   expect(admittedOf(locally)).toBeLessThanOrEqual(MINUTE + Math.ceil((performance.now() - begun) / 1_000));
+});
+
+test('what a client takes within its limit while Redis is away leaves it no debt', async () => {
+  const { server, redis, stack } = await setUp({});
+  const key = await stack.issueKey({ minute: MINUTE });
+  await request(stack, key);
+  server.pause();
+  const answers = await ask60(stack, key);
+  // The bucket would be full by now, had nothing been taken. What is refilled is taken as soon as it is there.
+  for (const end = performance.now() + 6_000; performance.now() < end; await sleep(100))
+    answers.push(await ask(stack.gateway, key));
+  const admitted = admittedOf(answers);
+  expect(admitted).toBeGreaterThan(MINUTE + 3);
+  server.resume();
+  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_local_admissions_total')).toBe(admitted);
+  const [, minute = ''] = (await redis.hget(`gateway:key:{${idOf(key)}}`, 'left'))?.split(' ') ?? [];
+  expect(Number.parseFloat(minute)).toBeGreaterThan(-1);
+  expect(Number.parseFloat(minute)).toBeLessThan(5);
 });
 
 async function isShared(stack: Stack, key: string): Promise<boolean> {

@@ -83,10 +83,14 @@ test.for([
   ['retry-after: 7\r\n', '7'],
   ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
   ['', '1'],
-])('a 503 of the core has Retry-After: %j', async ([header, seconds]) => {
-  const body = JSON.stringify({ code: 'unavailable', message: 'Come again.', status: 503 });
-  const framing = `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
-  const core = await faultyCore((socket) => socket.write(`HTTP/1.1 503 Unavailable\r\n${header}${framing}`));
+])('a 503 and a 429 of the core have Retry-After: %j', async ([header, seconds]) => {
+  const answerWith = (status: number, code: string) => {
+    const body = JSON.stringify({ code, message: 'Come again.', status });
+    return `HTTP/1.1 ${status} No\r\n${header}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  };
+  const core = await faultyCore((socket, head) =>
+    socket.write(head.startsWith('GET') ? answerWith(429, 'rate_limit_exceeded') : answerWith(503, 'unavailable')),
+  );
   const stack = await startStack({ CORE_URL: core });
   const key = await stack.issueKey();
   const answers = [
@@ -94,7 +98,7 @@ test.for([
     await post(`${stack.gateway}/v1/pets`, {}, { key }),
   ];
   expect(answers.map(({ status, headers }) => [status, headers['retry-after']])).toEqual([
-    [503, seconds],
+    [429, seconds],
     [503, seconds],
   ]);
 });

@@ -25,7 +25,7 @@ const charge = async (id: string, admitted: number, refused = 0, shadowed = 0, r
   await chargeDebt(id, { admitted, refused, shadowed, retryAt, asOf: under.now });
 
 const chargeDebt = async (id: string, debt: Partial<Debt>) =>
-  (await under.charger.charge([{ ...noDebt(), ...debt, id }]))[0];
+  (await under.charger.charge([{ ...noDebt(), due: (debt.admitted ?? 0) - (debt.spared ?? 0), ...debt, id }]))[0];
 
 const tokensIn = (decision: object | undefined) => (decision as Decision).buckets.map(({ tokens }) => tokens);
 

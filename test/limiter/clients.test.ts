@@ -195,9 +195,9 @@ test('what was admitted here is owed and missing from the levels that Redis says
   const left = () => (known.peek(key) as Decision).buckets.map(({ tokens }) => tokens);
   expect(left()).toEqual([MINUTE - 11, 1_000 - 11]);
   const [client] = known.debtors();
-  const [charged] = await redis.charger.charge([{ ...noDebt(), id: key.id, admitted: 9, asOf: 1 }]);
+  const [charged] = await redis.charger.charge([{ ...noDebt(), id: key.id, admitted: 9, due: 9, asOf: 1 }]);
   const { decision } = charged as { decision: Decision };
-  known.settle(client as Client, { ...noDebt(), admitted: 9 }, decision);
+  known.settle(client as Client, { ...noDebt(), admitted: 9, due: 9 }, decision);
   expect([known.debtors(), left()]).toEqual([[], [MINUTE - 11, 1_000 - 11]]);
 });
 

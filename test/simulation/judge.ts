@@ -27,7 +27,7 @@ class Buckets {
 
 /** A verdict of decide.lua as numbers. What is left is counted in shares of a token. */
 function read(text: string) {
-  const { outcome = text, now = 0, buckets, retryAt = 0 } = readReply(text) ?? {};
+  const { outcome = text, now = 0, buckets, retryAt = 0, isBannedByOperator = false } = readReply(text) ?? {};
   const [minute, day] = buckets ?? [NO_BUCKET, NO_BUCKET];
   return {
     outcome,
@@ -37,12 +37,14 @@ function read(text: string) {
     day: day.limit,
     dayLeft: day.tokens * DAY + day.fraction,
     retryAt,
+    isBannedByOperator,
   };
 }
 
 const NO_BUCKET = { limit: 0, tokens: 0, fraction: 0 };
 
 type Told = ReturnType<typeof read>;
+type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 
 /** Holds what Redis did, and what clients and operators saw, against the invariants. Keeps the first violation. */
 export class Judge implements Observer {
@@ -78,16 +80,19 @@ export class Judge implements Observer {
 
   // What Redis did.
 
-  decided({ now, asked, verdicts }: DecideCall): void {
+  decided({ gateway, now, asked, verdicts }: DecideCall): void {
     const rest = [...verdicts];
     for (const { id, count, charge } of asked)
       for (const text of rest.splice(0, Math.max(count, 1)))
-        if (charge !== undefined) this.#checkCharge(id, now, charge, read(text));
+        if (charge !== undefined) this.#checkCharge(`${gateway} ${id}`, id, now, charge, read(text));
         else if (count > 0) this.#checkDecision(id, now, read(text));
   }
 
-  /** A charge takes all its tokens, but the minute to no more than a limit below zero, and the day to zero. */
-  #checkCharge(id: string, now: number, tokens: number, told: Told): void {
+  /**
+   * A charge takes all its tokens, but the minute to no more than a limit below zero, and the day to zero. The minute
+   * owes what its bucket at the gateway lacks by now.
+   */
+  #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, told: Told): void {
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
     if (charged > admitted)
       this.fail('never charged twice', `${charged} tokens were charged for ${admitted} local admissions.`);
@@ -95,10 +100,13 @@ export class Judge implements Observer {
     if (told.outcome !== 'charged') return;
     const { minute, day } = this.#in(this.#inRedis, id);
     const [before, dayBefore] = [minute.levelAt(now, told.minute), day.levelAt(now, told.day)];
-    const left = Math.max(before - tokens * MINUTE, Math.min(before, -told.minute * MINUTE));
+    const left = Math.max(before - due * MINUTE, Math.min(before, -told.minute * MINUTE));
     const dayLeft = Math.max(dayBefore - tokens * DAY, Math.min(dayBefore, 0));
     if (told.left !== left || told.dayLeft !== dayLeft)
       this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} in place of ${left / MINUTE} tokens.`);
+    const lacking = told.minute * MINUTE - this.#in(this.#lastHeard, name).minute.levelAt(now, told.minute);
+    if (due > tokens || due * MINUTE < Math.min(tokens * MINUTE, lacking))
+      this.fail('charged', `Of ${tokens} tokens the minute owes ${due}, where it lacks ${lacking / MINUTE}.`);
     minute.set(told.left, now, told.minute);
     day.set(told.dayLeft, now, told.day);
   }
@@ -111,7 +119,10 @@ export class Judge implements Observer {
     const buckets = this.#in(this.#inRedis, id);
     const before = this.#lastOutcome.get(id);
     this.#lastOutcome.set(id, outcome);
-    if (outcome === 'banned' || outcome === 'forbidden') return;
+    // A decision that bans stores the levels. The later ones, and those of an operator's ban, store nothing.
+    const isStored =
+      outcome !== 'forbidden' && (outcome !== 'banned' || (before !== 'banned' && !told.isBannedByOperator));
+    if (!isStored) return;
     const cost = outcome === 'admitted' ? 1 : 0;
     const missing = (buckets.minute.levelAt(now, minute) - told.left - cost * MINUTE) / MINUTE;
     const dayMissing = (buckets.day.levelAt(now, day) - told.dayLeft - cost * DAY) / DAY;
@@ -119,6 +130,7 @@ export class Judge implements Observer {
       this.fail('exact', `Redis says ${outcome}, and its levels are ${missing} and ${dayMissing} below the reference.`);
     buckets.minute.set(told.left, now, minute);
     buckets.day.set(told.dayLeft, now, day);
+    if (outcome === 'banned') return;
     const isThere = told.left >= (1 - cost) * MINUTE && told.dayLeft >= (1 - cost) * DAY;
     if ((outcome === 'admitted') !== isThere)
       this.fail('exact', `Redis says ${outcome}, with ${told.left / MINUTE} left.`);

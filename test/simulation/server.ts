@@ -12,7 +12,8 @@ export interface DecideCall {
     readonly digest: string;
     readonly count: number;
     /** Tokens for what was admitted without Redis, in place of a request. */
-    readonly charge?: number;
+    /** Tokens that were taken without Redis, and how many of them the minute bucket owes. */
+    readonly charge?: { readonly taken: number; readonly due: number };
   }[];
   readonly verdicts: readonly string[];
 }
@@ -122,11 +123,11 @@ export class Server {
     const [keys, [, plans = '', ...presented]] = [args.slice(2, 2 + keyCount), args.slice(2 + keyCount)];
     const asked = keys.map((key, at) => {
       const [digest = '', what = ''] = presented.slice(2 * at, 2 * at + 2);
-      const [, charge] = /^charge (\d+)/.exec(what) ?? [];
+      const [, charge, due] = /^charge (\d+)(?: \d+){5} (\d+)$/.exec(what) ?? [];
       const id = key.slice('gateway:key:{'.length, -1);
       return charge === undefined
         ? { id, digest, count: Number.parseInt(what, 10) }
-        : { id, digest, count: 0, charge: Number(charge) };
+        : { id, digest, count: 0, charge: { taken: Number(charge), due: Number(due) } };
     });
     const sent = [...args.slice(0, 2), ...keys, String(now), plans, ...presented];
     const verdicts = await this.execute(gateway, name, sent);

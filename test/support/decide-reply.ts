@@ -17,7 +17,7 @@ function readBucket(text = '', window: number) {
 
 /** Undefined for one without levels, which is a single word. */
 export function readReply(text: string) {
-  const [outcome = '', plan, now = '', minute, day, bannedUntil, retryAt, endsAt] = text.split(' ');
+  const [outcome = '', plan, now = '', minute, day, bannedUntil, retryAt, endsAt, , own = ''] = text.split(' ');
   if (plan === undefined) return undefined;
   const [seconds, ticks] = inTicks(now, TICKS.second);
   return {
@@ -28,5 +28,6 @@ export function readReply(text: string) {
     bannedUntil: Number(bannedUntil),
     retryAt: Number(retryAt),
     endsAt: Number(endsAt),
+    isBannedByOperator: own.includes('b'),
   };
 }

@@ -256,7 +256,7 @@ const countText = (count: number, use: Use | undefined): string =>
   use === undefined ? String(count) : `${count} ${use.scope ?? '-'} ${addressDigits(use.address) || '-'}`;
 
 const chargeText = (debt: Debt): string =>
-  `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared}`;
+  `charge ${owedBy(debt)} ${debt.shadowed} ${debt.refused} ${debt.retryAt} ${debt.asOf} ${debt.spared} ${debt.due}`;
 
 /** Reads one verdict of decide.lua's reply. The head of that file describes the words. */
 function readVerdict(reply: string): Verdict {
