@@ -67,7 +67,7 @@ export function surviveOutages(
         question.isOpen = false;
         // Unreadable data is neither a fault of Redis nor a verdict on the key.
         if (verdict.outcome !== 'undecided') resolve(verdict);
-        else resolve(decideHere(credential, true).catch(() => verdict));
+        else resolve(decideHere(credential, true).then(withoutData, () => verdict));
       },
       late(wasSent: boolean) {
         contact.lose('Redis did not answer in time.', credential);
@@ -104,6 +104,10 @@ export function surviveOutages(
     },
   };
 }
+
+/** A verdict from what is known of a key whose data in the store is bad, which raises the alarm. */
+const withoutData = (verdict: Verdict): Verdict =>
+  'rejected' in verdict ? { ...verdict, rejected: ' data' } : verdict;
 
 const unknownKey = () => new StoreUnavailable('Redis is away, and the key was not seen before.', NO_DECISION);
 

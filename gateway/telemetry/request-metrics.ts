@@ -49,7 +49,7 @@ export class Traffic {
   readonly #origins = new ClientOrigins();
   readonly #badKeyValues = new Counter({
     name: 'gateway_key_values_rejected_total',
-    help: "Decisions on keys of which a limit of their own was unusable, so that the plan's was used.",
+    help: "Decisions on keys of which a value was unusable, so that the last good one or the plan's was used.",
   });
   readonly #requestSeconds: Histogram;
   readonly #decisionSeconds: Histogram;

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { scrape } from '../support/metrics.ts';
 import { ask } from '../support/paced-load.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { withModes } from '../support/redis-fault.ts';
@@ -43,6 +44,7 @@ test.for(spoils)(
     const [seen, unseen] = [await createKey(redis, { minute: MINUTE }), await createKey(redis, { minute: MINUTE })];
     for (let sent = 0; sent < SPENT; sent++) await askWith(seen.apiKey);
     const whole = await redis.hgetall(seen.hash);
+    const rejectedBefore = (await scrape(stack.adminUrl)).sum('gateway_key_values_rejected_total') ?? 0;
     const spoiledAt = performance.now();
     await spoil(redis, seen.hash);
     await spoil(redis, unseen.hash);
@@ -62,6 +64,9 @@ test.for(spoils)(
     const admitted = answers.filter((answer) => answer?.admitted).length;
     expect(admitted).toBeGreaterThanOrEqual(MINUTE - SPENT);
     expect(admitted).toBeLessThanOrEqual(MINUTE - SPENT + Math.ceil((performance.now() - spoiledAt) / 6_000));
+
+    const rejected = (await scrape(stack.adminUrl)).sum('gateway_key_values_rejected_total') ?? 0;
+    expect(rejected - rejectedBefore).toBeGreaterThanOrEqual(admitted);
 
     await redis.multi().del(seen.hash).hset(seen.hash, whole).exec();
     const again = await askWith(seen.apiKey);
