@@ -70,7 +70,7 @@ test('the page explains a wrong token, and the wait after ten of them', async ()
     const answered = page.waitForResponse('**/plans');
     await logIn(page);
     expect((await answered).status()).toBe(200);
-  });
+  }, 30_000);
   await isShown(page);
   // The browser logs these itself, whatever the page does with them.
   expect(faults.filter((fault) => !/status of (401|429)/.test(fault))).toEqual([]);
