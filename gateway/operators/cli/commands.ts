@@ -31,7 +31,8 @@ export async function createCommands(session: Session, isJson: () => boolean): P
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
     .addHelpText('after', HELP);
-  const files = readdirSync(FOLDER).map((file): Promise<Subject> => import(join(FOLDER, file)));
+  const names = readdirSync(FOLDER).filter((name) => name.endsWith('.ts'));
+  const files = names.map((file): Promise<Subject> => import(join(FOLDER, file)));
   for (const { add } of (await Promise.all(files)).sort((a, b) => a.PLACE - b.PLACE)) add(program, session);
   program.hook('preAction', (_, command) => {
     session.reason = command.opts<{ reason?: string }>().reason;
