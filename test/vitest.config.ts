@@ -18,7 +18,7 @@ const shared = {
 };
 
 /** Most files wait for processes and times, the long ones for more than half of their time. */
-const WORKERS = 4;
+const WORKERS = { long: 3, others: 4 };
 
 /** Files share a process and what it has loaded: a process that starts anew takes twice the processor time. */
 const besideOthers = { ...shared, isolate: false };
@@ -54,7 +54,7 @@ export default defineConfig({
           name: 'long',
           include: [LONG, ...SIMULATIONS],
           exclude: [MODULES, ALONE, CONTAINERS, ...withoutLong],
-          maxWorkers: WORKERS,
+          maxWorkers: WORKERS.long,
           sequence: { groupOrder: 0 },
         },
       },
@@ -65,7 +65,7 @@ export default defineConfig({
           env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
           exclude: [MODULES, ALONE, CONTAINERS, LONG, ...SIMULATIONS],
-          maxWorkers: WORKERS,
+          maxWorkers: WORKERS.others,
           sequence: { groupOrder: 1 },
         },
       },

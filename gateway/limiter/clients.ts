@@ -271,7 +271,10 @@ export class Clients implements LocalDecisions {
 
   /** Subtracts the debt from the levels, because the store has not charged it yet. */
   #hear(client: Client, heard: Heard): void {
-    this.#refillDue(client);
+    const [minute] = heard.decision.buckets as [BucketState];
+    // As decide.lua charges it.
+    if (minute.tokens >= minute.limit - 1) this.#refillDue(client);
+    else client.debt.due = owedBy(client.debt);
     client.heard = heard;
     client.state = owedBy(client.debt) === 0 ? undefined : debited(stateAfter(heard.decision), client.debt);
   }

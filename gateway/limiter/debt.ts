@@ -10,8 +10,8 @@ export interface Debt {
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /**
-   * How many tokens the minute bucket still owes: fewer than were taken once the bucket would have been full again. The
-   * store's own bucket has run over meanwhile, so it has the difference already.
+   * How many tokens the minute bucket still owes if the store's own has run over meanwhile: fewer than were taken once
+   * it would have been full again.
    */
   due: number;
   /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */

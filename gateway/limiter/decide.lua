@@ -16,7 +16,7 @@
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
---                   take no token. `due` is the most that the minute bucket loses (debt.ts).
+--                   take no token. `due` is what a minute bucket loses that is full (debt.ts).
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -396,7 +396,9 @@ local function decide(key, digest, count, wanted, address, charge)
     if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then owed = 0 end
     -- Each gateway gave its refused clients times of its own, so clients of several gateways return together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
-    local due = min(owed, charge[7])
+    -- A bucket that is full, but for one late request, has run over. Of another one, others may have taken what the
+    -- gateway took for refilled.
+    local due = minute_tokens < minute_limit - 1 and owed or min(owed, charge[7])
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, due, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)
     local forgiven = admitted_there - owed + due - (before - minute_tokens)

@@ -55,8 +55,7 @@ export class TailFollower {
     let seen = -1;
     for (const count of PAGES) {
       page = await this.#storage.tail('audit', { count });
-      // An empty log does not show what was removed from it since.
-      seen = since === '' && page.length === 0 ? 0 : page.findIndex(([id]) => id === since);
+      seen = since === '' && page.length < count ? page.length : page.findIndex(([id]) => id === since);
       if (seen !== -1 || since === undefined) break;
     }
     if (seen === -1) await this.#announce({ anyKey: true });

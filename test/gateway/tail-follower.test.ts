@@ -43,7 +43,6 @@ const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target',
 
 test('each change of a key is told once; at the first look, and when the last entry seen is gone, anything may be new', async () => {
   const id = await changedKey();
-  await entryAbout(id);
   const { told } = follower();
   expect(await told()).toEqual([{ anyKey: true }]);
   expect(await told()).toEqual([]);
@@ -55,10 +54,6 @@ test('each change of a key is told once; at the first look, and when the last en
   for (let at = 0; at < 600; at++) await entryAbout(id);
   expect(await told()).toEqual([{ anyKey: true }]);
   await redis.del(AUDIT);
-  expect(await told()).toEqual([{ anyKey: true }]);
-  expect(await told()).toEqual([]);
-  // Others may have come and gone before this one.
-  await entryAbout(id);
   expect(await told()).toEqual([{ anyKey: true }]);
   await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);

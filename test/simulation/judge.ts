@@ -89,8 +89,8 @@ export class Judge implements Observer {
   }
 
   /**
-   * A charge takes all its tokens, but the minute to no more than a limit below zero, and the day to zero. The minute
-   * owes what its bucket at the gateway lacks by now.
+   * A charge takes all its tokens, but the minute to no more than a limit below zero, and the day to zero. A minute that
+   * is full, but for a token, owes what its bucket at the gateway lacks by now; their clocks differ by less than a token.
    */
   #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, told: Told): void {
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
@@ -100,12 +100,14 @@ export class Judge implements Observer {
     if (told.outcome !== 'charged') return;
     const { minute, day } = this.#in(this.#inRedis, id);
     const [before, dayBefore] = [minute.levelAt(now, told.minute), day.levelAt(now, told.day)];
-    const left = Math.max(before - due * MINUTE, Math.min(before, -told.minute * MINUTE));
+    const isFull = before >= (told.minute - 1) * MINUTE;
+    const taken = isFull ? due : tokens;
+    const left = Math.max(before - taken * MINUTE, Math.min(before, -told.minute * MINUTE));
     const dayLeft = Math.max(dayBefore - tokens * DAY, Math.min(dayBefore, 0));
     if (told.left !== left || told.dayLeft !== dayLeft)
       this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} in place of ${left / MINUTE} tokens.`);
     const lacking = told.minute * MINUTE - this.#in(this.#lastHeard, name).minute.levelAt(now, told.minute);
-    if (due > tokens || due * MINUTE < Math.min(tokens * MINUTE, lacking))
+    if (isFull && (due > tokens || (due + 1) * MINUTE <= Math.min(tokens * MINUTE, lacking)))
       this.fail('charged', `Of ${tokens} tokens the minute owes ${due}, where it lacks ${lacking / MINUTE}.`);
     minute.set(told.left, now, told.minute);
     day.set(told.dayLeft, now, told.day);
