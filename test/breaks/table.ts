@@ -111,7 +111,12 @@ export const BREAKS: readonly Break[] = [
     'networks: networks ?? old.networks',
     'networks: networks ?? []',
   ),
-  row(ACCESS, 'operators/roles', '&& ROLES.indexOf(role) >= needed) return;', ') return;'),
+  row(
+    'gateway/stores/roles.ts',
+    'operators/roles',
+    'ROLES.slice(0, ROLES.indexOf(role) + 1).includes(needed)',
+    'ROLES.includes(needed)',
+  ),
   row(ACCESS, 'operators/guard', 'guard.wrongToken(request);', ''),
   row(
     ACCESS,
