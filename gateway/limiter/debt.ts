@@ -27,8 +27,9 @@ export const noDebt = (): Debt => ({ admitted: 0, spared: 0, due: 0, asOf: 0, sh
 
 /** Adds a local decision. @param asOf the time of the levels from which it was taken, by the store's clock */
 export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
-  debt[outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted'] += 1;
-  if (outcome === 'admitted' && !isShadowed) debt.due += 1;
+  const kind = outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted';
+  debt[kind] += 1;
+  if (kind === 'admitted') debt.due += 1;
   if (owedBy(debt) > 0) debt.asOf ||= asOf;
   debt.retryAt = Math.max(debt.retryAt, retryAt ?? 0);
 }

@@ -197,6 +197,8 @@ const MAX_LINES_BYTES = 16_384;
 
 /** Reads a body that is passed on in the pieces in which it arrives. */
 export class BodyReader {
+  /** Whether the whole body was read. */
+  isComplete = false;
   readonly #isChunked: boolean;
   /** Bytes of the body, or of the present chunk, that have not been read. */
   #left: number;
@@ -210,8 +212,6 @@ export class BodyReader {
     this.#isChunked = length === undefined;
     this.#left = length ?? 0;
   }
-
-  isComplete = false;
 
   /**
    * Reads on.
