@@ -10,8 +10,9 @@ import { writeKey } from '../../gateway/stores/key-hash.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { keyOf } from '../../gateway/stores/redis/names.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 import { quantile } from '../support/statistics.ts';
 import { thoroughly } from '../support/thorough.ts';
@@ -195,6 +196,16 @@ test('100,000 admissions of 20,000 keys are charged once, beside decisions', asy
   ]);
   const counts = await Promise.all(keys.slice(1).map(({ id }) => under.redis.hget(keyOf(id), 'admitted')));
   expect(new Set(counts)).toEqual(new Set(['5']));
+});
+
+test('a charge whose answer comes after the deadline of a decision still reports the levels', async () => {
+  const { id } = await under.createKey({ minute: 10, day: 100 });
+  const proxy = await startFaultProxy(url);
+  const late = await connectedRedis(proxy.url);
+  const charger = new RedisLimiter(late, () => under.plans, { clock: () => under.now, timeoutMs: 50 });
+  proxy.set({ kind: 'delay', ms: 150 });
+  const [charged] = await charger.charge([{ ...noDebt(), admitted: 4, due: 4, asOf: under.now, id }]);
+  expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([6, 96]);
 });
 
 test('a charge that nobody answers is sent once, and counted; one that did not run is sent again', async () => {

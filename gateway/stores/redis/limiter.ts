@@ -83,12 +83,18 @@ export class RedisLimiter implements RemoteLimiter, Charger {
 
   /** A peek has its own call: peeks are rare, and need not wait for decisions. */
   async peek({ id, digest, use }: Credential): Promise<Verdict> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const { timeoutMs } = this.#options;
+    const late = () => reject(new Error('Redis did not answer in time.'));
+    const end = timeoutMs === undefined ? () => {} : startDeadline(timeoutMs, late);
     try {
       const asked = [keyOf(id), this.#now(), this.#planText(), digest, countText(0, use)];
-      const [reply = ''] = await this.#withinDeadline(runDecide(this.#redis, 1, asked));
+      const [reply = ''] = await Promise.race([runDecide(this.#redis, 1, asked), promise]);
       return readVerdict(reply);
     } catch (cause) {
-      throw new StoreUnavailable(`Redis did not say where a key stands: ${(cause as Error).message}`);
+      throw new StoreUnavailable(`Redis did not report the status of a key: ${(cause as Error).message}`);
+    } finally {
+      end();
     }
   }
 
@@ -98,22 +104,15 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       () => false,
     );
 
+  /** Has no deadline: a late answer is better than an unknown fate, and the connection is closed if there is none. */
   async charge(debts: Parameters<Charger['charge']>[0]): Promise<readonly Charged[]> {
     const presented = debts.flatMap((debt) => ['', chargeText(debt)]);
     const asked = [...debts.map(({ id }) => keyOf(id)), this.#now(), this.#planText(), ...presented];
     try {
-      return (await this.#withinDeadline(runDecide(this.#redis, debts.length, asked))).map(readCharged);
+      return (await runDecide(this.#redis, debts.length, asked)).map(readCharged);
     } catch (cause) {
       return debts.map(() => (mayHaveRun(cause as Error) ? 'unknown' : 'not run'));
     }
-  }
-
-  async #withinDeadline<T>(answer: Promise<T>): Promise<T> {
-    const { timeoutMs } = this.#options;
-    if (timeoutMs === undefined) return await answer;
-    const { promise, reject } = Promise.withResolvers<never>();
-    const end = startDeadline(timeoutMs, () => reject(new Error('Redis did not answer in time.')));
-    return await Promise.race([answer, promise]).finally(end);
   }
 
   #flush(): void {
