@@ -103,11 +103,12 @@ async function replicate({ redis }: ClusterNode, primary: ClusterNode): Promise<
 /** Attempts after which nodes are introduced anew: on a full machine a node gives a handshake up. */
 const MEET_EVERY = 80;
 
-/** Introduces every node to the first, and waits until each knows all others and reports a healthy cluster. */
+/** Introduces every node to the first, and waits until each knows all others and their slots. */
 async function agree(nodes: readonly ClusterNode[]): Promise<void> {
   const isIn = async ({ redis }: ClusterNode) => {
     const info = String(await redis.cluster('INFO'));
-    return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}\r`);
+    const signs = ['cluster_state:ok', `cluster_slots_assigned:${SLOTS}\r`, `cluster_known_nodes:${nodes.length}\r`];
+    return signs.every((sign) => info.includes(sign));
   };
   const [first, ...others] = nodes as [ClusterNode, ...ClusterNode[]];
   for (let attempt = 0; attempt < 1_600; attempt++) {
