@@ -5,6 +5,7 @@ import { knowCore, knowGateway, knowOperators } from './described-answers.ts';
 import { endsWithUs } from './ends-with-us.ts';
 import { watchFailures } from './failures.ts';
 import { parsedLines } from './log.ts';
+import { freePort } from './port.ts';
 import { ROOT } from './root.ts';
 
 export { ROOT };
@@ -48,8 +49,14 @@ export function startProcess(
   return { child, out: () => out, ended };
 }
 
+/** Not one of those that the system gives connections, which could be taken until a worker listens, or in a restart. */
+const ownPorts = async ({ PORT, ADMIN_PORT }: NodeJS.ProcessEnv) => ({
+  ...(PORT === '0' && { PORT: String(await freePort()) }),
+  ...(ADMIN_PORT === '0' && { ADMIN_PORT: String(await freePort()) }),
+});
+
 /**
- * A service, once it reports its addresses.
+ * A service, once it reports its addresses. A port of 0 becomes a free one.
  * @param within a command that starts it
  */
 export async function startService(
@@ -58,7 +65,8 @@ export async function startService(
   within: readonly string[] = [],
 ): Promise<Started & { addresses: Record<string, string> }> {
   const [command = '', ...args] = [...within, process.execPath, main];
-  const started = startProcess(command, args, env, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
+  const all = { ...env, ...(await ownPorts(env)) };
+  const started = startProcess(command, args, all, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
   const failed = started.ended.then(({ err }) => Promise.reject(new Error(`${main} did not start: ${err}`)));
   const [addresses] = (await Promise.race([once(started.child, 'message'), failed])) as [Record<string, string>];
   failed.catch(() => {});
