@@ -36,8 +36,8 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/charges', "if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then", 'if false then'),
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
-  row('gateway/limiter/debts.ts', 'simulation/simulation.test', "if (end === 'not run') continue;", ''),
-  row('gateway/limiter/outage.ts', 'simulation/simulation.test', 'here(!wasSent);', 'here(true);'),
+  row('gateway/limiter/debts.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
+  row('gateway/limiter/outage.ts', 'faults/charges', 'here(!wasSent);', 'here(true);'),
 
   // What one part knows binds another.
   row(
