@@ -1,10 +1,10 @@
-/** The limit never falls lower: otherwise a core could not show that it has recovered. */
+/** The limit never falls below this, because a core must be able to show that it has recovered. */
 const FEWEST = 32;
 /**
  * A healthy core answers several thousand requests a second, so the last of these waits only a fraction of a second.
  */
 const MOST = 2_048;
-/** The maximum handed to one core, whatever the limit. */
+/** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
 
 /** Fractions of the time limit: for a queue in the core, and for an answer that is almost too late. */
@@ -24,8 +24,8 @@ const FORGET_QUEUE_MS = 20_000;
 
 /**
  * Limits the concurrent requests to one core. In front of an overloaded core a queue grows until no request in it is
- * answered in time. Latency alone is no sign of overload, nor is one late answer. There is a queue if more requests
- * come than are answered while answers flow, and even the quickest answer of a window waits.
+ * answered in time. Latency alone is no sign of overload, nor is one late answer. A queue exists if more requests
+ * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;
@@ -45,7 +45,7 @@ export class ConcurrencyLimit {
 
   /**
    * @param timeoutMs timeout of an answer
-   * @param connections that can carry requests at the same time
+   * @param connections number of connections that can carry requests at the same time
    */
   constructor(timeoutMs: number, connections: number) {
     this.#queueMs = timeoutMs * QUEUE;
@@ -82,7 +82,7 @@ export class ConcurrencyLimit {
 
   /**
    * Notes the beginning of an answer, or a timeout.
-   * @param askedAt and `now` as of performance.now()
+   * @param askedAt when it was requested; both times are those of performance.now()
    */
   learn(askedAt: number, now: number): void {
     const tookMs = now - askedAt;

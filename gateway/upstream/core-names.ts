@@ -4,8 +4,8 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { addressOf, type CoreAddress, type CoreName, isName, parseCoreUrl, withoutAddress } from './core-url.ts';
 
 /**
- * CoreDNS caches an answer for 5 s. Together this is less than the 8 s for which a core still serves after leaving its
- * name.
+ * CoreDNS caches an answer for 5 s more. The sum is less than the 8 s for which a core still serves after its name has
+ * dropped it.
  */
 const RESOLVE_EVERY_MS = 2_000;
 /** A start waits this long for names, then continues without them. */
@@ -31,7 +31,7 @@ export class CoreNames {
     this.#announce();
   }
 
-  /** Begins to resolve all names regularly. Ends after the first time, or when that takes too long. */
+  /** Starts to resolve all names regularly. Returns after the first time, or when that takes too long. */
   async start(): Promise<void> {
     const asked = this.#watched().map((name) => name.watch());
     const enough = new AbortController();
@@ -58,13 +58,12 @@ export class CoreNames {
   }
 }
 
-/** One name. */
 class Watched {
   addresses: readonly CoreAddress[];
   readonly #name: CoreName;
   readonly #logger: Logger;
   readonly #onChange: () => void;
-  /** The last attempt to resolve it failed. */
+  /** Whether the last attempt to resolve it failed. */
   isLost = false;
   #isClosed = false;
   #timer: NodeJS.Timeout | undefined;
@@ -77,7 +76,7 @@ class Watched {
     this.addresses = [withoutAddress(name)];
   }
 
-  /** Resolves the name now and then regularly. Ends after the first time. */
+  /** Resolves the name now and then regularly. Returns after the first time. */
   async watch(): Promise<void> {
     try {
       const found = await resolveName(this.#name);
@@ -111,7 +110,7 @@ class Watched {
 }
 
 /**
- * The current cores of an entry of CORE_URL, ordered by address.
+ * Finds the current cores of an entry of CORE_URL, ordered by address.
  * @throws the resolver's fault, or {Error} if no address was found
  */
 export async function resolveCores(text: string): Promise<CoreAddress[]> {

@@ -34,7 +34,7 @@ export class FrameBoundary {
   }
 }
 
-/** Two bytes, an extended length, and a mask. */
+/** The head has two bytes, an extended length, and a mask. */
 function headLength(second: number): number {
   const length = second & 0x7f;
   return 2 + (length === 127 ? 8 : length === 126 ? 2 : 0) + (second & 0x80 ? 4 : 0);

@@ -161,7 +161,7 @@ test('it reports a core with another token, and the default user of Redis', asyn
     CORE_TOKEN: 'another-token-than-that',
   });
   expect(await badOf(stack)).toEqual([
-    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'does not take our token' }),
+    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'rejects our token' }),
   ]);
   const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(plain.stop);
