@@ -241,10 +241,7 @@ function exactNumber([source, whole = '', fraction = '', exponent = '0']: RegExp
   return BigInt((source.startsWith('-') ? '-' : '') + digits + '0'.repeat(zeros));
 }
 
-/**
- * Finds where the trailing zeros of a number begin. A pattern would start again at every zero inside it, which takes 8
- * s for 64 kB of them.
- */
+/** Finds where the trailing zeros begin. A pattern would restart at every zero inside: 8 s for 64 kB of them. */
 function endOfDigits(text: string): number {
   let end = text.length;
   while (text[end - 1] === '0') end--;
