@@ -3,10 +3,7 @@ import { type CheckResult, fault, good, warning } from '../check-result.ts';
 import { CLIENT_ADDRESSES, type Network, type Source } from './request-metrics.ts';
 import { seriesOf } from './totals.ts';
 
-/**
- * Checks the addresses of clients, because the allowance of clients without a key and the networks of secrets depend on
- * them.
- */
+/** Checks clients' addresses: the allowance of clients without a key and the networks of secrets depend on them. */
 
 const ABOUT = 'client addresses';
 /** The longest prefix of a block that is a whole network and not just a few proxies. */

@@ -9,11 +9,11 @@ import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;
 export type KeyEvent = (typeof KEY_EVENTS)[number];
 
-/** A key is near its limit if at most one part in so many is left. */
+/** A key is near its limit if at most a fifth is left. */
 const LEFT_PARTS = 5;
 /** A key that has not been used for this long is not counted. */
 const RECENT = 10 * MINUTE;
-/** This is short, but all gauges of one scrape come from one count. */
+/** The gauges of one scrape share a count, which is reused for this long. */
 const COUNT_EVERY = MINUTE / 240;
 
 type ByPlan = Map<PlanName, number>;
@@ -29,8 +29,7 @@ interface KeyCounts {
 }
 
 /**
- * Watches the keys in use. It keeps what it knows on their records, so that a decision costs two assignments and a
- * comparison.
+ * Watches the keys in use. It keeps its data on their records, so a decision costs two assignments and a comparison.
  */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;

@@ -1,7 +1,4 @@
-/**
- * The outcome of a request before it is forwarded: a decision, or a reason without one. Each is a label value of a
- * metric.
- */
+/** The outcomes before a request is forwarded: a decision, or a reason without one. Each is a label value. */
 
 /** Decisions on a key that has a plan. `forbidden` means that its secret lacks the scope. */
 export const ON_PLANS = ['admitted', 'refused_minute', 'refused_day', 'banned', 'forbidden'] as const;

@@ -16,15 +16,14 @@ const SHARES = { served: 0.5, refused: 0.3, strangers: 0.2 } as const;
 type Kind = keyof typeof SHARES;
 
 /**
- * The share of slots that refusals of one key or address may take in a minute, and their minimum. Further refusals are
- * only counted.
+ * The share of slots for refusals of one key or address in a minute, and its minimum. Further ones are only counted.
  */
 const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;
 const MAX_REFUSED = 10_000;
 const MINUTE_MS = 60_000;
 /** The number of requests searched before other work has its turn: about a millisecond. */
-const LOOKED_AT = 250;
+const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
 
 /** What is known of a request. Times are those of performance.now(). */
@@ -99,7 +98,7 @@ export class RecentRequests {
     return noted === undefined ? undefined : this.#noteRefusal(seen, 'refused');
   }
 
-  /** @returns undefined if the refusal is only counted, on the last one like it */
+  /** @returns undefined if the refusal is only counted, in the last similar one */
   #noteRefusal(seen: SeenRequest, kind: Kind): NotedRequest | undefined {
     // Refusals by a ban are counted separately, so that operators see how many requests a ban has refused.
     const ofBan = seen.outcome === 'banned' ? ' banned' : '';
@@ -163,7 +162,7 @@ export class RecentRequests {
     const byBan = new Map<string, { report: RequestReport; refused: number }>();
     let looked = 0;
     for (const slot of this.#newestFirst()) {
-      if (++looked % LOOKED_AT === 0) await nextTurn();
+      if (++looked % SEARCHED_AT_ONCE === 0) await nextTurn();
       if (!matches(slot, query)) continue;
       const report = reportOf(slot);
       if (query.bansOf === undefined) {

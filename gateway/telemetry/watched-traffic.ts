@@ -45,7 +45,7 @@ export interface ProcessState {
   readonly redis: RedisState | undefined;
 }
 
-const LOOK_EVERY_MS = 500;
+const UPDATE_EVERY_MS = 500;
 const MINUTE_MS = 60_000;
 /** These are an hour of full minutes and the current one. */
 const KEPT = 61;
@@ -75,19 +75,19 @@ export class WatchedTraffic {
   constructor(source: TrafficSource) {
     this.source = source;
     this.#mode = { isLocal: source.isLocal(), since: this.since };
-    this.#look();
-    this.#timer = setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
+    this.#update();
+    this.#timer = setInterval(() => this.#update(), UPDATE_EVERY_MS).unref();
   }
 
   /** Whether decisions are local because Redis is away, and since when. */
   get mode() {
-    this.#look();
+    this.#update();
     return this.#mode;
   }
 
   /** The minutes of the last hour, the oldest first. The last one is still running. */
   minutes() {
-    this.#look();
+    this.#update();
     const now = countsOf(this.source.counted());
     return this.#minutes.map(({ minute, before, after = now, bannedKeys }) => {
       const inMinute = (total: keyof Counts['totals']) => Math.max(0, after.totals[total] - before.totals[total]);
@@ -110,7 +110,7 @@ export class WatchedTraffic {
     clearInterval(this.#timer);
   }
 
-  #look(): void {
+  #update(): void {
     const isLocal = this.source.isLocal();
     if (isLocal !== this.#mode.isLocal) this.#mode = { isLocal, since: new Date() };
     const minute = Math.floor(Date.now() / MINUTE_MS);

@@ -10,7 +10,7 @@ import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
 const MAX_BODY_BYTES = 65_536;
 const MAX_HEAD_BYTES = 16_384;
 const MAX_TEXT_BYTES = 16_384;
-/** Enough for a head, and a body in the smallest realistic chunks. */
+/** This is enough for a body in the smallest realistic chunks. */
 const MAX_BYTES = 2 * MAX_BODY_BYTES;
 
 export interface AnswerHead {
@@ -23,10 +23,7 @@ export interface AnswerHead {
 
 /** The answer to one request, as received. */
 export interface Answer extends AnswerHead {
-  /**
-   * A short body is a string with one character per byte, so that head and body take one write. A long one is not
-   * copied.
-   */
+  /** A short body is a string with one character per byte, so that head and body take one write. */
   readonly body: string | Buffer;
 }
 
@@ -54,9 +51,7 @@ interface Framed {
 
 const STATUS_LINE = 'HTTP/1.1 ';
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
-/**
- * Status line and field lines (RFC 9112 §4, §5), without obsolete forms: no line folding, no whitespace before a colon.
- */
+/** Status line and field lines (RFC 9112 §4, §5), without obsolete forms such as folding or blanks before a colon. */
 const HEAD = /^HTTP\/1\.1 [1-5]\d\d(?: [\t\x20-\x7e\x80-\xff]*)?(?:\r\n[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*)*$/;
 const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 

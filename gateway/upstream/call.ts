@@ -24,7 +24,7 @@ export const NOTED_MS = 10_000;
 
 const NONE: readonly never[] = [];
 
-/** Where the answer goes, and when it was sent. All times here are those of performance.now(). */
+/** Where the answer goes, and when the request was sent and answered. All times here are those of performance.now(). */
 export interface Destination {
   readonly response: ServerResponse;
   /** When the last attempt was handed to a wire. */
@@ -54,11 +54,9 @@ export interface Forwarding {
 const withLate = (headers: readonly string[], { lateHeaders }: Destination): readonly string[] =>
   lateHeaders === undefined ? headers : [...headers, ...lateHeaders()];
 
-/** What all calls have in common. */
 export interface CallContext {
   readonly cores: Cores;
   readonly timeoutMs: number;
-  /** Called when the call has ended. */
   remove(call: Call): void;
 }
 
@@ -312,7 +310,6 @@ export class Call implements Asked {
     return true;
   }
 
-  /** Notes that the core has begun to answer. */
   #began(core: Core, now: number): void {
     this.#noteTimes(now);
     core.answered(this.#begunAt, this.sentAt, now);

@@ -1,8 +1,6 @@
 /** The limit never falls below this, because a core must be able to show that it has recovered. */
 const FEWEST = 32;
-/**
- * A healthy core answers several thousand requests a second, so the last of these waits only a fraction of a second.
- */
+/** A healthy core answers several thousand requests a second, so the last of these waits a fraction of a second. */
 const MOST = 2_048;
 /** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
@@ -10,7 +8,7 @@ const MAX_IN_FLIGHT = 4_096;
 /** Fractions of the time limit: for a queue in the core, and for an answer that is almost too late. */
 const QUEUE = 0.1;
 const LATE = 0.75;
-/** Windows in the time that a queue may take. */
+/** The number of windows within the time allowed for a queue. */
 const WINDOWS = 8;
 /** A queue shows in this many windows in a row, a burst in only one. */
 const MIN_WINDOWS = 3;
@@ -101,7 +99,6 @@ export class ConcurrencyLimit {
     if (this.#mayRise) this.#value = Math.min(this.#value + 1, MOST);
   }
 
-  /** Ends a window. */
   #judge(now: number): void {
     const { startedAt, asked, answered, quickestMs } = this.#window;
     const lastedMs = now - startedAt;
@@ -135,7 +132,6 @@ export class ConcurrencyLimit {
 
 const within = (value: number, least: number, most: number): number => Math.min(Math.max(value, least), most);
 
-/** The counts of one window. */
 class Window {
   readonly startedAt: number;
   asked = 0;

@@ -47,7 +47,7 @@ export function coreUrlFault(text: string): string | undefined {
   if (!/^https?:/i.test(text)) return 'must be an http://, https://, http+srv://, https+srv:// or unix: URL';
   if (!URL.canParse(text)) return 'must be an http:// or https:// URL';
   const { href, origin } = new URL(text);
-  return href === `${origin}/` ? undefined : 'must be origins like http://127.0.0.1:7001, without a path';
+  return href === `${origin}/` ? undefined : 'must be an origin like http://127.0.0.1:7001, without a path';
 }
 
 /** @param text a valid entry */

@@ -17,8 +17,7 @@ const KEEP_ALIVE_MS = 4_000;
 /** Up to this depth, reads go to a wire whose answers flow. One slow answer delays at most this many. */
 const DEPTH = 64;
 /**
- * A read avoids a wire that has been silent for this long. It first chooses among a few, so that each write carries
- * many requests.
+ * A read avoids a wire that has been silent for this long. It first tries a few, so that writes carry many requests.
  */
 const FLOWING_MS = 10;
 const FEW = 4;
@@ -38,8 +37,7 @@ export class Core {
   /** Limits the requests that have a wire of their own. */
   readonly places = new FairShare(OWN);
   /**
-   * Wires that reads share. Reads of clients that have blocked others share the slow ones when no place of their own is
-   * free.
+   * Reads share these wires. Those of clients that have blocked others use the slow ones if they have no place alone.
    */
   readonly quick: SharedWires;
   readonly slow: SharedWires;
@@ -51,10 +49,7 @@ export class Core {
   since = Date.now();
   /** Whether a read had to be sent to another core, and this one has not answered since. */
   isSilent = false;
-  /**
-   * Whether its answers carry the X-Request-Id of the attempt, which proves to which one they belong. Only then are
-   * wires reused.
-   */
+  /** Whether its answers carry the attempt's X-Request-Id, so that they can be matched. Only then are wires reused. */
   echoes = false;
   /** When the most recent of the answered requests was sent, by performance.now(). */
   newestAnswered = Number.NEGATIVE_INFINITY;
@@ -80,10 +75,7 @@ export class Core {
     return this.address.origin;
   }
 
-  /**
-   * Returns a wire for one request. It is a new one if answers carry no ids, because a late answer could pass for the
-   * next one.
-   */
+  /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
   takeOwn(): Wire {
     const wire = this.#idle.pop() ?? this.#newOwn();
     if (!this.echoes) wire.end();
@@ -121,10 +113,7 @@ export class Core {
     this.#again = Math.min(this.#again + 1, MOST_AGAIN);
   }
 
-  /**
-   * Notes that the core has begun to answer.
-   * @param createdAt like the other times one of performance.now()
-   */
+  /** Notes that the core has begun to answer. @param createdAt like the other times one of performance.now() */
   answered(createdAt: number, askedAt: number, now: number): void {
     this.limit.learn(createdAt, now);
     this.counts.answered(now - createdAt);
@@ -257,11 +246,9 @@ export interface CoreState {
   /** Requests handed to the core and not finished; `queued` are those that wait for a connection. */
   readonly inFlight: number;
   readonly queued: number;
-  /** The limit of concurrent requests. */
   readonly limit: number;
   /** When it became ready, not ready, or began to drain. All times here are Unix times in ms. */
   readonly since: number;
-  /** Why it is not ready. */
   readonly reason: string | undefined;
   /** The last answer to a client's request. */
   readonly lastAnswer: { readonly at: number; readonly ms: number } | undefined;

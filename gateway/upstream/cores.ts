@@ -133,9 +133,7 @@ export class Cores {
     }
   }
 
-  /**
-   * Takes turns among the available cores only. Otherwise the neighbour of an unavailable one would get its turns too.
-   */
+  /** Takes turns among available cores only, or the neighbour of an unavailable one would get its turns too. */
   #inTurn(those: readonly Core[]): Core | undefined {
     return those[this.#turn++ % those.length];
   }

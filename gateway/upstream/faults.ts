@@ -27,14 +27,13 @@ export class EndUnknown extends Error {
   override readonly message = 'The core answered with neither a length nor chunks.';
 }
 
-/** The bytes are not a valid answer, or it is uncertain which answer they are. */
+/** The bytes are not a valid answer, or it is uncertain to which request they belong. */
 export class Unreadable extends Error {
   constructor(why: string) {
     super(`The core's answer cannot be read. ${why}`);
   }
 }
 
-/** The connection ended before the answer arrived. */
 export class ConnectionLost extends Error {
   override readonly message = 'The connection was lost.';
 }
@@ -66,9 +65,7 @@ export function faultKind(cause: unknown): FaultKind | undefined {
   return isTooSlow(cause) ? 'timeout' : 'broken';
 }
 
-/**
- * Whether the request certainly never reached the core, because no connection was made. Another core may then be asked.
- */
+/** Whether the request never reached the core, because no connection was made. Another core may then get it. */
 export function neverArrived(cause: unknown): boolean {
   const { code = '', syscall, errors } = cause as { code?: string; syscall?: string; errors?: unknown[] };
   if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);

@@ -35,7 +35,7 @@ export interface Forwarder {
  * pipelined where they are likely to be answered first, and sent at most twice. Writes have their own connection and
  * are sent once; another core gets them only if they certainly never arrived.
  * @param urls entries of CORE_URL
- * @returns once their names have been resolved, or that took too long
+ * @returns once their names have been resolved, or resolution took too long
  */
 export async function createForwarder(urls: readonly string[], timeoutMs: number, logger: Logger): Promise<Forwarder> {
   const cores = new Cores(timeoutMs);
@@ -73,7 +73,6 @@ const SILENT_AFTER = 0.1;
 /** The index of a call that was removed. */
 const REMOVED = -1;
 
-/** The requests to the cores. */
 class Calls implements CallContext {
   readonly cores: Cores;
   readonly timeoutMs: number;
@@ -93,7 +92,7 @@ class Calls implements CallContext {
     call.ask(this.cores.next());
   }
 
-  /** Removes a call. The last one moves to its index. */
+  /** Removes a call by moving the last one to its index. */
   remove(call: Call): void {
     if (call.place === REMOVED) return;
     const last = this.#underWay.pop() as Call;

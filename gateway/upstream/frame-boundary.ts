@@ -1,9 +1,6 @@
 import { randomBytes } from 'node:crypto';
 
-/**
- * Follows the frames in one direction of a WebSocket (RFC 6455 §5.2), to find where our own frame can be inserted:
- * between two others.
- */
+/** Follows the frames of a WebSocket in one direction (RFC 6455 §5.2), to insert our own frame between two others. */
 export class FrameBoundary {
   #head: number[] = [];
   #payloadLeft = 0;

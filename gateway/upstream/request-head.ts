@@ -37,10 +37,7 @@ let attempts = 0;
  */
 export const attemptIdOf = (requestId: string): string => `${requestId}.${PROCESS}${++attempts}`;
 
-/**
- * Characters that are invalid in a field value (RFC 9110 §5.5). A line ending would begin another header or another
- * request.
- */
+/** Invalid characters in a field value (RFC 9110 §5.5). A line ending would begin another header or request. */
 const NOT_IN_VALUES = /[^\t\x20-\x7e\x80-\xff]/;
 
 /**

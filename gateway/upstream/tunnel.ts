@@ -122,7 +122,7 @@ export class Tunnel {
   readonly #fromCore = new FrameBoundary();
   bytesFromClient = 0;
   bytesFromCore = 0;
-  /** When data last arrived from either side, as of performance.now(). */
+  /** When data last arrived from either side, by performance.now(). */
   lastActiveAt = performance.now();
 
   constructor(client: Socket, core: Socket) {

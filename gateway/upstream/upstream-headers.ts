@@ -3,10 +3,7 @@ import { listed } from '../../shared/lists.ts';
 
 /** Decides which headers pass through the gateway, in one pass per direction over flat lists of names and values. */
 
-/**
- * These are for one connection only, so they are never forwarded (RFC 9110 §7.6.1; the older names from RFC 2616
- * §13.5.1).
- */
+/** These are for one connection only, so they are never forwarded (RFC 9110 §7.6.1, RFC 2616 §13.5.1). */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -20,10 +17,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/**
- * Never accepted from a client: headers that we set, or that some server reads as the caller, its address, the method
- * or the target.
- */
+/** Never accepted from a client: headers that we set, or that servers read as the caller, address, method or target. */
 const OURS: ReadonlySet<string> = new Set([
   'authorization',
   'client-ip',

@@ -26,13 +26,13 @@ export interface Asked {
   readonly request: UpstreamRequest;
   /** The X-Request-Id of this attempt, which its answer repeats. */
   readonly id: string;
-  /** When it was handed to a wire, as of performance.now(). */
+  /** When it was handed to a wire, by performance.now(). */
   readonly sentAt: number;
   /** False once nobody waits for the answer. */
   readonly isWanted: boolean;
   /** Whether it has the wire to itself until it ends it. Only then is a large answer streamed. */
   readonly isAlone: boolean;
-  /** @param now when it was read, as of performance.now() */
+  /** @param now when it was read, by performance.now() */
   answered(answer: Answer, now: number): void;
   /** The head of an answer that is too large to be read as a whole. Its body follows in pieces. */
   streamed(head: AnswerHead, now: number): void;
@@ -73,13 +73,11 @@ export class Wire {
   #isRetired = false;
   /** The bytes of an incomplete answer. */
   #rest: Buffer | undefined;
-  /** The answer that is being streamed. */
   #streamed: Streamed | undefined;
   /** Remaining bytes of an answer that was too large. */
   #skipped = 0;
   /** When the oldest request became the oldest. */
   #frontSince = 0;
-  /** When data last arrived. */
   #readAt = 0;
 
   constructor(url: string, options: WireOptions) {

@@ -125,10 +125,7 @@ function write(request: StoreRequest, authorization: Record<string, string>): Di
   return { method, path, headers, body: body === undefined ? null : toJson(body) };
 }
 
-/**
- * Reads the body of an answer, checked against `schema`.
- * @throws {StoreError} `invalid_answer` if it does not match
- */
+/** Reads the body of an answer, checked against `schema`. @throws {StoreError} `invalid_answer` if it does not match */
 export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer): z.output<S> {
   try {
     return schema.parse(parseJson(answer.bytes));
@@ -145,9 +142,7 @@ interface Limit {
   end(): void;
 }
 
-/**
- * Combines a timeout with the caller's signal. AbortSignal.timeout would hold each call's memory until its time is up.
- */
+/** Combines a timeout with the caller's signal. AbortSignal.timeout would hold each call's memory until it fires. */
 function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
   const clock = new AbortController();
   const onTime = () => clock.abort(new DOMException(`No answer within ${timeoutMs} ms.`, 'TimeoutError'));
