@@ -88,7 +88,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       const [reply = ''] = await this.#withinDeadline(runDecide(this.#redis, 1, asked));
       return readVerdict(reply);
     } catch (cause) {
-      throw new StoreUnavailable(`Redis did not say where a key stands: ${(cause as Error).message}`);
+      throw new StoreUnavailable(`Redis did not return the state of the key: ${(cause as Error).message}`);
     }
   }
 
