@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { throughDraft } from '../../shared/process/draft.ts';
 import { SettingsError, token as tokenForm } from '../../shared/process/env.ts';
 
-/** The file in which a gateway keeps its generated token, and where the command line finds it. */
+/** The file in which a gateway keeps its generated token, and in which the command line finds it. */
 export const tokenFile = (directory: string): string => join(directory, 'admin-token');
 
 /**
- * The token kept in the folder. If there is none yet, one is made. If several processes start at once, the first to
- * link its file decides the token of all.
+ * Reads the token kept in the folder. If there is none yet, creates one. If several processes start at once, the first
+ * to link its file decides the token of all.
  * @throws {SettingsError} if the file holds no token, or none can be kept
  */
 export async function keptToken(directory: string): Promise<string> {
@@ -18,12 +18,12 @@ export async function keptToken(directory: string): Promise<string> {
   if (kept !== undefined) return kept;
   const made = randomBytes(32).toString('base64url');
   await throughDraft(path, `${made}\n`, linkUnlessThere).catch((fault: Error) => {
-    throw new SettingsError(`${path}: the operators' token cannot be kept there (${fault.message}). ${REMEDY}`);
+    throw new SettingsError(`${path}: cannot store the operators' token there (${fault.message}). ${REMEDY}`);
   });
   return (await readToken(path)) ?? made;
 }
 
-const REMEDY = 'Give DATA_DIR room and the right to write, or set ADMIN_TOKEN.';
+const REMEDY = 'Make DATA_DIR writable and free some space, or set ADMIN_TOKEN.';
 
 async function linkUnlessThere(draft: string, path: string): Promise<void> {
   await link(draft, path).catch((fault: NodeJS.ErrnoException) => {
@@ -32,7 +32,7 @@ async function linkUnlessThere(draft: string, path: string): Promise<void> {
 }
 
 /**
- * The token in the file; undefined if there is no file.
+ * Reads the token from a file; undefined if there is no file.
  * @throws {SettingsError} if the content is not a token; the system's error if the file cannot be read
  */
 export async function readToken(path: string): Promise<string | undefined> {
@@ -43,7 +43,7 @@ export async function readToken(path: string): Promise<string | undefined> {
   const { success, data } = tokenForm.safeParse(text.trim());
   if (success) return data;
   throw new SettingsError(
-    `${path} does not hold a token of at least 16 characters, without spaces. ` +
-      'Remove the file and start the gateway again, which makes a new one; or set ADMIN_TOKEN.',
+    `${path} does not contain a token of at least 16 characters without spaces. ` +
+      'Remove the file and restart the gateway, which creates a new one, or set ADMIN_TOKEN.',
   );
 }

@@ -1,6 +1,6 @@
-/** Words of the command line and the console. */
+/** Words that the command line and the console share. */
 
-/** A running ban, as answers say it. */
+/** A running ban, as answers describe it. */
 export interface RunningBan {
   readonly bannedUntil?: string | undefined;
   readonly banReason?: string | undefined;
@@ -12,9 +12,9 @@ const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seven
 const NUMBER = new Intl.NumberFormat('en-US');
 
 /**
- * What follows `banned until`: `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by decisions
- * come in a row.
- * @param until the time in the reader's form
+ * What follows `banned until`, such as `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by
+ * decisions come in a row.
+ * @param until the time in the reader's format
  */
 export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
   const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
@@ -24,7 +24,7 @@ export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: Ru
   return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
 }
 
-/** For a key whose limit is too small for its clients. */
+/** Describes a key whose limit is too small for its clients. */
 export const tooSmallInWords = (waitSeconds = 0): string =>
   `too small for its clients: a refused request waits ${shortLength(waitSeconds)}`;
 
@@ -36,14 +36,14 @@ export const UNITS = [
   { unit: 1, name: 'second', short: 's' },
 ] as const;
 
-/** A length, rounded, in the largest unit of which it has at least one. */
+/** A duration, rounded, in the largest unit of which it has at least one. */
 export function inLargestUnit(seconds: number): (typeof UNITS)[number] & { readonly count: number } {
   const whole = Math.max(0, Math.round(seconds));
   const largest = UNITS.find(({ unit }) => whole >= unit) ?? UNITS[3];
   return { ...largest, count: Math.round(whole / largest.unit) };
 }
 
-/** A length such as `5 min`. */
+/** Formats a duration, such as `5 min`. */
 export function shortLength(seconds: number): string {
   const { count, short } = inLargestUnit(seconds);
   return `${count} ${short}`;
@@ -51,7 +51,7 @@ export function shortLength(seconds: number): string {
 
 const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
 
-/** How the time of a request is split; undefined if it reached no part. @param write a time */
+/** Describes how the time of a request is split; undefined if it reached no part. @param write formats a duration */
 export function timesInWords(
   times: { readonly [part in (typeof PARTS)[number]]?: number | undefined },
   write: (ms: number) => string,

@@ -1,23 +1,23 @@
 /**
- * What to look for in a text that somebody pasted. The command line and the console's page drop secrets by it, so it
- * imports nothing.
+ * Extracts what to look for from a text that somebody pasted. The command line and the console use it to drop secrets,
+ * so it imports nothing.
  */
 
 export interface SearchText {
-  /** What may be sent; empty if there is nothing to look for. */
+  /** The text to send; empty if there is nothing to look for. */
   readonly text: string;
   /** Whether a secret was dropped. */
   readonly hadSecret: boolean;
 }
 
-/** A key, or what is left of it in a log: the id, and the rest. */
+/** A key, or its remains in a log: the id, and the rest. */
 const KEY = /as_([0-9A-Za-z]{12})(?![0-9A-Za-z])(_[0-9A-Za-z]*)?/;
-/** The secret of a key with its check, without its beginning. */
+/** The secret of a key with its check, but without the id. */
 const BARE_SECRET = /(?<![0-9A-Za-z])[0-9A-Za-z]{38}(?![0-9A-Za-z])/;
-/** In a log line, whose other members are of no use. */
+/** A key id in a log line, whose other members are not needed. */
 const KEY_ID = /"keyId":"([0-9A-Za-z]{12})"/;
 
-/** The text of a search. Of a key, only its public id is left; of a log line, the id of its key. */
+/** Reduces a key to its public id, and a log line to the id of its key. */
 export function searchText(pasted: string): SearchText {
   const [, id, rest = ''] = KEY.exec(pasted) ?? [];
   const text = pasted.trim();

@@ -1,2 +1,2 @@
-/** What the command line sends as User-Agent, so that the activity can tell it from programs. */
+/** The User-Agent of the command line, by which the audit log distinguishes it from programs. */
 export const CTL = 'ctl';

@@ -1,6 +1,6 @@
 import type { ActivityAnswer, ActivityView, TrialAnswer, UsageAnswer, UsageOfKey, UsageSum } from './api/answers.ts';
 
-/** Answers in parts, put together for the console and the command line. One call checks a limited number of records. */
+/** Puts answers in parts together for the console and the command line. One call checks a limited number of records. */
 
 type Ask<T> = (path: string) => Promise<T>;
 
@@ -9,7 +9,7 @@ export interface Part {
   readonly next?: string | number | undefined;
 }
 
-/** Each part of an answer. @param asked the query of the first one */
+/** Iterates over the parts of an answer. @param asked the query of the first one */
 export async function* partsOf<T extends Part>(
   ask: Ask<T>,
   path: string,
@@ -24,10 +24,10 @@ export async function* partsOf<T extends Part>(
   }
 }
 
-/** Entries that one call may return. */
+/** The maximum number of entries that one call may return. */
 const MOST_A_CALL = 1_000;
 
-/** Entries of the audit log, the newest first, until enough were found or the log ends. */
+/** Reads entries of the audit log, the newest first, until enough were found or the log ends. */
 export async function readEntries(
   ask: Ask<ActivityAnswer>,
   asked: Readonly<Record<string, string>>,
@@ -44,7 +44,7 @@ export async function readEntries(
   }
 }
 
-/** What keys have used, the largest first: by key or by the value of a tag. */
+/** Sums what keys have used, by key or by the value of a tag, the largest first. */
 export async function readUsage(
   ask: Ask<UsageAnswer>,
   asked: Readonly<Record<string, string>>,
@@ -58,7 +58,7 @@ export async function readUsage(
   return { keptFrom, rows: [...ofKeys.sort(largestFirst), ...sums.rows()] };
 }
 
-/** Sums by the value of a tag. Each answer sums the keys that it checked. */
+/** Adds up the sums by the value of a tag, because each answer sums only the keys that it checked. */
 export class UsageSums {
   readonly #sums = new Map<string | undefined, UsageSum>();
 
@@ -80,12 +80,15 @@ export class UsageSums {
 
 type Used = Pick<UsageSum, 'admitted' | 'refused'>;
 
-/** By admitted requests, then by refused ones. */
+/** Sorts by admitted requests, then by refused ones. */
 const largestFirst = (a: Used, b: Used): number => b.admitted - a.admitted || b.refused - a.refused;
 
 export type Trial = Omit<TrialAnswer, 'next'> & { readonly isWhole: boolean };
 
-/** What other limits of a plan would have refused, the largest first. @param most parts that are read */
+/**
+ * Reports what other limits of a plan would have refused, the largest first.
+ * @param most the maximum number of parts to read
+ */
 export async function readTrial(ask: Ask<TrialAnswer>, plan: string, most = Number.POSITIVE_INFINITY): Promise<Trial> {
   const affected: TrialAnswer['affected'][number][] = [];
   let [keys, requests, parts, isWhole] = [0, 0, 0, true];

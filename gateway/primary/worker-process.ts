@@ -233,7 +233,7 @@ export class WorkerProcess {
       silentSeconds = this.channel.received === received ? silentSeconds + 1 : 0;
       received = this.channel.received;
       if (silentSeconds < (received === 0 ? LOADS_WITHIN_S : HANGS_AFTER_S)) return;
-      this.#stderr.add(`It said nothing for ${silentSeconds} s.`);
+      this.#stderr.add(`It sent nothing for ${silentSeconds} s.`);
       this.kill();
     }, 1_000).unref();
     void this.ended.then(() => clearInterval(timer));

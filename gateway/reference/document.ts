@@ -9,7 +9,7 @@ export type Schema = Readonly<Record<string, unknown>>;
 
 export interface Header {
   readonly description: string;
-  /** Whether every such answer has it, or only some. */
+  /** Whether all such answers have it, or only some. */
   readonly required: boolean;
   readonly schema: Schema;
   readonly example: string | number;
@@ -20,7 +20,7 @@ export interface Parameter {
   readonly in: 'query' | 'path' | 'header';
   readonly required: boolean;
   readonly description: string;
-  /** The schema holds the example: a separate one would be filled into the try-it panels. */
+  /** The schema holds the example, because a separate one would be filled into the try-it panels. */
   readonly schema: Schema;
 }
 
@@ -39,7 +39,6 @@ export interface Response {
   readonly content?: Content;
 }
 
-/** By status. */
 export type Responses = Readonly<Record<string, Response | Ref>>;
 
 export interface Operation {
@@ -52,7 +51,7 @@ export interface Operation {
   readonly requestBody?: { readonly required: boolean; readonly description: string; readonly content: Content };
   readonly responses: Responses;
   readonly 'x-codeSamples'?: readonly CodeSample[];
-  /** False if the reference has no try-it panel for the operation. */
+  /** False disables the try-it panel of the operation. */
   readonly 'x-try-it-out'?: false;
 }
 

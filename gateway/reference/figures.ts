@@ -2,13 +2,12 @@ import { full, type Level, refill } from '../limiter/bucket.ts';
 import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
 import { NO_REFUSALS, nextPlace, patienceOf, refusalsAt, strikesLeft, withRefusal } from '../limiter/refusals.ts';
 
-/** Figures of the page: tokens over time, for a key with 60 requests a minute and 1,000 a day, by the limiter's rules. */
+/** Draws the tokens over time of a key with 60 requests a minute and 1,000 a day, by the limiter's rules. */
 
 const [PER_MINUTE, PER_DAY] = [60, 1_000];
 const PATIENCE = patienceOf({}, PER_MINUTE);
 const BAN_SECONDS = 300;
 
-/** A value at a time. */
 type Point = readonly [seconds: number, value: number];
 
 /** The buckets and refusals of one key. Times are in seconds. */
@@ -35,7 +34,7 @@ class ExampleKey {
     return PATIENCE.ban_after - strikesLeft(this.refusals, seconds * SECOND, PATIENCE);
   }
 
-  /** @returns the second at which to send the request again, if it is refused; and whether that bans the key */
+  /** @returns the second at which to send the request again if it is refused, and whether the refusal bans the key */
   send(seconds: number): { readonly place?: number; readonly isBanned?: boolean } {
     const tokens = this.tokensAt(seconds);
     if (tokens > 0) {
@@ -54,22 +53,22 @@ class ExampleKey {
 interface Figure {
   readonly id: string;
   readonly title: string;
-  /** The same in words, for those who cannot see it. */
+  /** The figure in words, for those who cannot see it. */
   readonly text: string;
   readonly seconds: number;
   readonly most: number;
-  /** Each with the name of its class. The first one is that of the tokens. */
+  /** Lines by the name of their class. The first one shows the tokens. */
   readonly lines: Readonly<Record<string, readonly Point[]>>;
   readonly dots?: readonly Point[];
-  /** The time between them is shaded. */
+  /** The shaded period. */
   readonly shaded?: readonly [from: number, to: number];
-  /** A value with a line across. */
+  /** A value that is marked by a line across the figure. */
   readonly level?: number;
   readonly labels: readonly (readonly [...Point, text: string])[];
   readonly ticks: readonly (readonly [seconds: number, text: string])[];
 }
 
-/** More at once than there are tokens; each refused request comes back when it was told to. */
+/** Sends more requests at once than there are tokens. Each refused one is repeated after its Retry-After. */
 function lineFigure(): Figure {
   const key = new ExampleKey(PER_MINUTE, MINUTE);
   const [burst, sentAt, seconds] = [80, 10, 105];
@@ -101,7 +100,7 @@ function lineFigure(): Figure {
   };
 }
 
-/** Ten times the limit, whatever the answers say. */
+/** Sends ten times the limit, whatever the answers are. */
 function banFigure(): Figure {
   const key = new ExampleKey(PER_MINUTE, MINUTE);
   const tokens: Point[] = [];
@@ -134,7 +133,7 @@ function banFigure(): Figure {
   };
 }
 
-/** A hundred requests an hour use more of a day's thousand than comes back. */
+/** Sends a hundred requests an hour, which takes more of a day's thousand tokens than come back. */
 function dayFigure(): Figure {
   const key = new ExampleKey(PER_DAY, DAY);
   const [hour, every] = [3_600, 36];
@@ -200,7 +199,7 @@ ${parts.filter(Boolean).join('\n')}
 </figure>`;
 }
 
-/** Without the points on a straight line between their neighbours. */
+/** Leaves out points on a straight line between their neighbours. */
 const pathOf = (points: readonly Point[]): string =>
   points
     .filter((point, at) => !isBetween(points[at - 1], point, points[at + 1]))
@@ -212,7 +211,7 @@ const isBetween = (before: Point | undefined, [x, y]: Point, after: Point | unde
   after !== undefined &&
   Math.abs((x - before[0]) * (after[1] - before[1]) - (y - before[1]) * (after[0] - before[0])) < 0.1;
 
-/** By their marks in the page. */
+/** The figures by their marks in the page. */
 export const FIGURES: Readonly<Record<string, string>> = Object.fromEntries(
   [lineFigure(), banFigure(), dayFigure()].map((figure) => [`figure-${figure.id}`, draw(figure)]),
 );

@@ -10,9 +10,9 @@ import { operationParts } from './operations-page.ts';
 import { pageParts } from './page-text.ts';
 
 /**
- * The API reference: exactly these files under these paths, kept in memory. The page has the plans that are in force. It is
- * made here: of the known renderers, none shows the limits of the reader's key or puts it into the samples, Swagger UI
- * takes 12 MB, and Scalar needs inline styles and a proxy of its maker.
+ * The API reference consists of exactly these files under these paths, kept in memory. The page shows the plans that
+ * are in force. It is our own, because no known renderer shows the limits of the reader's key or puts the key into the
+ * samples. Besides, Swagger UI takes 12 MB, and Scalar needs inline styles and its maker's proxy.
  */
 export interface Reference {
   /** Undefined if there is no such file. */
@@ -23,16 +23,16 @@ const DESCRIPTION = '/v1/openapi.json';
 const PAGE = '/docs/';
 const OUR_PAGE = join(import.meta.dirname, 'page');
 
-/** Per address. Hundreds of people behind one address can visit in the same minute, and none gets over 4 MB a second. */
+/** The limit per address: hundreds of people behind one can visit in a minute, and none gets over 4 MB a second. */
 export const READS_PER_MINUTE = 4_000;
-/** Each such amount costs one more read. */
+/** A file costs one more read for each such amount. */
 const BYTES_PER_READ = 65_536;
 
-/** Revalidated each time, and answered with 304 while unchanged. */
+/** The file is revalidated each time, and answered with 304 while unchanged. */
 const OURS = 'no-cache';
-/** For a redirect, which never changes. */
+/** A redirect never changes. */
 const A_DAY = 'public, max-age=86400';
-/** With a version in the query, a file never changes: a reload does not ask for it. */
+/** With a version in the query a file never changes, so that a reload does not request it. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const FILES = [
@@ -49,7 +49,7 @@ const SAFETY = safetyHeaders("img-src 'self'");
 
 const gzipped = promisify(gzip);
 
-/** One file, as an operation that the gateway answers itself. */
+/** A file of the reference, as an operation that the gateway answers itself. */
 export class ReferenceFile implements GatewayRoute {
   readonly operation = 'reference';
   readonly method = 'GET';
@@ -61,7 +61,7 @@ export class ReferenceFile implements GatewayRoute {
   /** The version that the page puts into the query. */
   readonly version: string;
   readonly #keep: string;
-  /** On every answer with this file, 304 included; Cache-Control is added separately. */
+  /** The headers of every answer with this file, including 304. Cache-Control is added separately. */
   readonly headers: readonly string[];
   #compressed: Promise<Buffer> | undefined;
 
@@ -75,7 +75,7 @@ export class ReferenceFile implements GatewayRoute {
     this.headers = ['ETag', this.etag, 'Vary', 'Accept-Encoding', ...SAFETY, ...headers];
   }
 
-  /** The cost of sending the file, in reads of its address. */
+  /** The cost of sending the file, in reads of the client address. */
   get cost(): number {
     return 1 + Math.floor(this.body.length / BYTES_PER_READ);
   }
@@ -85,7 +85,7 @@ export class ReferenceFile implements GatewayRoute {
     return query === this.version ? FOR_EVER : this.#keep;
   }
 
-  /** Compressed on first use. */
+  /** The file is compressed on first use. */
   compressed(): Promise<Buffer> {
     this.#compressed ??= gzipped(this.body);
     return this.#compressed;
@@ -94,8 +94,8 @@ export class ReferenceFile implements GatewayRoute {
 
 /**
  * Reads the files once.
- * @param plans in force; the page is made anew when they have changed
- * @throws the system's error when a file is missing
+ * @param plans returns the plans in force; the page is rendered again when they have changed
+ * @throws the system's error if a file is missing
  */
 export function loadReference(plans: () => PlanTable): Reference {
   const files = FILES.map(({ path, type, from, keep }) => {
@@ -132,11 +132,11 @@ function pageWith(template: string, plans: PlanTable): ReferenceFile {
 
 const textWith = (template: string, plans: PlanTable): string => withParts(template, pageParts(plans));
 
-/** The page with some parts in place of their marks. */
+/** Puts parts in place of their marks in the page. */
 const withParts = (template: string, parts: Readonly<Record<string, string>>): string =>
   Object.entries(parts).reduce((text, [mark, part]) => text.replace(`<!-- ${mark} -->`, () => part), template);
 
-/** The page with the current version of each file in its URLs, so that a browser keeps them. */
+/** Puts the current version of each file into its URLs in the page, so that browsers can cache them. */
 const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
   files.reduce((text, { path, version }) => {
     const name = path.replace(PAGE, '');

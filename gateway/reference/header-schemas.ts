@@ -1,45 +1,43 @@
 import { pairsOf } from '../../shared/lists.ts';
 import { type Header, type Ref, refTo } from './document.ts';
 
-/** The headers of answers. */
-
-/** Without \\w and \\d, whose meaning differs between languages. */
+/** The patterns avoid \\w and \\d, whose meaning differs between languages. */
 const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
 const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
 
 export const HEADERS = {
   'X-RateLimit-Limit': {
     description:
-      'The limit that applies: of the day and the minute the one with the fewest requests left, on 429 the one that ' +
-      "waits longest; without a valid key, that of the client's address.",
+      'The limit that applies: the minute or the day limit, whichever has fewer requests left; on 429, the one with the ' +
+      "longer wait; without a valid key, that of the client's address.",
     required: true,
     schema: { type: 'integer', minimum: 1 },
     example: 60,
   },
   'X-RateLimit-Remaining': {
-    description: 'Requests left of it.',
+    description: 'Requests left within that limit.',
     required: true,
     schema: { type: 'integer', minimum: 0 },
     example: 59,
   },
   'X-RateLimit-Reset': {
     description:
-      'Unix second at which the limit is full again. On 429, the end of Retry-After: when to send the request again.',
+      'Unix second at which the limit is full again. On 429, the time at which to send the request again, as in Retry-After.',
     required: true,
     schema: { type: 'integer', minimum: 0 },
     example: 1795262400,
   },
   'RateLimit-Policy': {
     description:
-      'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. A gateway can be set not to send it.',
+      'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. Some gateways are configured not to send it.',
     required: false,
     schema: { type: 'string', pattern: LIST_OF_POLICIES },
     example: '"minute";q=60;w=60, "day";q=1000;w=86400',
   },
   RateLimit: {
     description:
-      'What is left of each: r requests within t seconds. A client that waits t/r between requests, or t where r is 0, keeps ' +
-      'to all limits. On 429 only the limit that refused, with the t of Retry-After. A gateway can be set not to send it.',
+      'What is left of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
+      'stays within all limits. On 429, only the limit that was exceeded, with t as in Retry-After. Some gateways are configured not to send it.',
     required: false,
     schema: { type: 'string', pattern: LIST_OF_LIMITS },
     example: '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
@@ -52,14 +50,14 @@ export const HEADERS = {
   },
   'Server-Timing': {
     description:
-      'Where the time went until the answer began, in milliseconds (W3C Server Timing), if the gateway is set to send it.',
+      'How the time until the response began was spent, in milliseconds (W3C Server Timing). Only sent if the gateway is configured to.',
     required: false,
     schema: { type: 'string', pattern: listOf('[a-z]+;dur=[0-9.]+') },
     example: 'decision;dur=0.812, waiting;dur=0.094, core;dur=2.301',
   },
   'Retry-After': {
     description:
-      'Seconds after which the request will be admitted: its place in line behind the others that were refused, or the end of a ban.',
+      'Seconds after which the request will be admitted: until its turn in the line of refused requests, or until a ban ends.',
     required: true,
     schema: { type: 'integer', minimum: 1 },
     example: 1,
@@ -72,33 +70,33 @@ export const HEADERS = {
   },
 } satisfies Readonly<Record<string, Header>>;
 
-/** On 403 (RFC 6750 §3.1). */
+/** This is sent on 403 (RFC 6750 §3.1). */
 export const INSUFFICIENT_SCOPE: Header = {
-  description: 'What is wrong with the key.',
+  description: 'The reason why the key was refused.',
   required: true,
   schema: { type: 'string', const: 'Bearer error="insufficient_scope"' },
   example: 'Bearer error="insufficient_scope"',
 };
 
-/** On 405. */
+/** This is sent on 405. */
 export const ALLOW: Header = {
-  description: 'The methods that are allowed (RFC 9110 §10.2.1).',
+  description: 'The allowed methods (RFC 9110 §10.2.1).',
   required: true,
   schema: { type: 'string', pattern: '^[A-Z]+(, [A-Z]+)*$' },
   example: 'GET, HEAD, POST',
 };
 
-/** On errors. */
+/** This is sent on errors. */
 export const HELP: Header = {
-  description: 'Where the error is explained (RFC 8288).',
+  description: 'The link to the explanation of the error (RFC 8288).',
   required: false,
   schema: { type: 'string', pattern: '^</docs#error-[a-z_]+>; rel="help"$' },
   example: '</docs#error-rate_limit_exceeded>; rel="help"',
 };
 
-/** On 503. */
+/** This is sent on 503. */
 export const RETRY_AFTER_UNAVAILABLE: Header = {
-  description: 'Seconds after which to try again; not on every 503.',
+  description: 'Seconds after which to try again. Not every 503 has it.',
   required: false,
   schema: { type: 'integer', minimum: 1 },
   example: 1,
@@ -118,7 +116,7 @@ type HeaderName = keyof typeof HEADERS;
 export const refsTo = (names: readonly HeaderName[]): Readonly<Record<string, Ref>> =>
   Object.fromEntries(names.map((name) => [name, refTo('headers', name)]));
 
-/** On every answer, whatever its status. */
+/** These headers are sent on every answer, whatever its status. */
 export const EVERYWHERE = refsTo([
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',
@@ -131,20 +129,20 @@ export const EVERYWHERE = refsTo([
 
 /** The Link to the next page, if there is one. */
 export const nextPage = (path: string): Header => ({
-  description: 'Where the next page is (RFC 8288). Without it, this was the last one.',
+  description: 'The link to the next page (RFC 8288). The last page has none.',
   required: false,
   schema: { type: 'string', pattern: `^<${path}\\?[^>]+>; rel="next"$` },
   example: `<${path}?limit=20&after=20>; rel="next"`,
 });
 
 const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
-  Deprecation: 'Since when the operation is deprecated, as a Unix second (RFC 9745).',
-  Sunset: 'When it will be removed (RFC 8594).',
-  Link: 'What to use in its place (RFC 8288).',
+  Deprecation: 'The Unix second since which the operation has been deprecated (RFC 9745).',
+  Sunset: 'When the operation will be removed (RFC 8594).',
+  Link: 'The operation to use instead (RFC 8288).',
 };
 
 /**
- * The headers of a deprecated operation.
+ * Describes the headers of a deprecated operation.
  * @param flat alternating names and values, as they are sent
  * @param required whether all such answers have them; answers before routing do not
  */

@@ -42,7 +42,7 @@ const bucket = (name: 'minute' | 'day'): Schema =>
   objectOf(
     `Requests per ${name}.`,
     {
-      limit: count('The limit: what a full bucket holds.', LIMITS[name].limit, 1),
+      limit: count('The limit, which is what a full bucket holds.', LIMITS[name].limit, 1),
       remaining: count('Requests left.', LIMITS[name].remaining),
       reset: count('Unix second at which the bucket is full again.', LIMITS[name].reset),
       refillPerSecond: {
@@ -80,7 +80,7 @@ export const limitsSchema: Schema = objectOf(
     day: bucket('day'),
     waitSeconds: count('Seconds until a request will be admitted; 0 if one is admitted now.', LIMITS.waitSeconds),
     strikesLeft: count(
-      'Refusals that the key can still get before a ban becomes possible. Strikes are forgotten over time.',
+      'Further refusals before a ban becomes possible. Strikes are forgotten over time.',
       LIMITS.strikesLeft,
     ),
     ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
@@ -106,7 +106,7 @@ export const limitsSchema: Schema = objectOf(
     },
     usage: {
       description:
-        'Requests admitted and refused on each of the last 36 days (UTC) with at least one, the oldest first.',
+        'Requests admitted and refused on each of the last 36 days (UTC), the oldest first. Days without requests are left out.',
       type: 'array',
       maxItems: DAYS_KEPT,
       items: objectOf(

@@ -14,29 +14,25 @@ import { ERROR_RESPONSES, type ErrorResponse } from './responses.ts';
 import { samplesOf } from './samples.ts';
 import { schemas } from './schemas.ts';
 
-/** The version in every path, used as the description's server. */
 const PREFIX = '/v1';
 
 /** Each gateway serves the same file, so it names none of them. */
 const CONTACT = 'https://store.example/docs/';
 
-const DESCRIPTION = `Lists, adds and gets animals.
+const DESCRIPTION = `Lists, adds and gets pets.
 
 **Authentication.** Send an API key as a bearer token: \`Authorization: Bearer <API_KEY>\`. A key that is missing,
-malformed, unknown, expired or revoked gets 401, always the same.
+malformed, unknown, expired or revoked always gets the same 401.
 
-**Limits.** A plan allows so many requests a minute and so many a day, refilled continuously. Every response reports in
-\`X-RateLimit-*\` what is left. A refused request costs nothing and gets 429: it is told its place in line
-as \`Retry-After\`. Wait that long, then try again. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
+**Limits.** A plan allows a number of requests per minute and per day, refilled continuously. Every response reports in
+\`X-RateLimit-*\` what is left. A refused request costs nothing and gets 429, with its place in line as
+\`Retry-After\`. Wait that long, then try again. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
 
 **Numbers.** Ids are 64-bit integers. Some are beyond 2^53, where JavaScript's JSON.parse rounds.
 
-**HEAD** is answered wherever GET is, with the same headers and no body.`;
+**HEAD** works wherever GET does, with the same headers and no body.`;
 
-/**
- * The OpenAPI 3.1 description of the public API, generated from the route table, the core's schemas and the error
- * table.
- */
+/** Generates the description of the public API from the route table, the core's schemas and the error table. */
 export function describeApi(): Document {
   return {
     openapi: '3.1.0',
@@ -50,8 +46,8 @@ export function describeApi(): Document {
     servers: [{ url: PREFIX, description: 'This gateway.' }],
     security: [{ apiKey: [] }],
     tags: [
-      { name: 'pets', description: 'Animals.' },
-      { name: 'store', description: 'Orders of animals.' },
+      { name: 'pets', description: 'Pets.' },
+      { name: 'store', description: 'Orders of pets.' },
       { name: 'limits', description: 'The limits of your key.' },
     ],
     paths: pathsOf(ROUTES),
@@ -78,7 +74,7 @@ const OPTIONS_ANSWER: Response = {
   headers: { ...EVERYWHERE, Allow: ALLOW },
 };
 
-/** Answers to an unknown path and to an unknown method; no operation shares them. */
+/** These answer an unknown path and an unknown method; no operation shares them. */
 const NO_OPERATION = [404, 405];
 
 function sharedResponses(): Document['components']['responses'] {
@@ -133,7 +129,7 @@ function errorOf(status: number): ErrorResponse {
   return error;
 }
 
-/** Errors after routing, or before it. If both are possible, only some answers have the deprecation headers. */
+/** Errors that occur after routing, or before it too. In the latter case only some have the deprecation headers. */
 const AFTER_ROUTING: Readonly<Record<number, 'always' | 'sometimes'>> = {
   400: 'sometimes',
   404: 'always',

@@ -1,12 +1,12 @@
 import { ERRORS } from '../../shared/http/errors.ts';
 import type { Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
 
-/** The operations of the page: what each one takes, and its request and its response side by side. */
+/** Renders the operations of the page: the parameters of each one, with its request and its response side by side. */
 
 const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 
-/** A description's code in backticks, and its paragraphs. */
+/** Renders backticks as code, and blank lines as paragraphs. */
 export const inline = (text: string): string => escaped(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
 const paragraphs = (text: string): string =>
   text
@@ -16,7 +16,7 @@ const paragraphs = (text: string): string =>
 
 const pretty = (value: unknown): string => escaped(JSON.stringify(value, null, 2));
 
-/** The parts of the page that show operations, by their marks in it. */
+/** Renders the parts of the page that show operations, by their marks in it. */
 export function operationParts(api: Document): { readonly operations: string; readonly contents: string } {
   const base = api.servers[0]?.url ?? '';
   const all = Object.entries(api.paths).flatMap(([path, methods]) =>
@@ -96,7 +96,7 @@ const languages = (operation: Operation): string =>
     )
     .join('')}</div>`;
 
-/** The errors with a status, each with a link to what to do about it. */
+/** Renders the errors with a status, each with a link to its remedy. */
 const errorLinks = (status: string): string =>
   Object.entries(ERRORS)
     .filter(([, error]) => String(error.status) === status)
@@ -124,7 +124,7 @@ function fieldOf(id: string, { name, in: place, required, schema }: Parameter): 
   return `<input ${attributes} autocomplete="off" spellcheck="false"${required ? ` required value="${example}"` : ''} />`;
 }
 
-/** The members of an object, or of the objects in a list, and theirs in turn. */
+/** Renders the members of an object, or of the objects in a list, and their own members in turn. */
 function fieldRows(api: Document, given: Schema, prefix = ''): string[] {
   const schema = objectIn(api, given);
   const required = new Set(schema.required as string[] | undefined);
@@ -137,7 +137,7 @@ function fieldRows(api: Document, given: Schema, prefix = ''): string[] {
   });
 }
 
-/** The object that a value is, or a list of; or that it is unless it is null. */
+/** Finds the object in a value that is an object, a list of objects, or an object or null. */
 function objectIn(api: Document, given: Schema): Schema {
   const schema = resolved(api, given);
   const inner = schema.items ?? (schema.anyOf as Schema[] | undefined)?.[0];
@@ -146,7 +146,7 @@ function objectIn(api: Document, given: Schema): Schema {
 
 const valuesOf = (schema: Schema): readonly string[] | undefined => schema.enum as string[] | undefined;
 
-/** What is said of a value's type, in words. */
+/** Describes a value's type in words. */
 function typeOf(schema: Schema): string[] {
   const { type, format, minimum, maximum, minLength, maxLength, default: otherwise } = schema as Record<string, number>;
   const words = [...[type, format].flat(), ...(schema.anyOf ? ['object or null'] : [])].filter(
@@ -167,7 +167,7 @@ function typeOf(schema: Schema): string[] {
   ].filter((word) => word !== '');
 }
 
-/** What a reference refers to, with what stands inside of a parameter. */
+/** Resolves a reference, and adds what is nested in a parameter. */
 function resolved<T extends object>(api: Document, value: T | Ref): T & { schema: Schema } & Schema {
   const path = '$ref' in value ? (value as Ref).$ref.split('/').slice(1) : undefined;
   const found = (path?.reduce((part, name) => (part as Record<string, object>)[name] as object, api as object) ??

@@ -6,7 +6,7 @@ import { type Content, type Header, type Parameter, type Ref, refTo, type Schema
 import { nextPage } from './header-schemas.ts';
 import { LIMITS, NEW_PET, ORDER, PET } from './schemas.ts';
 
-/** What the route table does not say of an operation. */
+/** What the route table does not contain about an operation. */
 export interface About {
   readonly tag: 'pets' | 'store' | 'limits';
   readonly summary: string;
@@ -25,17 +25,17 @@ export interface About {
   readonly canBeTried: boolean;
 }
 
-/** Errors of some operations only, or of none. */
+/** Errors of only some operations, or of none. */
 const SPECIAL_ERRORS = [403, 404, 405, 409, 413, 415];
 /** Errors of any operation. */
 export const COMMON_ERRORS = Object.values(ERRORS)
   .map(({ status }) => status)
   .filter((status) => !SPECIAL_ERRORS.includes(status));
 
-/** Exact digits: as a JavaScript number, the value would be rounded out of range. */
+/** Keeps exact digits, because as a JavaScript number the value would be rounded out of range. */
 const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));
 
-/** Not yet in TypeScript's libraries. */
+/** TypeScript's libraries do not have this yet. */
 interface RawJson {
   rawJSON(text: string): unknown;
 }
@@ -61,7 +61,7 @@ export const PARAMETERS = {
     name: 'after',
     in: 'query',
     required: false,
-    description: 'Returns records with a greater id only. The Link header has the value for the next page.',
+    description: 'Returns only records with a greater id. The Link header contains the value for the next page.',
     schema: { ...ID, examples: [0] },
   },
   requestId: {
@@ -86,16 +86,16 @@ const statusFilter = (schema: string, description: string): Parameter => {
 const PAGE = [refTo('parameters', 'limit'), refTo('parameters', 'after')];
 const EVERY = [refTo('parameters', 'requestId')];
 
-/** By the operation's name. */
+/** Descriptions by the operation's name. */
 export const OPERATIONS: Readonly<Record<string, About>> = {
   listPets: {
     tag: 'pets',
-    summary: 'List animals',
-    description: 'Returns animals by ascending id, one page at a time. Unknown parameters are ignored.',
-    parameters: [...PAGE, statusFilter('PetStatus', 'Returns animals with this status only.'), ...EVERY],
+    summary: 'List pets',
+    description: 'Returns pets by ascending id, one page at a time. Unknown parameters are ignored.',
+    parameters: [...PAGE, statusFilter('PetStatus', 'Returns only pets with this status.'), ...EVERY],
     success: {
       status: 200,
-      description: 'One page of animals.',
+      description: 'One page of pets.',
       content: json('Pets', [PET]),
       headers: { Link: nextPage('/v1/pets') },
     },
@@ -104,9 +104,8 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
   },
   createPet: {
     tag: 'pets',
-    summary: 'Add an animal',
-    description:
-      'Adds an animal. With an `Idempotency-Key`, the request can be repeated without adding the animal twice.',
+    summary: 'Add a pet',
+    description: 'Adds a pet. With an `Idempotency-Key`, the request can be repeated without adding the pet twice.',
     parameters: [
       {
         name: 'Idempotency-Key',
@@ -124,19 +123,19 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
       ...EVERY,
     ],
     body: json('NewPet', NEW_PET),
-    success: { status: 201, description: 'The animal was added.', content: json('Pet', PET) },
+    success: { status: 201, description: 'The pet was added.', content: json('Pet', PET) },
     errors: [409, 413, 415],
     canBeTried: true,
   },
   getPet: {
     tag: 'pets',
-    summary: 'Get an animal',
+    summary: 'Get a pet',
     description: 'This operation will be removed on 5 December 2030. Use GET /pets with the status filter.',
     parameters: [
-      { name: 'petId', in: 'path', required: true, description: "The animal's id.", schema: { ...ID, examples: [1] } },
+      { name: 'petId', in: 'path', required: true, description: "The pet's id.", schema: { ...ID, examples: [1] } },
       ...EVERY,
     ],
-    success: { status: 200, description: 'The animal.', content: json('Pet', PET) },
+    success: { status: 200, description: 'The pet.', content: json('Pet', PET) },
     errors: [404],
     canBeTried: true,
   },
@@ -144,7 +143,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     tag: 'store',
     summary: 'List orders',
     description: 'Returns orders by ascending id, one page at a time. Unknown parameters are ignored.',
-    parameters: [...PAGE, statusFilter('OrderStatus', 'Returns orders with this status only.'), ...EVERY],
+    parameters: [...PAGE, statusFilter('OrderStatus', 'Returns only orders with this status.'), ...EVERY],
     success: {
       status: 200,
       description: 'One page of orders.',
@@ -158,8 +157,8 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     tag: 'limits',
     summary: 'Get your limits',
     description:
-      "Returns the key's plan, both of its limits and its usage. It costs the key nothing, and it works with limits used " +
-      "up and during a ban. It counts against the limit of the client's address, as a request without a key does. " +
+      "Returns the key's plan, both of its limits and its usage. It costs the key nothing, and it works even when the limits " +
+      "are used up and during a ban. It counts against the limit of the client's address, as a request without a key does. " +
       '`X-RateLimit-*` are those of the key.',
     parameters: EVERY,
     success: { status: 200, description: 'The limits of the key.', content: json('Limits', LIMITS) },

@@ -4,14 +4,14 @@ import { usualBanAfter } from '../limiter/refusals.ts';
 import { FIGURES } from './figures.ts';
 import { inline } from './operations-page.ts';
 
-/** The parts of the page that are made from tables: plans with their numbers, the worked example, errors. */
+/** Renders the parts of the page that come from tables: the plans, the worked example and the errors. */
 
 const DAY_SECONDS = 86_400;
 
 const number = (value: number): string => value.toLocaleString('en-US');
 const plural = (count: number, one: string): string => `${number(count)} ${one}${count === 1 ? '' : 's'}`;
 
-/** Each part by its mark in the page. */
+/** The parts by their marks in the page. */
 export const pageParts = (plans: PlanTable): Readonly<Record<string, string>> => ({
   plans: plansTable(plans),
   example: workedExample(plans),
@@ -22,7 +22,7 @@ export const pageParts = (plans: PlanTable): Readonly<Record<string, string>> =>
 function plansTable(plans: PlanTable): string {
   const rows = PLAN_NAMES.map((plan) => {
     const { minute, day, ban_after = minute && usualBanAfter(minute), ban_seconds = 0 } = plans[plan];
-    const limits = [minute, day].map((limit) => (limit === undefined ? 'agreed with you' : number(limit)));
+    const limits = [minute, day].map((limit) => (limit === undefined ? 'by agreement' : number(limit)));
     const strikes = ban_after === undefined ? 'five times the minute limit' : number(ban_after);
     const banned = ban_seconds % 60 === 0 ? plural(ban_seconds / 60, 'minute') : plural(ban_seconds, 'second');
     return [
@@ -33,7 +33,7 @@ function plansTable(plans: PlanTable): string {
   return rows.map((cells) => `<tr>${cells.join('')}</tr>`).join('\n');
 }
 
-/** With the first plan's own numbers. */
+/** Uses the first plan's own numbers. */
 function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   const [perMinute, perDay] = [60 / minute, DAY_SECONDS / day];
   const seconds = (value: number) => (Number.isInteger(value) ? number(value) : value.toFixed(1));

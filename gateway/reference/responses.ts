@@ -6,7 +6,6 @@ import { ALLOW, EVERYWHERE, HELP, INSUFFICIENT_SCOPE, RETRY_AFTER_UNAVAILABLE, r
 /** The error answers, one for each status. The code distinguishes errors of the same status. */
 
 export interface ErrorResponse {
-  /** Its name among the components. */
   readonly name: string;
   readonly response: Response;
 }
@@ -19,7 +18,6 @@ const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
   503: { 'Retry-After': RETRY_AFTER_UNAVAILABLE },
 };
 
-/** Errors by status. */
 export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
   errorResponses(Object.keys(ERRORS) as AnyErrorCode[], (status) => ({
     ...EVERYWHERE,
@@ -29,8 +27,8 @@ export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
 );
 
 /**
- * An answer for each status of some errors.
- * @param headersOf the headers of an answer with a status
+ * Describes an answer for each status of some errors.
+ * @param headersOf returns the headers of an answer with a status
  */
 export function errorResponses(
   codes: readonly AnyErrorCode[],
@@ -45,7 +43,7 @@ function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: 
     const value = { code, message: ALL_ERRORS[code].message, status };
     return [code, { value }] as const;
   });
-  // With explicit types: a generator may take a constant without a type for a string.
+  // The types are explicit, because a generator may take a constant without a type for a string.
   const narrowed = {
     type: 'object',
     properties: { code: { type: 'string', enum: codes }, status: { type: 'integer', const: status } },

@@ -1,17 +1,20 @@
-/** How each operation is called, in three languages. The key comes from the environment, so no sample shows one. */
+/** Shows how to call each operation in three languages. The key comes from the environment, so no sample shows one. */
 
-/** The extension that our page shows, as Redoc and Scalar do: https://redocly.com/docs/realm/author/reference/openapi-extensions/x-code-samples. */
+/**
+ * The extension that our page shows, as Redoc and Scalar do:
+ * https://redocly.com/docs/realm/author/reference/openapi-extensions/x-code-samples.
+ */
 export interface CodeSample {
   readonly lang: string;
   readonly label: string;
   readonly source: string;
 }
 
-/** A gateway of `npm start`. The page puts its own origin there. */
+/** The address of a gateway of `npm start`. The page replaces it with its own origin. */
 export const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
 
 /**
- * @param path with example values in place of parameters
+ * @param path contains example values in place of parameters
  * @param example the body; undefined if there is none
  */
 export function samplesOf(method: string, path: string, example: unknown): CodeSample[] {

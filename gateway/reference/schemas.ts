@@ -9,7 +9,7 @@ import { LIMITS, limitsSchema } from './limits-schema.ts';
 
 export { LIMITS };
 
-/** The shapes of bodies as JSON Schema: those that the core checks with, and Error. */
+/** The shapes of bodies as JSON Schema: those with which the core checks them, and Error. */
 
 const CHECKED = z.registry<{ id: string }>();
 CHECKED.add(Pet, { id: 'Pet' })
@@ -23,39 +23,39 @@ export const NEW_PET = { name: 'Rex', categoryId: 1, status: 'available' };
 export const ORDER = { id: 1, petId: 1, status: 'placed', createdAt: '2026-11-21T12:00:00.000Z' };
 
 const ABOUT: Readonly<Record<string, Schema>> = {
-  Pet: { description: 'An animal.', examples: [PET] },
-  NewPet: { description: 'An animal to add.', examples: [NEW_PET] },
-  PetStatus: { description: 'The availability of an animal.', examples: ['available'] },
-  Order: { description: 'An order for one animal.', examples: [ORDER] },
+  Pet: { description: 'A pet.', examples: [PET] },
+  NewPet: { description: 'A pet to add.', examples: [NEW_PET] },
+  PetStatus: { description: 'The availability of a pet.', examples: ['available'] },
+  Order: { description: 'An order for one pet.', examples: [ORDER] },
   OrderStatus: { description: 'The progress of an order.', examples: ['placed'] },
 };
 
-/** By the member's name, which has the same meaning everywhere. */
+/** Descriptions by the member's name, which has the same meaning everywhere. */
 const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
   id: {
-    description: 'Assigned by the service. It can be any 64-bit integer: read it exactly, or as text.',
+    description: 'Assigned by the service. It can be any 64-bit integer: read it as an exact integer or as text.',
     examples: [1],
   },
-  name: { description: "The animal's name, counted in Unicode code points.", examples: ['Rex'] },
-  categoryId: { description: 'The category that the animal belongs to.', examples: [1] },
-  petId: { description: 'The animal that is ordered.', examples: [1] },
+  name: { description: "The pet's name. Its length is counted in Unicode code points.", examples: ['Rex'] },
+  categoryId: { description: 'The category to which the pet belongs.', examples: [1] },
+  petId: { description: 'The ordered pet.', examples: [1] },
   status: {},
   createdAt: { description: 'When it was placed, in UTC.', examples: [ORDER.createdAt] },
 };
 
-/** For one schema only. */
+/** Descriptions for one schema only. */
 const ABOUT_MEMBERS_OF: Readonly<Record<string, Readonly<Record<string, Schema>>>> = {
-  NewPet: { status: { description: 'The availability of the animal. Default: `available`.' } },
+  NewPet: { status: { description: 'The availability of the pet. Default: `available`.' } },
 };
 
-/** How a schema is written so that generators of clients understand it. */
+/** How schemas are written, so that generators of clients understand them. */
 export const FOR_GENERATORS = {
   unrepresentable: 'any',
   uri: (id: string) => refTo('schemas', id).$ref,
   override: ({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: Record<string, unknown> }) => {
     // Generators assume that a member with a default is always present.
     delete jsonSchema.default;
-    // They leave out of requests what can only be read.
+    // Generators would leave a member that is read-only out of requests.
     delete jsonSchema.readOnly;
     // The format says the same, and every language supports it.
     if (jsonSchema.format === 'date-time' || jsonSchema.format === 'date') delete jsonSchema.pattern;
@@ -73,7 +73,7 @@ export function schemas(): Readonly<Record<string, Schema>> {
   const described = Object.entries(checked).map(([name, schema]) => [name, describe(name, schema)] as const);
   return {
     ...Object.fromEntries(described),
-    Pets: listOf('Pet', 'Animals, by ascending id.', PET),
+    Pets: listOf('Pet', 'Pets, by ascending id.', PET),
     Orders: listOf('Order', 'Orders, by ascending id.', ORDER),
     Limits: limitsSchema,
     Error: errorSchema(Object.keys(ERRORS)),
@@ -102,13 +102,13 @@ export const errorSchema = (codes: readonly string[]): Schema => ({
   type: 'object',
   properties: {
     code: {
-      description: 'What went wrong, for programs.',
+      description: 'What went wrong, in a form for programs.',
       type: 'string',
       enum: codes,
       examples: ['not_found'],
     },
     message: {
-      description: 'What went wrong, for people; may change.',
+      description: 'What went wrong, in words for people. The text may change.',
       type: 'string',
       maxLength: MAX_MESSAGE_LENGTH,
       examples: [ERRORS.not_found.message],

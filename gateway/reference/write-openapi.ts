@@ -7,7 +7,7 @@ const LINE_WIDTH = 120;
 /** `npm run generate`: writes the description that the gateway serves. */
 await writeFile(join(import.meta.dirname, 'openapi.json'), `${compact(describeApi())}\n`);
 
-/** JSON in which what fits on a line is on a line. */
+/** Writes JSON in which everything that fits on one line is on one line. */
 function compact(value: object, indent = 0): string {
   const text = JSON.stringify(value);
   if (typeof value !== 'object' || text.length + indent <= LINE_WIDTH) return text;

@@ -3,7 +3,7 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import type { Exchange } from '../pipeline/exchange.ts';
 
-/** The log line of a request. It has only these fields, so that no key can get into a log. */
+/** Logs a request. The line has only these fields, so that no key can get into a log. */
 export function logExchange(logger: Logger, exchange: Exchange): void {
   const { request, error, decision } = exchange;
   const line = {
@@ -18,9 +18,9 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     plan: exchange.plan,
     outcome: exchange.outcome,
     mode: exchange.mode,
-    // What would have been answered without shadow mode.
+    // The answer without shadow mode.
     shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
-    // Fields of the key without a usable limit.
+    // Fields of the key that are not usable limits.
     rejectedOverrides: decision?.rejected || undefined,
     address: exchange.network,
     bytesFromClient: exchange.tunnel?.bytesFromClient,
@@ -34,8 +34,8 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
 const LOG_ELSEWHERE_EVERY_MS = 60_000;
 
 /**
- * Logs that a good secret came from outside its networks: it may be in the wrong hands. One line a minute at most, with how
- * many there were since the last one.
+ * Logs that a valid secret came from outside its networks, because it may be in the wrong hands. It writes at most one
+ * line a minute, with the number of such requests since the last line.
  */
 export class ElsewhereLog {
   readonly #logger: Logger;

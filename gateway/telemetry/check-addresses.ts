@@ -3,17 +3,17 @@ import { type CheckResult, fault, good, warning } from '../check-result.ts';
 import { CLIENT_ADDRESSES, type Network, type Source } from './request-metrics.ts';
 import { seriesOf } from './totals.ts';
 
-/** Checks what is known of clients' addresses: on them depend the allowance of clients without a key, and networks of secrets. */
+/** Checks clients' addresses: the allowance of clients without a key and the networks of secrets depend on them. */
 
 const ABOUT = 'client addresses';
-/** The longest prefix of a block that is a network rather than some proxies. */
+/** The longest prefix of a block that is a whole network and not just a few proxies. */
 const WIDE = { ipv4: 23, ipv6: 63 } as const;
 /** Fewer requests prove nothing. */
 const ENOUGH_REQUESTS = 100;
 
 /**
  * @param trustedProxies the setting's addresses and blocks
- * @param counted by all processes that serve clients
+ * @param counted the counts of all processes that serve clients
  */
 export function checkAddresses(trustedProxies: readonly string[], counted: readonly Family[]): CheckResult[] {
   const wide = trustedProxies.filter(isWide);
@@ -24,14 +24,18 @@ export function checkAddresses(trustedProxies: readonly string[], counted: reado
   return [checkSources(all, requests({ source: 'ignored' })) ?? checkNetworks(requests) ?? good(ABOUT, seen(requests))];
 }
 
-/** The finding for a block of TRUSTED_PROXIES that is too wide: whoever is in it can name any address as the client's. */
+/** The finding for a block of TRUSTED_PROXIES that is too wide. Anyone inside it can claim any client address. */
 function warningFor(block: string): CheckResult {
   if (block.endsWith('/0'))
-    return fault(ABOUT, `TRUSTED_PROXIES ${block} is everyone`, 'Name your proxies: any client can take any address.');
+    return fault(
+      ABOUT,
+      `TRUSTED_PROXIES ${block} covers every address`,
+      'List only your proxies: any client can spoof its address.',
+    );
   return warning(
     ABOUT,
-    `TRUSTED_PROXIES ${block} is a whole network`,
-    'Name your proxies alone: whoever else is in it can take any address.',
+    `TRUSTED_PROXIES ${block} covers a whole network`,
+    'List only your proxies: anyone else in it can spoof any address.',
   );
 }
 
@@ -44,8 +48,8 @@ function checkSources(all: number, ignored: number): CheckResult | undefined {
   if (ignored <= all / 2) return undefined;
   return warning(
     ABOUT,
-    `${Math.floor((100 * ignored) / all)} % of the requests name a client and are not trusted`,
-    'Are they from a proxy of yours? Name it in TRUSTED_PROXIES: all its clients without a key share one allowance.',
+    `${Math.floor((100 * ignored) / all)} % of the requests name a client but come from an untrusted address`,
+    'If they come from your own proxy, add it to TRUSTED_PROXIES: until then, all its clients without a key share one allowance.',
   );
 }
 
@@ -54,14 +58,14 @@ function checkNetworks(requests: Requests): CheckResult | undefined {
   return warning(
     ABOUT,
     'all are private',
-    'Are some clients outside? Then something in front hides them (SNAT), and those without a key share one allowance: externalTrafficPolicy: Local, or the PROXY protocol.',
+    'If some clients are outside, something in front hides their addresses (SNAT), and all without a key share one allowance. Use externalTrafficPolicy: Local or the PROXY protocol.',
   );
 }
 
 const seen = (requests: Requests): string =>
   `${requests({ source: 'peer' })} from the connection, ${requests({ source: 'proxy' })} from a trusted proxy`;
 
-/** The number of requests with these labels. */
+/** Counts the requests with these labels. */
 type Requests = (wanted?: { readonly source?: Source; readonly network?: Network }) => number;
 
 function requestsIn(counted: readonly Family[]): Requests {

@@ -4,23 +4,23 @@ import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/clock.ts';
 import type { BucketState, Verdict } from '../limiter/limiter.ts';
 
-/** A decision in words and numbers, for operators. */
+/** Describes decisions in words and numbers, for operators. */
 
-/** Decisions in one answer at most. */
+/** The maximum number of decisions in one answer. */
 export const MOST_DECISIONS = 1_000;
 
 /** Sorts the merged lists of several processes. Decisions of one Redis call have the same time and keep their order. */
 export const newestFirst = ({ at: a }: DecisionReport, { at: b }: DecisionReport): number =>
   a < b ? 1 : a > b ? -1 : 0;
 
-/** Whether there is such a key, as far as the verdict says. */
+/** Whether the key exists, according to the verdict. */
 export const isOfAKey = (verdict: Verdict): boolean =>
   verdict.outcome !== 'unauthorized' || ['disabled', 'expired', 'elsewhere'].includes(verdict.reason);
 
-/** A process of a gateway; a worker has a number. */
+/** A process of a gateway. Only workers have a number. */
 export const GatewayProcess = z.object({ host: z.string(), pid: count, worker: count.optional() });
 
-/** Tokens before the decision, after the refill; and after it. */
+/** The tokens before the decision, after the refill, and those after it. */
 const BucketReport = z.object({ limit: count, before: z.number(), after: z.number() });
 type BucketReport = z.infer<typeof BucketReport>;
 
@@ -30,11 +30,11 @@ export const DecisionReport = z.object({
   keyId: z.string(),
   outcome: z.string(),
   /**
-   * The time on the clock that decided: Redis' clock, to the microsecond. If that is not known, because the key is not
-   * valid, the time on the gateway's clock, to the millisecond.
+   * The time of the decision by Redis' clock, to the microsecond. If that is unknown because the key is not valid, this
+   * is the time by the gateway's clock, to the millisecond.
    */
   at: time,
-  /** What would have been answered without shadow mode. */
+  /** The answer without shadow mode. */
   shadow: z.literal('rate_limit_exceeded').optional(),
   /** From here on, members exist only for decisions on a valid key. */
   plan: z.string().optional(),
@@ -42,10 +42,10 @@ export const DecisionReport = z.object({
   planVersion: z.string().optional(),
   mode: z.enum(['shared', 'local']).optional(),
   buckets: z.object({ minute: BucketReport, day: BucketReport }).optional(),
-  /** What refused it: the current ban, otherwise every bucket with less than one token. */
+  /** What refused it: the current ban, the scope, or every bucket with less than one token. */
   refusedBy: listOf(z.string()).optional(),
   bannedUntil: time.optional(),
-  /** When a refused request may come back. */
+  /** When a refused request may be repeated. */
   retryAt: time.optional(),
   /** Overrides of the key that are not usable limits. */
   rejectedOverrides: listOf(z.string()).optional(),
@@ -55,7 +55,7 @@ export type DecisionReport = z.infer<typeof DecisionReport>;
 
 export const HOST = hostname();
 
-/** The request that was decided on; `at` is its time on this machine's clock, Unix time in ms. */
+/** The request that was decided on. `at` is its Unix time in ms on this machine's clock. */
 export interface DecidedRequest {
   readonly requestId: string;
   readonly keyId: string | undefined;

@@ -5,31 +5,31 @@ import { DAY, MINUTE, monotonicClock } from '../limiter/clock.ts';
 import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 
-/** Events of a key: it has used 80 % of its day limit, or all of it, or it is banned. */
+/** Events of a key: it has used 80 % or 100 % of its day limit, or it is banned. */
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;
 export type KeyEvent = (typeof KEY_EVENTS)[number];
 
-/** A key is near its limit if at most this fraction is left: 80 % is used. */
+/** A key is near its limit if at most a fifth is left. */
 const LEFT_PARTS = 5;
-/** A key that is not used for longer is not counted. */
+/** A key that has not been used for this long is not counted. */
 const RECENT = 10 * MINUTE;
-/** The gauges of one scrape come from one count. */
+/** The gauges of one scrape share a count, which is reused for this long. */
 const COUNT_EVERY = MINUTE / 240;
 
 type ByPlan = Map<PlanName, number>;
 
-/** Keys in use, by plan, as far as this process has heard of them. */
+/** Keys in use, by plan, as far as this process knows. */
 interface KeyCounts {
   bans: number;
-  /** Decided on, and refused for their limits, in the last ten minutes. */
+  /** Keys with a decision, and keys refused for their limits, in the last ten minutes. */
   readonly asking: ByPlan;
   readonly refused: ByPlan;
-  /** Have used 80 % of their day limit. */
+  /** Keys that have used 80 % of their day limit. */
   readonly near: ByPlan;
 }
 
 /**
- * Watches the keys in use. What is known stands on their records, so a decision costs two assignments and a comparison.
+ * Watches the keys in use. It keeps its data on their records, so a decision costs two assignments and a comparison.
  */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
@@ -92,11 +92,11 @@ export class KeyWatch {
 
 const isNear = (day: BucketState): boolean => day.tokens * LEFT_PARTS <= day.limit;
 
-/** A bucket refills without a decision. */
+/** Checks again, because a bucket refills without a decision. */
 function isStillNear({ heard, state }: Client, now: number): boolean {
   if (heard === undefined) return false;
   const { buckets, now: heardAt } = heard.decision;
-  // Decisions without the store are in the state.
+  // The state includes local decisions.
   const day = {
     ...(buckets[1] as BucketState),
     ...(state && { tokens: state.day.tokens, fraction: state.day.fraction }),
@@ -106,10 +106,10 @@ function isStillNear({ heard, state }: Client, now: number): boolean {
 }
 
 const MINUTE_MS = 60_000;
-/** Keys that one process distinguishes in a minute. */
+/** The maximum number of keys that one process distinguishes in a minute. */
 const MAX_KEYS_PER_MINUTE = 1_000;
 
-/** The keys that had a request refused by a ban in a minute, counted since 1970. */
+/** The keys that a ban refused in one minute. Minutes are counted since 1970. */
 export interface KeysOfMinute {
   readonly minute: number;
   readonly ids: readonly string[];
@@ -128,7 +128,7 @@ export class BannedKeys {
     if (this.#ids.size < MAX_KEYS_PER_MINUTE) this.#ids.add(keyId);
   }
 
-  /** Those of the last minute that had any. */
+  /** The keys of the last minute in which a ban refused any. */
   latest(): KeysOfMinute {
     return { minute: this.#minute, ids: [...this.#ids] };
   }

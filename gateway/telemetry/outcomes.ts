@@ -1,12 +1,9 @@
-/**
- * The outcomes of a request before the core is asked: a decision, or a reason without one. Each is a label value of a
- * metric.
- */
+/** The outcomes before a request is forwarded: a decision, or a reason without one. Each is a label value. */
 
-/** Decisions on a key that has a plan. `forbidden`: its secret is not for such an operation. */
+/** Decisions on a key that has a plan. `forbidden` means that its secret lacks the scope. */
 export const ON_PLANS = ['admitted', 'refused_minute', 'refused_day', 'banned', 'forbidden'] as const;
 
-/** Decisions on an invalid key. `elsewhere`: its secret is bound to other networks. */
+/** Decisions on an invalid key. `elsewhere` means that its secret is bound to other networks. */
 export const ON_NO_PLAN = ['unknown', 'disabled', 'expired', 'elsewhere'] as const;
 
 export const DECISION_OUTCOMES = [...ON_PLANS, ...ON_NO_PLAN] as const;
@@ -14,14 +11,14 @@ export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
 
 /**
  * Why there was no decision.
- * - `malformed`: no key, or a malformed one
- * - `shed`: overload
- * - `unavailable`: Redis is unavailable and the key was not seen before
+ * - `malformed`: the key is missing or malformed
+ * - `shed`: the gateway is overloaded
+ * - `unavailable`: Redis is unavailable and the key has not been seen before
  * - `unusable`: the key's data is corrupt
- * - `reference`: a file that needs no key
- * - `own`: another answer of the gateway itself, such as a key's limit status
+ * - `reference`: the file needs no key
+ * - `own`: the gateway itself has the answer, such as a key's limit status
  * - `invalid`: the request itself was refused
- * - `failed`: a fault of ours
+ * - `failed`: the gateway failed
  * - `left`: the client left first
  */
 export const NO_DECISION_REASONS = [
@@ -37,7 +34,7 @@ export const NO_DECISION_REASONS = [
 ] as const;
 export type NoDecisionReason = (typeof NO_DECISION_REASONS)[number];
 
-/** The outcome of a request in the log. Which limit refused it is in its decision. */
+/** The outcome of a request in the log. Its decision shows which limit refused it. */
 export type Outcome = 'admitted' | 'refused' | 'banned' | 'forbidden' | (typeof ON_NO_PLAN)[number] | NoDecisionReason;
 
 const REASONS: ReadonlySet<string> = new Set(NO_DECISION_REASONS);

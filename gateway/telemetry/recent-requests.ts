@@ -7,24 +7,26 @@ import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_
 import type { Outcome } from './outcomes.ts';
 
 /**
- * The last requests of this process, so that operators can look them up. Recording one is a few assignments into a slot
- * that is used again; the report is made only when somebody asks.
+ * Keeps the last requests of this process, so that operators can look them up. Recording one takes a few assignments
+ * into a reused slot; a report is only made on demand.
  */
 
-/** The shares of those that were served, those that were refused, and those without a valid key. */
+/** How the slots are divided between served requests, refused requests, and requests without a valid key. */
 const SHARES = { served: 0.5, refused: 0.3, strangers: 0.2 } as const;
 type Kind = keyof typeof SHARES;
 
-/** The share of refusals of one key or address that are kept in a minute, and their least number. More are counted. */
+/**
+ * The share of slots for refusals of one key or address in a minute, and its minimum. Further ones are only counted.
+ */
 const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;
 const MAX_REFUSED = 10_000;
 const MINUTE_MS = 60_000;
-/** Requests that are looked at before others have their turn: about a millisecond. */
-const LOOKED_AT = 250;
+/** The number of requests searched before other work has its turn: about a millisecond. */
+const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
 
-/** What was learned of a request. Times are those of performance.now(). */
+/** What is known of a request. Times are those of performance.now(). */
 export interface SeenRequest {
   readonly id: string;
   readonly request: { readonly method?: string | undefined };
@@ -41,7 +43,7 @@ export interface SeenRequest {
   /** When it was sent to the core, and when the core began to answer. */
   readonly sentAt: number | undefined;
   readonly answeredAt: number | undefined;
-  /** Where it is recorded, and the place that it had there. */
+  /** The slot in which it is recorded, and its place there. */
   noted: NotedRequest | undefined;
   notedPlace: number;
 }
@@ -57,7 +59,7 @@ export class RecentRequests {
   #recordedAt = 0;
 
   /**
-   * @param kept requests, a half of them served ones
+   * @param kept the number of requests to keep; half of them are served ones
    * @param planVersion the version of the current plan table
    * @param redact removes secrets from a path
    */
@@ -68,7 +70,7 @@ export class RecentRequests {
     this.#redact = redact;
   }
 
-  /** To be called when the request was decided on, so that one that is not answered yet can be found. */
+  /** Must be called after the decision on a request, so that one without an answer can be found. */
   decided(seen: SeenRequest): void {
     const { verdict } = seen;
     if (verdict === undefined) return;
@@ -76,7 +78,7 @@ export class RecentRequests {
     else this.#noteRefusal(seen, isOfAKey(verdict) ? 'refused' : 'strangers');
   }
 
-  /** To be called when the answer has ended, or the client has left. A failure is kept longer than a success. */
+  /** Must be called when the answer has ended or the client has left. A failure is kept longer than a success. */
   ended(seen: SeenRequest): void {
     const isFailure = seen.status >= FIRST_FAILURE;
     const { noted } = seen;
@@ -90,15 +92,15 @@ export class RecentRequests {
     if (slot !== undefined) this.#finish(slot, seen);
   }
 
-  /** A refusal that follows from a decision was recorded with it, or counted. */
+  /** Records nothing if the refusal followed from a decision, because that was recorded or counted already. */
   #noteFailure(seen: SeenRequest, noted: NotedRequest | undefined): NotedRequest | undefined {
     if (seen.verdict === undefined) return this.#noteRefusal(seen, 'strangers');
     return noted === undefined ? undefined : this.#noteRefusal(seen, 'refused');
   }
 
-  /** @returns undefined if it is only counted, on the last one like it */
+  /** @returns undefined if the refusal is only counted, in the last similar one */
   #noteRefusal(seen: SeenRequest, kind: Kind): NotedRequest | undefined {
-    // Apart from its other refusals, so that it is known how many requests a ban has refused.
+    // Refusals by a ban are counted separately, so that operators see how many requests a ban has refused.
     const ofBan = seen.outcome === 'banned' ? ' banned' : '';
     const who = kind === 'refused' ? (seen.keyId ?? '') + ofBan : seen.network;
     const minute = Math.floor(Date.now() / MINUTE_MS);
@@ -154,13 +156,13 @@ export class RecentRequests {
     };
   }
 
-  /** The requests that match, the newest first. */
+  /** Finds the requests that match, the newest first. */
   async find(query: RequestQuery): Promise<RequestReport[]> {
     const found: RequestReport[] = [];
     const byBan = new Map<string, { report: RequestReport; refused: number }>();
     let looked = 0;
     for (const slot of this.#newestFirst()) {
-      if (++looked % LOOKED_AT === 0) await nextTurn();
+      if (++looked % SEARCHED_AT_ONCE === 0) await nextTurn();
       if (!matches(slot, query)) continue;
       const report = reportOf(slot);
       if (query.bansOf === undefined) {
@@ -176,7 +178,7 @@ export class RecentRequests {
     return found;
   }
 
-  /** One that comes meanwhile may be left out. */
+  /** It may leave out a request that is recorded meanwhile. */
   *#newestFirst(): Generator<NotedRequest> {
     const rings = Object.values(this.#rings).map((ring) => ring.newestFirst());
     const heads = rings.map((ring) => ring.next().value);
@@ -191,7 +193,7 @@ export class RecentRequests {
   }
 }
 
-/** So many slots, used one after the other. They are made when they are first used. */
+/** A fixed number of slots, reused in turn. Each is created at its first use. */
 class Ring {
   readonly #slots: NotedRequest[] = [];
   readonly size: number;
@@ -217,11 +219,11 @@ class Ring {
   }
 }
 
-/** A slot. */
+/** A slot for one request. */
 export class NotedRequest {
-  /** Counts what this process has recorded; 0 for a slot that holds nothing. */
+  /** The number of the request among all that this process has recorded; 0 if the slot is empty. */
   place = 0;
-  /** The place that the slot got when it was last used. */
+  /** The place that the slot last had. */
   order = 0;
   /** When it was recorded: Unix time in ms that never goes back. */
   recordedAt = 0;
@@ -237,13 +239,13 @@ export class NotedRequest {
   verdict: Verdict | undefined;
   planVersion: string | undefined;
   outcome: Outcome = 'left';
-  /** 0 until it was answered. */
+  /** 0 until the request is answered. */
   status = 0;
   code: string | undefined;
   fault: string | undefined;
   times = NO_TIMES;
   durationMs = 0;
-  /** How many like it followed in the same minute, which are not kept. */
+  /** How many similar requests followed in the same minute and were not kept. */
   repeated = 0;
 
   constructor(kind: Kind) {
@@ -251,11 +253,11 @@ export class NotedRequest {
   }
 }
 
-/** What to look for; undefined matches anything. Times are Unix times in ms. It can come from another gateway. */
+/** What to look for. Undefined matches anything. Times are Unix times in ms. A query can come from another gateway. */
 export const RequestQuery = z.object({
   keyId: z.string().optional(),
   requestId: z.string().optional(),
-  /** Only those with a decision on an existing key, by this gateway alone. */
+  /** Only requests with a decision on an existing key, and only by this gateway. */
   isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
   status: z.int().optional(),
@@ -264,12 +266,12 @@ export const RequestQuery = z.object({
   text: z.string().optional(),
   from: z.number().optional(),
   to: z.number().optional(),
-  /** Continues behind this one: `cursor` of a report. */
+  /** Continues after this `cursor` of a report. */
   after: z.string().optional(),
   limit: z.int().min(1).max(MOST_DECISIONS),
   /**
-   * Only requests of these keys that a ban refused, and of each ban the newest alone: `repeated` counts all others. Each
-   * process reports its own, and `limit` counts for nothing.
+   * Only requests of these keys that a ban refused. Of each ban only the newest is reported, and `repeated` counts all
+   * others. Each process reports its own, and `limit` is ignored.
    */
   bansOf: z.array(z.string()).optional(),
 });
@@ -279,9 +281,9 @@ const milliseconds = z.number().optional();
 
 /** A request in words and numbers. It can be sent to another process. */
 export const RequestReport = z.object({
-  /** Sorts the reports of several processes by when they were recorded. */
+  /** Sorts the reports of several processes by the time of recording. */
   cursor: z.string(),
-  /** Of the presented secret. It must not leave the gateway. */
+  /** The digest of the presented secret. It must not leave the gateway. */
   digest: z.string().optional(),
   fault: z.string().optional(),
   at: time,
@@ -289,13 +291,14 @@ export const RequestReport = z.object({
   keyId: z.string().optional(),
   method: z.string(),
   path: z.string(),
-  /** Undefined until it was answered. */
+  /** Undefined until the request is answered. */
   status: count.optional(),
   code: z.string().optional(),
   durationMs: z.number(),
   /**
-   * How long its parts took, undefined for a part that it did not reach: from its head to the decision; for the rest of
-   * its body, and for a connection to the core; until the core began to answer; until the answer was handed over.
+   * How long each part took; undefined for a part that was not reached: the time to the decision; the wait for the rest
+   * of the body and for a connection to the core; the time until the core began to answer; the time until the answer
+   * was handed over.
    */
   times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
   address: z.string(),
@@ -334,7 +337,6 @@ const PID = String(process.pid).padStart(10, '0');
 const cursorOf = ({ recordedAt, order }: NotedRequest): string =>
   `${String(recordedAt).padStart(15, '0')}-${PID}-${String(order).padStart(12, '0')}`;
 
-/** The form of a cursor. */
 export const REQUEST_CURSOR = /^\d{15}-\d{10}-\d{12}$/;
 
 /** Merges what several processes have found. */
@@ -361,7 +363,7 @@ function reportOf(slot: NotedRequest): RequestReport {
   };
 }
 
-/** Its decision, if that was on an existing key. */
+/** The decision, if it was on an existing key. */
 const decisionIn = ({ kind, verdict }: NotedRequest): Verdict | undefined =>
   kind === 'strangers' ? undefined : verdict;
 
@@ -370,7 +372,7 @@ const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
 const between = (from: number | undefined, to: number | undefined): number | undefined =>
   from === undefined || to === undefined ? undefined : Math.max(0, to - from);
 
-/** The message of an error, and of what caused it. */
+/** The message of an error, followed by that of its cause. */
 function faultOf({ message, cause }: { readonly message: string; readonly cause?: unknown }): string {
   return cause instanceof Error && cause.message !== '' ? `${message} ${cause.message}` : message;
 }

@@ -13,16 +13,16 @@ import {
 } from './outcomes.ts';
 
 /**
- * Running totals of requests and their outcomes. Each answer adds to a few numbers in place. Labels have only the
- * values listed here, so no key, path or address gets into one.
+ * Counts requests and their outcomes. Each answer adds to a few numbers in place. Labels have only the values listed
+ * here, so that no key, path or address gets into one.
  */
 
 export const MODES = ['shared', 'local'] as const;
 
-/** No key or no operation. */
+/** The label value for no plan or no operation. */
 export const NONE = 'none';
 
-/** Family names, for readers of totals. */
+/** Names of families that others read. */
 export const DECISIONS = 'gateway_decisions_total';
 export const WITHOUT_DECISION = 'gateway_requests_without_decision_total';
 export const REQUESTS = 'gateway_requests_total';
@@ -49,7 +49,7 @@ export class Traffic {
   readonly #origins = new ClientOrigins();
   readonly #badKeyValues = new Counter({
     name: 'gateway_key_values_rejected_total',
-    help: "Decisions on keys of which a value was unusable, so that the last good one or the plan's was used.",
+    help: "Decisions on keys with an unusable value, in whose place the last valid one or the plan's was used.",
   });
   readonly #requestSeconds: Histogram;
   readonly #decisionSeconds: Histogram;
@@ -57,23 +57,26 @@ export class Traffic {
   constructor(operations: readonly string[]) {
     this.#operation = new Label('operation', [NONE, ...operations]);
     this.#requests = new Counter(
-      { name: REQUESTS, help: 'Requests of clients, by operation, status and plan.' },
+      { name: REQUESTS, help: 'Client requests, by operation, status and plan.' },
       this.#operation,
       new Label('status', ['other', ...STATUSES]),
       this.#plan,
     );
     this.#decisions = new Counter(
-      { name: DECISIONS, help: 'Decisions that were taken, by outcome, plan and whether Redis took them.' },
+      { name: DECISIONS, help: 'Decisions, by outcome, plan and mode (made by Redis or locally).' },
       this.#outcome,
       this.#plan,
       this.#mode,
     );
     this.#withoutDecision = new Counter(
-      { name: WITHOUT_DECISION, help: 'Requests that were answered without a decision, by the reason.' },
+      { name: WITHOUT_DECISION, help: 'Requests answered without a decision, by reason.' },
       this.#reason,
     );
     this.#shadowRefusals = new Counter(
-      { name: 'gateway_shadow_refusals_total', help: 'Requests that a plan in shadow mode let through, by plan.' },
+      {
+        name: 'gateway_shadow_refusals_total',
+        help: 'Requests over a limit that were admitted because their plan is in shadow mode, by plan.',
+      },
       this.#plan,
     );
     for (const plan of PLAN_NAMES) this.#shadowRefusals.declare(plan);
@@ -86,7 +89,7 @@ export class Traffic {
     this.#requestSeconds = new Histogram(
       {
         name: REQUEST_DURATION,
-        help: 'Time from the head of a request until its answer was handed over, by operation.',
+        help: 'Time from the head of a request until its response was written, by operation.',
       },
       REQUEST_SECONDS,
       this.#operation,
@@ -94,7 +97,7 @@ export class Traffic {
     this.#decisionSeconds = new Histogram(
       {
         name: 'gateway_decision_duration_seconds',
-        help: 'Time from the head of a request to the decision on it: what the gateway adds before the core is asked.',
+        help: 'Time from the head of a request to the decision on it, which is what the gateway adds before it forwards the request.',
       },
       DECISION_SECONDS,
     );
@@ -126,7 +129,7 @@ export class Traffic {
   }
 }
 
-/** A refusal, named by the bucket with the longest wait: the day's if it is empty. */
+/** Names a refusal by the bucket with the longer wait: the day's if that is empty. */
 function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { decision }: Exchange): DecisionOutcome {
   if (outcome !== 'refused') return outcome;
   const day = decision?.buckets[1];
@@ -138,7 +141,7 @@ const positionOfStatus = (status: number): number =>
 
 export const CLIENT_ADDRESSES = 'gateway_client_addresses_total';
 
-/** `ignored`: the peer named a client, and is not trusted. */
+/** `ignored` means that the peer named a client but is not trusted. */
 export const SOURCES = ['peer', 'proxy', 'ignored'] as const;
 export type Source = (typeof SOURCES)[number];
 
@@ -146,21 +149,20 @@ export const NETWORKS = ['public', 'private', 'loopback'] as const;
 export type Network = (typeof NETWORKS)[number];
 
 const LOOPBACK = /^(?:127\.|::1$)/;
-/** RFC 1918, RFC 6598, RFC 3927, RFC 4193, RFC 4291. */
+/** RFC 1918, RFC 6598, RFC 3927, RFC 4193 and RFC 4291 define these. */
 const PRIVATE =
   /^(?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|169\.254\.|f[cd]|fe[89ab])/i;
 
-/** Where the addresses of clients come from, counted without the addresses. */
+/** Counts where clients' addresses come from, without the addresses. */
 class ClientOrigins {
   readonly #source = new Label('source', SOURCES);
   readonly #network = new Label('network', NETWORKS);
   readonly #requests = new Counter(
-    { name: CLIENT_ADDRESSES, help: 'Requests, by who named the address of the client, and its kind of network.' },
+    { name: CLIENT_ADDRESSES, help: 'Requests, by the source and the kind of the client address.' },
     this.#source,
     this.#network,
   );
 
-  /** Must be called once for every request. */
   note({ clientAddress, peerAddress, request }: Exchange): void {
     const isNamed = request.headers['x-forwarded-for'] !== undefined;
     const source = !isNamed ? 'peer' : clientAddress === peerAddress ? 'ignored' : 'proxy';

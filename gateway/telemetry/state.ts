@@ -6,8 +6,8 @@ import type { Forwarder } from '../upstream/forwarder.ts';
 import type { KeyWatch } from './key-watch.ts';
 
 /**
- * The state of a process that serves clients, read on each scrape. It is exposed per worker, because a sum has no
- * meaning.
+ * Exposes the state of a process that serves clients, which is read on each scrape. It is exposed per worker, because a
+ * sum would have no meaning.
  */
 export function exposeState(
   metrics: Metrics,
@@ -16,38 +16,38 @@ export function exposeState(
   watch: KeyWatch,
 ): void {
   const { planCache } = backend;
-  metrics.gauge('gateway_redis_nodes_away', 'Nodes of Redis in whose place decisions are local.', backend.nodesAway);
   metrics.gauge(
-    'gateway_bans_active',
-    'Keys that are banned, as far as this process has heard.',
-    () => watch.counts().bans,
+    'gateway_redis_nodes_away',
+    'Redis nodes that are unavailable, so that their decisions are made locally.',
+    backend.nodesAway,
   );
+  metrics.gauge('gateway_bans_active', 'Banned keys, as far as this process knows.', () => watch.counts().bans);
   metrics.gauges(
     'gateway_keys_near_day_limit',
-    'Keys that have used 80 % of their day limit, as far as this process has heard of them.',
+    'Keys that have used 80 % of their day limit, as far as this process knows.',
     'plan',
     () => watch.counts().near,
   );
   metrics.gauges(
     'gateway_keys_asking',
-    'Keys that were decided on in the last ten minutes, as far as this process has heard of them.',
+    'Keys with a decision in the last ten minutes, as far as this process knows.',
     'plan',
     () => watch.counts().asking,
   );
   metrics.gauges(
     'gateway_keys_refused',
-    'Keys of which a request was refused for its limits in the last ten minutes, as far as this process has heard.',
+    'Keys with a request over their limits in the last ten minutes, as far as this process knows.',
     'plan',
     () => watch.counts().refused,
   );
   metrics.gauge(
     'gateway_plans_changed_timestamp_seconds',
-    'When the plans in force came to be in force here.',
+    'When this process last applied a change of the plans.',
     () => planCache.changedAt.getTime() / 1_000,
   );
   metrics.gauge(
     'gateway_plans_rejected_values',
-    'Values of the plan table that are unusable, the last good ones being in force.',
+    'Unusable values in the plan table, in whose place the last valid ones are in force.',
     () => planCache.rejected.length,
   );
   metrics.gauge('gateway_plans_readable', '1 while the plan table can be read.', () => Number(planCache.isReadable));
@@ -57,45 +57,43 @@ export function exposeState(
       forwarder.states().map((state) => [state.origin, read(state)]),
     );
   byCore('ready', '1 while a core is ready, as far as the gateway knows.', ({ ready }) => Number(ready));
-  byCore('in_flight', 'Requests that were handed to a core and not let go of.', ({ inFlight }) => inFlight);
-  byCore('queued', 'Of these, those that wait for a connection.', ({ queued }) => queued);
+  byCore('in_flight', 'Requests handed to a core that have not finished.', ({ inFlight }) => inFlight);
+  byCore('queued', 'Requests in flight that wait for a connection.', ({ queued }) => queued);
   metrics.gauge(
     'gateway_upstream_names_lost',
-    'Names of cores that cannot be resolved; their last addresses are in use.',
+    'Core names that cannot be resolved, whose last addresses are still in use.',
     () => forwarder.namesLost(),
   );
-  byCore('limit', 'Requests that a core may be asked at once.', ({ limit }) => limit);
+  byCore('limit', 'The current limit of concurrent requests to a core.', ({ limit }) => limit);
 }
 
-/** Without TLS there are no series. */
+/** Without TLS these families have no series. */
 export function exposeCertificate(metrics: Metrics, certificate: WatchedCertificate | undefined): void {
-  metrics.gauge(
-    'gateway_certificate_expires_timestamp_seconds',
-    'When the certificate that clients are shown ends.',
-    () => certificate?.expiresAt(),
+  metrics.gauge('gateway_certificate_expires_timestamp_seconds', 'When the certificate that clients see expires.', () =>
+    certificate?.expiresAt(),
   );
   metrics.gauge(
     'gateway_certificate_rejected',
-    '1 while the certificate files are bad and the last good ones are in use.',
+    '1 while the certificate files are invalid and the last valid ones are in use.',
     () => certificate && Number(certificate.isRejected()),
   );
 }
 
-/** Exposed once per gateway. Redis is asked on each scrape; a node that does not answer shows no series. */
+/** It is exposed once per gateway. Redis is asked on each scrape; a node that does not answer has no series. */
 export function exposeRedisMemory(metrics: Metrics, { memoryUsed }: Pick<Backend, 'memoryUsed'>): void {
   metrics.gauges(
     'gateway_redis_memory_used_ratio',
-    'Memory of a node of Redis that is used, of its maxmemory, or of its machine where that is not set.',
+    "Used memory of a Redis node, as a ratio of its maxmemory, or of its machine's memory if that is not set.",
     'node',
     memoryUsed,
   );
 }
 
-/** Exposed once per gateway. The store is asked on each scrape. */
+/** It is exposed once per gateway. The store is asked on each scrape. */
 export function exposeBackup(metrics: Metrics, last: () => Promise<number | undefined>): void {
   metrics.gauge(
     'gateway_backup_completed_timestamp_seconds',
-    'When the last complete backup of all keys was made; 0 if there are keys and none was made.',
+    'When the last complete backup of all keys was made; 0 if there are keys but no backup.',
     last,
   );
 }

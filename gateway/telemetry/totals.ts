@@ -4,21 +4,21 @@ import { count } from '../../shared/schemas/answer-parts.ts';
 import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './outcomes.ts';
 import { DECISIONS, NONE, WITHOUT_DECISION } from './request-metrics.ts';
 
-/** Decisions since the start, in the terms of the operators' API. */
+/** Decisions since the start, as the operators' API names them. */
 export const Totals = z.object({
   admitted: count,
-  /** Over the limit of the minute or the day. */
+  /** The request was over the minute or day limit. */
   refused: count,
   banned: count,
-  /** The secret is not for such an operation. */
+  /** The secret lacks the scope. */
   forbidden: count,
-  /** No valid key, for any reason. */
+  /** The key is invalid, for any reason. */
   unauthorized: count,
-  /** Refused before a decision because of overload. */
+  /** Overload refused the request before a decision. */
   shed: count,
   /** No decision was possible. */
   undecided: count,
-  /** How many of all these were decided in the gateway while Redis was unavailable. */
+  /** The number of all these that the gateway decided while Redis was unavailable. */
   local: count,
 });
 type Totals = z.infer<typeof Totals>;
@@ -28,7 +28,7 @@ type Total = keyof Omit<Totals, 'local'>;
 /** The decision on a request, or why there was none. */
 type Shown = DecisionOutcome | NoDecisionReason;
 
-/** The total that each belongs to; undefined if the request needed no decision. */
+/** The total to which each belongs; undefined if the request needed no decision. */
 const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
   admitted: 'admitted',
   refused_minute: 'refused',
@@ -52,7 +52,7 @@ const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
 
 export interface TrafficTotals {
   readonly totals: Totals;
-  /** By plan, and by outcome as in the metrics; `none` if no plan is known. Zeros are left out. */
+  /** By plan, and by outcome as in the metrics. The plan is `none` if it is unknown. Zeros are left out. */
   readonly plans: Readonly<Record<string, Partial<Record<Shown, number>>>>;
 }
 
@@ -95,8 +95,9 @@ export function bucketsOf(counted: readonly Family[], wanted: string): Bucket[] 
 }
 
 /**
- * As histogram_quantile of Prometheus: linear within a bucket, and the last finite bound above it.
- * @returns milliseconds, with two digits after the point; null without a count
+ * Computes a quantile as Prometheus' histogram_quantile does: linear within a bucket, and the last finite bound above
+ * it.
+ * @returns milliseconds with two decimals; null without a count
  */
 export function quantile(buckets: readonly Bucket[], share: number): number | null {
   const total = buckets.at(-1)?.[1] ?? 0;

@@ -11,11 +11,11 @@ import { type Bucket, bucketsOf, quantile, seriesOf, totalsOf } from './totals.t
 export interface TrafficSource {
   /** Their counts since the start. */
   counted(): readonly Family[];
-  /** The keys that each of them last refused because of a ban. */
+  /** The keys that a ban last refused in each of them. */
   banned(): readonly KeysOfMinute[];
   /** Whether any of them decides locally although it should ask Redis. */
   isLocal(): boolean;
-  /** Those beside this process; undefined if this one serves clients. */
+  /** The workers beside this process; undefined if this process serves clients itself. */
   readonly workers?: (() => WorkersState) | undefined;
   /** What each of them sees of the dependencies. */
   processes(): readonly ProcessState[];
@@ -23,11 +23,11 @@ export interface TrafficSource {
 
 const WorkerState = z.object({
   worker: count,
-  /** Undefined while no process serves in its place. */
+  /** Undefined while no process runs in its place. */
   pid: count.optional(),
-  /** When it began to serve, or the one before it ended. */
+  /** When it began to serve, or when its predecessor ended. */
   since: time,
-  /** For how long it has said nothing, in ms. */
+  /** How long it has been silent, in ms. */
   silentMs: z.number(),
 });
 export type WorkerState = z.infer<typeof WorkerState>;
@@ -45,14 +45,14 @@ export interface ProcessState {
   readonly redis: RedisState | undefined;
 }
 
-const LOOK_EVERY_MS = 500;
+const UPDATE_EVERY_MS = 500;
 const MINUTE_MS = 60_000;
-/** An hour of full minutes, plus the current one. */
+/** These are an hour of full minutes and the current one. */
 const KEPT = 61;
 const FIRST_SERVER_ERROR = 500;
 
 interface Minute {
-  /** Since 1970. */
+  /** Counted since 1970. */
   readonly minute: number;
   /** The running totals at its beginning and at its end. */
   readonly before: Counts;
@@ -62,8 +62,8 @@ interface Minute {
 }
 
 /**
- * Watches the requests of clients until it is stopped: their last hour by minute, and whether decisions are local. The
- * running totals are read once a minute, so no request costs more. A restart begins anew.
+ * Watches the requests of clients: their last hour by minute, and whether decisions are local. The running totals are
+ * read once a minute, so that requests cost nothing extra. A restart begins anew.
  */
 export class WatchedTraffic {
   readonly since = new Date();
@@ -75,19 +75,19 @@ export class WatchedTraffic {
   constructor(source: TrafficSource) {
     this.source = source;
     this.#mode = { isLocal: source.isLocal(), since: this.since };
-    this.#look();
-    this.#timer = setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
+    this.#update();
+    this.#timer = setInterval(() => this.#update(), UPDATE_EVERY_MS).unref();
   }
 
-  /** Whether decisions are local because Redis is away, and when that last changed, or the start. */
+  /** Whether decisions are local because Redis is away, and since when. */
   get mode() {
-    this.#look();
+    this.#update();
     return this.#mode;
   }
 
-  /** The minutes of the last hour, the oldest first. The last one is not over. */
+  /** The minutes of the last hour, the oldest first. The last one is still running. */
   minutes() {
-    this.#look();
+    this.#update();
     const now = countsOf(this.source.counted());
     return this.#minutes.map(({ minute, before, after = now, bannedKeys }) => {
       const inMinute = (total: keyof Counts['totals']) => Math.max(0, after.totals[total] - before.totals[total]);
@@ -110,7 +110,7 @@ export class WatchedTraffic {
     clearInterval(this.#timer);
   }
 
-  #look(): void {
+  #update(): void {
     const isLocal = this.source.isLocal();
     if (isLocal !== this.#mode.isLocal) this.#mode = { isLocal, since: new Date() };
     const minute = Math.floor(Date.now() / MINUTE_MS);
@@ -118,11 +118,11 @@ export class WatchedTraffic {
     if (last?.minute !== minute) {
       const before = countsOf(this.source.counted());
       if (last !== undefined) last.after = before;
-      // The clock can be set back; a minute is reported once.
+      // The clock can be set back, but each minute is reported once.
       const kept = this.#minutes.filter((one) => one.minute > minute - KEPT && one.minute < minute);
       this.#minutes = [...kept, { minute, before, bannedKeys: new Set() }];
     }
-    // A process can report a key when its minute is over.
+    // A process can report a key after its minute is over.
     for (const { minute, ids } of this.source.banned()) {
       const known = this.#minutes.find((one) => one.minute === minute)?.bannedKeys;
       for (const id of ids) known?.add(id);
@@ -132,7 +132,7 @@ export class WatchedTraffic {
 
 type Counts = ReturnType<typeof countsOf>;
 
-/** The running totals of which a minute is the difference. */
+/** The running totals whose differences are a minute's counts. */
 function countsOf(counted: readonly Family[]) {
   const failed = seriesOf(counted, REQUESTS).filter(({ labels }) => Number(labels.status) >= FIRST_SERVER_ERROR);
   const serverErrors = failed.reduce((sum, { value }) => sum + value, 0);

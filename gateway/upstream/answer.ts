@@ -4,13 +4,13 @@ import { listed } from '../../shared/lists.ts';
 import { EndUnknown, Unreadable } from './faults.ts';
 import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
 
-/** Parses the answers that follow each other on one connection: small ones whole, large ones in pieces. */
+/** Parses the answers on one connection, which follow each other: small ones as a whole, large ones in pieces. */
 
-/** A longer body is streamed: what its client does not read must not be kept. */
+/** A longer body is streamed, so that what a slow client has not read yet does not fill the memory. */
 const MAX_BODY_BYTES = 65_536;
 const MAX_HEAD_BYTES = 16_384;
 const MAX_TEXT_BYTES = 16_384;
-/** Enough for a head, and a body in the smallest realistic chunks. */
+/** This is enough for a body in the smallest realistic chunks. */
 const MAX_BYTES = 2 * MAX_BODY_BYTES;
 
 export interface AnswerHead {
@@ -23,20 +23,20 @@ export interface AnswerHead {
 
 /** The answer to one request, as received. */
 export interface Answer extends AnswerHead {
-  /** A short one is a text, one character per byte: head and body are then one write. A long text would be copied. */
+  /** A short body is a string with one character per byte, so that head and body take one write. */
   readonly body: string | Buffer;
 }
 
-/** The answer must be streamed. Nothing of it was forwarded, so the request can be repeated. */
+/** An answer that must be streamed. None of it has been forwarded yet, so the request can be repeated. */
 export class AnswerTooLarge extends Error {
   readonly head: AnswerHead;
-  /** Where its body begins in the bytes read. */
+  /** Where the body begins in the bytes that were read. */
   readonly from: number;
-  /** Of its body, in bytes; undefined if it comes in chunks. */
+  /** The length of the body in bytes; undefined if it is chunked. */
   readonly length: number | undefined;
 
   constructor(head: AnswerHead, from: number, length: number | undefined) {
-    super('The answer is too large to be taken whole.');
+    super('The answer is too large to be read as a whole.');
     this.head = head;
     this.from = from;
     this.length = length;
@@ -51,9 +51,7 @@ interface Framed {
 
 const STATUS_LINE = 'HTTP/1.1 ';
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
-/**
- * Status line and field lines (RFC 9112 §4, §5), without obsolete forms: no line folding, no whitespace before a colon.
- */
+/** Status line and field lines (RFC 9112 §4, §5), without obsolete forms such as folding or blanks before a colon. */
 const HEAD = /^HTTP\/1\.1 [1-5]\d\d(?: [\t\x20-\x7e\x80-\xff]*)?(?:\r\n[!#$%&'*+.^_`|~\w-]+:[\t\x20-\x7e\x80-\xff]*)*$/;
 const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 
@@ -63,7 +61,7 @@ const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
  * @param isHead whether it answers HEAD and so has no body, whatever its headers say
  * @returns undefined while the answer is incomplete
  * @throws {Unreadable}
- * @throws {EndUnknown} if only the end of the connection would end it
+ * @throws {EndUnknown} if only the end of the connection delimits it
  * @throws {AnswerTooLarge} as soon as this is known
  */
 export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Framed | undefined {
@@ -79,11 +77,11 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
 
 const TOO_LARGE = 'too large';
 
-/** The head after any interim answers. Nobody asked for those, and they are not forwarded (RFC 9110 §15.2). */
+/** Finds the head after any interim answers. Those are dropped, because no client asked for them (RFC 9110 §15.2). */
 function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
   for (let at = start; ; ) {
     const end = bytes.indexOf(END_OF_HEAD, at);
-    // All bytes of the head's end except the last may already be there.
+    // All bytes that end the head, except the last, may have arrived already.
     if ((end === -1 ? bytes.length - 3 : end) - at > MAX_HEAD_BYTES) throw new Unreadable('Its head is too long.');
     const head = bytes.toString('latin1', at, end === -1 ? at + STATUS_LINE.length : end);
     if (!STATUS_LINE.startsWith(head.slice(0, STATUS_LINE.length))) throw new Unreadable('It is not HTTP/1.1.');
@@ -92,11 +90,12 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     const status = Number(head.slice(STATUS_LINE.length, STATUS_LINE.length + 3));
     at = end + END_OF_HEAD.length;
     if (status >= 200) return { head, status, end: at };
-    if (status < 102) throw new Unreadable(`Nobody asked for ${status}.`);
-    // It has no body (RFC 9110 §8.6, RFC 9112 §6.1) and ends no connection, but some parsers trust its headers if
-    // they say so.
+    if (status < 102) throw new Unreadable(`No client asked for status ${status}.`);
+    // An interim answer has no body (RFC 9110 §8.6, RFC 9112 §6.1) and does not end the connection, but some parsers
+    // would follow headers that say otherwise.
     const { length, isChunked, isLast } = readHead(head);
-    if (isLast || isChunked || length !== undefined) throw new Unreadable('An interim answer is framed.');
+    if (isLast || isChunked || length !== undefined)
+      throw new Unreadable('An interim answer announces a body or its end.');
   }
 }
 
@@ -107,7 +106,7 @@ interface Head {
   readonly isLast: boolean;
 }
 
-/** Of the names of headers that frame an answer. */
+/** The lengths of the names of headers that frame an answer: other names need no lower case. */
 const FRAMING_LENGTHS: ReadonlySet<number> = new Set(
   ['content-length', 'transfer-encoding', 'connection'].map(({ length }) => length),
 );
@@ -126,7 +125,7 @@ function readHead(head: string): Head {
     headers.push(name, value);
     switch (FRAMING_LENGTHS.has(name.length) ? name.toLowerCase() : '') {
       case 'content-length':
-        if (length !== undefined || !/^\d{1,15}$/.test(value)) throw new Unreadable('It has no certain length.');
+        if (length !== undefined || !/^\d{1,15}$/.test(value)) throw new Unreadable('Its length is invalid.');
         length = Number(value);
         break;
       case 'transfer-encoding':
@@ -138,7 +137,7 @@ function readHead(head: string): Head {
     }
     at = next;
   }
-  if (isChunked && length !== undefined) throw new Unreadable('It has a length and chunks.');
+  if (isChunked && length !== undefined) throw new Unreadable('It has both a length and chunks.');
   return { headers, length, isChunked, isLast };
 }
 
@@ -192,30 +191,30 @@ function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | unde
 
 /** A chunk of a long answer may be long too. */
 const SIZE_LINE = /^[0-9A-Fa-f]{1,12}\r\n$/;
-/** Of the lines between two chunks, or behind the last one. */
+/** The maximum size of the lines between two chunks, or after the last one. */
 const MAX_LINES_BYTES = 16_384;
 
-/** Reads a body that is passed on in the pieces in which it arrives. */
+/** Reads a body piece by piece, as it arrives. */
 export class BodyReader {
   /** Whether the whole body was read. */
   isComplete = false;
   readonly #isChunked: boolean;
-  /** Bytes of the body, or of the present chunk, that have not been read. */
+  /** Bytes of the body, or of the current chunk, that have not been read. */
   #left: number;
   #next: 'size' | 'end of chunk' | 'end' = 'size';
-  /** What has arrived of the line between two chunks, and the length of all lines since the last chunk. */
+  /** What has arrived of the line between two chunks, and the size of all lines since the last chunk. */
   #line = '';
   #lines = 0;
 
-  /** @param length of the body in bytes; undefined if it comes in chunks */
+  /** @param length the length of the body in bytes; undefined if it is chunked */
   constructor(length: number | undefined) {
     this.#isChunked = length === undefined;
     this.#left = length ?? 0;
   }
 
   /**
-   * Reads on.
-   * @param pass called with each part of the body: a part of `bytes`
+   * Reads the next bytes.
+   * @param pass called with each part of the body, a view of `bytes`
    * @returns where the answer ends, or the end of `bytes`
    * @throws {Unreadable}
    */
@@ -262,20 +261,20 @@ export class BodyReader {
 
 const CODE = /"code":"([a-z_]+)"/;
 
-/** The link to the explanation of an error of the core, if it is one of ours. */
+/** The Link header that explains the core's error, if its code is one of ours. */
 function helpWith(body: Answer['body']): readonly string[] {
   const code = typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
   return code !== undefined && Object.hasOwn(ERRORS, code) ? helpFor(code) : [];
 }
 
-/** Sends an answer. If it is short, head and body are one text and one write, and latin1 keeps every byte. */
+/** Sends an answer. If it is short, head and body are one string and one write; latin1 keeps every byte. */
 export function sendAnswer(
   { status, headers, body }: Answer,
   response: ServerResponse,
   extra: readonly string[],
 ): void {
   const kept = responseHeaders(headers, status);
-  // An answer that came in chunks gets a Content-Length.
+  // A chunked answer gets a Content-Length.
   if (hasBody(response.req.method === 'HEAD', status) && !hasHeader(kept, 'content-length'))
     kept.push('Content-Length', String(body.length));
   kept.push(...extra);

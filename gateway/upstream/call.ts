@@ -17,14 +17,14 @@ import { attemptIdOf, isRepeatable, type UpstreamRequest } from './request-head.
 import { requestIdOf, responseHeaders } from './upstream-headers.ts';
 import type { Asked, Wire } from './wire.ts';
 
-/** A read is sent again once, a write never. Cores that cannot be reached do not count. */
+/** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
-/** What was noted of a client holds for this long. */
+/** A client counts as slow, or its answers as large, for this long. */
 export const NOTED_MS = 10_000;
 
 const NONE: readonly never[] = [];
 
-/** Where the answer goes, and what is noted about it: as of performance.now(). */
+/** Where the answer goes, and when the request was sent and answered. All times here are those of performance.now(). */
 export interface Destination {
   readonly response: ServerResponse;
   /** When the last attempt was handed to a wire. */
@@ -45,48 +45,46 @@ export interface Forwarding {
   readonly extraHeaders: readonly string[];
   /** Called once: when the answer has been handed over, or with the {HttpError} that prevented it. */
   readonly done: Done;
-  /** When it arrived here, as of performance.now(). */
+  /** When it arrived here. */
   readonly askedAt: number;
-  /** The deadline of all attempts together, as of performance.now(). */
+  /** The deadline of all attempts together. */
   readonly deadline: number;
 }
 
 const withLate = (headers: readonly string[], { lateHeaders }: Destination): readonly string[] =>
   lateHeaders === undefined ? headers : [...headers, ...lateHeaders()];
 
-/** What all calls have in common. */
 export interface CallContext {
   readonly cores: Cores;
   readonly timeoutMs: number;
-  /** Called when the call has ended. */
   remove(call: Call): void;
 }
 
 /**
- * One request to the cores. At any moment it is on one wire, or waits for one: when it is asked again elsewhere, nobody
- * waits for the first answer any longer.
+ * One request to the cores. At any moment it is on one wire or waits for one: once it is sent again elsewhere, the
+ * first answer is no longer wanted.
  */
 export class Call implements Asked {
   readonly forwarding: Forwarding;
   /** Its index in the list of running calls. */
   place: number;
-  /** The X-Request-Id of the present attempt. */
+  /** The X-Request-Id of the current attempt. */
   id = '';
-  /** When the present attempt was handed to a wire, as of performance.now(). */
+  /** When the current attempt was handed to a wire. */
   sentAt = 0;
   isWanted = true;
   isAlone = false;
   readonly #context: CallContext;
   readonly #isRead: boolean;
-  /** When the present attempt began, the wait for a wire counted in. */
+  /** When the current attempt began, before it waited for a wire. */
   #begunAt = 0;
-  /** The core of the present attempt; undefined if there is none. */
+  /** The core of the current attempt; undefined if there is none. */
   #core: Core | undefined;
   #wire: Wire | undefined;
-  /** The core that was late, if it was asked again for that. */
+  /** The core that was so late that the request was sent again. */
   #late: Core | undefined;
   #unreachable: readonly Core[] = NONE;
-  /** The head of the answer that is streamed, and since when its next piece is awaited, as of performance.now(). */
+  /** The head of the answer that is being streamed, and since when its next piece has been due. */
   #streamed: AnswerHead | undefined;
   #readSince = 0;
   #attempts = 0;
@@ -102,7 +100,7 @@ export class Call implements Asked {
     return this.forwarding.request;
   }
 
-  /** Whose places its own wires take. */
+  /** Places for wires of its own count for this client. */
   get client(): string {
     return this.request.client.id;
   }
@@ -112,7 +110,7 @@ export class Call implements Asked {
     return this.isWanted && this.#attempts < MAX_ATTEMPTS[this.#isRead ? 'read' : 'write'];
   }
 
-  /** The first attempt. Reads share a wire if possible. */
+  /** Makes the first attempt. Reads share a wire if possible. */
   ask(core: Core): void {
     const { askedAt } = this.forwarding;
     if (!this.#begin(core, askedAt)) return;
@@ -124,7 +122,7 @@ export class Call implements Asked {
     }
   }
 
-  /** Asks once more, on a wire of its own: what is ahead of it is late. */
+  /** Sends the request again on a wire of its own, because an answer ahead of it is late. */
   askAgain(core: Core, now: number): void {
     const late = this.#core;
     if (late === undefined || core.limit.isFull || !late.mayAskAgain()) return;
@@ -149,16 +147,17 @@ export class Call implements Asked {
 
   #checkStream(now: number): void {
     const isLate = !this.forwarding.response.headersSent && this.forwarding.deadline <= now;
-    // While its client does not take what was read, the core has nothing to do.
+    // While the client does not take what was read, the core has nothing to send.
     if (isLate || now - this.#readSince >= this.#context.timeoutMs) this.#wire?.end(new CoreTooSlow());
   }
 
-  /** A place for a wire of its own is free. */
+  /** Called when a place for a wire of its own is free. */
   start(): void {
     const core = this.#core as Core;
     const wire = core.takeOwn();
     this.#wire = wire;
-    // After the poll phase: if the core has closed the wire, or has sent what nobody asked for, it is known by then.
+    // After the poll phase it is known whether the core has closed the wire, or has sent bytes that no request asked
+    // for.
     const { id } = this;
     setImmediate(() => this.#send(wire, id));
   }
@@ -210,14 +209,14 @@ export class Call implements Asked {
     if (CoreRefusedUs.saysSo(head.status)) this.#wire?.end(new CoreRefusedUs(head.status));
   }
 
-  /** The head is sent with the first piece: until then a fault of the core has an answer of its own. */
+  /** The head is sent with the first piece: a fault of the core before it can still be answered with an error. */
   piece(parts: readonly Buffer[], isEnd: boolean): void {
     const { response, destination, extraHeaders, done } = this.forwarding;
     const { status, headers } = this.#streamed as AnswerHead;
     const wire = this.#wire as Wire;
     const id = this.id;
     const sent = (fault?: Error | null) => {
-      // It may have ended meanwhile, and another request may have the wire.
+      // The call may have ended meanwhile, and the wire may carry another request.
       if (fault || !this.isWanted || this.id !== id) return;
       this.#readSince = performance.now();
       wire.goOn();
@@ -256,7 +255,7 @@ export class Call implements Asked {
     this.request.client.largeUntil = now + NOTED_MS;
   }
 
-  /** The wires that its client may share; undefined if it is better alone. */
+  /** The wires that its client may share; undefined if the client needs one of its own. */
   #wiresAt(core: Core, now: number): SharedWires | undefined {
     const { id, slowUntil, largeUntil } = this.request.client;
     if (largeUntil > now) return undefined;
@@ -264,7 +263,7 @@ export class Call implements Asked {
     return core.places.hasRoomFor(id) ? undefined : core.slow;
   }
 
-  /** On a wire of its own, where the answer can be streamed. */
+  /** Sends the request again on a wire of its own, where the answer can be streamed. */
   #askForLarge(): void {
     const now = performance.now();
     this.#noteLarge(now);
@@ -292,7 +291,7 @@ export class Call implements Asked {
     core.places.take(this);
   }
 
-  /** Begins an attempt. @returns false if the core is full: the call has failed then */
+  /** Begins an attempt. @returns false if the core is full, so that the call has failed */
   #begin(core: Core, now: number): boolean {
     if (core.limit.isFull) {
       const fault = unavailable('The queue for connections to a core is full.');
@@ -311,7 +310,6 @@ export class Call implements Asked {
     return true;
   }
 
-  /** The core has begun to answer. */
   #began(core: Core, now: number): void {
     this.#noteTimes(now);
     core.answered(this.#begunAt, this.sentAt, now);
@@ -330,7 +328,7 @@ export class Call implements Asked {
   }
 
   #giveUp(now: number): void {
-    // One that was not sent says nothing about the core.
+    // An attempt that was not sent says nothing about the core.
     if (this.#isSent) {
       const { limit, counts } = this.#core as Core;
       limit.learn(this.#begunAt, now);
@@ -340,7 +338,7 @@ export class Call implements Asked {
     this.#fail(new CoreTooSlow());
   }
 
-  /** Does nothing if it has ended: one sweep can find the same call again. */
+  /** Does nothing if the call has ended already, because one sweep can find a call twice. */
   #fail(fault: unknown): void {
     if (!this.isWanted) return;
     if (this.#isSent && this.#streamed === undefined) this.#noteTimes(performance.now());
@@ -348,7 +346,7 @@ export class Call implements Asked {
     this.forwarding.done(upstreamFault(fault));
   }
 
-  /** Nobody waits for it any longer. A wire of its own is closed, which the core can see. */
+  /** Ends a call whose answer is no longer wanted. A wire of its own is closed, so that the core notices. */
   #end(): void {
     this.#context.remove(this);
     if (!this.isWanted) return;
@@ -358,7 +356,7 @@ export class Call implements Asked {
     else if (this.isAlone) this.#wire?.end();
   }
 
-  /** Ends the present attempt, as another follows. */
+  /** Ends the current attempt, because another follows. */
   #forget(): void {
     if (!this.#isSent) {
       this.#stopWaiting();
@@ -374,13 +372,13 @@ export class Call implements Asked {
     this.#core = undefined;
   }
 
-  /** Ends its own wire: the rest of an answer must not reach the next request. */
+  /** Ends its own wire, because the rest of an answer must not reach the next request. */
   #endOwn(): void {
     if (this.isAlone) this.#wire?.end();
     this.#leave();
   }
 
-  /** The attempt has ended at its core. */
+  /** Gives back what the attempt holds at its core. */
   #leave(): void {
     const core = this.#core;
     const wire = this.#wire;

@@ -5,7 +5,7 @@ import { lookAtEach, probe, statusOf } from './probe-core.ts';
 const SLOW_MS = 250;
 
 /**
- * Checks whether the cores are reachable, ready, and accept our token: each address of each name.
+ * Checks whether each address of each core is reachable, is ready, and accepts our token.
  * @param urls entries of CORE_URL
  */
 export const checkCores = (urls: readonly string[], token: string | undefined): Promise<CheckResult[]> =>
@@ -21,10 +21,10 @@ async function checkCore(address: CoreAddress, token: string | undefined): Promi
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
     const listed = await statusOf(address, '/v1/pets?limit=1', headers);
     if (listed === undefined) return silentCore(about);
-    if (listed === 401) return fault(about, 'does not take our token', 'CORE_TOKEN must be the same on both sides.');
+    if (listed === 401) return fault(about, 'rejects our token', 'CORE_TOKEN must be the same on both sides.');
     if (listed !== 200) return fault(about, `answers ${listed} to GET /v1/pets`, 'Its log says why.');
   } catch (thrown) {
-    return fault(about, `gives no answer to GET /v1/pets: ${(thrown as Error).message}`, 'Its log may say why.');
+    return fault(about, `does not answer GET /v1/pets: ${(thrown as Error).message}`, 'Its log may say why.');
   }
   const found = `is ready, and answers in ${ms.toFixed(0)} ms`;
   return ms > SLOW_MS ? warning(about, found, 'Look at its CPU and its database.') : good(about, found);

@@ -1,16 +1,14 @@
-/** The limit never falls lower: otherwise a core could not show that it has recovered. */
+/** The limit never falls below this, because a core must be able to show that it has recovered. */
 const FEWEST = 32;
-/**
- * A healthy core answers several thousand requests a second, so the last of these waits only a fraction of a second.
- */
+/** A healthy core answers several thousand requests a second, so the last of these waits a fraction of a second. */
 const MOST = 2_048;
-/** The maximum handed to one core, whatever the limit. */
+/** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
 
 /** Fractions of the time limit: for a queue in the core, and for an answer that is almost too late. */
 const QUEUE = 0.1;
 const LATE = 0.75;
-/** Windows in the time that a queue may take. */
+/** The number of windows within the time allowed for a queue. */
 const WINDOWS = 8;
 /** A queue shows in this many windows in a row, a burst in only one. */
 const MIN_WINDOWS = 3;
@@ -24,8 +22,8 @@ const FORGET_QUEUE_MS = 20_000;
 
 /**
  * Limits the concurrent requests to one core. In front of an overloaded core a queue grows until no request in it is
- * answered in time. Latency alone is no sign of overload, nor is one late answer. There is a queue if more requests
- * come than are answered while answers flow, and even the quickest answer of a window waits.
+ * answered in time. Latency alone is no sign of overload, nor is one late answer. A queue exists if more requests
+ * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;
@@ -45,7 +43,7 @@ export class ConcurrencyLimit {
 
   /**
    * @param timeoutMs timeout of an answer
-   * @param connections that can carry requests at the same time
+   * @param connections number of connections that can carry requests at the same time
    */
   constructor(timeoutMs: number, connections: number) {
     this.#queueMs = timeoutMs * QUEUE;
@@ -82,7 +80,7 @@ export class ConcurrencyLimit {
 
   /**
    * Notes the beginning of an answer, or a timeout.
-   * @param askedAt and `now` as of performance.now()
+   * @param askedAt when it was requested; both times are those of performance.now()
    */
   learn(askedAt: number, now: number): void {
     const tookMs = now - askedAt;
@@ -101,7 +99,6 @@ export class ConcurrencyLimit {
     if (this.#mayRise) this.#value = Math.min(this.#value + 1, MOST);
   }
 
-  /** Ends a window. */
   #judge(now: number): void {
     const { startedAt, asked, answered, quickestMs } = this.#window;
     const lastedMs = now - startedAt;
@@ -135,7 +132,6 @@ export class ConcurrencyLimit {
 
 const within = (value: number, least: number, most: number): number => Math.min(Math.max(value, least), most);
 
-/** The counts of one window. */
 class Window {
   readonly startedAt: number;
   asked = 0;

@@ -23,20 +23,20 @@ export class CoreCounts {
     this.#seconds = new Histogram(
       {
         name: 'gateway_upstream_duration_seconds',
-        help: 'Time until a core began to answer or was given up, the wait for a connection counted in.',
+        help: 'Time until a core began to answer or was given up, including the wait for a connection.',
       },
       SECONDS,
       core,
     );
     this.#faults = new Counter(
-      { name: 'gateway_upstream_errors_total', help: 'Attempts to have an answer of a core that failed, by kind.' },
+      { name: 'gateway_upstream_errors_total', help: 'Failed attempts to get an answer from a core, by kind.' },
       core,
       this.#kind,
     );
     this.#again = new Counter(
       {
         name: 'gateway_upstream_asked_again_total',
-        help: 'Reads asked a second time, as a core was late with the first.',
+        help: 'Reads sent a second time because a core was late with the first.',
       },
       core,
     );
@@ -55,7 +55,7 @@ export class CoreCounts {
     this.lastFault = { at: Date.now(), kind };
   }
 
-  /** A read was sent once more because this core was late. */
+  /** Counts a read that was sent again because this core was late. */
   askedAgain(): void {
     this.#again.add();
   }

@@ -3,17 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { addressOf, type CoreAddress, type CoreName, isName, parseCoreUrl, withoutAddress } from './core-url.ts';
 
-/**
- * CoreDNS caches an answer for 5 s. Together this is less than the 8 s for which a core still serves after leaving its
- * name.
- */
+/** CoreDNS caches an answer for 5 s more. The sum is below the 8 s for which a core serves without its name. */
 const RESOLVE_EVERY_MS = 2_000;
 /** A start waits this long for names, then continues without them. */
 const START_WITHIN_MS = 2_000;
 
-/**
- * The addresses of all cores. Names are resolved regularly. A name that cannot be resolved keeps its last addresses.
- */
+/** The addresses of all cores. Names are resolved regularly; one that cannot be resolved keeps its last addresses. */
 export class CoreNames {
   readonly #entries: readonly (CoreAddress | Watched)[];
   readonly #onChange: (addresses: CoreAddress[]) => void;
@@ -31,7 +26,7 @@ export class CoreNames {
     this.#announce();
   }
 
-  /** Begins to resolve all names regularly. Ends after the first time, or when that takes too long. */
+  /** Starts to resolve all names regularly. Returns after the first round, or when that takes too long. */
   async start(): Promise<void> {
     const asked = this.#watched().map((name) => name.watch());
     const enough = new AbortController();
@@ -58,13 +53,12 @@ export class CoreNames {
   }
 }
 
-/** One name. */
 class Watched {
   addresses: readonly CoreAddress[];
   readonly #name: CoreName;
   readonly #logger: Logger;
   readonly #onChange: () => void;
-  /** The last attempt to resolve it failed. */
+  /** Whether the last attempt to resolve it failed. */
   isLost = false;
   #isClosed = false;
   #timer: NodeJS.Timeout | undefined;
@@ -77,7 +71,7 @@ class Watched {
     this.addresses = [withoutAddress(name)];
   }
 
-  /** Resolves the name now and then regularly. Ends after the first time. */
+  /** Resolves the name at once, and then regularly. Returns after the first time. */
   async watch(): Promise<void> {
     try {
       const found = await resolveName(this.#name);
@@ -111,7 +105,7 @@ class Watched {
 }
 
 /**
- * The current cores of an entry of CORE_URL, ordered by address.
+ * Finds the current cores of an entry of CORE_URL, ordered by address.
  * @throws the resolver's fault, or {Error} if no address was found
  */
 export async function resolveCores(text: string): Promise<CoreAddress[]> {
@@ -133,10 +127,7 @@ async function lookup(name: CoreName, host: string, port: string): Promise<CoreA
   return (ipv4.length > 0 ? ipv4 : all).map(({ address }) => addressOf(name, address, port));
 }
 
-/**
- * Uses the targets of the first priority (RFC 2782). Weights are ignored: the load balances itself. A target without an
- * address is left out.
- */
+/** Uses the targets of the first priority (RFC 2782), without weights. A target without an address is left out. */
 async function lookupTargets(name: CoreName, srv: string): Promise<CoreAddress[]> {
   const records = await dns.resolveSrv(srv);
   const first = Math.min(...records.map(({ priority }) => priority));

@@ -2,7 +2,7 @@ import { isIP, type LookupFunction } from 'node:net';
 
 /** How CORE_URL names cores, and what a connection to a core needs. */
 
-/** Where connections to a core go. Empty if its URL says that. */
+/** Where connections to a core go. It is empty if the URL is enough. */
 export interface Connect {
   /** Returns the one address of this core. */
   readonly lookup?: LookupFunction;
@@ -19,10 +19,10 @@ export interface CoreAddress {
 
 /** A name that can have several addresses, now or later. */
 export interface CoreName {
-  /** As in CORE_URL. */
+  /** The entry of CORE_URL. */
   readonly text: string;
   readonly protocol: string;
-  /** The Host of its cores, without the port. */
+  /** The host name of its cores, without the port. */
   readonly host: string;
   /** Empty for the protocol's default. */
   readonly port: string;
@@ -34,7 +34,7 @@ const SRV = /^(https?)\+srv:\/\/(_[a-z\d-]+\._tcp\.([a-z\d_-]+(?:\.[a-z\d_-]+)*)
 /** Maximum length of a socket path in the kernel (unix(7)). */
 const MAX_PATH_BYTES = 107;
 
-/** The error in an entry of CORE_URL; undefined if it is valid. */
+/** The fault of an entry of CORE_URL; undefined if it is valid. */
 export function coreUrlFault(text: string): string | undefined {
   if (text.startsWith('unix:')) {
     const isPath = text.startsWith('unix:/') && Buffer.byteLength(pathOf(text)) <= MAX_PATH_BYTES;
@@ -47,7 +47,7 @@ export function coreUrlFault(text: string): string | undefined {
   if (!/^https?:/i.test(text)) return 'must be an http://, https://, http+srv://, https+srv:// or unix: URL';
   if (!URL.canParse(text)) return 'must be an http:// or https:// URL';
   const { href, origin } = new URL(text);
-  return href === `${origin}/` ? undefined : 'must be origins like http://127.0.0.1:7001, without a path';
+  return href === `${origin}/` ? undefined : 'must be an origin like http://127.0.0.1:7001, without a path';
 }
 
 /** @param text a valid entry */
@@ -57,7 +57,7 @@ export function parseCoreUrl(text: string): CoreAddress | CoreName {
   if (scheme && srv && host) return { text, protocol: `${scheme.toLowerCase()}:`, host, port: '', srv };
   const url = new URL(text);
   const { origin, hostname } = url;
-  // The system knows this name without DNS. It is one core, whichever of its addresses answers.
+  // The system resolves this name without DNS. It is one core, whichever of its addresses answers.
   const isFixed = isIP(bare(hostname)) > 0 || /(^|\.)localhost\.?$/.test(hostname);
   if (isFixed) return { origin, url: origin, connect: {} };
   return { text: origin, protocol: url.protocol, host: hostname, port: url.port };

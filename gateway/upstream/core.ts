@@ -7,7 +7,7 @@ import { type Asked, MAX_DEPTH, Wire } from './wire.ts';
 
 /** One core: its wires and its state. */
 
-/** Wires that reads share, and requests that have one of their own at the same time. */
+/** The number of wires that reads share, and of requests that may each have a wire of their own. */
 const SHARED = 16;
 const OWN = 64;
 const CONNECT_TIMEOUT_MS = 1_000;
@@ -17,18 +17,17 @@ const KEEP_ALIVE_MS = 4_000;
 /** Up to this depth, reads go to a wire whose answers flow. One slow answer delays at most this many. */
 const DEPTH = 64;
 /**
- * After this time without an answer another wire is better. It is first taken from a few, so that each write carries
- * many requests.
+ * A read avoids a wire that has been silent for this long. It first tries a few, so that writes carry many requests.
  */
 const FLOWING_MS = 10;
 const FEW = 4;
-/** After this time without an answer any other wire is better. */
+/** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** Reads that may be asked twice for nothing: this many at first, then a tenth of the answers. */
+/** The number of reads that may be sent twice in vain: this many at first, then a tenth of the answers. */
 const MOST_AGAIN = 64;
 const AGAIN_PER_ANSWER = 0.1;
-/** How often a read is asked twice to find out whether the core is well, or slow in general. */
+/** How often a read is sent twice only to find out whether one answer is slow or the whole core. */
 const PROBE_EVERY_MS = 100;
 
 export class Core {
@@ -37,30 +36,29 @@ export class Core {
   readonly limit: ConcurrencyLimit;
   /** Limits the requests that have a wire of their own. */
   readonly places = new FairShare(OWN);
-  /** Wires that reads share; and those of clients whose reads blocked others, for want of places. */
+  /**
+   * Reads share these wires. Those of clients that have blocked others use the slow ones if they have no place alone.
+   */
   readonly quick: SharedWires;
   readonly slow: SharedWires;
   /** No more requests are sent on these, but their answers are still due. */
   retired: Wire[] = [];
   ready = true;
   notReadyBecause: string | undefined;
-  /** When it became ready, not ready, or began to drain: Unix time in ms. */
+  /** When it became ready, became not ready, or began to drain: Unix time in ms. */
   since = Date.now();
-  /** A read had to be sent to another core, and this one has not answered since. */
+  /** Whether a read had to be sent to another core, and this one has not answered since. */
   isSilent = false;
-  /**
-   * Whether its answers carry the X-Request-Id of the attempt, which proves to which one they belong. Only then are
-   * wires reused.
-   */
+  /** Whether its answers carry the attempt's X-Request-Id, so that they can be matched. Only then are wires reused. */
   echoes = false;
-  /** When the most recent of the answered requests was sent, as of performance.now(). */
+  /** When the most recent of the answered requests was sent, by performance.now(). */
   newestAnswered = Number.NEGATIVE_INFINITY;
-  /** Of the last answer to a client: Unix time in ms, 0 before the first; and how long it took. */
+  /** When it last answered a client (Unix time in ms, 0 before the first answer), and how long that took. */
   #answeredAt = 0;
   #answeredMs = 0;
   #again = MOST_AGAIN;
   #probedAt = Number.NEGATIVE_INFINITY;
-  /** Those of one request at a time; the idle ones among them. */
+  /** Wires that carry one request at a time, and the idle ones among them. */
   readonly #own: Wire[] = [];
   readonly #idle: Wire[] = [];
 
@@ -77,7 +75,7 @@ export class Core {
     return this.address.origin;
   }
 
-  /** A wire for one request. Without ids in answers it is a new one: a late answer cannot be distinguished from the next one. */
+  /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
   takeOwn(): Wire {
     const wire = this.#idle.pop() ?? this.#newOwn();
     if (!this.echoes) wire.end();
@@ -96,29 +94,26 @@ export class Core {
     wire.retire();
   }
 
-  /** @returns false if too many were asked twice: a slow core must not get every request twice */
+  /** @returns false if too many reads were sent twice: a slow core must not get every request twice */
   mayAskAgain(): boolean {
     if (this.#again < 1) return false;
     this.#again -= 1;
     return true;
   }
 
-  /** Whether a read may be asked twice only to find out how the core is. */
+  /** Whether a read may be sent twice only to find out how the core is. */
   mayProbe(now: number): boolean {
     if (now - this.#probedAt < PROBE_EVERY_MS) return false;
     this.#probedAt = now;
     return true;
   }
 
-  /** It was right to ask again: that answer came at once. */
+  /** Notes that sending a read again was right, because the second answer came at once. */
   noteAgainRight(): void {
     this.#again = Math.min(this.#again + 1, MOST_AGAIN);
   }
 
-  /**
-   * Notes that the core has begun to answer.
-   * @param createdAt and the others as of performance.now()
-   */
+  /** Notes that the core has begun to answer. @param createdAt like the other times one of performance.now() */
   answered(createdAt: number, askedAt: number, now: number): void {
     this.limit.learn(createdAt, now);
     this.counts.answered(now - createdAt);
@@ -136,7 +131,7 @@ export class Core {
     this.notReadyBecause = ready ? undefined : because;
   }
 
-  /** Asks whether it is ready, on a separate connection: on a busy one the probe would measure the gateway. */
+  /** Probes whether it is ready, on a separate connection: on a busy one the probe would measure the gateway. */
   async probe(): Promise<void> {
     const { url, connect } = this.address;
     const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
@@ -242,20 +237,18 @@ export class SharedWires {
 /** The state of a core as one process sees it, for operators. */
 export interface CoreState {
   readonly origin: string;
-  /** A single core is not probed: its last answer counts, or that it could not be reached. */
+  /** A single core is not probed: its last answer counts, or a failed connection. */
   readonly ready: boolean;
-  /** It has left CORE_URL and gets no new requests. */
+  /** Whether it has left CORE_URL and gets no new requests. */
   readonly isDraining: boolean;
-  /** Its reads go to another core, as it does not answer them. */
+  /** Whether its reads go to another core because it does not answer them. */
   readonly isSilent: boolean;
   /** Requests handed to the core and not finished; `queued` are those that wait for a connection. */
   readonly inFlight: number;
   readonly queued: number;
-  /** The limit of concurrent requests. */
   readonly limit: number;
   /** When it became ready, not ready, or began to drain. All times here are Unix times in ms. */
   readonly since: number;
-  /** Why it is not ready. */
   readonly reason: string | undefined;
   /** The last answer to a client's request. */
   readonly lastAnswer: { readonly at: number; readonly ms: number } | undefined;

@@ -33,7 +33,7 @@ export class Cores {
     return this.#all;
   }
 
-  /** Including the cores that have left but still have to answer. */
+  /** These include the cores that have left but still have to answer. */
   get open(): readonly Core[] {
     return this.#leaving.size === 0 ? this.#all : [...this.#all, ...this.#leaving];
   }
@@ -76,22 +76,21 @@ export class Cores {
     return this.#inTurn(this.#usable(this.#all.filter((core) => core !== than)));
   }
 
-  /** Whether all cores were tried. */
   areAll(tried: readonly Core[]): boolean {
     return this.#all.every((core) => tried.includes(core));
   }
 
-  /** With several cores an answer does not prove that its core is ready: one that shuts down still answers. */
+  /** With several cores, an answer does not prove that its core is ready: one that shuts down still answers. */
   get isAnswerProof(): boolean {
     return this.#all.length === 1;
   }
 
-  /** The cores that get requests. */
+  /** The states of the cores that get requests. */
   states(): CoreState[] {
     return this.#all.map((core) => core.state(false));
   }
 
-  /** Those that have left and still have to answer. */
+  /** The states of the cores that have left and still have to answer. */
   draining(): CoreState[] {
     return [...this.#leaving].map((core) => core.state(true));
   }
@@ -120,7 +119,7 @@ export class Cores {
 
   /** A core that joins others must first prove that it is ready. */
   #welcome(core: Core): void {
-    core.setReady(this.#all.length === 1, 'It has joined and was not probed yet.');
+    core.setReady(this.#all.length === 1, 'It has joined and has not been probed yet.');
     if (!core.ready) void core.probe();
   }
 
@@ -134,9 +133,7 @@ export class Cores {
     }
   }
 
-  /**
-   * Takes turns among the available cores only. Otherwise the neighbour of an unavailable one would get its turns too.
-   */
+  /** Takes turns among available cores only, or the neighbour of an unavailable one would get its turns too. */
   #inTurn(those: readonly Core[]): Core | undefined {
     return those[this.#turn++ % those.length];
   }

@@ -2,7 +2,6 @@ import { HttpError } from '../../shared/http/errors.ts';
 
 /** The ways in which a request to a core can fail, and their meaning. */
 
-/** No answer in time. */
 export class CoreTooSlow extends Error {
   override readonly message = 'No answer in time.';
 }
@@ -12,10 +11,10 @@ export class ClientGone extends Error {
   override readonly message = 'The client went away.';
 }
 
-/** Clients' keys are checked before forwarding, so what the core refuses is our own token. */
+/** The core rejects our own token: clients' keys are checked before forwarding. */
 export class CoreRefusedUs extends Error {
   constructor(status: number) {
-    super(`The core answered ${status}: CORE_TOKEN is not the one that it asks for.`);
+    super(`The core answered ${status}: it does not accept CORE_TOKEN.`);
   }
 
   static saysSo(status: number): boolean {
@@ -23,26 +22,25 @@ export class CoreRefusedUs extends Error {
   }
 }
 
-/** An answer that ends with its connection: a broken one would look complete. */
+/** The answer would end with its connection, so that a truncated one would look complete. */
 export class EndUnknown extends Error {
   override readonly message = 'The core answered with neither a length nor chunks.';
 }
 
-/** The bytes are not an answer, or not certainly this one. */
+/** The bytes are not a valid answer, or it is uncertain to which request they belong. */
 export class Unreadable extends Error {
   constructor(why: string) {
     super(`The core's answer cannot be read. ${why}`);
   }
 }
 
-/** The connection ended before the answer came. */
 export class ConnectionLost extends Error {
   override readonly message = 'The connection was lost.';
 }
 
-/** The answer belongs to another request: it has another id, or lacks a required one. */
+/** The answer has the id of another request, or lacks a required one. */
 export class WrongAnswer extends Error {
-  override readonly message = 'The answer is not to the request that was asked.';
+  override readonly message = 'The answer belongs to another request.';
 }
 
 /** The error for the client when the core fails, by the code of the cause; otherwise 502. */
@@ -54,7 +52,7 @@ export function upstreamFault(cause: unknown): HttpError {
 const isTooSlow = (cause: unknown): boolean =>
   cause instanceof CoreTooSlow || (cause as { code?: string }).code === 'UND_ERR_CONNECT_TIMEOUT';
 
-/** The kinds of core failures in metrics; `full`: the request was not sent because the core had too many. */
+/** The kinds of core failures in metrics. `full` means that the request was not sent because the core had too many. */
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
@@ -67,9 +65,7 @@ export function faultKind(cause: unknown): FaultKind | undefined {
   return isTooSlow(cause) ? 'timeout' : 'broken';
 }
 
-/**
- * Whether the request certainly never reached the core, because no connection was made. Another core may then be asked.
- */
+/** Whether the request never reached the core, because no connection was made. Another core may then get it. */
 export function neverArrived(cause: unknown): boolean {
   const { code = '', syscall, errors } = cause as { code?: string; syscall?: string; errors?: unknown[] };
   if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);

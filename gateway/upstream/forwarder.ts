@@ -19,7 +19,7 @@ export interface Forwarder {
   forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[], done: Done): void;
   /** The next core in turn, for requests that reach it another way. */
   nextCore(): CoreAddress;
-  /** The present limit of concurrent requests for all cores. */
+  /** The current limit of concurrent requests for all cores. */
   readonly limit: number;
   states(): CoreState[];
   /** Cores that have left and still have to answer. */
@@ -31,11 +31,11 @@ export interface Forwarder {
 }
 
 /**
- * Forwards to one core, or to several in turn. Small answers are taken whole, large ones are streamed. Reads are
- * pipelined where they are likely to be answered first, and sent at most twice. Writes have their own connection and are
- * sent once; another core gets them only if they certainly never arrived.
+ * Forwards to one core, or to several in turn. Small answers are read as a whole, large ones are streamed. Reads are
+ * pipelined where they are likely to be answered first, and sent at most twice. Writes have their own connection and
+ * are sent once; another core gets them only if they certainly never arrived.
  * @param urls entries of CORE_URL
- * @returns once their names have been resolved, or took too long
+ * @returns once their names have been resolved, or resolution took too long
  */
 export async function createForwarder(urls: readonly string[], timeoutMs: number, logger: Logger): Promise<Forwarder> {
   const cores = new Cores(timeoutMs);
@@ -73,7 +73,6 @@ const SILENT_AFTER = 0.1;
 /** The index of a call that was removed. */
 const REMOVED = -1;
 
-/** The requests to the cores. */
 class Calls implements CallContext {
   readonly cores: Cores;
   readonly timeoutMs: number;
@@ -89,11 +88,11 @@ class Calls implements CallContext {
   forward(forwarding: Forwarding): void {
     const call = new Call(this, forwarding, this.#underWay.length);
     this.#underWay.push(call);
-    this.#timer ??= setInterval(() => setImmediate(() => this.#look()), LOOK_EVERY_MS).unref();
+    this.#timer ??= setInterval(() => setImmediate(() => this.#sweep()), LOOK_EVERY_MS).unref();
     call.ask(this.cores.next());
   }
 
-  /** Moves the last call to its index. */
+  /** Removes a call by moving the last one to its index. */
   remove(call: Call): void {
     if (call.place === REMOVED) return;
     const last = this.#underWay.pop() as Call;
@@ -103,13 +102,13 @@ class Calls implements CallContext {
     call.place = REMOVED;
   }
 
-  /** Called after the poll phase: an answer that waits in a socket because this process stalls is not late. */
-  #look(): void {
+  /** Runs after the poll phase, because an answer that waits in a socket while this process stalls is not late. */
+  #sweep(): void {
     const now = performance.now();
     for (const call of [...this.#underWay]) call.checkDeadlines(now, this.timeoutMs * SILENT_AFTER);
     for (const core of this.cores.open) {
       for (const wire of [...core.quick.all, ...core.slow.all, ...core.retired]) wire.endUnwanted();
-      // Of a wire that is retired already, some reads may still wait: too many were asked twice at that time.
+      // Reads may still wait on a retired wire, if too many had been sent twice when it was retired.
       for (const wire of [...core.quick.all, ...core.retired])
         if (wire.stalledMs(now) >= LATE_AFTER_MS) this.#passBy(core, wire, now);
       core.retired = core.retired.filter(({ depth }) => depth > 0);
@@ -119,13 +118,13 @@ class Calls implements CallContext {
     this.#timer = undefined;
   }
 
-  /** Asks what waits behind a late answer once more, elsewhere. The wire ends after that answer. */
+  /** Sends the requests behind a late answer again, elsewhere. The wire ends after that answer. */
   #passBy(core: Core, wire: Wire, now: number): void {
     const { front } = wire;
-    // What was asked elsewhere already waits too, for nobody.
+    // Requests that were sent again before have left a place here, for which no call waits.
     const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeAskedAgain) as Call[];
     if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
-      // It is not certain that only the first one is late.
+      // All answers of the core may be late, not only the first.
       const probe = behind.findLast((call) => kindOf(call) !== kindOf(front)) ?? behind.at(-1);
       if (probe !== undefined && core.mayProbe(now)) probe.askAgain(this.cores.other(core) ?? core, now);
       return;
@@ -136,5 +135,5 @@ class Calls implements CallContext {
   }
 }
 
-/** What a client reads on one path is as slow the next time. */
+/** What a client reads on one path is expected to be equally slow each time. */
 const kindOf = ({ request: { client, target } }: Asked): string => `${client.id} ${target.split('?', 1)[0]}`;

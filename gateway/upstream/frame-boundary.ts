@@ -1,9 +1,6 @@
 import { randomBytes } from 'node:crypto';
 
-/**
- * Follows the frames in one direction of a WebSocket (RFC 6455 §5.2), to find where our own frame can be inserted:
- * between two others.
- */
+/** Follows the frames of a WebSocket in one direction (RFC 6455 §5.2), to insert our own frame between two others. */
 export class FrameBoundary {
   #head: number[] = [];
   #payloadLeft = 0;
@@ -34,7 +31,7 @@ export class FrameBoundary {
   }
 }
 
-/** Two bytes, an extended length, and a mask. */
+/** The head has two bytes, an extended length, and a mask. */
 function headLength(second: number): number {
   const length = second & 0x7f;
   return 2 + (length === 127 ? 8 : length === 126 ? 2 : 0) + (second & 0x80 ? 4 : 0);

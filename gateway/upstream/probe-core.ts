@@ -4,17 +4,17 @@ import { type CheckResult, fault, good, silentCore, unreachableCore } from '../c
 import { resolveCores } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
 
-/** A quick look at the cores, without an HTTP library: the process of operators has none. */
+/** Probes the cores without an HTTP library, because the operators' process loads none. */
 
 const TIMEOUT_MS = 2_000;
-/** Who asks, for the log of a core. */
+/** The user agent in the core's log. */
 const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 
-/** Asks each core whether it is ready. @param urls entries of CORE_URL */
+/** Checks whether each core is ready. @param urls entries of CORE_URL */
 export const probeCores = (urls: readonly string[]): Promise<CheckResult[]> => lookAtEach(urls, probe);
 
-/** Looks at each address of each entry of CORE_URL. */
+/** Applies a check to each address of each entry of CORE_URL. */
 export const lookAtEach = async (
   urls: readonly string[],
   look: (address: CoreAddress) => Promise<CheckResult>,
@@ -24,11 +24,11 @@ async function lookAtAll(url: string, look: (address: CoreAddress) => Promise<Ch
   try {
     return await Promise.all((await resolveCores(url)).map(look));
   } catch (thrown) {
-    return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Does CORE_URL name it?')];
+    return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Check CORE_URL and the DNS.')];
   }
 }
 
-/** Asks a core whether it is ready. */
+/** Checks whether a core is ready. */
 export async function probe(address: CoreAddress): Promise<CheckResult> {
   const about = `core ${address.origin}`;
   try {

@@ -1,9 +1,9 @@
 import { randomInt } from 'node:crypto';
 
-/** Whose request it is. */
+/** The client that sends a request. */
 export interface Sender {
   readonly id: string;
-  /** Until then, as of performance.now(), its reads are expected to block those behind them on one connection. */
+  /** Until then, by performance.now(), its reads are expected to block those behind them on one connection. */
   slowUntil: number;
   /** Until then its answers are expected to be too large for a shared connection. */
   largeUntil: number;
@@ -17,7 +17,7 @@ export interface UpstreamRequest {
   /** Flat list, filtered, without X-Request-Id: each attempt has its own. */
   readonly headers: string[];
   readonly body: Buffer | undefined;
-  /** The id that its client knows it by. Others may have the same. */
+  /** The id that the client knows. Other requests may have the same one. */
   readonly id: string;
   /** Clients share connections fairly. */
   readonly client: Sender;
@@ -32,15 +32,12 @@ const PROCESS = String(randomInt(1e9)).padStart(9, '0');
 let attempts = 0;
 
 /**
- * The X-Request-Id that the core gets with an attempt: the request's id and what no other attempt has. So an answer
- * shows which attempt it belongs to, and one id finds a request in every log.
+ * The X-Request-Id that the core gets with an attempt: the request's id and a suffix that is unique to the attempt. So
+ * an answer shows which attempt it belongs to, and one id finds a request in every log.
  */
 export const attemptIdOf = (requestId: string): string => `${requestId}.${PROCESS}${++attempts}`;
 
-/**
- * Characters that are invalid in a field value (RFC 9110 §5.5). A line ending would begin another header or another
- * request.
- */
+/** Invalid characters in a field value (RFC 9110 §5.5). A line ending would begin another header or request. */
 const NOT_IN_VALUES = /[^\t\x20-\x7e\x80-\xff]/;
 
 /**

@@ -10,7 +10,7 @@ import { ClientGone, CoreTooSlow } from './faults.ts';
 import { closeFrame, FrameBoundary } from './frame-boundary.ts';
 import { responseHeaders } from './upstream-headers.ts';
 
-/** A WebSocket through the gateway: two connections, and all data from one is sent on the other. */
+/** A WebSocket through the gateway consists of two connections. All data from one is sent on the other. */
 
 /** Status codes of a close frame (RFC 6455 §7.4.1). */
 export const CLOSE_CODES = { goingAway: 1001, policyViolation: 1008 } as const;
@@ -22,7 +22,7 @@ export interface TunnelRequest {
   readonly headers: readonly string[];
   /** Flat list, sent with the 101 after the core's own headers. */
   readonly extraHeaders: readonly string[];
-  /** For the core's agreement. */
+  /** The time within which the core must accept. */
   readonly timeoutMs: number;
 }
 
@@ -33,19 +33,19 @@ export interface Upgrade {
 }
 
 const CONNECT_TIMEOUT_MS = 1_000;
-/** What follows the client's head is in the socket. */
+/** Bytes that follow the client's head are still in the socket. */
 const NOTHING = Buffer.alloc(0);
-/** For both sides to end a connection after the close. */
+/** The time for both sides to end their connections after the close frame. */
 const CLOSE_WITHIN_MS = 1_000;
 
 const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
 
 /**
- * Asks the core for a WebSocket, and connects it to the client once the core agrees.
+ * Asks the core for a WebSocket, and connects it to the client once the core accepts.
  * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
  */
 export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
-  // Its 'close' has come. The core's side would stay open until it is idle.
+  // Its 'close' event has fired already, so the core's side would stay open until it is idle.
   if (socket.destroyed) return Promise.reject(new ClientGone());
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
   const { url, connect } = asked.core;
@@ -60,7 +60,7 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
     ask(outgoing, asked);
     outgoing.once('upgrade', (answer) => answerClient(answer, asked.extraHeaders));
     // After this event the library adds its own listeners. They close the client's connection at any fault, and forward
-    // other answers with their own framing. They are removed before anything can happen.
+    // other answers with their own framing. They are removed before any of them can run.
     queueMicrotask(() => {
       outgoing.removeAllListeners('error').on('error', reject);
       outgoing.removeAllListeners('response').once('response', (answer: IncomingMessage) => {
@@ -83,7 +83,7 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
   return promise;
 }
 
-/** Replaces the headers and the target that the library copied from the client with those that were decided on. */
+/** Replaces the headers and the target that the library copied from the client. */
 function ask(outgoing: ClientRequest, { core, target, headers }: TunnelRequest): void {
   outgoing.path = target;
   for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name);
@@ -122,7 +122,7 @@ export class Tunnel {
   readonly #fromCore = new FrameBoundary();
   bytesFromClient = 0;
   bytesFromCore = 0;
-  /** When data last arrived from either side, as of performance.now(). */
+  /** When data last arrived from either side, by performance.now(). */
   lastActiveAt = performance.now();
 
   constructor(client: Socket, core: Socket) {
@@ -148,7 +148,7 @@ export class Tunnel {
     this.lastActiveAt = performance.now();
   };
 
-  /** Closes both sides. Sends the reason unless a frame is half sent: no other frame fits inside it. */
+  /** Closes both sides. Sends the reason, unless that would split a frame that is half sent. */
   close(code: number): void {
     this.#core.unpipe(this.#client);
     this.#client.unpipe(this.#core);

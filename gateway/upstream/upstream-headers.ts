@@ -1,9 +1,9 @@
 import { CALLER_ID } from '../../shared/http/headers.ts';
 import { listed } from '../../shared/lists.ts';
 
-/** Which headers pass through the gateway. One pass in each direction, over flat lists of names and values. */
+/** Decides which headers pass through the gateway, in one pass per direction over flat lists of names and values. */
 
-/** For one connection only, so never forwarded (RFC 9110 §7.6.1; the older names from RFC 2616 §13.5.1). */
+/** These are for one connection only, so they are never forwarded (RFC 9110 §7.6.1, RFC 2616 §13.5.1). */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -17,10 +17,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/**
- * Never accepted from a client: headers that we set, or that some server reads as the caller, its address, the method
- * or the target.
- */
+/** Never accepted from a client: headers that we set, or that servers read as the caller, address, method or target. */
 const OURS: ReadonlySet<string> = new Set([
   'authorization',
   'client-ip',
@@ -133,11 +130,11 @@ const PLAIN = /^[a-z0-9-]+$/;
 
 type Treatment = 'keep' | 'drop' | 'connection';
 
-/** Senders spell the same few names in the same way all the time. Further and longer names are looked up each time. */
+/** Most senders use the same few spellings, which are kept. Further and longer names are looked up each time. */
 const MAX_SPELLINGS = 500;
 const MAX_SPELLING_LENGTH = 64;
 
-/** What is done with each header, by its name as it is spelt. */
+/** What happens to each header, by its name as it is spelt. */
 class Treatments {
   readonly #known = new Map<string, Treatment>();
   readonly #isWanted: (name: string) => boolean;
@@ -155,7 +152,7 @@ class Treatments {
     const name = header.toLowerCase();
     const isKept = !HOP_BY_HOP.has(name) && this.#isWanted(name);
     const found = name === 'connection' ? name : isKept ? 'keep' : 'drop';
-    // A copy: the text of a name can be a part of the whole head, which would stay with it.
+    // The name is copied, because it can be a slice of the whole head, which would then stay in memory.
     if (this.#known.size < MAX_SPELLINGS && header.length <= MAX_SPELLING_LENGTH)
       this.#known.set(Buffer.from(header, 'latin1').toString('latin1'), found);
     return found;

@@ -7,15 +7,18 @@ import { ConnectionLost, WrongAnswer } from './faults.ts';
 import { type UpstreamRequest, writeRequest } from './request-head.ts';
 import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
 
-/** The most that is read from a connection at once. */
+/** The maximum number of bytes read from a connection at once. */
 const READ_BYTES = 65_536;
 /** Maximum requests on one connection: the most that one fault can delay. */
 export const MAX_DEPTH = 128;
-/** Of an incomplete answer. A longer one would not be kept. */
+/** The maximum number of bytes kept of an incomplete answer. */
 const MAX_REST_BYTES = 1_048_576;
-/** Of an answer that is too large. Nobody waits behind a longer one. */
+/**
+ * The maximum size of an answer that is skipped because it is too large. After a longer one the connection is closed,
+ * so that no request waits behind it.
+ */
 const MAX_SKIPPED_BYTES = 4_194_304;
-/** An idle connection is closed this much sooner than the core says that it closes it. */
+/** An idle connection is closed this long before the core would close it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;
 
 /** A request on a wire. The wire calls `answered` or `failed`, once; before `failed` it may call `streamed`. */
@@ -23,18 +26,18 @@ export interface Asked {
   readonly request: UpstreamRequest;
   /** The X-Request-Id of this attempt, which its answer repeats. */
   readonly id: string;
-  /** When it was handed to a wire, as of performance.now(). */
+  /** When it was handed to a wire, by performance.now(). */
   readonly sentAt: number;
   /** False once nobody waits for the answer. */
   readonly isWanted: boolean;
-  /** Whether it has the wire for itself, until it ends it. Only then is a large answer streamed. */
+  /** Whether it has the wire to itself until it ends it. Only then is a large answer streamed. */
   readonly isAlone: boolean;
-  /** @param now when it was read, as of performance.now() */
+  /** @param now when it was read, by performance.now() */
   answered(answer: Answer, now: number): void;
-  /** The answer is too large to be taken whole: its head. Its body follows in pieces. */
+  /** The head of an answer that is too large to be read as a whole. Its body follows in pieces. */
   streamed(head: AnswerHead, now: number): void;
   /**
-   * A piece of its body. Nothing more is read, and the parts stay as they are, until it calls `goOn` of the wire: so its
+   * A piece of its body. Nothing more is read, and the parts stay unchanged, until `goOn` of the wire is called: the
    * client sets the pace.
    * @param isEnd whether it is the last one
    */
@@ -54,7 +57,7 @@ export interface WireOptions {
 /**
  * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects at its first use and reconnects when
  * it was lost. The requests of one turn of the event loop are sent in one write. Small answers are read as a whole, so
- * none waits for its client. An answer belongs to the oldest request only if it carries its id.
+ * none waits for a slow client. An answer belongs to the oldest request only if it carries its id.
  */
 export class Wire {
   readonly #url: URL;
@@ -70,13 +73,11 @@ export class Wire {
   #isRetired = false;
   /** The bytes of an incomplete answer. */
   #rest: Buffer | undefined;
-  /** The answer that is streamed. */
   #streamed: Streamed | undefined;
   /** Remaining bytes of an answer that was too large. */
   #skipped = 0;
   /** When the oldest request became the oldest. */
   #frontSince = 0;
-  /** When data last arrived. */
   #readAt = 0;
 
   constructor(url: string, options: WireOptions) {
@@ -105,12 +106,12 @@ export class Wire {
     return this.#asked.toArray().slice(this.#skipped > 0 ? 0 : 1);
   }
 
-  /** Forgets a request that is asked elsewhere. Its answer will come here all the same, and is dropped. */
+  /** Forgets a request that was sent again elsewhere. Its answer still arrives here, and is dropped. */
   forget(asked: Asked): void {
     const at = this.#asked.toArray().indexOf(asked);
     if (at === -1) return;
     this.#asked.removeOne(at);
-    this.#asked.splice(at, 0, nobodys(asked));
+    this.#asked.splice(at, 0, placeholderOf(asked));
   }
 
   /** Closes the socket once nobody waits for an answer on it. No more requests may be sent. */
@@ -190,7 +191,7 @@ export class Wire {
       if (this.#socket !== socket) return;
       this.end(fault);
     };
-    // An error comes one phase of the event loop before the close. No request may be sent in between.
+    // The 'error' event comes one phase of the event loop before 'close'. No request may be sent in between.
     socket.on('error', lost);
     socket.on('end', () => lost());
     socket.on('close', () => lost());
@@ -209,7 +210,7 @@ export class Wire {
       if (this.#streamed !== undefined) this.#pass(piece, 0);
       else this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
     } catch (fault) {
-      // The request whose answer is read gets the fault. Those behind it only lost their connection.
+      // The request whose answer is being read gets the fault. Those behind it have only lost their connection.
       const first = this.#streamed?.asked ?? this.#asked.shift();
       this.#streamed = undefined;
       this.end();
@@ -266,7 +267,7 @@ export class Wire {
     }
   }
 
-  /** Passes a piece of the answer that is streamed on. */
+  /** Forwards a piece of a streamed answer. */
   #pass(bytes: Buffer, from: number): void {
     const streamed = this.#streamed as Streamed;
     const { asked, body } = streamed;
@@ -276,7 +277,7 @@ export class Wire {
     else this.goOn();
   }
 
-  /** Goes on reading, as the last piece has been sent. After the last one the wire is free for another request. */
+  /** Resumes reading once the last piece has been sent. After the final one the wire is free for another request. */
   goOn(): void {
     if (this.#streamed === undefined) return;
     const { head, body, hasStrayBytes } = this.#streamed;
@@ -284,7 +285,7 @@ export class Wire {
     if (body.isComplete) this.#streamed = undefined;
     if (body.isComplete && (head.isLast || hasStrayBytes)) this.end();
     else if (body.isComplete) this.#idle(head);
-    // In another turn, so that other requests are served in between.
+    // Resuming in another turn lets other requests be served in between.
     setImmediate(() => socket.resume());
   }
 
@@ -292,7 +293,7 @@ export class Wire {
   #idle({ headers }: AnswerHead): void {
     const socket = this.#socket as Socket;
     const ms = Math.min(this.#options.keepAliveMs, (keepAliveMs(headers) ?? Infinity) - KEEP_ALIVE_MARGIN_MS);
-    // An answer can come before its request was sent.
+    // An answer can arrive before its whole request was sent.
     if (socket.writableLength > 0 || ms <= 0) this.end();
     else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
@@ -319,12 +320,12 @@ interface Streamed {
   readonly asked: Asked;
   readonly head: AnswerHead;
   readonly body: BodyReader;
-  /** Whether bytes for which nobody asked stand behind it. */
+  /** Whether bytes that no request asked for follow it. */
   hasStrayBytes: boolean;
 }
 
-/** The place of a request that is asked elsewhere. */
-const nobodys = ({ request, id, sentAt }: Asked): Asked => ({
+/** A placeholder for a request that was sent again elsewhere. */
+const placeholderOf = ({ request, id, sentAt }: Asked): Asked => ({
   request,
   id,
   sentAt,

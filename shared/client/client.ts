@@ -151,12 +151,12 @@ export function createStoreClient({ url, token, timeoutMs = 5_000, connections =
       return readAnswer(KnownOrder, await call({ method: 'PATCH', path: pathOf(ORDERS, id), body }, options));
     },
 
-    /** Finishes the calls in progress and closes the connections; later calls are `aborted`. */
+    /** Finishes the calls in progress and closes the connections. Later calls fail with `aborted`. */
     close,
   };
 }
 
-/** Checks a value before sending it: a number above 2^53 has lost digits before the core could check it. */
+/** Checks a value before it is sent: a number above 2^53 has lost digits before the core could check it. */
 function checked<S extends z.ZodType>(schema: S, value: z.input<S>): z.output<S> {
   const { success, data, error } = schema.safeParse(value);
   if (success) return data;
@@ -178,6 +178,7 @@ function nextOf({ status, headers: { link } }: StoreAnswer): bigint | undefined 
   const target = /<([^>]*)>\s*;\s*rel="?next"?/.exec(String(link))?.[1];
   if (target === undefined) return undefined;
   const after = parseInt64(new URLSearchParams(target.split('?')[1]).get('after') ?? '');
-  if (after === undefined) throw new StoreError('invalid_answer', `The next page cannot be: ${target}`, { status });
+  if (after === undefined)
+    throw new StoreError('invalid_answer', `The link to the next page is invalid: ${target}`, { status });
   return after;
 }

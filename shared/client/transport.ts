@@ -6,7 +6,7 @@ import { IDEMPOTENCY_KEY } from '../http/headers.ts';
 import { http } from '../http/node-http.ts';
 import { parseJson, toJson } from '../schemas/json.ts';
 
-/** Sends requests to the core: connections, timeout, safe retries, and errors. */
+/** Sends requests to the core, with timeouts, safe retries and typed errors. */
 
 export type StoreErrorCode = ErrorCode | 'unreachable' | 'timeout' | 'aborted' | 'invalid_answer';
 
@@ -20,7 +20,7 @@ interface StoreErrorDetails {
 export class StoreError extends Error {
   override readonly name = 'StoreError';
   readonly code: StoreErrorCode;
-  /** HTTP status; 0 without an answer. */
+  /** The HTTP status; 0 without an answer. */
   readonly status: number;
   readonly retryAfterSeconds?: number | undefined;
 
@@ -63,7 +63,7 @@ export interface TransportOptions {
 export interface Transport {
   /** @throws {StoreError} unless the answer is a success */
   call(request: StoreRequest, options?: CallOptions): Promise<StoreAnswer>;
-  /** Finishes the calls in progress; later calls are refused. */
+  /** Finishes the calls in progress. Later calls are refused. */
   close(): Promise<void>;
 }
 
@@ -75,10 +75,10 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** The pauses in ms before the second and the third attempt. */
 const PAUSES_MS = [50, 200];
 
-/** Statuses worth a retry: the request was not carried out, or an Idempotency-Key protects it. */
+/** These statuses are worth a retry: the request was not carried out, or an Idempotency-Key protects it. */
 const PASSING: ReadonlySet<number> = new Set([502, 503, 504]);
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'POST']);
-/** Faults before a connection existed, so nothing can have arrived. */
+/** These errors occur before a connection exists, so nothing can have arrived. */
 const NEVER_SENT: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
 const CLOSED: ReadonlySet<string> = new Set(['UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
 const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH']);
@@ -89,9 +89,9 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
  */
 export function openTransport({ url, token, timeoutMs, connections }: TransportOptions): Transport {
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  // A request that undici cannot write blocks its connection for good, so it is checked before.
+  // A request that undici cannot write blocks its connection for good, so the headers are checked first.
   for (const [name, value] of Object.entries(authorization)) http.validateHeaderValue(name, value);
-  // Only the call's own timeout applies. Those of undici are coarse and do not run while a request waits for a
+  // Only the call's own timeout applies. The timeouts of undici are coarse and do not run while a request waits for a
   // connection.
   const pool = new Pool(url, {
     connections,
@@ -125,15 +125,12 @@ function write(request: StoreRequest, authorization: Record<string, string>): Di
   return { method, path, headers, body: body === undefined ? null : toJson(body) };
 }
 
-/**
- * The body of an answer, checked against `schema`.
- * @throws {StoreError} `invalid_answer` if it does not match
- */
+/** Reads the body of an answer, checked against `schema`. @throws {StoreError} `invalid_answer` if it does not match */
 export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer): z.output<S> {
   try {
     return schema.parse(parseJson(answer.bytes));
   } catch (cause) {
-    const message = `The store answered ${answer.status} with a body that is not understood.`;
+    const message = `The store answered ${answer.status} with an unexpected body.`;
     throw new StoreError('invalid_answer', message, { ...detailsOf(answer), cause });
   }
 }
@@ -145,9 +142,7 @@ interface Limit {
   end(): void;
 }
 
-/**
- * A timeout combined with the caller's signal. AbortSignal.timeout would hold each call's memory until its time is up.
- */
+/** Combines a timeout with the caller's signal. AbortSignal.timeout would hold each call's memory until it fires. */
 function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
   const clock = new AbortController();
   const onTime = () => clock.abort(new DOMException(`No answer within ${timeoutMs} ms.`, 'TimeoutError'));
@@ -159,7 +154,7 @@ function startLimit(timeoutMs: number, signal: AbortSignal | undefined): Limit {
   };
 }
 
-/** Makes up to three attempts. If the next one would begin after the timeout, it throws the fault at once. */
+/** Makes up to three attempts. If the next one would begin after the timeout, it throws the last fault at once. */
 async function repeatWhereSafe<T>(method: string, { signal, endsAt }: Limit, once: () => Promise<T>): Promise<T> {
   for (const pauseMs of PAUSES_MS) {
     try {
@@ -195,9 +190,7 @@ async function exchange(pool: Pool, written: Dispatcher.RequestOptions): Promise
   return { status: statusCode, headers, bytes: await body.bytes() };
 }
 
-/**
- * undici reports an abort to a waiting request only when that gets a connection. This function does not wait for that.
- */
+/** undici reports an abort to a waiting request only when that gets a connection. This function reports it at once. */
 async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
   const aborted = Promise.withResolvers<never>();
@@ -221,9 +214,9 @@ function noAnswer(cause: unknown): StoreError {
   if (CLOSED.has(code)) return new StoreError('aborted', 'The client is closed.', { cause });
   // undici's parser errors have no code.
   if (cause instanceof errors.HTTPParserError || MALFORMED.has(code)) {
-    return new StoreError('invalid_answer', 'The store did not answer in HTTP.', { cause });
+    return new StoreError('invalid_answer', 'The store did not answer with valid HTTP.', { cause });
   }
-  return new StoreError('unreachable', 'The store could not be reached, or broke off.', { cause });
+  return new StoreError('unreachable', 'The store could not be reached, or the connection broke.', { cause });
 }
 
 const codeOf = (fault: unknown): string => String((fault as { code?: unknown } | undefined)?.code);

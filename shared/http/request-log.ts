@@ -33,8 +33,8 @@ export function logRequest(
   else logInfoLine(logger, line, message);
 }
 
-/** The reason for a failure without an error of the gateway. */
-const ANSWERED_BY_CORE = 'The core answered so; its log says why.';
+/** The reason for a failure that is not an error of the gateway. */
+const ANSWERED_BY_CORE = 'The core sent this response. Its log shows why.';
 
 /** Milliseconds since a time of performance.now(), rounded for the log. */
 export const millisecondsSince = (startedAt: number): number =>

@@ -1,7 +1,5 @@
 import { z } from 'zod';
 
-/** Parts of many answers. */
-
 export const time = z.iso.datetime();
 export const count = z.int();
 export const listOf = <S extends z.ZodType>(entry: S) => z.array(entry).readonly();

@@ -12,9 +12,7 @@ export const int64 = z
   .transform(BigInt)
   .refine((value) => value >= INT64_MIN && value <= INT64_MAX, { error: RANGE });
 
-/**
- * An int64 in a path or a query, in canonical decimal digits as the service writes them; undefined for any other text.
- */
+/** An int64 in a path or a query, in canonical decimal digits as the service writes them; undefined otherwise. */
 export function parseInt64(text: string): bigint | undefined {
   if (!/^(?:0|-?[1-9]\d{0,18})$/.test(text)) return undefined;
   const value = BigInt(text);

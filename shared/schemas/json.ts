@@ -10,7 +10,7 @@ declare global {
   }
 }
 
-/** The fault of a JSON text. The message is for its sender. */
+/** The fault of a JSON text. The message goes to its sender. */
 export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
@@ -41,9 +41,10 @@ const TAB = 0x09;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * The value of a JSON text. Integers that fit a number exactly are numbers; larger ones of up to 19 digits are bigints.
- * @param maxValues the most values in all objects and arrays together: each costs time, and V8 is slow for members with
- *   new names
+ * Reads the value of a JSON text. Integers that fit a number exactly are numbers; larger ones of up to 19 digits are
+ * bigints.
+ * @param maxValues the maximum number of values in all objects and arrays together. Each costs time, and V8 is slow for
+ *   members with new names
  * @throws {JsonError} unless the input is one unambiguous JSON text in UTF-8
  */
 export function parseJson(bytes: Uint8Array, maxValues = Number.POSITIVE_INFINITY): unknown {
@@ -55,7 +56,7 @@ export function toJson(value: unknown): string {
   return JSON.stringify(withoutBigInts(value));
 }
 
-/** A copy that JSON.stringify can write without a callback per member, which would cost three times as much. */
+/** Returns a copy that JSON.stringify can write without a callback per member, which would cost three times as much. */
 function withoutBigInts(value: unknown): unknown {
   if (typeof value === 'bigint') {
     const number = Number(value);
@@ -158,7 +159,7 @@ class Reader {
     return true;
   }
 
-  /** Reads what follows a value: a comma or the end. */
+  /** Reads what follows a value: a comma or the closing bracket. */
   #goesOn(close: number): boolean {
     const code = this.#next();
     if (code !== COMMA && code !== close) throw invalid();
@@ -220,7 +221,7 @@ function parseToken(text: string): string {
   }
 }
 
-/** An object without a prototype would accept any name, but takes twice as long to write. */
+/** Sets a member safely. An object without a prototype would accept any name, but takes twice as long to write. */
 function setMember(members: Record<string, unknown>, name: string, value: unknown): void {
   if (name !== '__proto__') members[name] = value;
   else Object.defineProperty(members, name, { value, enumerable: true, configurable: true, writable: true });
@@ -240,10 +241,7 @@ function exactNumber([source, whole = '', fraction = '', exponent = '0']: RegExp
   return BigInt((source.startsWith('-') ? '-' : '') + digits + '0'.repeat(zeros));
 }
 
-/**
- * Where the trailing zeros of a number begin. A pattern would start again at every zero inside it: 8 s for 64 kB of
- * them.
- */
+/** Finds where the trailing zeros begin. A pattern would restart at every zero inside: 8 s for 64 kB of them. */
 function endOfDigits(text: string): number {
   let end = text.length;
   while (text[end - 1] === '0') end--;

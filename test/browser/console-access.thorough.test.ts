@@ -65,7 +65,7 @@ test('the page explains a wrong token, and the wait after ten of them', async ()
   const guesses = Array.from({ length: 9 }, () => send(`${other.adminUrl}/plans`, { key: randomUUID() }));
   expect((await Promise.all(guesses)).map(({ status }) => status)).toEqual(Array(9).fill(401));
   await logIn(page);
-  await page.getByText(/^Too many wrong tokens from here\. Wait [1-6] s before the next\.$/).waitFor();
+  await page.getByText(/^Too many wrong tokens from this address\. Wait [1-6] s before the next attempt\.$/).waitFor();
   await vi.waitFor(async () => {
     const answered = page.waitForResponse('**/plans');
     await logIn(page);
@@ -92,7 +92,7 @@ test('text from people is shown as text and never executed', async () => {
   await rowOf(page, 'Bans', HOSTILE).getByRole('button').click();
   await question(page).getByText(`Lift the ban of ${HOSTILE}?`).waitFor();
   await confirm(page, 'Lift ban');
-  await page.getByText(`The ban of ${HOSTILE} is lifted.`).waitFor();
+  await page.getByText(`The ban of ${HOSTILE} has been lifted.`).waitFor();
   await visit(page, `/console/key?id=${idOf(key)}`);
   await page.getByRole('button', { name: 'Revoke', exact: true }).click();
   await question(page).getByText(`Revoke ${HOSTILE}?`).waitFor();

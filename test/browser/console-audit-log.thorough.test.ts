@@ -197,7 +197,7 @@ test('a download ends at 10,000 entries and says so; one that fails says why', a
     (route) => route.fulfill({ status: 503, json: { message: 'The log is away.' } }),
   );
   await page.getByRole('button', { name: 'Download CSV' }).click();
-  await page.getByText('The download has failed. The log is away.').waitFor();
+  await page.getByText('The download failed. The log is away.').waitFor();
 });
 
 test('a page of which one call finds too few entries is filled by further calls', async () => {

@@ -33,7 +33,7 @@ test('the Health page tells which core is out, since when and why, and how Redis
   await row(stays).getByText('Up', { exact: true }).waitFor();
   await row(`:${port}`).getByText('Up', { exact: true }).waitFor();
   expect(await row(stays).innerText()).toMatch(/0\s+0\s+2,048\s+[\d.]+ ms, \d\d:\d\d[\s\S]*none/);
-  await page.getByText('As this gateway sees them.').waitFor();
+  await page.getByText('The numbers cover only this gateway.').waitFor();
 
   await stops.stop(0);
   await row(`:${port}`).getByText('Out', { exact: true }).waitFor(PATIENCE);
@@ -52,7 +52,7 @@ test('the Health page tells which core is out, since when and why, and how Redis
 test('with several workers, it tells which of them serve, and that the numbers are of all', async () => {
   const workers = await startWorkers();
   const { page } = await openConsole(browser, workers as unknown as Stack, '/console/health');
-  await page.getByText('Of this gateway, 2 of 2 workers together').waitFor(PATIENCE);
+  await page.getByText('The numbers cover 2 of 2 workers of this gateway').waitFor(PATIENCE);
   const [first = 0, second = 0] = workers.pids();
   await rowOf(page, 'Workers', String(first)).getByText('Serves').waitFor();
   await rowOf(page, 'Workers', String(second)).getByText('Serves').waitFor();

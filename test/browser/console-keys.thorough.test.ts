@@ -60,11 +60,11 @@ test.for([
     const done = question(page).getByRole('button', { name: 'Done' });
     await issue();
     await done.click();
-    await question(page).getByText('It was not copied, and is not shown again.').waitFor();
+    await question(page).getByText('It has not been copied, and will not be shown again.').waitFor();
     await visibleWhole(page);
     await question(page).getByRole('button', { name: 'Copy' }).click();
     await question(page).getByRole('button', { name: 'Copied' }).waitFor();
-    expect(await question(page).getByText('It was not copied').count()).toBe(0);
+    expect(await question(page).getByText('It has not been copied').count()).toBe(0);
     await confirm(page, 'Done');
     // Copied by hand.
     await visit(page, '/console/keys');
@@ -98,7 +98,7 @@ test("a key's page changes its name, plan, limits and end, and sends nothing els
   await press(page, 'Edit');
   await question(page).getByLabel('Name').fill('after');
   await question(page).getByLabel('Plan').selectOption('business');
-  await question(page).getByLabel('Own limit a minute').fill('7');
+  await question(page).getByLabel('Own limit per minute').fill('7');
   const sent = page.waitForRequest((request) => request.method() === 'PATCH');
   await confirm(page, 'Save');
   expect((await sent).postDataJSON()).toEqual({ name: 'after', plan: 'business', minute: 7 });
@@ -106,16 +106,16 @@ test("a key's page changes its name, plan, limits and end, and sends nothing els
   await page.getByText('0 / 7').waitFor();
 
   await press(page, 'Edit');
-  await question(page).getByLabel('Own limit a minute').fill('');
+  await question(page).getByLabel('Own limit per minute').fill('');
   await question(page).getByLabel('Expires').fill('2199-01-01T00:00');
   await confirm(page, 'Save');
   await page.getByText('0 / 1,000').waitFor();
   await page.getByText('1 Jan').waitFor();
   await press(page, 'Edit');
-  await question(page).getByLabel('Own limit a minute').fill('many');
+  await question(page).getByLabel('Own limit per minute').fill('many');
   await question(page).getByRole('button', { name: 'Save' }).click();
-  await question(page).getByText('Own limit a minute must be a whole number').waitFor();
-  expect(await question(page).getByLabel('Own limit a minute').getAttribute('aria-invalid')).toBe('true');
+  await question(page).getByText('Own limit per minute must be a whole number').waitFor();
+  expect(await question(page).getByLabel('Own limit per minute').getAttribute('aria-invalid')).toBe('true');
   expect(faults).toEqual([expect.stringContaining('400')]);
 });
 
@@ -157,7 +157,7 @@ test('a key is disabled, enabled, rotated, banned, lifted and, after confirmatio
   await question(page).waitFor({ state: 'detached' });
   expect((await ask(key)).status).toBe(200);
   await press(page, 'Revoke');
-  await confirm(page, 'Revoke for good');
+  await confirm(page, 'Revoke permanently');
   await page.getByRole('heading', { name: 'Keys', exact: true }).waitFor();
   expect((await ask(key)).status).toBe(401);
   await visit(page, pageOf(key));
@@ -178,13 +178,13 @@ test('secrets of a key are added, changed and ended, and the others stay', async
   expect((await ask(second)).status).toBe(200);
 
   await row.getByRole('button', { name: 'Change reports' }).click();
-  await question(page).getByLabel('From these networks only').fill('10.0.0.0/8, 2001:db8::/32');
+  await question(page).getByLabel('Only from these networks').fill('10.0.0.0/8, 2001:db8::/32');
   await confirm(page, 'Save');
   await row.getByText('10.0.0.0/8, 2001:db8::/32').waitFor();
   expect((await ask(second)).status).toBe(401);
 
   await row.getByRole('button', { name: 'Revoke reports' }).click();
-  await confirm(page, 'Revoke it');
+  await confirm(page, 'Revoke secret');
   await row.waitFor({ state: 'detached' });
   expect((await ask(first)).status).toBe(200);
   expect(faults).toEqual([]);
@@ -199,13 +199,13 @@ test("a key's page charts its hour and its days, and lists its last requests wit
   await openRow(page, 'Last requests', 'three');
   await openRow(page, 'Last requests', 'one');
   const [refused = '', admitted = ''] = await page.locator('.request').allInnerTexts();
-  expect(refused).toContain('The key had used its limit of 2 requests a minute.');
+  expect(refused).toContain('The key had used up its limit of 2 requests per minute.');
   expect(refused.replaceAll(/\s+/g, ' ')).toContain('Plan Free');
   expect(refused).toContain('0 of 2 requests left');
   expect(refused).toContain('98 of 100 requests left');
   expect(admitted).toContain('2 → 1 of 2 requests left');
   expect(admitted).toContain('100 → 99 of 100 requests left');
-  expect(admitted).toContain('the limits that all gateways share');
+  expect(admitted).toContain('the limits shared by all gateways');
   expect(await page.locator('.request').getByRole('link', { name: 'Key charted' }).count()).toBe(0);
   for (const title of ['Requests a minute', 'Requests a day (UTC)']) {
     const chart = page.locator('figure', { hasText: title });
@@ -287,7 +287,7 @@ test('the limits of a key are reset, with the reason for it', async () => {
   expect((await shortcomings(page)).found).toEqual([]);
   await question(page).getByLabel('Why?').fill('their loop is fixed');
   await confirm(page, 'Reset limits');
-  await page.getByText('The limits of stuck are reset.').waitFor();
+  await page.getByText('The limits of stuck have been reset.').waitFor();
   await badge(page, 'Active');
   await page.getByText('0 / 50').waitFor();
   expect(await ask(key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '2' } });

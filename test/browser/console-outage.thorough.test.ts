@@ -48,7 +48,7 @@ test('it shows that Redis is away and since when, that it is back, that a stored
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
   for (const path of ['/console/keys', '/console/bans', `/console/key?id=${idOf(key)}`]) {
     await visit(page, path);
-    await page.getByText('Redis is away, so this cannot be read now.').first().waitFor(PATIENCE);
+    await page.getByText('Redis is away, so this cannot be read at the moment.').first().waitFor(PATIENCE);
   }
   // It comes back without its data, and the gateway writes the plans back.
   await server.restart();

@@ -38,7 +38,7 @@ test('a change is reviewed, made, told in the history, and taken back', async ()
     'Free, ban after strikes: 20 → none',
   ]);
   await confirm(page, 'Roll back');
-  await rowOf(page, 'Changes', 'takes back').waitFor();
+  await rowOf(page, 'Changes', 'rolls back').waitFor();
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
   expect((await stack.admin('GET', '/plans')).json).not.toHaveProperty('free.ban_after');
   expect(faults).toEqual([]);
@@ -82,7 +82,7 @@ test('after a conflict of two editors the review shows the values in force and k
 
   expect(await other.page.locator(differences).innerText()).toBe('Requests a minute: 1,000 → 3,000');
   await agree(other.page, 'Apply', 'ben', 'growth');
-  await question(other.page).getByText('changed meanwhile').waitFor();
+  await question(other.page).getByText('changed in the meantime').waitFor();
   expect(await other.page.locator(differences).innerText()).toBe('Requests a minute: 2,000 → 3,000');
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ business: { minute: 2_000 } });
   expect(await question(other.page).getByLabel('Why?').inputValue()).toBe('growth');
@@ -117,7 +117,7 @@ test('an invalid limit is reported at its field, and is not sent', async () => {
     expect([text, await field.getAttribute('aria-invalid')]).toEqual([text, 'true']);
     await field.fill('10000');
     await field.press('Enter');
-    await question(page).getByText('Nothing is changed yet.').waitFor();
+    await question(page).getByText('You have not changed anything.').waitFor();
   }
   expect(faults).toEqual([]);
 });

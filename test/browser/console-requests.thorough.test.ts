@@ -44,10 +44,10 @@ test('a line opens by keyboard and by click to what happened, why, until when, a
   expect(await button.getAttribute('aria-expanded')).toBe('true');
   const text = (await opened(page).innerText()).replaceAll(/\s+/g, ' ');
   expect(text).toMatch(
-    /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used its limit of 2 requests a day\. It could retry at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan pro/,
+    /^GET \/v1\/pets came from 127\.0\.0\.1 with the secret \S+ and was answered with 429 rate_limit_exceeded after [<\d. ]+ ms\. The key had used up its limit of 2 requests per day\. It could retry at [^Z]+?\. Requests work again in \d+ hours?\. Raise the limit of the key or of its plan pro/,
   );
   expect(text).toMatch(
-    /Time decision [<\d. ]+ ms .*Plan Pro .*Minute limit 48[.\d]* of 50 .*Day limit 0 of 2 requests left/,
+    /Time spent decision [<\d. ]+ ms .*Plan Pro .*Minute limit 48[.\d]* of 50 .*Day limit 0 of 2 requests left/,
   );
   await opened(page).getByRole('link', { name: 'Runbook' }).waitFor();
   expect(await opened(page).getByRole('link', { name: 'Plan Pro' }).getAttribute('href')).toBe('/console/plans');
@@ -86,7 +86,7 @@ test('the list does not move while a line is open, and goes on when it is closed
   for (const id of ['s-1', 's-2']) await ask(id, key);
   const { page } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
   await openRow(page, 'Requests', 's-1');
-  await page.getByText('While a request is open, no new ones are added.').waitFor();
+  await page.getByText('While a request is open, the list is not updated.').waitFor();
   await ask('s-3', key);
   await page.waitForTimeout(4_000);
   expect(await idsIn(page)).toEqual(['s-2', 's-1']);
@@ -98,10 +98,10 @@ test('a request under way is shown as such, and its end when it has ended', asyn
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 4_000));
   const slow = await startStack({ CORE_URL: core });
   const { page, faults } = await openConsole(browser, slow, '/console/requests');
-  await page.getByText('The gateways remember no request yet.').waitFor();
+  await page.getByText('There are no requests yet.').waitFor();
   const asked = ask('u-slow', await slow.issueKey(), '/v1/pets', slow.gateway);
-  await openRow(page, 'Requests', 'Under way');
-  await opened(page).getByText('It is under way.').waitFor();
+  await openRow(page, 'Requests', 'In progress');
+  await opened(page).getByText('It is in progress.').waitFor();
   await asked;
   await opened(page).getByText('was answered with 200 after 4.').waitFor();
   expect(faults).toEqual([]);
@@ -135,7 +135,7 @@ test('filters are in the address, are kept while paging, and a bad one is explai
   expect(await page.getByLabel('Error code').inputValue()).toBe('');
   await page.getByLabel('From').fill('2199-01-01T00:00');
   await page.getByRole('button', { name: 'Filter' }).click();
-  await page.getByText('No request that the gateways remember matches these filters.').waitFor();
+  await page.getByText('No remembered request matches these filters.').waitFor();
   expect(new URL(page.url()).searchParams.get('from')).toMatch(/^2(198-12-31|199-01-01)T\S+Z$/);
   await page.getByLabel('From').fill('');
   await page.getByLabel('To').fill('2199-01-01T00:00');
@@ -160,7 +160,7 @@ test('gateways that did not answer are named, and many refusals alike are one li
   );
   await ask('r-stranger');
   await visit(page, '/console/requests?q=r-stranger');
-  await page.getByText('This list is not complete. These did not answer: host-b:7, host-c:8.').waitFor();
+  await page.getByText('This list is incomplete. These did not answer: host-b:7, host-c:8.').waitFor();
   await rowOf(page, 'Requests', 'r-stranger').first().getByText('and 1,204 more').waitFor();
   await opened(page).getByText('Its address sent 1,204 more like it in the same minute.').waitFor();
   expect(faults).toEqual([]);

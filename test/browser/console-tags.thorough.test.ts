@@ -24,7 +24,7 @@ test('a key is issued with tags, edited, and shown with them; what are no tags i
   await question(page).getByLabel('Name').fill('new');
   await question(page).getByLabel('Tags').fill('customer');
   await question(page).getByRole('button', { name: 'Issue' }).click();
-  await question(page).getByText('At most ten tags, as customer=acme, env=prod').waitFor();
+  await question(page).getByText('Up to ten tags, such as customer=acme, env=prod').waitFor();
   await question(page).getByLabel('Tags').fill('env=dev, customer=globex');
   await question(page).getByRole('button', { name: 'Issue' }).click();
   const key = await takeKey(page);
@@ -66,7 +66,7 @@ test('the address filters requests by tag', async () => {
   expect(await names()).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('env:nowhere');
   await page.getByRole('button', { name: 'Filter' }).click();
-  await page.getByText('No request that the gateways remember matches these filters.').waitFor();
+  await page.getByText('No remembered request matches these filters.').waitFor();
   expect(faults).toEqual([]);
 });
 
@@ -85,7 +85,7 @@ test.for([1_280, 375])(
       'test 1',
       'prod 0',
     ]);
-    await page.getByText('In all 6 admitted, 0 refused.').waitFor();
+    await page.getByText('In total, 6 admitted and 0 refused.').waitFor();
     const file = async () => {
       const [download] = await Promise.all([
         page.waitForEvent('download'),
@@ -110,8 +110,8 @@ test.for([1_280, 375])(
       .poll(() => page.getByRole('table', { name: 'Usage' }).locator('tbody .name').allTextContents())
       .toEqual(['prod 2', 'prod 0']);
     await page.goto('/console/usage?by=env&from=2026-01-01&to=2026-01-02');
-    await page.getByText('No such key was used in this period.').waitFor();
-    await page.getByText(/^What was used before \d{4}-\d\d-\d\d is not kept\.$/).waitFor();
+    await page.getByText('No matching key was used in this period.').waitFor();
+    await page.getByText(/^Usage before \d{4}-\d\d-\d\d is not kept\.$/).waitFor();
     expect(await page.getByLabel('From').inputValue()).toBe('2026-01-01');
     expect(faults).toEqual([]);
   },

@@ -31,7 +31,7 @@ test('find the key behind a log line, and raise its limit: 4 clicks', async () =
   await click('link', 'from the log', page.getByRole('table', { name: 'Requests' }));
   await page.getByRole('heading', { name: 'from the log' }).waitFor();
   await click('button', 'Edit');
-  await question(page).getByLabel('Own limit a minute').fill('500');
+  await question(page).getByLabel('Own limit per minute').fill('500');
   await click('button', 'Save');
   await page.getByText('/ 500').waitFor();
   expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ minute: 500 });
@@ -45,7 +45,7 @@ test('say why a request was refused, by the id in its answer: 1 click', async ()
   const { page, click, clicks } = await startWalk();
   await page.locator('#find').fill('id-in-the-answer');
   await click('button', 'Find');
-  await page.getByText('The key had used its limit of 1 request a minute.').waitFor();
+  await page.getByText('The key had used up its limit of 1 request per minute.').waitFor();
   await page.getByText('Raise the limit of the key or of its plan free').waitFor();
   expect(clicks()).toBe(1);
 });
@@ -72,7 +72,7 @@ test("undo yesterday's plan change: 3 clicks", async () => {
   await click('button', 'Roll back', rowOf(page, 'Changes', 'of yesterday'));
   await question(page).getByLabel('Who are you?').fill('anna');
   await click('button', 'Roll back', question(page));
-  await rowOf(page, 'Changes', 'takes back').waitFor();
+  await rowOf(page, 'Changes', 'rolls back').waitFor();
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 300 } });
   expect(clicks()).toBe(3);
 });

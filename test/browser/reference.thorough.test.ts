@@ -202,7 +202,7 @@ test('samples are of this gateway and show the pasted key until it is forgotten;
   expect(await page.locator('#key-report').isVisible()).toBe(false);
   await page.getByLabel('API key').fill('not a key');
   await page.getByRole('button', { name: 'Show limits' }).click();
-  await page.getByText('This is no API key.').waitFor();
+  await page.getByText('This is not an API key.').waitFor();
   expect(await sample.innerText()).toContain('os.environ["KEY"]');
   await pasteKey(page, `Bearer ${key}`);
   expect(await sample.innerText()).toContain(`Bearer ${key}"`);

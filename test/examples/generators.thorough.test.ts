@@ -46,29 +46,29 @@ test.for(generators.map(({ name }, at) => [name, ends[at]] as const))('a client 
 
 test.skipIf(thoroughly(0, 1) === 1)('a Postman collection, run by newman', async () => {
   const requests = requestsOf((await importIntoPostman()).item);
-  const add = requests.find(({ name }) => name === 'Add an animal');
+  const add = requests.find(({ name }) => name === 'Add a pet');
   const { request } = add as NonNullable<typeof add>;
   const header = request.header.filter((one) => one.key !== 'Idempotency-Key');
   const body = { ...request.body, raw: '{"name":"Rex","categoryId":1}' };
   const without = {
     ...add,
     id: 'without',
-    name: 'Add an animal without a status',
+    name: 'Add a pet without a status',
     request: { ...request, header, body },
   };
-  // Adds an animal first, because the other examples get it.
+  // Adds a pet first, because the other examples get it.
   const inOrder = [add, without, ...requests.filter((one) => one !== add)].filter((one) => one !== undefined);
   const key = await usedUpKey();
   const ran = await runInNewman(inOrder, stack.gateway, key);
   const final = new Map(ran.map(({ name, status, text }) => [name, { status, text }]));
   expect([...final].map(([name, { status }]) => [name, status])).toEqual([
-    ['Add an animal', 201],
-    ['Add an animal without a status', 201],
-    ['List animals', 200],
-    ['Get an animal', 200],
+    ['Add a pet', 201],
+    ['Add a pet without a status', 201],
+    ['List pets', 200],
+    ['Get a pet', 200],
     ['List orders', 200],
     ['Get your limits', 200],
   ]);
-  expect(JSON.parse(final.get('Add an animal without a status')?.text ?? '')).toMatchObject({ status: 'available' });
+  expect(JSON.parse(final.get('Add a pet without a status')?.text ?? '')).toMatchObject({ status: 'available' });
   expect(ran.filter(({ status }) => status === 429).length).toBeGreaterThan(0);
 });

@@ -159,7 +159,7 @@ test('a worker that hangs is replaced', async () => {
   const [before] = workers.pids();
   kill(before, 'SIGSTOP');
   await eventually(() => workers.logged('worker ended')).toMatchObject([
-    { worker: 1, signal: 'SIGKILL', said: 'It said nothing for 10 s.' },
+    { worker: 1, signal: 'SIGKILL', said: 'It sent nothing for 10 s.' },
   ]);
   await eventually(() => workers.pids()[0]).not.toBe(before);
   expect((await list(workers, await workers.issueKey())).status).toBe(200);

@@ -70,7 +70,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a head that ends in LF CR LF', `HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nab${withLength('2')}`],
     ['a malformed interim one before it', `HTTP/1.1 103 x\r\nX : a\r\n\r\n${withLength('2')}`],
   ],
-  'It has no certain length.': [
+  'Its length is invalid.': [
     ...[
       '',
       '+2',
@@ -96,7 +96,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['two lengths', `${head('Content-Length: 2', 'content-length: 1')}ab`],
     ['two lengths, one of them nothing', `${head('Content-Length: 0', 'X: a', 'Content-Length: 2')}ab`],
   ],
-  'It has a length and chunks.': [
+  'It has both a length and chunks.': [
     ['a length and chunks', `${head('Content-Length: 2', 'Transfer-Encoding: chunked')}2\r\nab\r\n0\r\n\r\n`],
     ['chunks and a length', `${head('Transfer-Encoding: chunked', 'Content-Length: 2')}2\r\nab\r\n0\r\n\r\n`],
     ['chunks and a length of nothing', `${head('Transfer-Encoding: chunked', 'Content-Length: 0')}0\r\n\r\n`],
@@ -161,14 +161,14 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a length for a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
     ['another answer instead of the last end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
   ],
-  'An interim answer is framed.': [
+  'An interim answer announces a body or its end.': [
     ['an interim answer that is the last', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
     ['an interim answer with a length', `HTTP/1.1 150 x\r\nContent-Length: 2\r\n\r\n${withLength('2')}`],
     ['an interim answer with a length of nothing', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
     ['an interim answer with chunks', `HTTP/1.1 150 x\r\nTransfer-Encoding: chunked\r\n\r\n${withLength('2')}`],
   ],
-  'Nobody asked for 100.': [['100 Continue', `HTTP/1.1 100 Continue\r\n\r\n${withLength('2')}`]],
-  'Nobody asked for 101.': [
+  'No client asked for status 100.': [['100 Continue', `HTTP/1.1 100 Continue\r\n\r\n${withLength('2')}`]],
+  'No client asked for status 101.': [
     ['101 Switching Protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'],
     ['101 behind an interim answer', 'HTTP/1.1 103 x\r\n\r\nHTTP/1.1 101 x\r\n\r\n'],
   ],

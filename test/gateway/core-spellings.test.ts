@@ -90,7 +90,7 @@ test('localhost stays one core, under its name', async () => {
   expect(stack.log.filter(({ msg }) => msg.startsWith('core '))).toEqual([]);
 });
 
-const LIKE_ORIGINS = 'must be origins like http://127.0.0.1:7001, without a path';
+const LIKE_ORIGINS = 'must be an origin like http://127.0.0.1:7001, without a path';
 const LIKE_SRV = 'must be like http+srv://_core._tcp.example.com, without a port or path';
 const LIKE_SOCKETS = 'must be like unix:/run/core.sock, with a path of at most 107 bytes';
 

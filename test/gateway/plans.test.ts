@@ -80,7 +80,7 @@ test('a gateway that starts where the table is gone is ready with the last good 
   expect((await third.admin('GET', '/plans')).status).toBe(503);
   const { findings } = (await third.admin('GET', '/doctor')).json as { findings: { about: string }[] };
   expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
-    { status: 'fault', found: 'is missing or not whole; clients get 503' },
+    { status: 'fault', found: 'is missing or incomplete; clients get 503' },
   ]);
   await third.stop();
   const fourth = await startStack(withRedis);
@@ -148,7 +148,7 @@ test.for([
     expect(alarms.map(({ value, kept }) => [value, kept])).toEqual([['abc', undefined]]);
     const { findings } = (await second.admin('GET', '/doctor')).json as { findings: { about: string }[] };
     expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
-      { status: 'fault', found: 'is missing or not whole; clients get 503' },
+      { status: 'fault', found: 'is missing or incomplete; clients get 503' },
       { status: 'fault', found: 'free.minute is abc; nothing stays in force' },
     ]);
     await redis.hset('gateway:plans', 'free.minute', '63');
@@ -173,7 +173,7 @@ test('a change of plans where a table is another value says which, and a gateway
   await stack.stop();
   await redis.del(KEPT);
   const { json } = await (await startStack(withRedis)).admin('GET', '/plans');
-  expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No whole table of plans was read') });
+  expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No complete plan table has been read') });
 });
 
 test('a gateway that starts where another value is in the place of the table takes what was kept', async () => {

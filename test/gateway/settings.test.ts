@@ -25,7 +25,7 @@ test('a start with bad settings names all faults, repeats no value, and exits wi
   expect(err).toBe(`The settings have faults:
   PORT: must be a whole number from 0 to 65535
   CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
-  CORE_URL.1: must be origins like http://127.0.0.1:7001, without a path
+  CORE_URL.1: must be an origin like http://127.0.0.1:7001, without a path
   REDIS_URL: must be a redis:// or rediss:// URL
   REDIS_TIMEOUT_MS: must be a whole number from 1 to 60000
   TRUSTED_PROXIES.1: must be an IP address or a block like 10.0.0.0/8

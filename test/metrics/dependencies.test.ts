@@ -52,7 +52,7 @@ test('a single core is unproven, up from its first answer, and out when it canno
   expect(await findingsOn(stack, `requests to core ${origin}`)).toEqual([
     expect.objectContaining({
       status: 'good',
-      found: expect.stringMatching(/^0 of at most 2048 under way, 0 wait; the last answer took \d+ ms$/),
+      found: expect.stringMatching(/^0 of at most 2048 in progress, 0 waiting; the last answer took \d+ ms$/),
     }),
   ]);
 
@@ -126,7 +126,7 @@ test('a core that has left drains until it has answered', async () => {
     { origin: slow, state: 'draining', inFlight: 1 },
   ]);
   expect(await findingsOn(stack, `requests to core ${slow}`)).toMatchObject([
-    { found: 'it has left CORE_URL: 1 under way' },
+    { found: 'it has left CORE_URL; 1 in progress' },
   ]);
   end();
   expect((await answer).status).toBe(200);

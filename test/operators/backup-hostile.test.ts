@@ -27,7 +27,7 @@ let made = 0;
 const freshId = () => `Hostile${String(++made).padStart(5, '0')}`;
 
 test.for([
-  ['an empty object', {}, 'Nothing to restore was given.'],
+  ['an empty object', {}, 'There is nothing to restore in the body.'],
   ['a list', [], 'The body is not valid: a JSON object is expected.'],
   ['keys that are no list', { keys: 'all' }, 'The body is not valid: keys must be a list.'],
   [
@@ -39,10 +39,10 @@ test.for([
   [
     'a plan field that is no name',
     JSON.parse('{"plans": {"__proto__": "x"}}'),
-    'The body is not valid: plans.__proto__ is no field of a plan.',
+    'The body is not valid: plans.__proto__ is not a field of a plan.',
   ],
   ['what is not known', { keys: [], drop: true }, 'The body is not valid: "drop" is not known.'],
-  ['keys of an unknown time', { keys: [key('x')] }, 'at must say when the backup was made.'],
+  ['keys of an unknown time', { keys: [key('x')] }, 'at is required: the time at which the backup was made.'],
   [
     'keys of a bad time',
     { at: '1970', keys: [key('x')] },
@@ -62,14 +62,14 @@ test('a body that is too large is refused', async () => {
 });
 
 test.for([
-  ['after=somewhere', 'after must be what `next` of an answer was.'],
+  ['after=somewhere', 'after must be the `next` of a previous response.'],
   ['limit=101', 'limit must be a whole number from 1 to 100.'],
 ] as const)('GET /backup?%s is refused with a message', async ([query, message]) => {
   const { status, json } = await shared.admin('GET', `/backup?${query}`);
   expect([status, json]).toEqual([400, { code: 'invalid_parameter', message, status: 400 }]);
 });
 
-const SHAPE = 'It is not { id, createdAt, fields }, with an id of a key and fields of text.';
+const SHAPE = 'It is not { id, createdAt, fields } with the id of a key and fields of text.';
 const UNREADABLE = 'One of its secrets cannot be read.';
 const BAD: readonly (readonly [unknown, string])[] = [
   [null, SHAPE],
@@ -198,7 +198,7 @@ test('bad fields of plans are rejected', async () => {
 });
 
 const HEADER = JSON.stringify({ format: 'animal-store-backup', version: 1, at: AT, plans: {} });
-const NONE = 'error: This is no backup of keys: it does not begin with a line of `ctl backup`.';
+const NONE = 'error: This is not a backup of keys: its first line is not from `ctl backup`.';
 
 test('the command line rejects a file that is not a backup, and skips invalid lines', async () => {
   const refused = async (input: string | Buffer, message: string) => {
@@ -222,12 +222,12 @@ test('the command line rejects a file that is not a backup, and skips invalid li
     expect([code, err]).toEqual([1, '']);
     expect(out.split('\n')).toEqual([
       'Keys restored: 1. Fields of plans restored: 0.',
-      'Not taken: line 2: It is no line of a backup.',
-      'Not taken: line 3: It is no line of a backup.',
-      'Not taken: line 4: It is too long.',
-      'Not taken: line 6: It is no line of a backup.',
-      'Not taken: line 9: It stands behind the end.',
-      `Not taken: short: ${SHAPE}`,
+      'Rejected: line 2: It is not a line of a backup.',
+      'Rejected: line 3: It is not a line of a backup.',
+      'Rejected: line 4: It is too long.',
+      'Rejected: line 6: It is not a line of a backup.',
+      'Rejected: line 9: It comes after the last line of the backup.',
+      `Rejected: short: ${SHAPE}`,
       '',
     ]);
   };
@@ -236,7 +236,7 @@ test('the command line rejects a file that is not a backup, and skips invalid li
     refused(Buffer.from([0x1f, 0x8b, 0x08, 0x00]), NONE),
     refused(
       HEADER.replace('"version":1', '"version":2'),
-      'error: This is a backup of version 2; version 1 is read here.',
+      'error: This is a backup of version 2; this program reads version 1.',
     ),
     goesOn(),
   ]);
@@ -247,7 +247,7 @@ test('a file with one key twice is listed, and --strict restores nothing of it',
   const lines = [HEADER, JSON.stringify(key(id)), JSON.stringify(key(other)), JSON.stringify(key(id))];
   const file = [...lines, '{"end":true,"keys":3}'].join('\n');
   const strict = await ctlReading(shared, file, 'restore', '--strict');
-  const line = `Not taken: ${id}: Line 4 has this key again.`;
+  const line = `Rejected: ${id}: Line 4 repeats this key.`;
   expect([strict.code, strict.out]).toEqual([1, `${line}\nNothing was restored.\n`]);
   expect((await shared.admin('GET', `/keys/${other}`)).status).toBe(404);
   const { code, out } = await ctlReading(shared, file, 'restore');

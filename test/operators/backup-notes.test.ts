@@ -23,7 +23,7 @@ describe.for([
     expect([await told(stack), await findingOf(stack)]).toEqual([undefined, undefined]);
     await stack.issueKey();
     expect(await told(stack)).toBe(0);
-    expect(await findingOf(stack)).toMatchObject({ status: 'warning', found: 'no backup of the keys was ever made' });
+    expect(await findingOf(stack)).toMatchObject({ status: 'warning', found: 'the keys have never been backed up' });
 
     const begun = Math.floor(Date.now() / 1_000);
     expect(await ctl(stack, 'backup')).toMatchObject({ code: 0, err: '' });
@@ -32,7 +32,7 @@ describe.for([
     expect(at).toBeLessThanOrEqual(Date.now() / 1_000);
     expect(await findingOf(stack)).toMatchObject({
       status: 'good',
-      found: `the last complete one is of ${new Date(at * 1_000).toISOString()}`,
+      found: `the last complete one was made at ${new Date(at * 1_000).toISOString()}`,
     });
     await stack.stop();
     expect(await told(await startStack(environment))).toBe(at);
@@ -57,7 +57,7 @@ test('a viewer can make a backup, and hears that it is not noted', async () => {
   const { token } = (await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' })).json as { token: string };
   const { code, out, err } = await ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: token }, 'backup');
   expect([code, out.trimEnd().split('\n').at(-1)]).toEqual([0, '{"end":true,"keys":1}']);
-  expect(err).toContain('The gateway takes no note of this backup: This needs the role operator');
+  expect(err).toContain('The gateway could not record this backup: This needs the role operator');
   expect(await told(stack)).toBe(0);
 });
 

@@ -48,7 +48,7 @@ test('a backup of 40 days ago brings back no key that Redis has forgotten, unles
   await forget(key);
   const { code, out, err } = await ctlReading(stack, file, 'restore');
   expect([code, out]).toEqual([4, '']);
-  expect(err).toMatch(/^This backup is of \S+, more than 35 days ago: .*ctl restore --any-age.*\.\n$/);
+  expect(err).toMatch(/^This backup was made at \S+, more than 35 days ago: .*ctl restore --any-age.*\.\n$/);
   expect(await statusOf(stack, key)).toBe(401);
   expect((await ctlReading(stack, file, 'restore', '--any-age')).out).toContain('Keys restored: 1.');
   expect(await statusOf(stack, key)).toBe(200);

@@ -154,7 +154,7 @@ describe('on Redis', () => {
     const { code, out } = await ctlReading(stack, file, 'restore');
     expect([code, out]).toEqual([
       0,
-      'Keys restored: 0. Fields of plans restored: 1.\nLeft alone: free.day is 1002, and was 1001 in the backup.\n',
+      'Keys restored: 0. Fields of plans restored: 1.\nNot changed: free.day is 1002, but was 1001 in the backup.\n',
     ]);
     expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 61, day: 1_002 } });
   });
@@ -198,15 +198,15 @@ describe('on Redis', () => {
     const cut = await ctlReading(stack, file.slice(0, lineEnd + 40), 'restore');
     expect(cut).toMatchObject({
       code: 1,
-      err: 'The backup was cut off: it has no last line. What it has is restored.\n',
+      err: 'The backup was cut off: its last line is missing. The lines before it were restored.\n',
     });
     expect(cut.out).toContain('Keys restored: 9.');
-    expect((await ctlReading(stack, file, 'restore')).out).toContain('Keys that were there already: 9.');
+    expect((await ctlReading(stack, file, 'restore')).out).toContain('Keys that existed already: 9.');
     expect(await answers(stack, expected.keys())).toEqual(expected);
     const short = [...lines.slice(0, 5), ...lines.slice(6)].join('\n');
     expect(await ctlReading(stack, short, 'restore')).toMatchObject({
       code: 1,
-      err: 'The backup was of 26 keys; the file has 25.\n',
+      err: 'The backup had 26 keys, but the file has 25.\n',
     });
   });
 });
@@ -215,7 +215,7 @@ test('a backup that cannot be written is reported', async () => {
   const stack = await startStack();
   const words = ['-c', '"$0" gateway/operators/cli/main.ts backup > /dev/full', process.execPath];
   const { code, err } = await startProcess('sh', words, operatorOf(stack)).ended;
-  expect([code, err]).toEqual([1, 'The answer cannot be written: ENOSPC: no space left on device, write\n']);
+  expect([code, err]).toEqual([1, 'The output cannot be written: ENOSPC: no space left on device, write\n']);
 });
 
 describe('embedded', () => {

@@ -48,7 +48,7 @@ test('ctl activity finds its target as other commands do, and names what a part 
   expect(await ctl(stack, 'activity', '--target', 'noisy')).toMatchObject({
     code: 3,
     out: '',
-    err: 'No key has the id or the name “noisy”. These names hold it: noisy shop. Give the whole name.\n',
+    err: 'No key has the id or name “noisy”. These names contain it: noisy shop. Use the whole name.\n',
   });
 });
 
@@ -56,7 +56,7 @@ test('a token that is wrong, or was revoked, is called so', async () => {
   const stack = await startStack();
   expect(await ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'plans', 'show')).toMatchObject({
     code: 1,
-    err: 'The token is wrong, or it was revoked.\n',
+    err: 'The token is wrong or has been revoked.\n',
   });
   const { text } = await send(`${stack.adminUrl}/plans`);
   expect(text).toContain('The token of this service is required.');
@@ -95,7 +95,7 @@ test('ctl tokens makes, lists and ends tokens, whose name is the actor', async (
 });
 
 test.for([
-  [['activity', '--limit', '0'], 'It must be a whole number from 1.'],
+  [['activity', '--limit', '0'], 'It must be a whole number of at least 1.'],
   [['activity', '--action', 'key.steal'], 'Allowed choices are key.create'],
   [['tokens', 'create', '--name', 'a', '--role', 'root'], 'Allowed choices are viewer, operator, admin.'],
   [['tokens', 'create', '--role', 'viewer'], "required option '--name <name>'"],

@@ -84,7 +84,7 @@ test('changes and rollbacks are shown with author and reason', async () => {
   expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^pro\.minute {2}320 -> 300$/m) });
   expect(JSON.parse(back.out)).toMatchObject({ pro: { minute: 300 } });
   const { out } = await ctl('plans', 'history');
-  expect(out).toMatch(/^\S+Z {2}ada +rollback {2}pro\.minute 320 -> 300 {2}takes back \d+-\d+$/m);
+  expect(out).toMatch(/^\S+Z {2}ada +rollback {2}pro\.minute 320 -> 300 {2}rolls back \d+-\d+$/m);
   expect(out).toMatch(new RegExp(`Z  ${userInfo().username} +set +pro\\.minute 300 -> 320  more of it$`, 'm'));
 });
 
@@ -94,9 +94,11 @@ test('unusual values cause a warning before the change', async () => {
     ctl('plans', 'set', 'free', '--ban-after', '481'),
     ctl('plans', 'set', 'enterprise', '--ban-grace-seconds', '0'),
   ]);
-  expect(less.err).toContain('Note: the day allows 999 requests, fewer than the 1000 of a single minute.');
+  expect(less.err).toContain('Note: the day limit of 999 requests is lower than the minute limit of 1000.');
   expect(patient.err).toContain('Note: ban_after is over eight times the minute limit');
-  expect(strict.err).toContain('Note: without a grace, clients that respect Retry-After are banned if enough of them');
+  expect(strict.err).toContain(
+    'Note: without a grace time, a key whose clients respect Retry-After is banned if enough of their requests',
+  );
 });
 
 test('shadow mode is shown before it is set, and in the table after that', async () => {
@@ -116,7 +118,7 @@ test('irreversible actions are refused without a terminal or --yes', async () =>
     ['keys', 'rotate', idOf(key), '--grace', '0'],
   ]) {
     const { code, out, err } = await ctl(...words);
-    expect({ code, out, err }).toEqual({ code: 5, out: '', err: expect.stringContaining('takes --yes') });
+    expect({ code, out, err }).toEqual({ code: 5, out: '', err: expect.stringContaining('pass --yes') });
   }
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });

@@ -57,7 +57,7 @@ test('several keys with one name are listed, and nothing is done', async () => {
     ctl(stack, '--json', 'keys', 'disable', 'twin'),
   ]);
   expect([plain.code, plain.out]).toEqual([2, '']);
-  expect(plain.err).toMatch(/^2 keys have the name “twin”\. Give the id of one:\n/);
+  expect(plain.err).toMatch(/^2 keys have the name “twin”\. Use the id of one:\n/);
   for (const id of ids) expect(plain.err).toContain(id);
   expect([json.code, json.out, JSON.parse(json.err)]).toEqual([
     2,
@@ -86,7 +86,7 @@ test.for([
       TERM: 'xterm-256color',
     },
   );
-  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('Which one? Its number: ');
+  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('Number of the key: ');
   const listed = ids.map((id) => started.out().indexOf(id));
   expect(listed.every((at) => at > 0)).toBe(true);
   started.child.stdin?.write(typed);
@@ -100,7 +100,7 @@ test('a part of a name is no name: the keys that it may stand for are named, and
   expect([code, out, err]).toEqual([
     3,
     '',
-    'No key has the id or the name “initech”. These names hold it: initech mobile. Give the whole name.\n',
+    'No key has the id or name “initech”. These names contain it: initech mobile. Use the whole name.\n',
   ]);
   expect(await stateOf(id)).toBe('active');
   expect(await ctl(stack, 'keys', 'show', 'nobody at all')).toMatchObject({ code: 3 });

@@ -23,7 +23,7 @@ test.for([
   [['--json', 'keys', 'create', '--plan', 'free'], 2, 'usage', "required option '--name <name>' not specified"],
   [['--json'], 2, 'usage', 'A command is missing'],
   [['--json', 'keys'], 2, 'usage', 'A command is missing'],
-  [['--json', 'keys', 'revoke', 'a'], 5, 'not_confirmed', 'takes --yes'],
+  [['--json', 'keys', 'revoke', 'a'], 5, 'not_confirmed', 'pass --yes'],
   [['--json', 'plans', 'show'], 1, 'no_gateway', 'No gateway answers'],
 ] as const)('%j ends with %i, and one line of JSON: %s', async ([words, exit, code, message]) => {
   const ended = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, ...words);

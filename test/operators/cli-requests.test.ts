@@ -57,18 +57,20 @@ test('requests are listed, found by key, status, code, text and time, and explai
   expect(idsOf(await rows('--status', '4xx'))).toEqual(['stranger', 'a-refused']);
   expect(idsOf(await rows('--text', 'served', '--limit', '2'))).toEqual(['o-served', 'a-served']);
   expect(idsOf(await rows('--from', '10m', '--to', '2199-01-01T00:00:00Z'))).toHaveLength(4);
-  expect(await rows('--from', '2199-01-01T00:00:00Z')).toEqual(['No request that the gateways remember matches.']);
+  expect(await rows('--from', '2199-01-01T00:00:00Z')).toEqual(['No remembered request matches.']);
 
   const explained = await rows('--status', '4xx', '--why');
   expect(explained).toHaveLength(5);
   expect(explained[2]).toMatch(/^ {4}The request had no API key/);
-  expect(explained[4]).toMatch(/^ {4}The key had used its limit of 1 request a minute\..* Raise the limit of the key/);
+  expect(explained[4]).toMatch(
+    /^ {4}The key had used up its limit of 1 request per minute\..* Raise the limit of the key/,
+  );
   expect(await rows('--why')).toHaveLength(7);
 
   const one = (await rows('--code', 'rate_limit_exceeded')).join('\n');
   expect(one).toMatch(/^id {16}a-refused$/m);
-  expect(one).toMatch(/^answer {12}429 rate_limit_exceeded, after [\d.]+ ms$/m);
-  expect(one).toMatch(/^why {15}The key had used its limit of 1 request a minute\./m);
+  expect(one).toMatch(/^response {10}429 rate_limit_exceeded, after [\d.]+ ms$/m);
+  expect(one).toMatch(/^why {15}The key had used up its limit of 1 request per minute\./m);
   expect(one).toMatch(/^what to do {8}Raise the limit/m);
   expect(one).toMatch(new RegExp(`^key {15}${idOf(acme)} \\(acme zoo\\)$`, 'm'));
   expect(one).toMatch(/^works again {7}\d{4}-\S+Z$/m);
@@ -105,7 +107,7 @@ test('--key takes an id or a whole name, as every command does; a revoked key is
   expect(await ctl(stack, 'requests', '--key', 'twi')).toMatchObject({
     code: 3,
     out: '',
-    err: 'No key has the id or the name “twi”. These names hold it: twin, twin. Give the whole name.\n',
+    err: 'No key has the id or name “twi”. These names contain it: twin, twin. Use the whole name.\n',
   });
   await ask(stack, 'of-the-revoked', first);
   await stack.admin('DELETE', `/keys/${idOf(first)}`);
@@ -198,7 +200,7 @@ test('a gateway that hangs is named on standard error, and the others answer', a
   try {
     const { code, out, err } = await ctl(here, 'requests', '--text', 'w-1');
     expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}w-1$/m)]);
-    expect(err).toMatch(/^Note: these did not answer, their requests are missing: .+\.$/m);
+    expect(err).toMatch(/^Note: these did not answer, so their requests are missing: .+\.$/m);
     expect(err).toContain(String(there.child.pid));
   } finally {
     signalAll(there.child.pid as number, 'SIGCONT');
@@ -207,9 +209,9 @@ test('a gateway that hangs is named on standard error, and the others answer', a
 
 test.for([
   [['--status', '600'], 'status must be a status such as 429'],
-  [['--from', 'yesterday'], 'It must be a time, as 2030-12-31T00:00:00Z, or how long ago it was, as 15m.'],
-  [['--limit', '0'], 'It must be a whole number from 1.'],
-  [['--follow', '--to', '2199-01-01T00:00:00Z'], '--follow has no end: leave --to out.'],
+  [['--from', 'yesterday'], 'It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.'],
+  [['--limit', '0'], 'It must be a whole number of at least 1.'],
+  [['--follow', '--to', '2199-01-01T00:00:00Z'], '--follow does not end, so --to cannot be used with it.'],
 ] as const)('ctl requests %j is refused with a message', async ([words, message]) => {
   const stack = await startStack();
   expect(await ctl(stack, 'requests', ...words)).toMatchObject({

@@ -47,7 +47,7 @@ test('revoking asks first, and only yes confirms', async () => {
   const asked = answers.map(async ([typed, code, stillWorks]) => {
     const key = await stack.issueKey();
     const started = onTerminal(['keys', 'revoke', idOf(key)]);
-    expect([typed, await answer(started, `Revoke ${idOf(key)} for good? [y/N]`, typed)]).toEqual([typed, code]);
+    expect([typed, await answer(started, `Permanently revoke ${idOf(key)}? [y/N]`, typed)]).toEqual([typed, code]);
     expect([typed, await works(key)]).toEqual([typed, stillWorks]);
   });
   await Promise.all(asked);
@@ -64,7 +64,7 @@ test('a plan change is shown in colour and needs a yes', async () => {
   expect(confirmed.out()).not.toContain(RED);
   expect(await minuteOf(stack, 'free')).toBe(71);
   const asked = onTerminal(['plans', 'rollback']);
-  expect(await answer(asked, 'Take back the change by', 'y\n')).toBe(0);
+  expect(await answer(asked, 'Roll back the change by', 'y\n')).toBe(0);
   expect(await minuteOf(stack, 'free')).toBe(60);
 });
 
@@ -80,7 +80,10 @@ test('confirming an outdated change changes nothing', async () => {
   await stack.admin('PATCH', '/plans/business', { minute: 1_050 });
   await sleep(50);
   started.child.stdin?.write('y\n');
-  expect(await started.ended).toMatchObject({ code: 4, out: expect.stringContaining('have been changed meanwhile') });
+  expect(await started.ended).toMatchObject({
+    code: 4,
+    out: expect.stringContaining('have been changed in the meantime'),
+  });
   expect(await minuteOf(stack, 'business')).toBe(1_050);
 });
 
@@ -91,7 +94,10 @@ test('applying a file asks, and an outdated yes changes nothing', async () => {
   await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('Make these 2 changes? [y/N]');
   await stack.admin('PATCH', '/plans/business', { minute: 1_060 });
   started.child.stdin?.write('y\n');
-  expect(await started.ended).toMatchObject({ code: 4, out: expect.stringContaining('have been changed meanwhile') });
+  expect(await started.ended).toMatchObject({
+    code: 4,
+    out: expect.stringContaining('have been changed in the meantime'),
+  });
   expect(await minuteOf(stack, 'business')).toBe(1_060);
 });
 
@@ -99,19 +105,22 @@ test('an end in the past is asked for, and takes --yes without a terminal', asyn
   const key = await stack.issueKey();
   const past = '2020-01-01T00:00:00Z';
   const declined = onTerminal(['keys', 'expire', idOf(key), past]);
-  expect(await answer(declined, `End ${idOf(key)} now? 2020-01-01`, 'n\n')).toBe(5);
+  expect(await answer(declined, `Expire ${idOf(key)} now? 2020-01-01`, 'n\n')).toBe(5);
   const [inPipe, wrong] = await Promise.all([
     ctl(stack, 'keys', 'expire', idOf(key), past),
     ctl(stack, 'keys', 'expire', idOf(key), '2020'),
   ]);
-  expect(inPipe).toMatchObject({ code: 5, out: '', err: expect.stringContaining('lies in the past') });
-  expect(wrong).toMatchObject({ code: 2, err: expect.stringContaining('It must be a time, as 2030-12-31T00:00:00Z.') });
+  expect(inPipe).toMatchObject({ code: 5, out: '', err: expect.stringContaining('is in the past') });
+  expect(wrong).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('It must be a time, such as 2030-12-31T00:00:00Z.'),
+  });
   expect(await works(key)).toBe(true);
   expect((await ctl(stack, 'keys', 'expire', idOf(key), past, '--yes')).code).toBe(0);
   expect(await works(key)).toBe(false);
   expect((await ctl(stack, 'keys', 'expire', idOf(key), '2100-01-01T00:00:00Z')).code).toBe(0);
   const now = onTerminal(['keys', 'expire', idOf(key)]);
-  expect(await answer(now, `End ${idOf(key)} now? [y/N]`, 'n\n')).toBe(5);
+  expect(await answer(now, `Expire ${idOf(key)} now? [y/N]`, 'n\n')).toBe(5);
   expect(await works(key)).toBe(true);
 });
 

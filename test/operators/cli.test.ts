@@ -10,17 +10,17 @@ const { url: redisUrl } = await emptyDatabase();
 const REFUSED: readonly [args: readonly string[], message: string][] = [
   [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
   [['plans', 'set', 'gold', '--minute', '5'], 'Allowed choices are free, pro, business, enterprise.'],
-  [['plans', 'set', 'free'], 'Nothing to change was given.'],
+  [['plans', 'set', 'free'], 'The body contains no changes.'],
   [['plans', 'set', 'enterprise', '--minute', '5'], 'enterprise has no minute of its own: its keys carry them.'],
   [['keys', 'create', '--plan', 'gold', '--name', 'a'], 'Allowed choices are free, pro, business, enterprise.'],
   [['keys', 'create', '--plan', 'free', '--name', ''], 'name must not be empty'],
   [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'expiresAt must be an RFC 3339 time'],
-  [['bans', 'set', '000000000000', '--for', 'ever', '--reason', 'a'], 'It must be a length of time'],
+  [['bans', 'set', '000000000000', '--for', 'ever', '--reason', 'a'], 'It must be a duration'],
   [['bans', 'set', '000000000000', '--for', '1h'], "required option '--reason <text>'"],
   [['bans', 'set', '000000000000', '--for', '90', '--reason', 'a'], 'It needs a unit: 90s, 90m, 90h or 90d.'],
   [['keys', 'rotate', '000000000000', '--grace', '24'], 'It needs a unit: 24s, 24m, 24h or 24d.'],
   [['keys', 'list', '--unused', '30'], 'It needs a unit'],
-  [['keys', 'list', '--sort', 'used', '--offset', '5'], '--offset goes with the newest first'],
+  [['keys', 'list', '--sort', 'used', '--offset', '5'], '--offset cannot be used with --sort'],
   [['keys', 'list', '--state', 'asleep'], 'Allowed choices are active, banned, disabled, expired, unreadable.'],
   [['keys', 'top', '--minutes', '61'], 'minutes must be a whole number from 1 to 60.'],
   [['keys', 'explain', '000000000000', '--limit', '2000'], 'limit must be a whole number from 1 to 1000.'],
@@ -93,7 +93,7 @@ test('without a gateway the command line says so', async () => {
   const { code, err } = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, 'plans', 'show');
   expect(code).toBe(1);
   expect(err).toBe(
-    'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT say where it is.\n',
+    'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.\n',
   );
 });
 

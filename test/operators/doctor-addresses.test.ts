@@ -26,14 +26,14 @@ async function ask(gateway: string, clients: readonly (string | undefined)[]): P
 }
 
 test.for([
-  ['10.0.0.0/8', 'warning: TRUSTED_PROXIES 10.0.0.0/8 is a whole network'],
-  ['10.2.0.0/23', 'warning: TRUSTED_PROXIES 10.2.0.0/23 is a whole network'],
-  ['fd00:1::/48', 'warning: TRUSTED_PROXIES fd00:1::/48 is a whole network'],
-  ['0.0.0.0/0', 'fault: TRUSTED_PROXIES 0.0.0.0/0 is everyone'],
-  ['::/0', 'fault: TRUSTED_PROXIES ::/0 is everyone'],
+  ['10.0.0.0/8', 'warning: TRUSTED_PROXIES 10.0.0.0/8 covers a whole network'],
+  ['10.2.0.0/23', 'warning: TRUSTED_PROXIES 10.2.0.0/23 covers a whole network'],
+  ['fd00:1::/48', 'warning: TRUSTED_PROXIES fd00:1::/48 covers a whole network'],
+  ['0.0.0.0/0', 'fault: TRUSTED_PROXIES 0.0.0.0/0 covers every address'],
+  ['::/0', 'fault: TRUSTED_PROXIES ::/0 covers every address'],
 ])('TRUSTED_PROXIES %s is told of', async ([TRUSTED_PROXIES, found]) => {
   const stack = await startStack({ TRUSTED_PROXIES: `127.0.0.1,${TRUSTED_PROXIES}` });
-  expect(await told(stack)).toEqual([expect.stringMatching(`^${found}: Name your proxies`)]);
+  expect(await told(stack)).toEqual([expect.stringMatching(`^${found}: List only your proxies`)]);
 });
 
 test('single proxies and small blocks are not, nor is a gateway with few requests', async () => {
@@ -46,7 +46,11 @@ test('a proxy that is not trusted is told of, and no more once it is', async () 
   await ask(unnamed.gateway, ['203.0.113.9']);
   await expect
     .poll(() => told(unnamed))
-    .toEqual([expect.stringMatching('^warning: 100 % of the requests name a client and are not trusted: Are they')]);
+    .toEqual([
+      expect.stringMatching(
+        '^warning: 100 % of the requests name a client but come from an untrusted address: If they',
+      ),
+    ]);
   const named = await startStack({ TRUSTED_PROXIES: '127.0.0.1' });
   await ask(named.gateway, ['203.0.113.9']);
   await expect.poll(() => told(named)).toEqual(['good: 0 from the connection, 100 from a trusted proxy']);

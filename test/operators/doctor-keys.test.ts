@@ -36,7 +36,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
   const { keys, ids } = await storeOf(5_200, (at) => at === 5_199);
   const found = [
     expect.stringMatching(
-      new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ has "10\\.0\\.0\\.0/99", which is none`),
+      new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ has "10\\.0\\.0\\.0/99", which is not a network`),
     ),
     'good has every key',
   ];
@@ -91,7 +91,7 @@ test('keys that cannot be read, and keys in no list, are faults too', async () =
   await redis.hset(`gateway:key:{${ids[1]}}`, { expires_at: 'soon', ok_expires_at: 'damaged' });
   await redis.zrem('gateway:keys', ...ids.slice(2));
   const found = await told(keys);
-  const unreadable = ids.slice(0, 2).map((id) => `fault ${id} cannot be read, and is answered with 503`);
+  const unreadable = ids.slice(0, 2).map((id) => `fault ${id} cannot be read, and its requests get 503`);
   expect(found).toEqual(expect.arrayContaining(unreadable));
   expect(found.at(-1)).toBe('fault 2 keys work and are missing from it, and so from every backup');
 });

@@ -97,7 +97,7 @@ test('its advice on plan values works, and the answer stays small however many t
   await redis.hset('gateway:plans', { 'free.ban_seconds': 'x'.repeat(5_000), 'free.minutes': '60' });
   await expect
     .poll(async () => (await badOf(stack)).map(({ advice }) => advice))
-    .toEqual(['ctl plans set free --ban-seconds …', 'No plan has it: HDEL gateway:plans free.minutes']);
+    .toEqual(['ctl plans set free --ban-seconds …', 'No plan has this field. Run: HDEL gateway:plans free.minutes']);
   expect((await badOf(stack))[0]?.found).toHaveLength('free.ban_seconds is ; 300 stays in force'.length + 100);
   await redis.hset('gateway:plans', Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`field ${at}`, '1'])));
   await expect.poll(() => badOf(stack)).toHaveLength(100);
@@ -117,7 +117,7 @@ test('it says that a ban_after of the former rule is ignored, and warns of one o
       expect.objectContaining({
         status: 'warning',
         found:
-          'free.ban_within_seconds belongs to a rule that is gone: free.ban_after is ignored, and 5 × minute is in force',
+          'free.ban_within_seconds belongs to a rule that no longer exists: free.ban_after is ignored, and 5 × minute is in force',
         advice: 'ctl plans set free --ban-after none',
       }),
       expect.objectContaining({
@@ -161,7 +161,7 @@ test('it reports a core with another token, and the default user of Redis', asyn
     CORE_TOKEN: 'another-token-than-that',
   });
   expect(await badOf(stack)).toEqual([
-    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'does not take our token' }),
+    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'rejects our token' }),
   ]);
   const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(plain.stop);

@@ -178,12 +178,12 @@ test('the command line explains a key or a request, and says so if both or none 
   expect(ofKey.out).toMatch(
     new RegExp(`^state +active$.*Z +refused +day +\\S+ -> \\S+ +0\\S* -> 0\\S* +shared +${id}$`, 'ms'),
   );
-  expect(ofRequest.out).toMatch(/^refused by {8}day$.*^plan {14}free, of table version [0-9a-f]{16}$/ms);
+  expect(ofRequest.out).toMatch(/^refused by {8}day$.*^plan {14}free, table version [0-9a-f]{16}$/ms);
   expect(ofRequest.out).toMatch(new RegExp(`^gateway {11}${hostname()}, process ${process.pid}$`, 'm'));
   expect(JSON.parse(json.out)).toMatchObject({ decisions: [{ requestId: id, refusedBy: ['day'] }] });
   expect([neither.code, neither.err]).toEqual([
     2,
-    expect.stringContaining('give the id or the name of a key, or a request'),
+    expect.stringContaining('pass the id or the name of a key, or a request'),
   ]);
-  expect([missing.code, missing.err]).toEqual([3, expect.stringContaining('remembers no decision on such a request')]);
+  expect([missing.code, missing.err]).toEqual([3, expect.stringContaining('remembers no decision on this request')]);
 });

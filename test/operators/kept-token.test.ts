@@ -53,8 +53,8 @@ test('gateways started at once agree on one token, and each requires it', async 
 
 /** The message about a file without a token. */
 const sentenceOn = (folder: string): string =>
-  `${tokenFile(folder)} does not hold a token of at least 16 characters, without spaces. ` +
-  'Remove the file and start the gateway again, which makes a new one; or set ADMIN_TOKEN.';
+  `${tokenFile(folder)} does not contain a token of at least 16 characters without spaces. ` +
+  'Remove the file and restart the gateway, which creates a new one, or set ADMIN_TOKEN.';
 
 test.for([
   ['nothing', ''],

@@ -119,7 +119,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 
   test.for([
-    [{}, 'Nothing to change was given.'],
+    [{}, 'The body contains no changes.'],
     [{ plan: 'gold' }, 'plan must be one of'],
     [{ minute: 'many' }, 'minute must be a whole number'],
     [{ disabled: 'yes' }, 'disabled must be true or false'],

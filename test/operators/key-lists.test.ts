@@ -106,7 +106,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
 
   test('a whole key is refused, since a URL is no place for it', async () => {
     const { status, text } = await stack.admin('GET', `/keys/find?text=${quiet}`);
-    expect([status, text]).toEqual([400, expect.stringContaining('text must hold no whole key')]);
+    expect([status, text]).toEqual([400, expect.stringContaining('text must not contain a whole key')]);
     expect(text).not.toContain(quiet);
   });
 

@@ -150,7 +150,7 @@ test('the command line reports invalid settings, and a foreign server', async ()
   const other = String((server.address() as AddressInfo).port);
   expect(await showPlans(other)).toMatchObject({
     code: 1,
-    err: `What answers at http://127.0.0.1:${other} is no gateway's admin listener.\n`,
+    err: `The server at http://127.0.0.1:${other} is not a gateway's admin listener.\n`,
   });
   expect(await showPlans('abc')).toMatchObject({
     code: 1,

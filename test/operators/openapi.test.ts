@@ -33,7 +33,7 @@ test('an operation of each kind has its role, its parameters and its bodies', ()
     name: 'limit',
     in: 'query',
     required: false,
-    description: 'The most entries of the answer.',
+    description: 'The maximum number of entries.',
     schema: { type: 'integer', minimum: 1, maximum: 100, default: 100 },
   });
   expect(post?.description).toBe('Needs the role operator.');

@@ -91,7 +91,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   test.for([
     ['/plans', { plans: { free: { minute: 7 }, __proto: { minute: 7 } } }, '"__proto" is not known'],
-    ['/plans', JSON.parse('{"plans": {"free": {"minute": 7}, "__proto__": {}}}'), 'plans.__proto__ is no plan'],
+    ['/plans', JSON.parse('{"plans": {"free": {"minute": 7}, "__proto__": {}}}'), 'plans.__proto__ is not a plan'],
     ['/plans', { plans: 'free' }, 'plans must be an object of plans'],
     ['/plans', { plans: { free: 7 } }, 'plans.free must be an object'],
     ['/plans/rollback', { id: 7 }, 'id must be the id of a change'],
@@ -158,7 +158,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       await patch(stack, 'free', { minute: 70 });
       expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual({
         ...CONFLICT,
-        message: 'free.minute was no limit before; set the one that you want.',
+        message: 'free.minute had no valid value before. Set the one that you want.',
       });
     });
 
@@ -166,7 +166,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     ['plans/free', { minute: '60' }, 'minute must be a whole number from 1 to 1000000000'],
     ['plans/free', { minute: 0 }, 'minute must be a whole number'],
     ['plans/free', { minutes: 5 }, '"minutes" is not known'],
-    ['plans/free', { author: 'ada' }, 'Nothing to change was given.'],
+    ['plans/free', { author: 'ada' }, 'The body contains no changes.'],
     ['plans/free', { minute: 5, author: 'a\u001b[2Jb' }, 'author must not be empty or have control characters'],
     ['plans/free', { minute: 5, reason: 'a'.repeat(501) }, 'reason'],
     ['plans/enterprise', { minute: 5 }, 'enterprise has no minute of its own'],

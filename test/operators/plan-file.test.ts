@@ -44,7 +44,7 @@ test.for([
   ['3', 'It has no plans'],
   ['[]', 'It has no plans'],
   ['free: 3', 'free has no fields.'],
-  ['gold: { minute: 5 }', 'gold is no plan; they are free, pro, business, enterprise.'],
+  ['gold: { minute: 5 }', 'gold is not a plan; the plans are free, pro, business, enterprise.'],
   ['free: { minutes: 5 }', 'free has no minutes; it has minute, day'],
   ['enterprise: { minute: 5 }', 'enterprise has no minute; it has ban_after'],
   ['free: { minute: "60" }', 'free.minute must be a whole number from 1 to 1000000000.'],
@@ -71,7 +71,7 @@ test('a file is compared, applied in one step, and taken back', async () => {
   await writeFile(file, exported.out);
   expect(await ctl(stack, 'plans', 'diff', '-f', file)).toEqual({
     code: 0,
-    out: 'The plans are as the file says.\n',
+    out: 'The plans are the same as in the file.\n',
     err: '',
   });
 
@@ -93,7 +93,7 @@ test('a file is compared, applied in one step, and taken back', async () => {
   ]);
   expect(await ctl(stack, 'plans', 'apply', '-f', file)).toMatchObject({
     code: 0,
-    out: 'The plans are as the file says.\n',
+    out: 'The plans are the same as in the file.\n',
   });
   expect(((await stack.admin('GET', '/plans/history')).json as { history: unknown[] }).history).toHaveLength(1);
   expect((await ctl(stack, 'plans', 'rollback')).code).toBe(0);
@@ -104,7 +104,7 @@ test('what the file does not name is told and left alone; standard input is a fi
   const stack = await startStack();
   const { code, err } = await ctlReading(stack, '{"free": {"minute": 66}}', 'plans', 'apply', '-f', '-', '--json');
   expect([code, await minuteOf(stack, 'free'), await minuteOf(stack, 'pro')]).toEqual([0, 66, 300]);
-  expect(err).toContain('Note: the file does not name free.day, free.ban_after');
+  expect(err).toContain('Note: the file does not contain free.day, free.ban_after');
   expect(err).toContain('pro, business, enterprise.');
   const diff = await ctlReading(stack, 'free: { minute: 60 }', '--json', 'plans', 'diff', '-f', '-');
   expect([diff.code, JSON.parse(diff.out)]).toEqual([4, { drift: [{ field: 'free.minute', from: '66', to: '60' }] }]);
@@ -113,7 +113,7 @@ test('what the file does not name is told and left alone; standard input is a fi
 test('a bad file changes nothing, and is a wrong value', async () => {
   const stack = await startStack();
   const bad = await ctlReading(stack, 'free: { minute: 61 }\ngold: { minute: 5 }', 'plans', 'apply', '-f', '-');
-  expect(bad).toMatchObject({ code: 2, out: '', err: expect.stringContaining('gold is no plan') });
+  expect(bad).toMatchObject({ code: 2, out: '', err: expect.stringContaining('gold is not a plan') });
   expect(await minuteOf(stack, 'free')).toBe(60);
   const missing = await ctl(stack, '--json', 'plans', 'diff', '-f', '/no/such/file');
   expect([missing.code, JSON.parse(missing.err)]).toEqual([
@@ -125,8 +125,8 @@ test('a bad file changes nothing, and is a wrong value', async () => {
 test.for([
   [{}, 'plans is required.'],
   [{ plans: [] }, 'plans must be an object of plans'],
-  [{ plans: {} }, 'Nothing to change was given.'],
-  [{ plans: { free: {} } }, 'Nothing to change was given.'],
+  [{ plans: {} }, 'The body contains no changes.'],
+  [{ plans: { free: {} } }, 'The body contains no changes.'],
   [{ plans: { gold: { minute: 5 } } }, '"gold" is not known.'],
   [{ plans: { free: { minute: '5' } } }, 'plans.free.minute must be a whole number'],
   [{ plans: { free: { minute: 5 }, enterprise: { minute: 5 } } }, 'enterprise has no minute of its own'],

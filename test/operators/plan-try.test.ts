@@ -46,7 +46,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
 
   test.for([
     [404, '/plans/gold/try', { minute: 5 }, 'There is no such plan.'],
-    [400, '/plans/free/try', {}, 'Nothing to try was given.'],
+    [400, '/plans/free/try', {}, 'The body contains no limits to try.'],
     [400, '/plans/free/try', { minute: 0 }, 'minute must be a whole number from 1'],
     [400, '/plans/free/try', { ban_after: 5 }, '"ban_after" is not known'],
     [400, '/plans/enterprise/try', { minute: 5 }, 'enterprise has no limits of its own'],

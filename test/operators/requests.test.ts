@@ -73,7 +73,9 @@ describe.for([
     const retryAfter = Number(refused.headers['retry-after']);
     const why = await one(stack, refused.id);
     expect(why).toMatchObject({ ...common, status: 429, code: 'rate_limit_exceeded', outcome: 'refused' });
-    const told = /^The key had used its limit of 1 request a day\. It could retry at (\S+)\.$/.exec(why?.reason ?? '');
+    const told = /^The key had used up its limit of 1 request per day\. It could retry at (\S+)\.$/.exec(
+      why?.reason ?? '',
+    );
     expect(Math.abs(Date.parse(told?.[1] ?? '') - Date.now() - 1_000 * retryAfter)).toBeLessThan(3_000);
     expect(why?.advice).toMatch(/^Raise the limit of the key or of its plan free/);
     const without = await one(stack, stranger.id);
@@ -100,7 +102,9 @@ describe.for([
       name: 'narrow',
       scope: ['write'],
     });
-    expect(await reasonOf(await ask(stack.gateway, (json as { key: string }).key))).toContain('has no scope for GET');
+    expect(await reasonOf(await ask(stack.gateway, (json as { key: string }).key))).toContain(
+      'lacks the scope for GET',
+    );
     expect(await reasonOf(await ask(stack.gateway, await stack.issueKey(), '/nowhere'))).toMatch(/could not be found/);
   });
 });
@@ -316,7 +320,11 @@ test('while Redis hangs, a list comes after about a second, without the names of
     const askedAt = performance.now();
     const { requests, missing } = await list();
     expect(performance.now() - askedAt).toBeLessThan(1_800);
-    expect([requests.length, requests[0]?.keyName, missing]).toEqual([1, undefined, ['gateways that Redis knows of']]);
+    expect([requests.length, requests[0]?.keyName, missing]).toEqual([
+      1,
+      undefined,
+      ['the gateways registered in Redis'],
+    ]);
   }
   expect((await stack.admin('GET', '/requests?tag=team:a')).status).toBe(503);
 });

@@ -53,7 +53,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect([refused.status, (refused.json as { message: string }).message]).toEqual([
       409,
       expect.stringMatching(
-        /^This key has several secrets\. Say which one is replaced, with secretId: \w+ \(first\), \w+ \(billing\)\.$/,
+        /^This key has several secrets\. Choose the one to replace with secretId: \w+ \(first\), \w+ \(billing\)\.$/,
       ),
     ]);
     const rotated = await rotate(first, { graceSeconds: 0, secretId: id });

@@ -166,8 +166,8 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     [{ name: 'a', scope: 'read' }, 'scope must be a list'],
     [{ name: 'a', networks: '10.0.0.0/8' }, 'networks must be a list'],
     [{ name: 'a', scope: ['admin'] }, 'must hold read or write'],
-    [{ name: 'a', networks: ['10.1.2.3/8'] }, 'networks must hold addresses, or blocks'],
-    [{ name: 'a', networks: ['example.com'] }, 'networks must hold addresses, or blocks'],
+    [{ name: 'a', networks: ['10.1.2.3/8'] }, 'networks must contain addresses, or blocks'],
+    [{ name: 'a', networks: ['example.com'] }, 'networks must contain addresses, or blocks'],
     [{ name: 'a', networks: Array(21).fill('10.0.0.1') }, 'networks must have at most 20 entries'],
     [{ name: 'a', expiresAt: '2020-01-01T00:00:00Z' }, 'expiresAt must lie in the future'],
     [{ name: 'a', secret: 'mine' }, '"secret" is not known'],
@@ -190,6 +190,6 @@ test('a key of an older format is answered with 503, and the doctor says what to
   expect((await read(stack, key)).status).toBe(503);
   const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { about: string; status: string }[] };
   expect(findings.filter(({ about }) => about === 'keys')).toMatchObject([
-    { status: 'fault', found: `${idOf(key)} cannot be read, and is answered with 503` },
+    { status: 'fault', found: `${idOf(key)} cannot be read, and its requests get 503` },
   ]);
 });

@@ -143,13 +143,13 @@ test.for([
   [{ customer: ' acme' }, `tags.customer must have ${VALUE}`],
   [{ customer: 'a\nb' }, `tags.customer must have ${VALUE}`],
   [{ customer: long }, `tags.customer must have ${VALUE}`],
-  [{ customer: 7 }, 'tags.customer must be a text'],
-  [{ 'a:b': 'x' }, `tags.a:b is no name of a tag: it has ${NAME}`],
-  [JSON.parse('{"__proto__": "x"}'), `tags.__proto__ is no name of a tag: it has ${NAME}`],
-  [{ '': 'x' }, `tags."" is no name of a tag: it has ${NAME}`],
-  [{ [long]: 'x' }, `tags.${long} is no name of a tag: it has ${NAME}`],
-  [['customer'], 'tags must be an object of texts'],
-  ['customer=acme', 'tags must be an object of texts'],
+  [{ customer: 7 }, 'tags.customer must be a string'],
+  [{ 'a:b': 'x' }, `tags.a:b is not a tag name: a name has ${NAME}`],
+  [JSON.parse('{"__proto__": "x"}'), `tags.__proto__ is not a tag name: a name has ${NAME}`],
+  [{ '': 'x' }, `tags."" is not a tag name: a name has ${NAME}`],
+  [{ [long]: 'x' }, `tags.${long} is not a tag name: a name has ${NAME}`],
+  [['customer'], 'tags must be an object of strings'],
+  ['customer=acme', 'tags must be an object of strings'],
   [Object.fromEntries(Array.from({ length: 11 }, (_, at) => [`tag${at}`, 'x'])), 'tags must have at most 10 entries'],
 ] as const)('%j are no tags, for a new key and for a change', async ([tags, fault]) => {
   const stack = await startStack();
@@ -169,11 +169,11 @@ test('ten tags with names and values of 64 characters are taken', async () => {
 });
 
 test.for([
-  ['/keys', 'tag=customer', 'tag must be the name and the value of a tag, as customer:acme.'],
-  ['/requests', 'tag=customer:', 'tag must be the name and the value of a tag, as customer:acme.'],
-  ['/usage', 'tag=:acme', 'tag must be the name and the value of a tag, as customer:acme.'],
-  ['/usage', 'by=tag:', 'by must be day, key, or tag: and the name of a tag, as tag:customer.'],
-  ['/usage', 'by=week', 'by must be day, key, or tag: and the name of a tag, as tag:customer.'],
+  ['/keys', 'tag=customer', 'tag must be the name and value of a tag, such as customer:acme.'],
+  ['/requests', 'tag=customer:', 'tag must be the name and value of a tag, such as customer:acme.'],
+  ['/usage', 'tag=:acme', 'tag must be the name and value of a tag, such as customer:acme.'],
+  ['/usage', 'by=tag:', 'by must be day, key, or tag: with the name of a tag, such as tag:customer.'],
+  ['/usage', 'by=week', 'by must be day, key, or tag: with the name of a tag, such as tag:customer.'],
 ] as const)('GET %s?%s is refused with a message', async ([path, query, message]) => {
   const stack = await startStack();
   expect((await stack.admin('GET', `${path}?${query}`)).json).toEqual({

@@ -112,7 +112,7 @@ test.for(SPOILT)('%s of a secret that was spoilt by hand', async ([part, status,
   const rotation = { graceSeconds: 60, secretId: secret?.id };
   expect((await stack.admin('POST', `/keys/${id}/rotate`, rotation)).json).toMatchObject({
     status: 409,
-    message: expect.stringContaining(`Say ${part} anew, or revoke it.`),
+    message: expect.stringContaining(`Set ${part} again, or revoke it.`),
   });
   const said = { networks: ['127.0.0.0/8'], scope: ['read'], expiresAt: '2200-01-01T00:00:00Z' };
   expect(await act(stack, 'POST', `/keys/${id}/rotate`, { ...rotation, ...said })).toBe(201);

@@ -55,7 +55,7 @@ test('what was issued without a replica that has it is named, because nobody has
     stack.admin('POST', '/keys', { name: 'second', plan: 'free' }),
   ]);
   replica.resume();
-  const said = /If the (?:key|secret) (\w+) is there then, nobody has it: revoke it\./;
+  const said = /If the (?:key|secret) (\w+) exists, nobody has received it: revoke it\./;
   const ids = [added, issued].map(({ status, text }) => [status, said.exec(text)?.[1]]);
   const { keys } = (await stack.admin('GET', '/keys')).json as { keys: { id: string; secrets: { id: string }[] }[] };
   const key = keys.find((one) => one.id === id);

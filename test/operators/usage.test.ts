@@ -127,8 +127,8 @@ test.for([
   ['to=yesterday', 'to must be a date like 2026-11-01.'],
   ['from=2026-11-20&to=2026-11-01', 'from must not be after to.'],
   ['from=2026-11-01&from=2026-11-02', 'from must be a date like 2026-11-01.'],
-  ['after=somewhere', 'after must be what `next` of an answer was.'],
-  ['after=1-000000000000%0A', 'after must be what `next` of an answer was.'],
+  ['after=somewhere', 'after must be the `next` of a previous response.'],
+  ['after=1-000000000000%0A', 'after must be the `next` of a previous response.'],
   ['limit=101', 'limit must be a whole number from 1 to 100.'],
 ] as const)('GET /usage?%s is refused with a message', async ([query, message]) => {
   const stack = await startStack();
@@ -158,7 +158,7 @@ test('the command line exports all pages as a table, as CSV and as JSON', async 
     ctl(stack, 'usage', '--json'),
   ]);
   expect([words.code, csv.code, json.code]).toEqual([0, 0, 0]);
-  expect(words.err).toMatch(/^Note: what was used before \d{4}-\d\d-\d\d is not kept\.$/m);
+  expect(words.err).toMatch(/^Note: usage before \d{4}-\d\d-\d\d is not kept\.$/m);
   expect(words.out).toMatch(
     new RegExp(`^\\d{4}-\\d\\d-\\d\\d {2}${idOf(odd)} {2}free +3 +0 {2}=cmd\\("a"\\), b$`, 'm'),
   );

@@ -199,7 +199,7 @@ test('the page has the plans in force in numbers, and follows them', async () =>
   expect(rowOf(first, 'Free')).toBe('<td>60</td><td>1,000</td><td>300</td><td>5 minutes</td>');
   expect(rowOf(first, 'Business')).toContain('<td>1,000</td><td>100,000</td>');
   expect(rowOf(first, 'Enterprise')).toContain(
-    '<td>agreed with you</td><td>agreed with you</td><td>five times the minute limit</td><td>5 minutes</td>',
+    '<td>by agreement</td><td>by agreement</td><td>five times the minute limit</td><td>5 minutes</td>',
   );
   expect(first).toContain('<code>Retry-After: 87</code>');
   const { etag = '' } = (await send(`${stack.gateway}/docs/`)).headers;

@@ -102,6 +102,6 @@ async function open(browser: Browser, demo: Demo, colorScheme: 'light' | 'dark',
 async function show(page: Page, path: string): Promise<void> {
   await page.goto(path);
   await page.getByRole('heading', { level: 1 }).waitFor({ timeout: 10_000 });
-  while ((await page.getByText('Asking').count()) > 0) await page.waitForTimeout(50);
+  while ((await page.getByText('Loading …').count()) > 0) await page.waitForTimeout(50);
   await page.waitForTimeout(500);
 }

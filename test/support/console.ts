@@ -40,7 +40,7 @@ export async function visit(page: Page, path: string): Promise<void> {
 export async function isShown(page: Page): Promise<void> {
   // The page with the login has a heading too, but not this one.
   await page.locator('#main h1').waitFor();
-  await expect.poll(() => page.getByText('Asking').count()).toBe(0);
+  await expect.poll(() => page.getByText('Loading …').count()).toBe(0);
 }
 
 /** The open dialog. */

@@ -12,11 +12,10 @@ import { line } from './values.ts';
 
 /** Who calls the operators' listener. */
 export interface Operator {
-  /** Named by a trusted proxy, or the token's name. Undefined for the shared token, which says nothing about a person. */
+  /** The name from a trusted proxy, or the token's name. The shared token has none: it does not identify a person. */
   readonly name: string | undefined;
-  /** Undefined for nobody, on routes that are open to all. */
+  /** Undefined without a token, on routes that are open to all. */
   readonly role: Role | undefined;
-  /** The id of a named token. */
   readonly tokenId: string | undefined;
 }
 
@@ -29,10 +28,10 @@ const actorName = line(100);
 
 interface OperatorsAccessOptions {
   readonly guard: OperatorsGuard;
-  /** ADMIN_TOKEN or the kept one; read for every request. */
+  /** Returns ADMIN_TOKEN or the kept one. It is called for every request. */
   sharedToken(): string;
   readonly tokens: Tokens;
-  /** The name in lower case; undefined if no proxy tells who calls. */
+  /** The header's name in lower case; undefined if no proxy sends a name. */
   readonly actorHeader: string | undefined;
   /** Whether the peer of this request is one of our proxies. */
   isFromProxy(request: IncomingMessage): boolean;
@@ -47,10 +46,12 @@ export class OperatorsAccess implements Access<Operator> {
     this.#options = options;
   }
 
-  /** @throws {HttpError} 401, 429 after too many wrong tokens; {StoreUnavailable} for a token that is not remembered */
+  /**
+   * @throws {HttpError} 401, or 429 after too many wrong tokens; {StoreUnavailable} for a token that is not remembered
+   */
   async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
     const { guard, sharedToken } = this.#options;
-    // A probe suffices for a faulty token file to be logged.
+    // The token is read on open routes too, so that a probe already logs a faulty token file.
     const shared = sharedToken();
     guard.admit(request);
     if (isOpen) return NOBODY;
@@ -60,9 +61,9 @@ export class OperatorsAccess implements Access<Operator> {
     if (operator === undefined) {
       if (authorization === undefined) throw noToken();
       guard.wrongToken(request);
-      throw new HttpError('unauthorized', 'The token is wrong, or it was revoked.');
+      throw new HttpError('unauthorized', 'The token is wrong or has been revoked.');
     }
-    return { ...operator, name: this.#toldByProxy(request) ?? operator.name };
+    return { ...operator, name: this.#namedByProxy(request) ?? operator.name };
   }
 
   authorize({ role }: Operator, { method, needs }: { readonly method: string; readonly needs?: string }): void {
@@ -80,7 +81,7 @@ export class OperatorsAccess implements Access<Operator> {
     return { name: found.name, role: found.role, tokenId: id };
   }
 
-  /** While the store is away, a token that was read lately still works: somebody has to see what is wrong. */
+  /** While the store is away, a token that was verified recently still works, so that somebody can find the cause. */
   async #find(id: string): Promise<OperatorToken | undefined> {
     try {
       const found = await this.#options.tokens.find(id);
@@ -94,13 +95,13 @@ export class OperatorsAccess implements Access<Operator> {
     }
   }
 
-  /** @throws {HttpError} 400 for a name that could be somebody else's words */
-  #toldByProxy(request: IncomingMessage): string | undefined {
+  /** @throws {HttpError} 400 unless the proxy sent exactly one valid name */
+  #namedByProxy(request: IncomingMessage): string | undefined {
     const { actorHeader, isFromProxy } = this.#options;
     if (actorHeader === undefined || !isFromProxy(request)) return undefined;
     const values = request.headersDistinct[actorHeader] ?? [];
     if (values.length === 0) return undefined;
-    // Node reads header bytes as Latin-1; proxies send UTF-8.
+    // Node decodes header bytes as Latin-1, but proxies send UTF-8.
     const name = Buffer.from(values[0] ?? '', 'latin1').toString();
     if (values.length === 1 && actorName.safeParse(name).success) return name;
     throw new HttpError('invalid_request', `${actorHeader} must be one name of at most 100 characters.`);

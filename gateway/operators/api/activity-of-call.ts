@@ -10,9 +10,9 @@ import { toTime } from './key-view.ts';
 import type { AdminCall } from './operation.ts';
 import { who } from './values.ts';
 
-/** How the activity tells an operator's call. */
+/** How the audit log describes an operator's call. */
 
-/** Who and why, as the sender of a body says. */
+/** The author and the reason as given in a body. */
 interface Given {
   readonly author?: string | undefined;
   readonly reason?: string | undefined;
@@ -21,8 +21,8 @@ interface Given {
 export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
 
 /**
- * What all entries of a call have in common. Who uses the shared token may give a name, as `author` in the body or in
- * the query; a named token has its own. The reason comes in the same ways.
+ * What all audit entries of a call have in common. Users of the shared token may give a name, as `author` in the body
+ * or in the query; a named token has its own. The reason can be given in the same ways.
  * @throws {HttpError} 400 for a bad author or reason in the query
  */
 export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
@@ -36,7 +36,7 @@ export function aboutCall({ caller, request, requestId, query }: AdminCall, give
   };
 }
 
-/** An entry, without any secret that somebody wrote into a name. */
+/** Builds an entry without any secret that somebody wrote into a name. */
 export const entry = (
   about: About,
   action: Activity['action'],
@@ -44,12 +44,10 @@ export const entry = (
   changes: readonly FieldChange[] = [],
 ): Activity => ({ ...about, action, target, changes: changes.map(withoutSecrets) });
 
-/** The fields of something new. */
 export const allOf = (values: Texts): FieldChange[] => differences({}, values);
 
 type Texts = Readonly<Record<string, string | undefined>>;
 
-/** The fields that differ. */
 export function differences(before: Texts, after: Texts): FieldChange[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   const changes = names.map((field) => ({ field, from: before[field], to: after[field] }));
@@ -95,10 +93,10 @@ function textIn(query: URLSearchParams, name: keyof typeof who): string | undefi
   if (text === undefined) return undefined;
   const { success, data } = who[name].safeParse(text);
   if (success && more.length === 0) return data;
-  throw new HttpError('invalid_parameter', `${name} must be given once, as one line of text.`);
+  throw new HttpError('invalid_parameter', `${name} must be given only once, as one line of text.`);
 }
 
-/** Browsers send Fetch Metadata with every request; the command line names itself. A program can claim either. */
+/** Browsers send Fetch Metadata with every request, and the command line its name. A program can claim to be either. */
 function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {
   if (site !== undefined) return 'console';
   return agent === CTL ? 'cli' : 'api';

@@ -25,8 +25,8 @@ export const ActivityQuery = z.object({
 
 /**
  * Who did what, when and why, the newest first. `after` is the `next` of another answer. With `actor`, `action`,
- * `target`, `from` or `to` only matching entries; one call checks a few thousand, so a page can be short and still have
- * a `next`.
+ * `target`, `from` or `to`, only matching entries are listed. One call checks a few thousand, so a page can be short
+ * and still have a `next`.
  */
 export const listActivity: AdminOperation = async ({ deps, query }) => {
   const { limit, after, actor, action, target, ...given } = readQuery(ActivityQuery, query);
@@ -49,18 +49,18 @@ function describe({ id, ...entry }: RecordedActivity, name: string | undefined):
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...entry, targetName };
 }
 
-/** The key of a secret, `id/secret`, or the target itself. */
+/** The key of a secret such as `id/secret`, or else the target itself. */
 const idIn = ({ target }: RecordedActivity): string => target.split('/', 1)[0] as string;
 
-/** The name that a key or a token got, or had, in an entry. */
+/** The name that a key or a token got, or had, according to an entry. */
 function nameIn({ action, changes }: RecordedActivity): string | undefined {
   const named = /^(?:key|token)\./.test(action) ? changes.find(({ field }) => field === 'name') : undefined;
   return named?.to ?? named?.from;
 }
 
 /**
- * The names of keys, also of those that were revoked in the last 36 days, and the present ones of tokens. Each is looked
- * up once for one answer. Without the store, the log is shown without them.
+ * The current names of tokens, and the names of keys, including those revoked in the last 36 days. Each is looked up
+ * once per answer. Without the store, the log is shown without them.
  */
 class TargetNames {
   readonly #deps: AdminDependencies;

@@ -18,7 +18,7 @@ export * from './state-answers.ts';
 
 const tags = z.record(z.string(), z.string());
 
-/** The offset at which the next call continues; undefined at the end. */
+/** The `offset` of the next call; undefined at the end. */
 const nextOffset = count.optional();
 /** The `after` of the next call; undefined at the end. */
 const nextCursor = z.string().optional();
@@ -30,9 +30,9 @@ export const SecretView = z.object({
   networks: listOf(z.string()),
   createdAt: time,
   expiresAt: time.optional(),
-  /** What of it cannot be read, for example after an edit by hand. */
+  /** Its parts that cannot be read, for example after an edit by hand. */
   unreadable: listOf(z.string()).optional(),
-  /** To the minute. */
+  /** The time is rounded to the minute. */
   lastUsedAt: time.optional(),
 });
 export type SecretView = z.infer<typeof SecretView>;
@@ -48,7 +48,7 @@ export const KeySummary = z.object({
   state: z.enum(KEY_STATES),
   createdAt: time,
   expiresAt: time.optional(),
-  /** Of the last decision that its limits took part in. */
+  /** When its limits last took part in a decision. */
   lastUsedAt: time.optional(),
   secrets: listOf(SecretView),
   bannedUntil: time.optional(),
@@ -57,9 +57,9 @@ export const KeySummary = z.object({
   banRefused: count.optional(),
   /** The ban's place in its series. */
   bans: count,
-  /** The end of its line: what a request that is refused now would be told to wait. */
+  /** How long a request that is refused now would have to wait: until the end of the key's line. */
   waitSeconds: count.optional(),
-  /** Its line has stood over a minute for ten minutes: its limits are too small for its clients. */
+  /** Whether its line has been over a minute long for ten minutes, because its limits are too small. */
   tooSmall: z.boolean().optional(),
   admitted: count,
   refused: count,
@@ -72,12 +72,12 @@ export const BucketView = z.object({
   limit: count,
   remaining: count,
   used: count,
-  /** Undefined for a full bucket. */
+  /** Undefined if the bucket is full. */
   fullAt: time.optional(),
 });
 export type BucketView = z.infer<typeof BucketView>;
 
-/** Without `buckets` if the key has no usable limits. */
+/** `buckets` are left out if the key has no usable limits. */
 export const KeyView = KeySummary.extend({ buckets: z.object({ minute: BucketView, day: BucketView }).optional() });
 export type KeyView = z.infer<typeof KeyView>;
 
@@ -85,11 +85,11 @@ export type KeyView = z.infer<typeof KeyView>;
 export const KeysAnswer = z.object({ total: count, offset: count, keys: listOf(KeyView), next: nextOffset });
 export type KeysAnswer = z.infer<typeof KeysAnswer>;
 
-/** The answer that shows a whole key, this once. */
+/** The only answer that shows the whole key. */
 export const IssuedKey = KeyView.extend({ key: z.string() });
 export type IssuedKey = z.infer<typeof IssuedKey>;
 
-/** The same for a further secret. */
+/** The same for another secret. */
 export const IssuedSecret = z.object({ id: z.string(), key: z.string() });
 export type IssuedSecret = z.infer<typeof IssuedSecret>;
 
@@ -106,18 +106,18 @@ export type LoudKey = z.infer<typeof LoudKey>;
 export const TopAnswer = KeysAnswer.extend({ minutes: count, keys: listOf(LoudKey) });
 export type TopAnswer = z.infer<typeof TopAnswer>;
 
-/** A key that was found, and by what. */
+/** A key that was found, and the part that matched. */
 export const FoundKey = KeyView.extend({ foundBy: z.string() });
 export type FoundKey = z.infer<typeof FoundKey>;
 
 export const FoundAnswer = z.object({ keys: listOf(FoundKey), next: nextOffset });
 export type FoundAnswer = z.infer<typeof FoundAnswer>;
 
-/** `at` is the beginning of the minute, or the date. */
+/** `at` is the start of the minute, or the date. */
 export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
 export type UseOfTime = z.infer<typeof UseOfTime>;
 
-/** `now` is on the clock of decisions. */
+/** `now` is the time on the clock that decides. */
 export const KeyUsageAnswer = z.object({ now: time, minutes: listOf(UseOfTime), days: listOf(UseOfTime) });
 export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;
 
@@ -132,11 +132,11 @@ export const UsageOfKey = z.object({
 });
 export type UsageOfKey = z.infer<typeof UsageOfKey>;
 
-/** On one day (UTC). */
+/** The use on one day (UTC). */
 export const UsedOnDay = UsageOfKey.extend({ day: z.iso.date() });
 export type UsedOnDay = z.infer<typeof UsedOnDay>;
 
-/** The use of the keys with one value of a tag. `value` is undefined for those without the tag. */
+/** The use of the keys with one value of a tag. `value` is undefined for keys without the tag. */
 export const UsageSum = z.object({ value: z.string().optional(), keys: count, admitted: count, refused: count });
 export type UsageSum = z.infer<typeof UsageSum>;
 
@@ -155,12 +155,12 @@ export type DecisionsAnswer = z.infer<typeof DecisionsAnswer>;
 export const ExplainAnswer = DecisionsAnswer.extend({ key: KeyView, planVersion: z.string().optional() });
 export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
 
-/** A request. Without a `status` it is under way. */
+/** A request. It has no `status` while it is in progress. */
 export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true }).extend({
-  /** Of the key as it is now; undefined if it does not exist any more. */
+  /** The current name of the key; undefined if the key no longer exists. */
   keyName: z.string().optional(),
   secretId: z.string().optional(),
-  /** Why it was answered so, and what to look at or to change. Undefined if it was served. */
+  /** Why it was answered this way. Undefined if it was served. */
   reason: z.string().optional(),
   advice: z.string().optional(),
 });
@@ -194,7 +194,7 @@ export type PlanChangeView = z.infer<typeof PlanChangeView>;
 export const HistoryAnswer = z.object({ history: listOf(PlanChangeView) });
 export type HistoryAnswer = z.infer<typeof HistoryAnswer>;
 
-/** `targetName` is undefined for what has no name, or is gone and unnamed in the log. */
+/** `targetName` is undefined if the target has no name, or if it is gone and the log does not name it. */
 export const ActivityView = RecordedActivity.extend({ at: time, targetName: z.string().optional() });
 export type ActivityView = z.infer<typeof ActivityView>;
 
@@ -207,7 +207,7 @@ export type TokenView = z.infer<typeof TokenView>;
 export const TokensAnswer = z.object({ tokens: listOf(TokenView) });
 export type TokensAnswer = z.infer<typeof TokensAnswer>;
 
-/** The answer that shows a token, this once. */
+/** The only answer that shows the token. */
 export const IssuedToken = TokenView.omit({ createdAt: true }).extend({ token: z.string() });
 export type IssuedToken = z.infer<typeof IssuedToken>;
 
@@ -215,7 +215,7 @@ export type IssuedToken = z.infer<typeof IssuedToken>;
 export const CallerAnswer = z.object({ name: z.string().optional(), role: z.enum(ROLES) });
 export type CallerAnswer = z.infer<typeof CallerAnswer>;
 
-/** Keys of the plan that were used in the last hour, their requests, and whom the limits would have refused. */
+/** The keys of the plan that were used in the last hour, their requests, and what the limits would have refused. */
 export const TrialAnswer = z.object({
   keys: count,
   requests: count,
@@ -226,7 +226,7 @@ export type TrialAnswer = z.infer<typeof TrialAnswer>;
 
 const NotTaken = z.object({ id: z.string(), reason: z.string() });
 
-/** A page of a backup. The first one has the plans. */
+/** A page of a backup. The first one contains the plans. */
 export const BackupAnswer = z.object({
   at: time,
   plans: z.record(z.string(), z.string().optional()).optional(),

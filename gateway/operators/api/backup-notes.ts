@@ -5,11 +5,11 @@ import { type CheckResult, good, warning } from '../../check-result.ts';
 import { aboutCall, allOf, entry } from './activity-of-call.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 
-/** When keys were last backed up. Who has written a whole backup tells it: the gateway cannot know what was kept. */
+/** When keys were last backed up. The writer of a backup reports it: the gateway cannot know what was kept. */
 
 const OLD_AFTER_SECONDS = 26 * 3_600;
 
-/** A backup without a key is none: after a loss of data it would hide that. */
+/** A backup without a key does not count, because it would hide a loss of data. */
 export const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
 });
@@ -28,8 +28,8 @@ export const noteBackup: AdminOperation = async (call) => {
 type Stores = Pick<AdminDependencies, 'backups' | 'keys'>;
 
 /**
- * The time of the last complete backup in Unix seconds; 0 if there are keys and no backup.
- * @returns undefined if there is nothing to back up, or the store does not answer
+ * The time of the last complete backup in Unix seconds; 0 if there are keys but no backup.
+ * @returns undefined if there is nothing to back up, or if the store does not answer
  */
 export async function lastBackup({ backups, keys }: Stores): Promise<number | undefined> {
   try {
@@ -43,11 +43,11 @@ export async function lastBackup({ backups, keys }: Stores): Promise<number | un
 
 export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
   const last = await lastBackup(stores);
-  const advice = 'See GatewayBackupMissing in the runbook: ctl backup > keys.jsonl makes one.';
-  // An empty store needs none, and one that is away has its own finding.
+  const advice = 'Run: ctl backup > keys.jsonl. See GatewayBackupMissing in the runbook.';
+  // An empty store needs no backup, and a store that is away has its own finding.
   if (last === undefined) return [];
-  if (last === 0) return [warning('backup', 'no backup of the keys was ever made', advice)];
-  const found = `the last complete one is of ${timeOf(last)}`;
+  if (last === 0) return [warning('backup', 'the keys have never been backed up', advice)];
+  const found = `the last complete one was made at ${timeOf(last)}`;
   return [Date.now() / 1_000 - last > OLD_AFTER_SECONDS ? warning('backup', found, advice) : good('backup', found)];
 }
 

@@ -16,7 +16,7 @@ import { applyChange } from './plans.ts';
 import { after, choice, cursorIn, readQuery, wholeNumber } from './query.ts';
 import { refusingProto, time } from './values.ts';
 
-/** Keys in one page: few enough not to block Redis or this process. */
+/** The number of keys in one page, which must not block Redis or this process. */
 const BACKUP_PAGE = 100;
 
 /** A page of keys is larger than other request bodies of operators. */
@@ -26,15 +26,15 @@ const RESTORE_MAX_VALUES = BACKUP_PAGE * 1_000;
 
 const MOST_SHOWN = 100;
 
-/** The day that a backup is restored for less than revocations are known. */
+/** A backup is accepted for a day less than revocations are remembered. */
 const CLOCK_TOLERANCE_SECONDS = 86_400;
 
 export const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
 
 /**
- * One page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The first
- * page includes the plans in force, also where the table has other values that are not valid. `leftOut` are keys that no
- * restore would take, and why.
+ * Returns one page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The
+ * first page includes the plans in force, even if the table has other values that are invalid. `leftOut` lists keys
+ * that no restore would accept, and why.
  */
 export const backUp: AdminOperation = async ({ deps, query }) => {
   const { limit, after: given } = readQuery(BackupQuery, query);
@@ -42,7 +42,7 @@ export const backUp: AdminOperation = async ({ deps, query }) => {
   const at = toTime(await deps.keys.now());
   const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
   const { keys, leftOut, next } = await deps.keys.export({ after, limit });
-  // At the end too: what was lost meanwhile is missing from the pages before.
+  // The list is checked at the end too, because the pages lack keys that left it meanwhile.
   if (after === undefined || next === undefined) await checkOrder(deps);
   const body = { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
   return { status: 200, body: body satisfies BackupAnswer };
@@ -54,10 +54,7 @@ async function plansInForce({ plans, planCache }: AdminDependencies): Promise<St
   return planCache.lastGood ?? stored;
 }
 
-/**
- * A backup must not be smaller than what works.
- * @throws {HttpError} 409 if keys are in no list
- */
+/** Makes sure that a backup contains every key that works. @throws {HttpError} 409 if keys are missing from the list */
 async function checkOrder({ keys }: AdminDependencies): Promise<void> {
   const { length } = await keys.unlisted();
   if (length === 0) return;
@@ -74,7 +71,7 @@ export const BackupPage = z.strictObject({
   at: time.optional(),
   plans: refusingProto(
     z.record(z.string(), z.unknown(), { error: must('be an object') }),
-    'is no field of a plan',
+    'is not a field of a plan',
   ).optional(),
   keys: z
     .array(z.unknown(), { error: must('be a list') })
@@ -96,9 +93,9 @@ interface Rejected {
 }
 
 /**
- * Restores what is missing from a page: keys and plan fields. Existing data is not changed, but for built-in plans. It is
- * therefore safe to send a page again, and to restore while clients are served. With `dryRun=true` nothing is written,
- * and the answer says what would be.
+ * Restores what is missing from a page: keys and plan fields. Existing data is not changed, except for built-in plans.
+ * It is therefore safe to send a page again, and to restore while clients are served. With `dryRun=true` nothing is
+ * written, and the answer reports what would be.
  * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
  */
 export const restore: AdminOperation = async (call) => {
@@ -112,7 +109,7 @@ export const restore: AdminOperation = async (call) => {
     keys: given,
   } = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
   if (plans === undefined && given.length === 0)
-    throw new HttpError('invalid_request', 'Nothing to restore was given.');
+    throw new HttpError('invalid_request', 'There is nothing to restore in the body.');
   if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
   const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
   const read = keysIn(given);
@@ -130,26 +127,27 @@ export const restore: AdminOperation = async (call) => {
   return { status: 200, body: { ...counts, rejected, plans: restoredPlans } satisfies RestoreAnswer };
 };
 
-/** @throws {HttpError} for a page that can have keys of which nobody knows any more that they were revoked */
+/** @throws {HttpError} for a page with keys older than the revocation records */
 function checkAge(at: string | undefined, now: number): void {
-  if (at === undefined) throw new HttpError('invalid_request', 'at must say when the backup was made.');
+  if (at === undefined)
+    throw new HttpError('invalid_request', 'at is required: the time at which the backup was made.');
   const age = now / SECOND - Date.parse(at) / 1_000;
   if (age >= -CLOCK_TOLERANCE_SECONDS && age <= RESTORED_FOR_SECONDS) return;
   const days = RESTORED_FOR_SECONDS / 86_400;
-  const what = age < 0 ? 'of a time to come' : `more than ${days} days ago`;
+  const what = age < 0 ? 'which is in the future' : `more than ${days} days ago`;
   throw new HttpError(
     'conflict',
-    `This backup is of ${at}, ${what}: keys that were revoked since could work again. To restore it all the same: ctl restore --any-age, or anyAge=true.`,
+    `This backup was made at ${at}, ${what}: keys revoked since then could work again. To restore it anyway, use ctl restore --any-age or anyAge=true.`,
   );
 }
 
-/** Reads the keys of a page one by one. Of two keys with one id, nobody knows which is right. */
+/** Reads the keys of a page one by one. If two keys have one id, it cannot be known which is right. */
 function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
   const seen = new Set<string>();
   return given.map((one) => {
     const id = shown((one as { id?: unknown } | null)?.id);
     const { success, data } = Key.safeParse(one);
-    if (!success) return { id, reason: 'It is not { id, createdAt, fields }, with an id of a key and fields of text.' };
+    if (!success) return { id, reason: 'It is not { id, createdAt, fields } with the id of a key and fields of text.' };
     if (seen.has(id)) return { id, reason: 'The page has this key twice.' };
     seen.add(id);
     const { fields, createdAt = 0 } = data;
@@ -158,8 +156,8 @@ function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
 }
 
 /**
- * Adds missing fields, and replaces the plans that are still the built-in ones, if they are given whole. Another field
- * with another value is not changed, but reported.
+ * Adds missing fields, and replaces plans that are still the built-in ones if the page has them whole. A field with a
+ * different value is not changed but reported.
  */
 async function restorePlans(
   deps: AdminDependencies,
@@ -178,7 +176,7 @@ async function restorePlans(
       STORED_FIELDS.filter((field) => planOf(field) === plan).every(isWholeIn),
     );
     const after = Object.fromEntries(good.filter(([field]) => replaced.includes(planOf(field)) || !(field in table)));
-    // What may be absent, and is absent in the backup.
+    // The fields that may be absent, and are absent in the backup.
     const gone = Object.keys(table).filter(
       (field) => replaced.includes(planOf(field)) && !(field in given) && isUsable(field, undefined),
     );
@@ -201,5 +199,5 @@ async function restorePlans(
   };
 }
 
-/** A foreign text, cut to a length that fits in the answer. */
+/** Cuts a text of the sender to a length that fits in the answer. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');

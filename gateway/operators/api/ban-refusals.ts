@@ -2,9 +2,9 @@ import type { KeySummary } from './answers.ts';
 import type { AdminDependencies } from './operation.ts';
 
 /**
- * How many requests running bans have refused. No store counts that: a gateway that knows of a ban asks nobody. So it is
- * the sum of the last requests of all gateways, in which further ones like a request are counted. It is too low after a
- * restart, or once older requests have left the list.
+ * How many requests running bans have refused. No store counts that, because a gateway that knows of a ban makes no
+ * call. It is therefore the sum over the last requests of all gateways, in which repeated ones are counted. It is too
+ * low after a restart, or once older requests have left the list.
  */
 export async function withBanRefusals<K extends KeySummary>(
   { requests }: Pick<AdminDependencies, 'requests'>,
@@ -22,5 +22,5 @@ export async function withBanRefusals<K extends KeySummary>(
   );
 }
 
-/** A decision has its times to the microsecond. */
+/** Decisions have microseconds, so the times are compared in milliseconds. */
 const nameOf = (id = '', until = ''): string => `${id} ${Date.parse(until)}`;

@@ -15,7 +15,7 @@ import { offset, readQuery } from './query.ts';
 import { who } from './values.ts';
 
 const PAGE = 100;
-/** For longer, disable or revoke the key. */
+/** To lock a key out for longer, disable or revoke it. */
 const LONGEST_SECONDS = 366 * 86_400;
 const LENGTH = must(`be a whole number of seconds from 1 to ${LONGEST_SECONDS}`);
 
@@ -26,9 +26,7 @@ export const NewBan = z.strictObject({
 
 export const BansQuery = z.object({ offset });
 
-/**
- * Running bans, the newest keys first. One call checks a few thousand keys; `next` is where the next call continues.
- */
+/** Running bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
 export const listBans: AdminOperation = async ({ deps, query }) => {
   const { offset } = readQuery(BansQuery, query);
   const now = await deps.keys.now();
@@ -54,9 +52,7 @@ export const setBan: AdminOperation = async (call) => {
   return { status: 200, body: await describe(deps, key, now) };
 };
 
-/**
- * Lifts a ban and forgets the line, the strikes and the series. A gateway that remembers the ban drops it within a second.
- */
+/** Lifts a ban and clears the line, the strikes and the series. Other gateways drop the ban within a second. */
 export const liftBan: AdminOperation = async (call) => {
   const { id } = await findKey(call.deps, call.params[0]);
   const about = aboutCall(call);
@@ -68,7 +64,7 @@ export const liftBan: AdminOperation = async (call) => {
 
 export const NewReset = z.strictObject(who);
 
-/** Lifts a ban and fills both buckets: a fresh start. What was counted as use stays. The body can be left out. */
+/** Lifts a ban and fills both buckets, for a fresh start. The counts of use stay. The body can be left out. */
 export const resetKey: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const { id } = await findKey(deps, params[0]);
@@ -77,7 +73,7 @@ export const resetKey: AdminOperation = async (call) => {
   return await forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
 };
 
-/** What a key loses: its ban, and what is remembered of its refusals. */
+/** The fields that a key loses: its ban, and the memory of its refusals. */
 const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [
   ...(bannedUntil > now ? [{ field: 'bannedUntil', from: toTime(bannedUntil) }] : []),
   ...(bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now

@@ -4,38 +4,37 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { isNetwork } from '../../limiter/networks.ts';
 import type { Keys } from '../../stores/keys.ts';
 
-/** To read all keys is too much for every look at the page of the doctor; to compare their names with the list is less. */
+/** Reading all keys is too expensive for every view of the doctor; comparing their names with the list is cheaper. */
 const KEYS_KEPT_MS = 60_000;
 const LIST_KEPT_MS = 2_000;
 const MOST_NAMED = 10;
 
-/** How long an answer waits for a look at all keys. A long one goes on, and a later answer has it. */
+/** How long an answer waits for a check of all keys. A longer check continues, and a later answer has its result. */
 const PATIENCE_MS = 1_500;
 
-/** What a look at all keys has found. */
 interface Seen {
   readonly isGood: boolean;
-  /** Of good and bad keys. */
+  /** The number of good and bad keys. */
   readonly total: number;
   describe(): CheckResult[];
 }
 
-/** A look that takes long: one at a time, and what it found is kept for a while. */
-class Look {
+/** A check that takes long. Only one runs at a time, and its result is kept for a while. */
+class SlowCheck {
   readonly #about: string;
-  readonly #look: () => Promise<Seen>;
+  readonly #check: () => Promise<Seen>;
   readonly #keptMs: number;
   #last: (Seen & { readonly at: number }) | undefined;
   #running: Promise<Seen | undefined> | undefined;
 
-  constructor(about: string, look: () => Promise<Seen>, keptMs: number) {
+  constructor(about: string, check: () => Promise<Seen>, keptMs: number) {
     this.#about = about;
-    this.#look = look;
+    this.#check = check;
     this.#keptMs = keptMs;
   }
 
   /**
-   * What is good is not looked at again for a while, unless keys have left the list; what is bad is, so that a fix shows.
+   * A good result is reused for a while, unless keys have left the list. A bad one is not, so that a fix shows.
    * @returns undefined if the keys cannot be read
    */
   async ask(total: number): Promise<CheckResult[] | undefined> {
@@ -45,12 +44,12 @@ class Look {
     const seen = await Promise.race([this.#once(), sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
     if (seen !== 'late') return seen?.describe();
     if (last === undefined)
-      return [warning(this.#about, `still being checked: ${total} keys`, 'Ask again in some seconds.')];
+      return [warning(this.#about, `still being checked: ${total} keys`, 'Run the doctor again in a few seconds.')];
     return last.describe().map((one) => ({ ...one, found: `${one.found}, ${Math.round(age / 1_000)} s ago` }));
   }
 
   #once(): Promise<Seen | undefined> {
-    this.#running ??= this.#look()
+    this.#running ??= this.#check()
       .then((seen) => {
         this.#last = { ...seen, at: performance.now() };
         return seen;
@@ -63,22 +62,22 @@ class Look {
   }
 }
 
-const looks = new WeakMap<Keys, readonly Look[]>();
+const slowChecks = new WeakMap<Keys, readonly SlowCheck[]>();
 
 /** Checks all keys, and the list of keys. */
 export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
-  const both = looks.get(keys) ?? [
-    new Look('keys', () => readAll(keys), KEYS_KEPT_MS),
-    new Look('list of keys', () => list(keys), LIST_KEPT_MS),
+  const both = slowChecks.get(keys) ?? [
+    new SlowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
+    new SlowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
   ];
-  looks.set(keys, both);
+  slowChecks.set(keys, both);
   const total = await keys.count().catch(() => undefined);
-  const found = total === undefined ? [] : await Promise.all(both.map((look) => look.ask(total)));
+  const found = total === undefined ? [] : await Promise.all(both.map((check) => check.ask(total)));
   if (found.length > 0 && found.every((one) => one !== undefined)) return found.flat();
-  return [fault('keys', 'cannot be read', 'See what the doctor says of Redis.')];
+  return [fault('keys', 'cannot be read', 'See what the doctor reports about Redis.')];
 }
 
-/** In slices: each is read page by page, with decisions between. */
+/** Reads the keys page by page, so that decisions run in between. */
 async function readAll(keys: Keys): Promise<Seen> {
   const bad: KeyEntry[] = [];
   let total = 0;
@@ -91,7 +90,7 @@ async function readAll(keys: Keys): Promise<Seen> {
   return { isGood: bad.length === 0, total, describe: () => entriesOf(total, bad) };
 }
 
-/** Keys that no list has are in no backup either. */
+/** Checks that the list has every key, because a key that is missing from it is in no backup either. */
 async function list(keys: Keys): Promise<Seen> {
   const total = await keys.count();
   const { length } = await keys.unlisted();
@@ -110,7 +109,7 @@ async function list(keys: Keys): Promise<Seen> {
 
 const hasFault = (key: KeyEntry): boolean => !key.isReadable || faultsOf(key).length > 0;
 
-/** @param bad one more than are named, if there are more */
+/** @param bad the keys to name, with one extra if there are more */
 function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
   if (bad.length === 0) return [good('keys', `all ${total} can be read`)];
   const faults = bad.flatMap((key) => [...(key.isReadable ? [] : [unreadable(key)]), ...faultsOf(key)]);
@@ -120,15 +119,15 @@ function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
 
 const faultsOf = (key: KeyEntry): CheckResult[] => [...malformedSecrets(key), ...invalidValues(key)];
 
-/** Keys from a version before the first release have no secrets that this version can read. */
+/** This also concerns keys from a version before the first release, whose secrets this version cannot read. */
 const unreadable = ({ id }: KeyEntry): CheckResult =>
   fault(
     'keys',
-    `${id} cannot be read, and is answered with 503`,
-    'A hand, or another version of the gateway, has written it: issue it anew, then ctl keys revoke <id>.',
+    `${id} cannot be read, and its requests get 503`,
+    'It was written by hand or by another version of the gateway. Issue a new key, then run ctl keys revoke <id>.',
   );
 
-/** Values typed by hand that are not valid. */
+/** Finds values that were typed by hand and are not valid. */
 const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
   rejected.map(({ field, value, kept: stays }) =>
     fault(
@@ -140,7 +139,7 @@ const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
     ),
   );
 
-/** A malformed network lets nobody in. */
+/** A malformed network never matches, so it admits nobody. */
 function malformedSecrets({ id, record }: KeyEntry): CheckResult[] {
   return record.secrets.flatMap((secret) => {
     const networks = secret.networks.filter((network) => !isNetwork(network));
@@ -149,7 +148,7 @@ function malformedSecrets({ id, record }: KeyEntry): CheckResult[] {
       ...networks.map((network) =>
         fault(
           'keys',
-          `${id}: networks of secret ${secret.id} has ${JSON.stringify(network.slice(0, 64))}, which is none: nobody is let in by it`,
+          `${id}: networks of secret ${secret.id} has ${JSON.stringify(network.slice(0, 64))}, which is not a network: it admits nobody`,
           `ctl keys secrets set ${id} ${secret.id} --networks …`,
         ),
       ),

@@ -8,21 +8,21 @@ import { safetyHeaders } from '../../static-file.ts';
 import { addressOf, type PageName, TITLES } from '../console/page-names.ts';
 import { textRoute } from './text-route.ts';
 
-/** The operators' console as routes of their listener: its pages, the files in console/, and its libraries. */
+/** Serves the operators' console as routes of their listener: its pages, the files in console/, and its libraries. */
 
 const FOLDER = join(import.meta.dirname, '../console');
 const PAGE = 'index.html';
 
-/** The addresses of pages. All of them are the same file: its script shows what the address says. */
+/** The addresses of pages. They all serve the same file, whose script shows the page. */
 const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'nowhere').map(addressOf);
 
-/** Other addresses below: there the script says that there is no such page. */
+/** For other addresses below, the script shows that there is no such page. */
 const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
 
 /** @param of the package, or one of its files */
 const beside = (of: string, file: string): string => join(dirname(createRequire(import.meta.url).resolve(of)), file);
 
-/** Files from elsewhere. A module that imports `specifier` gets the file; the page has rules and words of ours. */
+/** Files of packages. A module that imports `specifier` gets the file. */
 const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; readonly from: string }[] = [
   { name: 'preact.js', specifier: 'preact', from: beside('preact/package.json', 'dist/preact.mjs') },
   { name: 'preact-hooks.js', specifier: 'preact/hooks', from: beside('preact/package.json', 'hooks/dist/hooks.mjs') },
@@ -50,7 +50,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** Trusted types with no allowed policy: the browser itself refuses to use any text as HTML or script. */
+/** Trusted types without any allowed policy make the browser itself refuse to use any text as HTML or script. */
 const SAFETY = safetyHeaders("img-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'");
 
 /**
@@ -77,7 +77,7 @@ const routeOf = (path: string, file: string, status = 200): ServiceRoute<unknown
     read: () => forBrowser(file),
   });
 
-/** A source without its types, that imports libraries by their paths: browsers know no package names. */
+/** Returns a source without types, in which libraries are imported by path, because browsers know no package names. */
 async function forBrowser(path: string): Promise<string> {
   const script = extname(path) === '.ts' ? await withoutTypes(path) : readFileSync(path, 'utf8');
   if (['.html', '.css', '.svg'].includes(extname(path))) return script;
@@ -91,7 +91,7 @@ async function forBrowser(path: string): Promise<string> {
 const importOf = (specifier: string): RegExp =>
   new RegExp(`\\b(from\\s*)["']${specifier.replaceAll('.', '\\.')}["']`, 'g');
 
-/** All scripts that have types, without them, by path. */
+/** All scripts without their types, by path. */
 let stripped: Promise<Readonly<Record<string, string>>> | undefined;
 
 async function withoutTypes(path: string): Promise<string> {
@@ -103,8 +103,8 @@ async function withoutTypes(path: string): Promise<string> {
 }
 
 /**
- * In a process of its own, because Node then loads its compiler of TypeScript: it would take 25 MB of this process as
- * long as it runs.
+ * The types are stripped in a separate process: Node loads its TypeScript compiler for that, which would hold 25 MB of
+ * this process for good.
  */
 async function stripTypes(): Promise<Record<string, string>> {
   const own = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).map((name) => join(FOLDER, name));

@@ -7,7 +7,6 @@ import { describe, findKey } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { readQuery, wholeNumber } from './query.ts';
 
-/** Decisions in one answer. */
 const PAGE = 50;
 
 export const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
@@ -24,7 +23,7 @@ export const explainKey: AdminOperation = async ({ deps, params, query }) => {
 export const explainRequest: AdminOperation = async ({ deps, params, query }) => {
   const { limit } = readQuery(DecisionsQuery, query);
   const decisions = await decisionsOn(deps, { requestId: params[0], limit });
-  if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on such a request.');
+  if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
   return { status: 200, body: { decisions } satisfies DecisionsAnswer };
 };
 

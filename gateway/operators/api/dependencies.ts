@@ -5,9 +5,9 @@ import { bucketsOf, quantile, seriesOf } from '../../telemetry/totals.ts';
 import type { ProcessState, SeenCore } from '../../telemetry/watched-traffic.ts';
 import type { CoreView, RedisMode, RedisView } from './answers.ts';
 
-/** What the processes that serve clients see of the cores and of Redis, as one. */
+/** Merges what the processes that serve clients see of the cores and of Redis. */
 
-/** The worst first. */
+/** The states, the worst first. */
 const STATES: readonly CoreView['state'][] = ['out', 'silent', 'draining', 'up', 'unproven'];
 
 /** Every core that one of the processes has, in the order of CORE_URL. */
@@ -41,24 +41,23 @@ function stateOf(core: SeenCore, all: readonly SeenCore[]): CoreView['state'] {
   return all.length === 1 && core.lastAnswer === undefined ? 'unproven' : 'up';
 }
 
-/** How the requests of clients fare at each core: a probe cannot tell that. */
+/** Reports how clients' requests fare at each core, which a probe cannot show. */
 export const checkRequests = (cores: readonly CoreView[], processes: number): CheckResult[] =>
   cores.map((core) => {
     const { origin, state, seenBy, reason, inFlight, waiting, limit, lastAnswer } = core;
     const about = `requests to core ${origin}`;
     const where = seenBy === processes ? '' : ` in ${seenBy} of ${processes} workers`;
-    const load = `${inFlight} of at most ${limit} under way, ${waiting} wait`;
-    const last =
-      lastAnswer === undefined ? 'none was answered yet' : `the last answer took ${lastAnswer.ms.toFixed(0)} ms`;
+    const load = `${inFlight} of at most ${limit} in progress, ${waiting} waiting`;
+    const last = lastAnswer === undefined ? 'no answer yet' : `the last answer took ${lastAnswer.ms.toFixed(0)} ms`;
     if (state === 'out')
       return warning(about, `it is out${where}: ${reason}`, 'A core that is out gets requests only if all are.');
     if (state === 'silent')
       return warning(about, `its reads go to another core${where}: ${load}`, 'Look at its CPU and its database.');
-    if (state === 'draining') return good(about, `it has left CORE_URL: ${inFlight} under way`);
+    if (state === 'draining') return good(about, `it has left CORE_URL; ${inFlight} in progress`);
     return good(about, `${load}; ${last}`);
   });
 
-/** Whether the last request to a single core was answered, which only requests of clients can show: nobody probes it. */
+/** Checks whether a single core answered its last request. It is not probed, so only clients' requests show that. */
 export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: CoreView): CheckResult[] {
   const about = `core ${origin}`;
   if (state === 'out') return [unreachableCore(about, reason)];

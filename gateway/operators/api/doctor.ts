@@ -12,8 +12,8 @@ import type { AdminOperation } from './operation.ts';
 import { shownRejected } from './rejected-values.ts';
 
 /**
- * Checks everything that the gateway depends on: Redis, the cores, the plan table. Changes nothing, so it is always
- * safe. A bad finding has the time of the first of the checks in a row that found it.
+ * Checks everything that the gateway depends on. It changes nothing, so it is always safe. A bad finding has the time
+ * of the first check in a row that found it.
  */
 export const checkAll: AdminOperation = async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
@@ -30,26 +30,36 @@ export const checkAll: AdminOperation = async ({ deps }) => {
   return { status: 200, body: { findings } satisfies DoctorAnswer };
 };
 
-/** A worker reports twice a second. */
+/** Workers report twice a second. */
 const SILENT_MS = 1_500;
 
-/** A worker that says nothing may hang. Its primary ends it then. */
+/** A worker that sends nothing may hang. Its primary then kills it. */
 export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =>
   (workers?.each ?? []).flatMap(({ worker, pid, silentMs }) => {
     const about = `worker ${worker}`;
-    if (pid === undefined) return [fault(about, 'does not serve', 'It is started again. The log says why it ended.')];
+    if (pid === undefined) return [fault(about, 'does not serve', 'It is being restarted. The log says why it ended.')];
     if (silentMs < SILENT_MS) return [];
     return [
-      unknown(about, `has said nothing for ${(silentMs / 1_000).toFixed(1)} s`, 'It is replaced unless it goes on.'),
+      unknown(
+        about,
+        `has not reported for ${(silentMs / 1_000).toFixed(1)} s`,
+        'It is replaced unless it reports again.',
+      ),
     ];
   });
 
 function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
   const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays';
   if (!isReadable && !isMissing)
-    return [fault('plan table', `cannot be read; ${stays}`, 'If it is no hash, DEL gateway:plans; see the log.')];
+    return [
+      fault(
+        'plan table',
+        `cannot be read; ${stays}`,
+        'If it is not a hash, run DEL gateway:plans. The log shows the error.',
+      ),
+    ];
   if (isMissing && lastGood !== undefined)
-    return [fault('plan table', `is missing; ${stays}`, 'It is written back in a second; see the log.')];
+    return [fault('plan table', `is missing; ${stays}`, 'It is written back within a second; see the log.')];
   const typed = lastGood === undefined ? rejected.filter(({ value }) => value !== undefined) : rejected;
   const bad = shownRejected(typed).map(({ field, value, kept }) =>
     isFormer(field)
@@ -61,8 +71,8 @@ function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCa
     warning('plan table', `${name} is in shadow mode: it refuses nothing`, `ctl plans set ${name} --mode enforce`),
   );
   if (lastGood === undefined) {
-    const advice = 'ctl restore a backup, or HSET all of its values.';
-    return [fault('plan table', `is missing or not whole; ${stays}`, advice), ...bad];
+    const advice = 'Restore a backup with ctl restore, or set all of its values with HSET.';
+    return [fault('plan table', `is missing or incomplete; ${stays}`, advice), ...bad];
   }
   const found = [...bad, ...patient, ...shadows];
   return found.length === 0 ? [good('plan table', 'every value is in force')] : found;
@@ -72,7 +82,7 @@ function ofFormerRule(field: string): CheckResult {
   const [plan = ''] = field.split('.');
   return warning(
     'plan table',
-    `${field} belongs to a rule that is gone: ${plan}.ban_after is ignored, and ${whenAbsent('ban_after')} is in force`,
+    `${field} belongs to a rule that no longer exists: ${plan}.ban_after is ignored, and ${whenAbsent('ban_after')} is in force`,
     `ctl plans set ${plan} --ban-after none`,
   );
 }
@@ -89,7 +99,7 @@ function checkBanAfter(name: string, { minute, ban_after }: Plan): CheckResult[]
 }
 
 function adviceFor(field: string): string {
-  if (!STORED_FIELDS.includes(field)) return `No plan has it: HDEL gateway:plans ${field}`;
+  if (!STORED_FIELDS.includes(field)) return `No plan has this field. Run: HDEL gateway:plans ${field}`;
   const [plan = '', name = ''] = field.split('.');
   return `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`;
 }

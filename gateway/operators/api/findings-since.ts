@@ -5,13 +5,13 @@ export interface SeenFinding extends CheckResult {
   readonly since?: string;
 }
 
-/** Remembers since when each bad finding has been found. Only what the last check found is remembered. */
+/** Remembers since when each bad finding has existed. Only findings of the last check are remembered. */
 export class FindingsSince {
   #since: ReadonlyMap<string, string> = new Map();
 
   /**
    * Adds the times to the findings of a check.
-   * @param known findings of another check that runs more often: their times count
+   * @param known findings of another check that runs more often, whose times are used
    */
   seen(findings: readonly CheckResult[], known: readonly SeenFinding[] = []): SeenFinding[] {
     const now = new Date().toISOString();
@@ -26,5 +26,5 @@ export class FindingsSince {
   }
 }
 
-/** The found text can hold a number that changes. */
+/** The text of a finding is left out, because it can hold a number that changes. */
 const nameOf = ({ about, status, advice }: CheckResult): string => JSON.stringify([about, status, advice]);

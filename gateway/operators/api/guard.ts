@@ -5,7 +5,7 @@ import { AddressAllowance } from '../../limiter/address-allowance.ts';
 import { ticksUntilToken } from '../../limiter/bucket.ts';
 import { type Clock, SECOND, systemClock } from '../../limiter/clock.ts';
 
-/** Wrong tokens that an address may send per minute. */
+/** The number of wrong tokens that an address may send per minute. */
 const WRONG_TOKENS = 10;
 
 /** Safe methods change nothing (RFC 9110 §9.2.1). */
@@ -30,14 +30,17 @@ export class OperatorsGuard {
   /** @throws {HttpError} 403 */
   admit(request: IncomingMessage): void {
     if (this.#isLocal && !namesLoopback(request.headers.host)) {
-      throw new HttpError('forbidden', 'This listener is on loopback and goes by no other name.');
+      throw new HttpError('forbidden', 'This listener is bound to loopback and accepts no other host name.');
     }
     if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request)) {
-      throw new HttpError('forbidden', 'Pages of other origins change nothing here.');
+      throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
     }
   }
 
-  /** Called before a token is checked. @throws {HttpError} 429 while its address has used up its wrong tokens; a correct token would confirm a guess */
+  /**
+   * Called before a token is checked, because a correct token would confirm a guess.
+   * @throws {HttpError} 429 while the address has used up its wrong tokens
+   */
   beforeToken(request: IncomingMessage): void {
     const [bucket] = this.#guesses.peek(this.#addressOf(request)).buckets;
     if (bucket === undefined || bucket.tokens >= 1) return;

@@ -2,26 +2,24 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, unknown } from '../../check-result.ts';
 import { FindingsSince, type SeenFinding } from './findings-since.ts';
 
-/** What gives no answer for this long is unknown: never well. */
+/** After this long without an answer, a dependency is unknown. */
 const KNOWN_WITHIN_MS = 3_000;
-const LOOK_EVERY_MS = 1_000;
-/** Without a question for this long nobody watches, so that an idle gateway asks nothing of a core. */
+const CHECK_EVERY_MS = 1_000;
+/** After this long without a request nobody is watching, and an idle gateway does not probe a single core. */
 const WATCHED_WITHIN_MS = 5_000;
-/** Readiness is asked more rarely, by orchestrators: every ten seconds at most, usually. */
+/** Orchestrators check readiness less often, usually every ten seconds or sooner. */
 const ASKED_WITHIN_MS = 15_000;
 
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 
-/** The findings of a check; after three seconds, that they are unknown. Never rejects. */
-export async function answered(about: string, look: () => Findings): Promise<readonly CheckResult[]> {
+/** Returns the findings of a check, or after three seconds that they are unknown. It never rejects. */
+export async function answered(about: string, check: () => Findings): Promise<readonly CheckResult[]> {
   const late = new AbortController();
   const waited = sleep(KNOWN_WITHIN_MS, [noAnswer(about)], { ref: false, signal: late.signal });
   try {
-    return await Promise.race([look(), waited]);
+    return await Promise.race([check(), waited]);
   } catch (thrown) {
-    return [
-      unknown(about, `cannot be looked at: ${(thrown as Error).message}`, 'The log of the gateway may say more.'),
-    ];
+    return [unknown(about, `cannot be checked: ${(thrown as Error).message}`, 'The log of the gateway may say more.')];
   } finally {
     late.abort();
     waited.catch(() => undefined);
@@ -29,51 +27,51 @@ export async function answered(about: string, look: () => Findings): Promise<rea
 }
 
 const noAnswer = (about: string): CheckResult =>
-  unknown(about, 'does not answer', 'See whether it hangs, or its machine does.');
+  unknown(about, 'does not answer', 'Check whether it or its machine hangs.');
 
 /**
- * Looks at what the gateway depends on, once a second while somebody asks. The console, readiness and the doctor report
- * what it found, so that they agree.
+ * Checks what the gateway depends on, once a second while somebody asks. The console, readiness and the doctor report
+ * its findings, so that they agree.
  */
 export class Health {
-  readonly #looks: Readonly<Record<string, (isWatched: boolean) => Findings>>;
+  readonly #checks: Readonly<Record<string, (isWatched: boolean) => Findings>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
   #seen: readonly SeenFinding[] = [];
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
-  /** The first look of those since somebody watches. */
+  /** The first check since somebody began to watch. */
   #first: Promise<void> | undefined;
-  #isLooking = false;
+  #isChecking = false;
 
-  /** @param looks quick ones, by what they are about. Only if somebody watches may they probe a single core. */
-  constructor(looks: Readonly<Record<string, (isWatched: boolean) => Findings>>) {
-    this.#looks = looks;
+  /** @param checks quick checks by name. They may probe a single core only while somebody watches */
+  constructor(checks: Readonly<Record<string, (isWatched: boolean) => Findings>>) {
+    this.#checks = checks;
   }
 
-  /** Looks from now on, for a while. Resolves when there was a look. */
+  /** Keeps checking for a while. Resolves after the first check. */
   async watch(): Promise<void> {
     const wasWatched = this.#isWatched;
     this.#watchedAt = performance.now();
-    if (!wasWatched) this.#first = this.#look();
-    void this.#lookOn(this.#first);
+    if (!wasWatched) this.#first = this.#check();
+    void this.#keepChecking(this.#first);
     await this.#first;
   }
 
-  /** What the last look found; nothing if nobody asks. */
+  /** The findings of the last check; empty if nobody asks. */
   get seen(): readonly SeenFinding[] {
     return this.#seen;
   }
 
-  /** The worst of what is not well: a fault, or what is unknown. Undefined if all is well, or nobody asks. */
+  /** The worst finding that is a fault or unknown. Undefined if all is well, or nobody asks. */
   worst(): SeenFinding | undefined {
     return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status))[0];
   }
 
-  /** For readiness: the same as a sentence, at once. Looks from now on, but probes no single core. */
+  /** Returns the worst finding as a sentence, for readiness. It also keeps checking, but probes no single core. */
   detail(): string | undefined {
     this.#askedAt = performance.now();
-    if (!this.#isLooking) void this.#lookOn(this.#look());
+    if (!this.#isChecking) void this.#keepChecking(this.#check());
     const worst = this.worst();
     return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
   }
@@ -86,22 +84,22 @@ export class Health {
     return performance.now() - this.#watchedAt < WATCHED_WITHIN_MS;
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const isWatched = this.#isWatched;
-    const looks = Object.entries(this.#looks).map(([about, look]) => answered(about, () => look(isWatched)));
-    this.#seen = this.#findings.seen((await Promise.all(looks)).flat());
+    const checks = Object.entries(this.#checks).map(([about, check]) => answered(about, () => check(isWatched)));
+    this.#seen = this.#findings.seen((await Promise.all(checks)).flat());
   }
 
-  async #lookOn(first: Promise<void> | undefined): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
+  async #keepChecking(first: Promise<void> | undefined): Promise<void> {
+    if (this.#isChecking) return;
+    this.#isChecking = true;
     await first;
     const { signal } = this.#stopped;
     while (!signal.aborted && (this.#isWatched || performance.now() - this.#askedAt < ASKED_WITHIN_MS)) {
-      await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
-      if (!signal.aborted) await this.#look();
+      await sleep(CHECK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      if (!signal.aborted) await this.#check();
     }
     this.#seen = this.#findings.seen([]);
-    this.#isLooking = false;
+    this.#isChecking = false;
   }
 }

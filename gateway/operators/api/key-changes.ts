@@ -10,9 +10,9 @@ import { describe, findKey, keyName, planName, toMicroseconds } from './keys.ts'
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, tags, time, who } from './values.ts';
 
-/** Changes of a key. They never change its buckets: used tokens stay used. A lower limit cuts what is left. */
+/** Changes of a key. They never refill its buckets: used tokens stay used, and a lower limit cuts what is left. */
 
-/** null removes the key's own limit, its end or its tags. An end in the past ends the key at once. */
+/** null removes the key's own limit, its expiry or its tags. An expiry in the past takes effect at once. */
 export const KeyChanges = z.strictObject({
   name: keyName.optional(),
   plan: planName.optional(),
@@ -32,13 +32,13 @@ export const changeKey: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const { id } = await findKey(deps, params[0]);
   const { author, reason, ...given } = await readBody(KeyChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
-  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to change was given.');
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
   const about = aboutCall(call, { author, reason });
   const now = await deps.keys.now();
   const key = await apply(deps, id, (record) => {
     const changes = toRecord(given);
     const after = { ...record, ...changes };
-    // A key without limits, edited by hand, can still be disabled.
+    // A key without limits after an edit by hand can still be disabled.
     if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
       throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
     const changed = differences(keyTexts(record), keyTexts(after));

@@ -23,9 +23,9 @@ const PAGE = 100;
 const TOP = 10;
 const TOP_MINUTES = 5;
 const MOST_MINUTES = 60;
-/** As the names of keys, and the ids of requests. */
+/** Names of keys and ids of requests are shorter. */
 const LONGEST_TEXT = 200;
-/** Shorter texts are found in names only: they occur in ids by chance. */
+/** Shorter texts are only searched for in names, because they occur in ids by chance. */
 const SHORTEST_ID_PART = 4;
 
 export const KeysQuery = KeyFilters.extend({
@@ -35,9 +35,9 @@ export const KeysQuery = KeyFilters.extend({
 });
 
 /**
- * The newest keys, with the current state of their buckets. `offset` skips keys; the filters are those of `wantedKeys`.
- * In any other order than `sort=newest`, the answer holds the first of all keys that the call checked: to sort all
- * keys, follow `next` and merge.
+ * Lists the newest keys, with the current state of their buckets. `offset` skips keys; the filters are those of
+ * `wantedKeys`. In any order other than `sort=newest`, the answer holds the first of the keys that the call checked: to
+ * sort all keys, follow `next` and merge.
  */
 export const listKeys: AdminOperation = async ({ deps, query }) => {
   const { offset, limit, sort, ...filters } = readQuery(KeysQuery, query);
@@ -69,7 +69,7 @@ function ranked(entry: KeyEntry, plans: PlanTable, now: number): Ranked {
   return { entry, name, createdAt, lastUsedAt: entry.asOf, dayUsed: day ? (day.limit - day.tokens) / day.limit : 0 };
 }
 
-/** Shows keys to a function, as many as one call checks. */
+/** Passes keys to a function, as many as one call checks. */
 async function visit({ keys }: AdminDependencies, offset: number, see: (entry: KeyEntry) => void) {
   const isWanted = (entry: KeyEntry) => {
     see(entry);
@@ -86,8 +86,8 @@ export const TopQuery = KeyFilters.extend({
 });
 
 /**
- * The keys with the most requests in the last minutes, over all gateways: those of the last `minutes` full minutes, and
- * of the running one. `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
+ * Lists the keys with the most requests over all gateways in the last `minutes` full minutes and the running one.
+ * `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
  */
 export const topKeys: AdminOperation = async ({ deps, query }) => {
   const { offset, limit, minutes, by, ...filters } = readQuery(TopQuery, query);
@@ -124,12 +124,12 @@ export const FindQuery = z.object({
     .trim()
     .min(1, TEXT)
     .max(LONGEST_TEXT, TEXT)
-    .refine((text) => !holdsApiKey(text), 'must hold no whole key: send its id'),
+    .refine((text) => !holdsApiKey(text), 'must not contain a whole key: send only its id'),
 });
 
 /**
- * The keys that a text names: the key with this id; otherwise the keys of the requests with this id, as far as this
- * gateway remembers them; otherwise those whose name holds it, or whose id begins with it.
+ * Finds the keys for a text: the key with this id; otherwise the keys of the requests with this id, as far as this
+ * gateway remembers them; otherwise those whose name contains it, or whose id begins with it.
  */
 export const findKeys: AdminOperation = async ({ deps, query }) => {
   const { offset, text } = readQuery(FindQuery, query);

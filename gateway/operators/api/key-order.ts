@@ -1,8 +1,7 @@
 /** The orders of a list of keys. The gateway sorts what one call checks; clients merge such lists by the same rules. */
 
-/** The facts that keys are sorted by. */
 export interface Sortable {
-  /** Times on one scale, whatever its unit. */
+  /** All times have the same unit, whichever it is. */
   readonly createdAt: number;
   /** Undefined for a key that was never used. */
   readonly lastUsedAt: number | undefined;
@@ -15,7 +14,7 @@ type Order = (a: Sortable, b: Sortable) => number;
 
 const newest: Order = (a, b) => b.createdAt - a.createdAt;
 
-/** `idle`: the longest without a request first. Equal keys: the newest first. */
+/** `idle` lists the key without requests for the longest time first. Equal keys are sorted with the newest first. */
 export const KEY_ORDERS = {
   newest,
   oldest: (a, b) => a.createdAt - b.createdAt,
@@ -27,7 +26,7 @@ export const KEY_ORDERS = {
 export type KeyOrder = keyof typeof KEY_ORDERS;
 export const KEY_ORDER_NAMES = Object.keys(KEY_ORDERS) as KeyOrder[];
 
-/** What counts in `keys top`. */
+/** What `keys top` ranks by. */
 export const TOP_BY = ['requests', 'refused'] as const;
 export type TopBy = (typeof TOP_BY)[number];
 
@@ -40,13 +39,13 @@ export const loudestFirst =
   ({ recent: a }: Recent, { recent: b }: Recent): number =>
     by === 'refused' ? b.refused - a.refused : b.admitted + b.refused - a.admitted - a.refused;
 
-/** By code units, without regard to case: the same on every machine. */
+/** Compares by code units without regard to case, so that the order is the same on every machine. */
 function compareTexts(a: string, b: string): number {
   const [one, other] = [a.toLowerCase(), b.toLowerCase()];
   return one < other ? -1 : one > other ? 1 : 0;
 }
 
-/** The first items in an order, of any number that is offered. */
+/** Keeps the first items in an order, however many are offered. */
 export class FirstOf<T> {
   readonly #most: number;
   readonly #compare: (a: T, b: T) => number;

@@ -24,7 +24,7 @@ export const describeSecret = (
   lastUsedAt: used[id] === undefined ? undefined : toTime(used[id]),
 });
 
-/** Left out if there are none. */
+/** Tags are left out if there are none. */
 export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tags).length === 0 ? undefined : tags);
 
 /** A key as operators see it at a time in microseconds, without the digests of its secrets. */
@@ -41,17 +41,15 @@ export function describeKey(entry: KeyEntry, now: number) {
     state: stateOf(entry, now),
     createdAt: toTime(record.createdAt),
     expiresAt: record.expiresAt === undefined ? undefined : toTime(record.expiresAt),
-    // Of the last decision that its limits took part in.
     lastUsedAt: entry.asOf === undefined ? undefined : toTime(entry.asOf),
     secrets: record.secrets
       .filter(({ expiresAt = Infinity }) => expiresAt > now)
       .map((secret) => describeSecret(secret, entry.used)),
     bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
     banReason: isBanned && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
-    /** Known where the running bans of a list are counted: ban-refusals.ts. */
+    /** ban-refusals.ts fills it in, for lists of running bans. */
     banRefused: undefined as number | undefined,
     bans,
-    // What a request that is refused now would be told to wait.
     waitSeconds: refusals.lineUntil > now ? Math.ceil((refusals.lineUntil - now) / SECOND) : undefined,
     tooSmall: isTooSmall(entry, now) || undefined,
     admitted,
@@ -60,7 +58,7 @@ export function describeKey(entry: KeyEntry, now: number) {
   };
 }
 
-/** The same with the current state of both buckets. They are left out if the key has no usable limits. */
+/** Adds the current state of both buckets, which are left out if the key has no usable limits. */
 export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
   const { plan } = entry.record;
   const buckets = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now) : undefined;
@@ -84,7 +82,7 @@ function describeBucket(bucket: BucketState, now: number) {
 
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
-/** In the order of the checks in a decision. */
+/** Follows the order of the checks in a decision. */
 export function stateOf({ isReadable, record, bannedUntil }: KeyEntry, now: number): (typeof KEY_STATES)[number] {
   if (!isReadable) return 'unreadable';
   return inactiveReason(record, now) ?? (bannedUntil > now ? 'banned' : 'active');

@@ -14,7 +14,7 @@ import { describeKeyInFull } from './key-view.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { limitValue, line, tags, time, who } from './values.ts';
 
-/** Times are exact in microseconds only until then. */
+/** Later times are not exact in microseconds. */
 const LATEST = '2255-01-01T00:00:00Z';
 
 export const keyName = line(MAX_KEY_NAME_LENGTH);
@@ -55,23 +55,17 @@ export const createKey: AdminOperation = async (call) => {
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 };
 
-/**
- * Waits until something is issued. If nobody knows whether it was, it has an owner in no case, and a repetition issues
- * another one.
- */
+/** Waits until something is issued. If the outcome is unknown, nobody has the secret, and a retry issues another. */
 export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
   try {
     await issued;
   } catch (fault) {
     if (!(fault instanceof Unknown || fault instanceof Unconfirmed)) throw fault;
-    throw new Unavailable(fault, `${fault.shown} If the ${what} is there then, nobody has it: revoke it.`);
+    throw new Unavailable(fault, `${fault.shown} If the ${what} exists, nobody has received it: revoke it.`);
   }
 }
 
-/**
- * The answer that shows a whole key, which no cache may keep. It makes no further requests: if one failed, a valid key
- * would be lost.
- */
+/** Answers with a whole key, uncached. It makes no further calls: if one failed, a valid key would be lost. */
 export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, now: number, apiKey: string) {
   const body = { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
   return { status: 201, body };
@@ -85,7 +79,7 @@ export const getKey: AdminOperation = async ({ deps, params }) => {
   return { status: 200, body: (await withBanRefusals(deps, [key]))[0] };
 };
 
-/** Puts keys that work and are in no list into the list of keys again, each by the time of its creation. */
+/** Puts keys that work but are missing from the list back into it, each by the time of its creation. */
 export const reindexKeys: AdminOperation = async (call) => {
   const { deps } = call;
   const about = aboutCall(call);
@@ -108,8 +102,8 @@ export const revokeKey: AdminOperation = async (call) => {
 };
 
 /**
- * A key with the state of its buckets.
- * @param now if it is known already: an answer about a change that was made makes no further request, which could fail
+ * Describes a key with the state of its buckets.
+ * @param now given if it is known already: after a change no further call is made, because it could fail
  */
 export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
   return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));

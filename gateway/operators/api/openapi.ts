@@ -16,14 +16,14 @@ import * as answers from './answers.ts';
 import type { AdminRoute } from './operation.ts';
 import { who } from './values.ts';
 
-/** The OpenAPI 3.1 document of the admin API, made from the table of its operations. */
+/** Generates the OpenAPI 3.1 document of the admin API from the table of its operations. */
 
 const DESCRIPTION = `Operates a running gateway: keys, bans, plans, usage and the audit log.
 
-**Authentication.** Send a token of an operator as a bearer token. Each operation names the role that it needs; a viewer
+**Authentication.** Send an operator's token as a bearer token. Each operation names the role that it needs: a viewer
 reads, an operator changes keys, bans and plans, an admin has every right.
 
-**Lists.** One call checks a limited number of keys. While an answer has a \`next\`, more have not been checked: send it back
+**Lists.** One call checks a limited number of keys. If a response has a \`next\`, there are more to check: send it back
 as \`offset\` or \`after\`.
 
 Members without a value are left out.`;
@@ -48,13 +48,13 @@ const SPECIAL_ERRORS = [404, 409, 413, 415];
 const COMMON_ERRORS = [...ERRORS.keys()].filter((status) => !SPECIAL_ERRORS.includes(status));
 
 const ETAG: Header = {
-  description: 'The version of the plan table: send it as If-Match with a change.',
+  description: 'The version of the plan table. Send it as If-Match with a change.',
   required: false,
   schema: { type: 'string' },
   example: '"9f86d081884c7d65"',
 };
 const WARNING: Header = {
-  description: 'What could not be recorded of a change that is in force.',
+  description: 'What could not be recorded about a change that is in force.',
   required: false,
   schema: { type: 'string' },
   example: '199 - "The change is in force, but the history of changes could not be written."',
@@ -63,44 +63,44 @@ const IF_MATCH: Parameter = {
   name: 'If-Match',
   in: 'header',
   required: false,
-  description: 'The ETag of the plans that the sender has seen. If the table has changed since, the answer is 409.',
+  description: 'The ETag of the plans that the sender has seen. If the table has changed since, the response is 409.',
   schema: { type: 'string' },
 };
 
-/** By the parameter's name, which has the same meaning everywhere. */
+/** Descriptions by the parameter's name, which has the same meaning everywhere. */
 const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
-  action: 'Only this action.',
-  actor: 'Only what this person or program did.',
-  after: 'The `next` of another answer.',
-  anyAge: 'Also a backup so old that revoked keys could work again.',
-  author: 'Who makes the change. A token with a name has its own.',
-  by: 'What counts; of usage, what is summed: day, key, or tag: and the name of a tag.',
-  code: 'Only with this error code.',
-  dryRun: 'Write nothing, and answer what would be restored.',
-  from: 'From this time on.',
+  action: 'Only entries with this action.',
+  actor: 'Only entries by this person or program.',
+  after: 'The `next` of a previous response.',
+  anyAge: 'Accept a backup that is so old that revoked keys could work again.',
+  author: 'Who makes the change. Named tokens already carry a name.',
+  by: 'What to rank by. For usage, what to sum by: day, key, or tag: with the name of a tag.',
+  code: 'Only requests with this error code.',
+  dryRun: 'Write nothing, and return what would be restored.',
+  from: 'The start of the period.',
   id: 'The id.',
-  keyId: 'Only of this key.',
-  limit: 'The most entries of the answer.',
-  minutes: 'How many minutes back.',
-  name: 'Only keys whose name holds this text, in any case.',
-  near: 'Only keys that have used so many percent of their day limit.',
-  offset: 'Where to continue.',
+  keyId: 'Only requests of this key.',
+  limit: 'The maximum number of entries.',
+  minutes: 'The number of minutes to look back.',
+  name: 'Only keys whose name contains this text, in upper or lower case.',
+  near: 'Only keys that have used this percentage of their day limit.',
+  offset: 'The number of keys to skip, or the `next` of a previous response.',
   plan: 'The plan.',
-  q: 'Only those whose request id, path, address, key id, code or outcome holds this text.',
+  q: 'Only requests whose id, path, address, key id, code or outcome contains this text.',
   reason: 'Why the change is made.',
   requestId: 'The id of the request.',
   secretId: 'The id of the secret.',
-  sort: 'The order.',
+  sort: 'The sort order.',
   state: 'Only keys in this state.',
-  status: 'Only with this status, such as 429, or of this class, such as 4xx.',
-  tag: 'Only keys with this tag, as customer:acme. Repeated: with each of them.',
-  target: 'Only about this key, plan or token.',
-  text: 'A name or a part of it, the id of a key or its beginning, or the id of a request.',
-  to: 'Before this time; of days, the last one.',
-  unusedSeconds: 'Only keys without a decision for so long.',
+  status: 'Only requests with this status, such as 429, or this class, such as 4xx.',
+  tag: 'Only keys with this tag, such as customer:acme. If repeated, keys must have all of them.',
+  target: 'Only entries about this key, plan or token.',
+  text: 'A name or part of one, a key id or its beginning, or a request id.',
+  to: 'The end of the period, exclusive; for days, the last day.',
+  unusedSeconds: 'Only keys without a decision for this many seconds.',
 };
 
-/** The document. Its parts are named after the exports of answers.ts, and after the operations. */
+/** The parts of the document are named after the exports of answers.ts, and after the operations. */
 export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocument {
   const named = Object.entries<unknown>(answers).filter(
     (one): one is [string, z.ZodType] => one[1] instanceof z.ZodType,
@@ -129,7 +129,7 @@ export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocu
       parameters: {},
       responses: Object.fromEntries([...ERRORS.values()].map(({ name, response }) => [name, response])),
       securitySchemes: {
-        operatorToken: { type: 'http', scheme: 'bearer', description: 'ADMIN_TOKEN, or a token of an operator.' },
+        operatorToken: { type: 'http', scheme: 'bearer', description: "ADMIN_TOKEN or an operator's token." },
       },
     },
   };

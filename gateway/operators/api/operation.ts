@@ -18,7 +18,7 @@ export interface AdminDependencies extends OperatorsStores {
   readonly logger: Logger;
   readonly traffic: WatchedTraffic;
   readonly redisMode: RedisMode;
-  /** Looks at what the gateway depends on, by what they are about. */
+  /** Checks of the gateway's dependencies, by name. */
   readonly checkDependencies: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
   readonly health: Pick<Health, 'watch' | 'seen' | 'worst'>;
   readonly requests: RequestSource;
@@ -30,7 +30,7 @@ export interface RequestSource {
   find(query: RequestQuery): Promise<FoundRequests>;
 }
 
-/** What the operators' listener gets from the processes that serve clients, be it this one or others. */
+/** What the operators' listener gets from the processes that serve clients, whether this one is among them or not. */
 export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'metrics' | 'check'> &
   Omit<TrafficSource, 'counted'> &
   Pick<AdminDependencies, 'requests'>;
@@ -39,13 +39,12 @@ export type AdminOperation = Operation<AdminDependencies, Operator>;
 
 export type AdminCall = Call<AdminDependencies, Operator>;
 
-/** An operation: what serves it, and what the OpenAPI document says of it. */
+/** An operation: how it is served, and how the OpenAPI document describes it. */
 export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator> {
   readonly needs?: Role;
   readonly summary: string;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
-  /** Whether the body can be left out. */
   readonly isBodyOptional?: true;
   /** The body of a success; undefined if it has none. */
   readonly answer?: z.ZodType;
@@ -57,5 +56,5 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator> {
   readonly errors?: readonly number[];
 }
 
-/** The largest body of an operator's request, apart from a restore. */
+/** The maximum size of the body of an operator's request, except for a restore. */
 export const ADMIN_BODY_LIMIT_BYTES = 16_384;

@@ -16,13 +16,13 @@ const PAGE = 20;
 
 export const HistoryQuery = z.object({ limit: wholeNumber(1, HISTORY_LENGTH).default(PAGE) });
 
-/** The changes of limits: who, when and why, the newest first. */
+/** Lists the changes of limits: who, when and why, the newest first. */
 export const showHistory: AdminOperation = async ({ deps, query }) => {
   const { limit } = readQuery(HistoryQuery, query);
   return { status: 200, body: { history: (await deps.plans.history(limit)).map(describe) } satisfies HistoryAnswer };
 };
 
-const CHANGE = must('be the id of a change, as the history of plans has it');
+const CHANGE = must('be the id of a change from the history of plans');
 const isRecordId = (text: string) => RecordId.safeParse(text).success;
 
 export const Rollback = z.strictObject({
@@ -36,18 +36,18 @@ export const rollBack: AdminOperation = async (call) => {
   const { deps, request, response } = call;
   const { id, author, reason } = await readBody(Rollback, request, response, ADMIN_BODY_LIMIT_BYTES);
   const [last] = await deps.plans.history(1);
-  if (last === undefined) throw new HttpError('not_found', 'There is no change to take back.');
-  if (id !== undefined && id !== last.id) throw new HttpError('conflict', 'That is not the last change any more.');
+  if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
+  if (id !== undefined && id !== last.id) throw new HttpError('conflict', 'That is no longer the last change.');
   const takenBack = (seen: StoredPlans) => {
     if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
       throw new HttpError(
         'conflict',
-        'What the last change made has been changed since; set the limits that you want.',
+        'A field of the last change has been changed since. Set the limits that you want.',
       );
     return before(last.changes);
   };
   const warning = await applyChange(deps, takenBack, {
-    about: aboutCall(call, { author, reason: reason || `takes back ${last.id}` }),
+    about: aboutCall(call, { author, reason: reason || `rolls back ${last.id}` }),
     action: 'rollback',
   });
   return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
@@ -57,7 +57,7 @@ export const rollBack: AdminOperation = async (call) => {
 function before(changes: readonly FieldChange[]): StoredPlans {
   const fields = changes.map(({ field, from }) => {
     if (!isUsable(field, from))
-      throw new HttpError('conflict', `${field} was no limit before; set the one that you want.`);
+      throw new HttpError('conflict', `${field} had no valid value before. Set the one that you want.`);
     return [field, from];
   });
   return Object.fromEntries(fields);

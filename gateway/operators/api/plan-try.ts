@@ -12,19 +12,17 @@ import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
 import { after, cursorIn, readQuery } from './query.ts';
 import { limitValue } from './values.ts';
 
-/**
- * Keys that one call checks, of any plan: few enough for Redis to answer in time. The answer says where to continue.
- */
-const LOOKED_AT = 100;
+/** One call checks this many keys of any plan, few enough for Redis. The answer contains the place to continue. */
+const KEYS_PER_CALL = 100;
 
 export const TrialQuery = z.object({ after });
 
 export const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
 
 /**
- * What other limits of a plan would have refused in the last hour, by key, before anyone sets them. Only keys with such
- * requests are listed; `keys` and `requests` count all keys of the plan that were used, and their requests. To
- * continue, send `next` back as `after`.
+ * Reports what other limits of a plan would have refused in the last hour, by key, before anyone sets them. Only keys
+ * with such requests are listed; `keys` and `requests` count all keys of the plan that were used, and their requests.
+ * To continue, send `next` back as `after`.
  */
 export const tryPlan: AdminOperation = async ({ deps, params, query, request, response }) => {
   const plan = params[0] ?? '';
@@ -32,13 +30,13 @@ export const tryPlan: AdminOperation = async ({ deps, params, query, request, re
   if (!fieldsOf(plan).includes('minute'))
     throw new HttpError('invalid_request', `${plan} has no limits of its own: its keys carry them.`);
   const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
-  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'Nothing to try was given.');
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no limits to try.');
   const { minute, day } = deps.planCache.table[plan];
   const limits = { minute: given.minute ?? minute, day: given.day ?? day };
   const now = Math.floor((await deps.keys.now()) / MINUTE);
   const { keys, next } = await deps.keys.walk({
     after: cursorIn(readQuery(TrialQuery, query).after),
-    limit: LOOKED_AT,
+    limit: KEYS_PER_CALL,
   });
   const tried = keys
     .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
@@ -52,7 +50,7 @@ export const tryPlan: AdminOperation = async ({ deps, params, query, request, re
   };
 };
 
-/** A key's own limits override those of its plan, tried or not. */
+/** A key's own limits override those of its plan, including the tried ones. */
 function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
   const { id, record } = entry;
   const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);

@@ -24,7 +24,7 @@ import { planNumber, refusingProto, who } from './values.ts';
 
 type Value = number | string | null;
 
-/** A field's value in an operator's request: a number, or one of its options. Null removes a number that may be absent. */
+/** A field's value in a request: a number, or one of its options. null removes a number that may be absent. */
 function valueRule(field: PlanField): z.ZodType<Value> {
   const { options } = ruleOf(field);
   if (options !== undefined) return z.enum(options, { error: must(`be ${rangeOf(field)}`) });
@@ -41,24 +41,24 @@ export const PlanChanges = z.strictObject({ ...planFields, ...who });
 export const TableChanges = z.strictObject({
   plans: refusingProto(
     z.partialRecord(planName, z.strictObject(planFields), { error: must('be an object of plans') }),
-    'is no plan',
+    'is not a plan',
   ),
   ...who,
 });
 
-/** The plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
+/** Shows the plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
 export const showPlans: AdminOperation = async ({ deps }) => {
   await deps.planCache.refresh();
   if (deps.planCache.ifKnown === undefined) {
-    const why = 'No whole table of plans was read, so no limits are known. See ctl doctor.';
+    const why = 'No complete plan table has been read, so no limits are known. See ctl doctor.';
     throw new Unavailable(why, why);
   }
   return { status: 200, body: deps.planCache.known, headers: etag(deps) };
 };
 
 /**
- * Changes fields of one plan. Every gateway applies them within a second, the answering process at once. With If-Match
- * (RFC 9110 §13.1.1), only if the table is still the one that the sender has seen.
+ * Changes fields of one plan. The answering process applies them at once, every other gateway within a second. With
+ * If-Match (RFC 9110 §13.1.1), they only change if the table is still the one that the sender has seen.
  */
 export const changePlan: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
@@ -70,9 +70,7 @@ export const changePlan: AdminOperation = async (call) => {
   return { status: 200, body: deps.planCache.table[plan], headers: [...etag(deps), ...warning] };
 };
 
-/**
- * Changes fields of several plans in one step, with one record in the history. If-Match counts as for a single plan.
- */
+/** Changes fields of several plans in one step, with one record in the history. If-Match works as for a single plan. */
 export const changePlans: AdminOperation = async (call) => {
   const { deps, request, response } = call;
   const { plans, author, reason } = await readBody(TableChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
@@ -94,28 +92,31 @@ function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | un
   return storedChanges(plan, Object.fromEntries(stored));
 }
 
-const nothingGiven = () => new HttpError('invalid_request', 'Nothing to change was given.');
+const nothingGiven = () => new HttpError('invalid_request', 'The body contains no changes.');
 
 /**
  * The changes, if the table still has the version that the sender has seen.
- * @throws {HttpError} 409 if it has not
+ * @throws {HttpError} 409 if it has another
  */
 const unlessMoved =
   ({ request }: AdminCall, changes: StoredPlans) =>
   (before: StoredPlans): StoredPlans => {
     const { 'if-match': seen = '*' } = request.headers;
     if (seen.trim() === '*' || listed(seen).includes(`"${versionOf(before)}"`)) return changes;
-    throw new HttpError('conflict', 'The plans have been changed meanwhile. Look again, and decide anew.');
+    throw new HttpError(
+      'conflict',
+      'The plans have been changed in the meantime. Read them again before you change them.',
+    );
   };
 
-/** RFC 9111 §5.5 makes Warning obsolete, but there is no better header. */
+/** Warning is obsolete (RFC 9111 §5.5), but there is no better header. */
 const UNRECORDED = ['Warning', '199 - "The change is in force, but the history of changes could not be written."'];
 
 /**
- * Changes the table and records the change in the history and the activity. If only a record fails, the change is
- * still in force and is answered as done.
- * @param make the changes of the present table
- * @returns headers that say what could not be recorded
+ * Changes the table, and records the change in the history and the audit log. If only a record fails, the change is
+ * still in force and is answered as a success.
+ * @param make returns the changes of the current table
+ * @returns headers that name what could not be recorded
  */
 export async function applyChange(
   deps: AdminDependencies,

@@ -5,12 +5,9 @@ import { splitTags } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 import { time } from './values.ts';
 
-/** The parameters of queries. An operation reads only what its schema has, so the OpenAPI document lacks none. */
+/** An operation reads only parameters of its schema, so that the OpenAPI document has all of them. */
 
-/**
- * The parameters of a query.
- * @throws {HttpError} 400 for a value that its schema refuses, or a repeated one
- */
+/** Reads the parameters of a query. @throws {HttpError} 400 for a value that its schema refuses, or a repeated one */
 export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
   const given = Object.keys(schema.shape).map((name) => {
     const [text, ...more] = query.getAll(name);
@@ -25,7 +22,6 @@ export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchPara
 /** Whether a parameter can be repeated. */
 const isList = (schema: unknown): boolean => schema instanceof z.ZodDefault && schema.unwrap() instanceof z.ZodArray;
 
-/** A whole number. */
 export function wholeNumber(min: number, max: number) {
   const error = must(`be a whole number from ${min} to ${max}`);
   const number = z.int({ error }).min(min, { error }).max(max, { error });
@@ -36,29 +32,28 @@ export function wholeNumber(min: number, max: number) {
     .pipe(number);
 }
 
-/** The keys that a call skips. */
+/** The number of keys to skip. */
 export const offset = wholeNumber(0, 999_999_999).default(0);
 
-/** One of several words. */
 export const choice = <const T extends readonly string[]>(options: T) =>
   z.enum(options, { error: must(`be one of ${options.join(', ')}`) });
 
-/** Where a walk through the keys continues: the `next` of another answer. */
+/** Where a walk through the keys continues: the `next` of a previous answer. */
 export const after = cursor((text) => readCursor(text) !== undefined);
 
 export const cursorIn = (text: string | undefined): KeyCursor | undefined =>
   text === undefined ? undefined : readCursor(text);
 
-/** The `next` of another answer. */
+/** The `next` of a previous answer. */
 export function cursor(isGiven: (text: string) => boolean) {
-  const error = must('be what `next` of an answer was');
+  const error = must('be the `next` of a previous response');
   return z.string({ error }).refine(isGiven, { error }).optional();
 }
 
 const LONGEST_TEXT = 200;
 const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
 
-/** A text. An empty one counts as none. */
+/** An empty text counts as none. */
 export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
 
 /** The bounds of a search, each an RFC 3339 time. */
@@ -74,11 +69,11 @@ export function checkOrder(from: number | undefined, to: number | undefined): vo
 export const msOf = (time: string | undefined): number | undefined =>
   time === undefined ? undefined : Date.parse(time);
 
-const TAG = must('be the name and the value of a tag, as customer:acme');
+const TAG = must('be the name and value of a tag, such as customer:acme');
 
 const partsOf = (given: readonly string[]) => given.flatMap(splitTags);
 
-/** Tags, each in a parameter of its own or several in one, as `customer:acme,env:prod`. A key must have all. */
+/** Tags, each in a parameter of its own or several in one, such as `customer:acme,env:prod`. A key must have all. */
 export const tag = z
   .array(z.string().refine((text) => !partsOf([text]).includes(undefined), { error: TAG }))
   .default([]);

@@ -1,6 +1,6 @@
 import type { RejectedValue } from '../../limiter/plans.ts';
 
-/** Values shown, and characters of each: people can write anything into the table. */
+/** The number of values that are shown, and of characters of each. People can write anything into the table. */
 const MOST_REJECTED = 100;
 const MOST_CHARACTERS = 100;
 

@@ -10,16 +10,16 @@ import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
 import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
 
-/** The last requests of all gateways, each with the reason for its answer in words. */
+/** Lists the last requests of all gateways, each with the reason for its answer. */
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that have not answered by then are listed as missing. Each waits less for its own workers. */
+/** Gateways that do not answer within this time are listed as missing. Each waits less for its own workers. */
 const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
-/** How long one call looks for requests of keys with a tag. */
+/** How long one call searches for requests of keys with a tag. */
 const SEARCH_MS = 1_000;
-/** The names of keys are worth this wait. */
+/** An answer waits this long for the names of keys. */
 const NAMES_WITHIN_MS = 500;
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
@@ -40,8 +40,9 @@ export const RequestsQuery = z.object({
 });
 
 /**
- * The newest first; `after` is the `next` of another answer. With `tag` only requests of keys that have each of these
- * tags now. No request has them, so one call looks for them for a second: a page can be short and still have a `next`.
+ * Lists requests, the newest first. `after` is the `next` of a previous answer. With `tag`, only requests of keys that
+ * now have all of these tags are listed. Requests do not store tags, so one call searches for a second: a page can be
+ * short and still have a `next`.
  */
 export const listRequests: AdminOperation = async ({ deps, query }) => {
   const { tag: given, ...asked } = readQuery(RequestsQuery, query);
@@ -68,7 +69,7 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
   return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
 };
 
-/** Those of this gateway and of all others on its store. */
+/** The requests of this gateway and of all others on its store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
   return {
     async find(query) {
@@ -81,20 +82,21 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
         const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
         return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
       });
-      const silent = { requests: [], missing: there.missing ?? ['gateways that Redis knows of'] };
+      const silent = { requests: [], missing: there.missing ?? ['the gateways registered in Redis'] };
       return mergeFound([here, ...answers, silent], query);
     },
   };
 }
 
-/** Whether the other gateways answer. Where Redis does not say which there are, Redis has a finding of its own. */
+/** Checks whether the other gateways answer. If Redis cannot list them, Redis has a finding of its own. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
-  const advice = 'It hangs, or its machine does, or it was killed: then this ends five minutes after its last sign.';
+  const advice =
+    'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
   return (missing ?? []).map((gateway) => unknown(`gateway ${gateway}`, 'does not answer', advice));
 }
 
-/** The answer to another gateway. */
+/** Answers another gateway. */
 export const answerPeer =
   (own: RequestSource) =>
   async (content: unknown): Promise<unknown> =>
@@ -109,7 +111,7 @@ type Asked = Omit<z.infer<typeof RequestsQuery>, 'tag'>;
 function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): RequestQuery {
   return {
     keyId: keyId || undefined,
-    // Of a class, its first digit.
+    // A class is sent as its first digit.
     status: status ? Number(status.replace(/xx$/i, '')) : undefined,
     code: code || undefined,
     text: q?.toLowerCase() || undefined,
@@ -121,8 +123,8 @@ function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): Re
 }
 
 /**
- * Adds what is known of the keys now. Without the store, requests are shown without names.
- * @throws {Unavailable} without the store, if they must be known
+ * Adds the current data of the keys. Without the store, requests are shown without names.
+ * @throws {Unavailable} without the store, if tags are needed
  */
 async function learnKeys(
   { keys }: AdminDependencies,
@@ -135,7 +137,7 @@ async function learnKeys(
     known.set(id, await (mustBeKnown ? keys.get(id) : keys.get(id).catch(() => undefined)));
   };
   const late = sleep(NAMES_WITHIN_MS, undefined, { ref: false }).then(() => {
-    throw new Unavailable('The keys were not read in time.', 'Redis does not answer.');
+    throw new Unavailable('The keys could not be read in time.', 'Redis does not answer.');
   });
   const learnt = Promise.all([...ids].filter((id) => !known.has(id)).map(learn));
   await Promise.race([learnt, late]).catch((fault) => {
@@ -156,14 +158,14 @@ function describe(report: RequestReport, key: KeyEntry | undefined): RequestView
 
 interface Why {
   readonly reason: string;
-  /** What to look at or to change. */
+  /** What to check or to change. */
   readonly advice?: string;
 }
 
 const FIRST_FAILURE = 400;
 const LEFT = 499;
 
-/** Why a request was answered as it was; undefined if it was served. */
+/** Explains why a request was answered as it was; undefined if it was served. */
 function whyOf(report: RequestReport): Why | undefined {
   const { status = 0, code, outcome, decision, fault, times, address } = report;
   if (status === LEFT)
@@ -171,8 +173,8 @@ function whyOf(report: RequestReport): Why | undefined {
       reason: 'The client closed its connection before the answer was complete.',
       advice:
         times.core === undefined
-          ? 'Compare the time that it waited with the timeout of the client.'
-          : `The core took ${Math.round(times.core)} ms to answer. Compare that with the timeout of the client.`,
+          ? "Compare how long it waited with the client's timeout."
+          : `The core took ${Math.round(times.core)} ms to answer. Compare that with the client's timeout.`,
     };
   if (status < FIRST_FAILURE)
     return decision?.shadow === undefined
@@ -184,10 +186,10 @@ function whyOf(report: RequestReport): Why | undefined {
   if (refusal !== undefined) return refusal;
   if (code === 'rate_limit_exceeded')
     return {
-      reason: `The address ${address} has sent too many requests without a valid API key in a minute.`,
-      advice: 'Look at its earlier requests: it sends no key, or one that is not valid.',
+      reason: `The address ${address} has sent too many requests without a valid API key within a minute.`,
+      advice: 'Look at its earlier requests: they have no key, or an invalid one.',
     };
-  return { reason: fault ?? 'The core gave this answer, and its log says why.', ...ADVICE[code ?? ''] };
+  return { reason: fault ?? 'The core sent this response. Its log shows why.', ...ADVICE[code ?? ''] };
 }
 
 const inWords = (buckets: readonly string[] = []): string =>
@@ -199,53 +201,53 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
     const retry = decision?.retryAt === undefined ? '' : ` It could retry at ${toSecond(decision.retryAt)}.`;
     return {
-      reason: `The key had used its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} a ${empty}.${retry}`,
-      advice: `Raise the limit of the key or of its plan ${decision?.plan}, or let the client wait for the time in Retry-After.`,
+      reason: `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retry}`,
+      advice: `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
     };
   },
   banned: ({ decision }) => ({
     reason: `The key was banned until ${toSecond(decision?.bannedUntil ?? '')}.`,
-    advice: 'The page of the key shows why. Lift the ban once the client waits for the time in Retry-After.',
+    advice: 'The page of the key shows why. Lift the ban once the client respects Retry-After.',
   }),
   forbidden: ({ method }) => ({
-    reason: `The secret that was used has no scope for ${method}.`,
+    reason: `The secret lacks the scope for ${method}.`,
     advice: 'Use a secret with that scope, or change the scope of this one.',
   }),
   malformed: () => ({
     reason: 'The request had no API key in its Authorization header, or a malformed one.',
-    advice: 'The client sends the header Authorization: Bearer as_…, with the whole key.',
+    advice: 'The client must send the header Authorization: Bearer as_… with the whole key.',
   }),
   unknown: ({ keyId }) => ({
     reason: `No key ${keyId} has this secret: the key or the secret was revoked, or it was never issued.`,
-    advice: 'Look for the key in the audit log, and issue a new secret.',
+    advice: 'Find the key in the audit log, and issue a new secret.',
   }),
   disabled: () => ({ reason: 'The key is disabled.', advice: 'Enable it on the page of the key.' }),
   expired: () => ({
-    reason: 'The key, or the secret that was used, has expired.',
+    reason: 'The key or the secret has expired.',
     advice: 'Issue a new secret, or extend its expiry.',
   }),
   elsewhere: ({ address }) => ({
-    reason: `The secret may be used from its own networks only, and ${address} is in none of them.`,
+    reason: `The secret is limited to certain networks, and ${address} is in none of them.`,
     advice: 'Add the network to the secret. If the client is not yours, revoke the secret.',
   }),
   shed: () => ({
-    reason: 'The gateway had as many requests under way as the core can answer, and this client had its share of them.',
-    advice: 'Look at the core: it is slow, or it needs more instances.',
+    reason: 'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
+    advice: 'Check the core: it is slow, or it needs more instances.',
   }),
   unavailable: () => ({
     reason: 'Redis did not answer, and this gateway has not seen the key before.',
     advice: 'Look at Redis; the runbook has a page for it.',
   }),
   unusable: () => ({
-    reason: 'What Redis holds of the key cannot be read.',
-    advice: 'The doctor names the field that is wrong.',
+    reason: 'The data of the key in Redis cannot be read.',
+    advice: 'The doctor names the invalid field.',
   }),
 };
 
 const ADVICE: Readonly<Record<string, { readonly advice: string }>> = {
   bad_gateway: { advice: 'Look at the log of the core at this time.' },
   gateway_timeout: { advice: 'Look at the CPU and the database of the core at this time.' },
-  internal_error: { advice: 'The log of the gateway has the stack of this fault.' },
+  internal_error: { advice: "The gateway's log has the stack trace of this error." },
 };
 
 const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');

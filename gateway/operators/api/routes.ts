@@ -20,8 +20,8 @@ import { showMinutes, showTraffic } from './traffic.ts';
 import { listUsage, showKeyUsage, UsageQuery } from './usage.ts';
 
 /**
- * The operations of the admin API. What is no row here is not served, and the OpenAPI document is made of the rows.
- * Reading needs the role viewer, anything else operator, unless `needs` says otherwise.
+ * The operations of the admin API. Only these rows are served, and the OpenAPI document is generated from them. Reading
+ * needs the role viewer, anything else operator, unless `needs` says otherwise.
  */
 export const ROUTES: readonly AdminRoute[] = [
   row(
@@ -39,7 +39,7 @@ export const ROUTES: readonly AdminRoute[] = [
   ),
   row(
     'POST /plans/rollback',
-    'Take back the last change of plans',
+    'Roll back the last change of plans',
     { rollBackPlans: rollBack },
     { body: Rollback, answer: answers.Plans, isVersioned: true, errors: [404] },
   ),
@@ -76,13 +76,13 @@ export const ROUTES: readonly AdminRoute[] = [
   ),
   row(
     'POST /keys',
-    'Issue a key; only this answer shows it',
+    'Issue a key; only this response shows it',
     { createKey },
     { body: NewKey, answer: answers.IssuedKey, creates: true },
   ),
   row(
     'POST /keys/reindex',
-    'Put keys that are in no list into the list of keys again',
+    'Put keys that are missing from the list of keys back into it',
     { reindexKeys },
     { answer: answers.ReindexAnswer },
   ),
@@ -91,13 +91,13 @@ export const ROUTES: readonly AdminRoute[] = [
   row('DELETE /keys/{id}', 'Revoke a key', { revokeKey }),
   row(
     'POST /keys/{id}/rotate',
-    'Replace a secret of a key; only this answer shows the new one',
+    'Replace a secret of a key; only this response shows the new one',
     { rotateKey },
     { body: Rotation, answer: answers.IssuedKey, creates: true },
   ),
   row(
     'POST /keys/{id}/secrets',
-    'Add a secret to a key; only this answer shows it',
+    'Add a secret to a key; only this response shows it',
     { addSecret },
     { body: NewSecret, answer: answers.IssuedSecret, creates: true },
   ),
@@ -110,7 +110,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('DELETE /keys/{id}/secrets/{secretId}', 'Revoke a secret', { revokeSecret }),
   row(
     'GET /keys/{id}/usage',
-    'The use of a key by minute and by day',
+    'The usage of a key by minute and by day',
     { showKeyUsage },
     { answer: answers.KeyUsageAnswer },
   ),
@@ -151,7 +151,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /tokens', 'The tokens of operators', { listTokens }, { answer: answers.TokensAnswer }),
   row(
     'POST /tokens',
-    'Create a token; only this answer shows it',
+    'Create a token; only this response shows it',
     { createToken },
     { needs: 'admin', body: NewToken, answer: answers.IssuedToken, creates: true },
   ),
@@ -164,7 +164,7 @@ export const ROUTES: readonly AdminRoute[] = [
   ),
   row('GET /traffic/minutes', 'The last hour by minute', { showMinutes }, { answer: answers.MinutesAnswer }),
   row('GET /doctor', 'Check what the gateway depends on', { doctor: checkAll }, { answer: answers.DoctorAnswer }),
-  row('GET /usage', 'The use of all keys by day', { listUsage }, { query: UsageQuery, answer: answers.UsageAnswer }),
+  row('GET /usage', 'The usage of all keys by day', { listUsage }, { query: UsageQuery, answer: answers.UsageAnswer }),
   row(
     'GET /backup',
     'A page of all data that cannot be recreated',
@@ -185,7 +185,7 @@ export const ROUTES: readonly AdminRoute[] = [
   ),
 ];
 
-/** Described when somebody asks. */
+/** The document is generated when it is first requested. */
 async function describeApi() {
   const { describeOperations } = await import('./openapi.ts');
   return { status: 200, body: describeOperations(ROUTES) };

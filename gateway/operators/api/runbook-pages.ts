@@ -7,12 +7,12 @@ import { textRoute } from './text-route.ts';
 
 const STYLE = join(import.meta.dirname, '../runbook/runbook.css');
 
-/** No script at all. */
+/** The runbook needs no script. */
 const SAFETY = safetyHeaders("img-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'");
 
 /**
- * The runbook and the documents that it links to. They are open: an alert's link is followed by a browser, which has no
- * token to send, and they hold what the repository holds, nothing of this installation.
+ * Serves the runbook and the documents to which it links. They are open, because a browser that follows an alert's link
+ * has no token to send, and because they contain only what the repository contains.
  */
 export const runbookRoutes = (): ServiceRoute<unknown, unknown>[] => [
   ...DOCUMENT_NAMES.map((document) =>

@@ -15,19 +15,21 @@ import { answerWithKey, findKey, futureTime, keyName, makeSecret, orUnclaimed, t
 import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
-/** The secrets of a key. Each can have its own scope, networks, name and end. A change affects no other secret. */
+/** The secrets of a key. Each can have its own scope, networks, name and expiry. A change affects no other secret. */
 
 const scope = z
   .array(z.enum(SCOPES, { error: must(`hold ${SCOPES.join(' or ')}`) }), {
-    error: must('be a list, as ["read"] or ["read", "write"]'),
+    error: must('be a list, such as ["read"] or ["read", "write"]'),
   })
   .min(1, { error: must(`hold ${SCOPES.join(' or ')}`) })
   .transform((given) => SCOPES.filter((one) => given.includes(one)));
 
-const NETWORK = must('hold addresses, or blocks such as 10.0.0.0/8 or 2001:db8::/32 with no bits behind their prefix');
+const NETWORK = must(
+  'contain addresses, or blocks such as 10.0.0.0/8 or 2001:db8::/32 with no bits set after the prefix',
+);
 
 const networks = z
-  .array(z.string({ error: NETWORK }), { error: must('be a list of networks, as ["10.0.0.0/8"]') })
+  .array(z.string({ error: NETWORK }), { error: must('be a list of networks, such as ["10.0.0.0/8"]') })
   .max(MAX_NETWORKS, { error: must(`have at most ${MAX_NETWORKS} entries`) })
   .refine((given) => given.every((text) => parseNetwork(text) !== undefined), { error: NETWORK })
   .transform((given) => [...new Set(given.map((text) => parseNetwork(text) as string))]);
@@ -65,7 +67,7 @@ export const addSecret: AdminOperation = async (call) => {
   return { status: 201, body: { id: secret.id, key: apiKey } };
 };
 
-/** Changes the name, the bounds or the end of a secret. */
+/** Changes the name, the bounds or the expiry of a secret. */
 export const changeSecret: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
   const { id } = await findKey(deps, params[0]);
@@ -76,7 +78,7 @@ export const changeSecret: AdminOperation = async (call) => {
     ADMIN_BODY_LIMIT_BYTES,
   );
   if (expiresAt === undefined && Object.keys(given).length === 0)
-    throw new HttpError('invalid_request', 'Nothing to change was given.');
+    throw new HttpError('invalid_request', 'The body contains no changes.');
   const about = aboutCall(call, { author, reason });
   const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
@@ -128,8 +130,8 @@ export const Rotation = z.strictObject({
 
 /**
  * Replaces a secret: adds one with the same name, scope, networks and expiry, unless the call says otherwise, and lets
- * the old one expire after the grace time. Safe to repeat: if the answer was lost, the next call replaces the secret
- * that nobody received.
+ * the old one expire after the grace time. It is safe to repeat: if the answer was lost, the next call replaces the
+ * unclaimed secret.
  */
 export const rotateKey: AdminOperation = async (call) => {
   const { deps, params, request, response } = call;
@@ -169,29 +171,29 @@ export const rotateKey: AdminOperation = async (call) => {
 };
 
 /**
- * What cannot be read of a secret must be said anew: it may have been less than everything.
+ * Unreadable parts of a secret must be given again, because they may have been restrictions.
  * @throws {HttpError} 409
  */
 function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<UnreadablePart, unknown>>): void {
   const missing = unreadable.filter((part) => part !== 'createdAt' && given[part] === undefined);
   if (missing.length === 0) return;
-  const what = missing.includes('digest') ? 'Revoke it.' : `Say ${missing.join(', ')} anew, or revoke it.`;
+  const what = missing.includes('digest') ? 'Revoke it.' : `Set ${missing.join(', ')} again, or revoke it.`;
   throw new HttpError('conflict', `The secret ${id} cannot be read, for example after an edit by hand. ${what}`);
 }
 
 /**
- * When the new secret expires: when the old one would have, had it not been replaced.
+ * When the new secret expires: at the time when the replaced one would have.
  * @throws {HttpError} 409 if that time has passed
  */
 function expiryOf(old: number | undefined, given: string | null | undefined, now: number): number | undefined {
   if (given !== undefined) return given === null ? undefined : toMicroseconds(given);
   if (old === undefined || old > now) return old;
-  throw new HttpError('conflict', 'This secret has expired. Say when the new one expires, with expiresAt.');
+  throw new HttpError('conflict', 'This secret has expired. Set the expiry of the new one with expiresAt.');
 }
 
 /**
- * The secret without an expiry if there is one. Otherwise the newest one, if all have one name: a secret that was
- * replaced keeps its name, and its expiry.
+ * Chooses the secret without an expiry if there is one. Otherwise it is the newest one, if all have the same name: a
+ * secret that was replaced keeps its name and its expiry.
  * @throws {HttpError} 409 if it could be any of several
  */
 function theOneToReplace({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): Secret {
@@ -201,11 +203,11 @@ function theOneToReplace({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): 
   const [newest] = (live.length > 0 ? live : secrets).toSorted((a, b) => b.createdAt - a.createdAt);
   if (newest !== undefined && only === undefined && live.every(({ name }) => name === newest.name)) return newest;
   const names = secrets.map((one) => `${one.id} (${one.name})`).join(', ');
-  throw new HttpError('conflict', `This key has several secrets. Say which one is replaced, with secretId: ${names}.`);
+  throw new HttpError('conflict', `This key has several secrets. Choose the one to replace with secretId: ${names}.`);
 }
 
 /**
- * The secrets that have not ended, if there is room for one more.
+ * Returns the secrets that have not expired, if there is room for one more.
  * @throws {HttpError} 409 if there is none
  */
 function roomIn({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): Secret[] {
@@ -223,7 +225,8 @@ const secretIn =
 
 /**
  * Changes one secret of a key.
- * @returns undefined if there is no such secret. This is confirmed like a change, because the call can repeat one
+ * @returns undefined if there is no such secret. This result is confirmed like a change, because the call may repeat
+ *   one
  */
 async function applyTo(
   deps: AdminDependencies,

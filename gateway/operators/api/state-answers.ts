@@ -5,7 +5,7 @@ import { type SeenCore, WorkersState } from '../../telemetry/watched-traffic.ts'
 
 /** The answers about the state of the gateway: findings, dependencies and traffic. */
 
-/** A finding of the doctor. One that is not good has the time of the first check that found it. */
+/** A finding of the doctor. Unless it is good, it has the time of the first check that found it. */
 export const SeenFinding = z.object({
   about: z.string(),
   status: z.enum(['good', 'warning', 'fault', 'unknown']),
@@ -20,7 +20,7 @@ export type DoctorAnswer = z.infer<typeof DoctorAnswer>;
 
 const Answered = z.object({ at: time, ms: z.number() });
 
-/** How decisions are shared: by the settings. */
+/** How decisions are shared, according to the settings. */
 export const RedisMode = z.enum(['single', 'cluster', 'sentinel', 'embedded']);
 export type RedisMode = z.infer<typeof RedisMode>;
 
@@ -29,10 +29,10 @@ export const RedisView = z.object({
   mode: RedisMode,
   /** How many of these processes are connected. */
   connected: count,
-  /** When the last of them was connected, or the first lost its connection. */
+  /** When the last of them was connected, or when the first lost its connection. */
   since: time.optional(),
   lastCall: Answered.optional(),
-  /** Of the calls since the start; null before the first. */
+  /** The 99th percentile of all calls since the start; null before the first. */
   p99: z.number().nullable(),
   missedDeadlines: count,
 });
@@ -44,21 +44,20 @@ type CoreFault = NonNullable<SeenCore['lastFault']>['kind'];
 export const CoreView = z.object({
   origin: z.string(),
   /**
-   * The worst that a process sees. `silent`: its reads go to another core. `draining`: it has left CORE_URL and answers
-   * what it was asked. `unproven`: the only core, and it has answered no request yet.
+   * The worst state that a process sees. `silent`: its reads go to another core. `draining`: it has left CORE_URL and
+   * finishes its requests. `unproven`: it is the only core and has not answered a request yet.
    */
   state: z.enum(['out', 'silent', 'draining', 'up', 'unproven']),
-  /** How many processes see this state. */
+  /** How many processes see it in this state. */
   seenBy: count,
   since: time,
-  /** Why it is out. */
   reason: z.string().optional(),
   inFlight: count,
-  /** Of these, those that wait for a connection. */
+  /** The number of these that wait for a connection. */
   waiting: count,
-  /** Requests that it may be asked at once. */
+  /** The current limit of concurrent requests. */
   limit: count,
-  /** To a client's request: probes do not count. */
+  /** The last answer to a client's request: probes do not count. */
   lastAnswer: Answered.optional(),
   lastFault: z.object({ at: time, kind: z.string() as unknown as z.ZodType<CoreFault> }).optional(),
 });
@@ -75,11 +74,11 @@ export const TrafficAnswer = z.object({
   since: time,
   mode: z.enum(['shared', 'local']),
   modeSince: time,
-  /** The worst of what is a fault or unknown now; undefined if all is well. */
+  /** The worst current finding that is a fault or unknown; undefined if all is well. */
   health: SeenFinding.optional(),
-  /** Only with WORKERS > 1. */
+  /** Present only with WORKERS > 1. */
   workers: WorkersState.optional(),
-  /** Processes that serve clients: `cores` and `redis` are what these see. Other gateways are not in it. */
+  /** The processes that serve clients. `cores` and `redis` are what these see. Other gateways are not included. */
   processes: count,
   cores: listOf(CoreView),
   redis: RedisView,
@@ -95,12 +94,12 @@ export const TrafficAnswer = z.object({
 export type TrafficAnswer = z.infer<typeof TrafficAnswer>;
 
 export const MinuteReport = z.object({
-  /** Its beginning. */
+  /** The start of the minute. */
   at: time,
   admitted: count,
   refused: count,
   banned: count,
-  /** The keys of the banned requests. */
+  /** The number of keys of the banned requests. */
   bannedKeys: count,
   unauthorized: count,
   serverErrors: count,
@@ -110,6 +109,6 @@ export const MinuteReport = z.object({
 });
 export type MinuteReport = z.infer<typeof MinuteReport>;
 
-/** `since` is the start of the gateway: nothing before it is known. */
+/** `since` is the start of the gateway, before which nothing is known. */
 export const MinutesAnswer = z.object({ since: time, minutes: listOf(MinuteReport) });
 export type MinutesAnswer = z.infer<typeof MinutesAnswer>;

@@ -3,15 +3,14 @@ import { etagOf, isCurrent } from '../../static-file.ts';
 
 interface TextFile {
   readonly status?: number;
-  /** The media type. */
   readonly type: string;
-  /** Besides those for the cache. */
+  /** Headers besides those for caching. */
   readonly headers: readonly string[];
   /** Called at the first request. */
   read(): string | Promise<string>;
 }
 
-/** A file for browsers, answered without a token. It is read once and kept in memory. */
+/** Serves a file for browsers without a token. It is read once and kept in memory. */
 export function textRoute(
   name: string,
   path: string,

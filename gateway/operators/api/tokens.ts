@@ -18,7 +18,7 @@ export const NewToken = z.strictObject({
   ...who,
 });
 
-/** Makes a token. Only this answer ever shows it. */
+/** Creates a token. Only this answer ever shows it. */
 export const createToken: AdminOperation = async (call) => {
   const { deps, request, response } = call;
   const { name, role, ...given } = await readBody(NewToken, request, response, ADMIN_BODY_LIMIT_BYTES);
@@ -28,13 +28,13 @@ export const createToken: AdminOperation = async (call) => {
   return { status: 201, body: { id, token, name, role } };
 };
 
-/** Who asks, and what the token that was sent may do. */
+/** Returns the caller's name, and the role of the token. */
 export const whoAmI: AdminOperation = async ({ caller: { name, role } }) => ({
   status: 200,
   body: { name, role: role ?? 'viewer' } satisfies CallerAnswer,
 });
 
-/** The tokens without their digests, the oldest first. The shared token is not among them. */
+/** Lists the tokens without their digests, the oldest first. The shared token is not among them. */
 export const listTokens: AdminOperation = async ({ deps }) => {
   const tokens = [...(await deps.tokens.list())].map(([id, { name, role, createdAt }]) => ({
     id,
@@ -46,7 +46,7 @@ export const listTokens: AdminOperation = async ({ deps }) => {
   return { status: 200, body: { tokens: inOrder } satisfies TokensAnswer };
 };
 
-/** Revokes a token: its next request is 401. */
+/** Revokes a token, so that its next request gets 401. */
 export const revokeToken: AdminOperation = async (call) => {
   const { deps, params } = call;
   const [id = ''] = params;

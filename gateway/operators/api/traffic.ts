@@ -5,8 +5,8 @@ import type { AdminOperation } from './operation.ts';
 import { shownRejected } from './rejected-values.ts';
 
 /**
- * The requests of clients since the start of this gateway, and its state, for all workers together. Cheap enough to
- * poll every second.
+ * Reports the requests of clients since the start of this gateway, and its state, for all workers together. It is cheap
+ * enough to poll every second.
  */
 export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode, health } }) => {
   await health.watch();
@@ -35,7 +35,7 @@ export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, 
   };
 };
 
-/** The last hour by minute, the oldest first. The last minute is not over. */
+/** Reports the last hour by minute, the oldest first. The last minute is still running. */
 export const showMinutes: AdminOperation = async ({ deps: { traffic } }) => ({
   status: 200,
   body: { since: traffic.since.toISOString(), minutes: traffic.minutes() } satisfies MinutesAnswer,

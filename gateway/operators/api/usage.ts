@@ -14,15 +14,14 @@ import type { AdminOperation } from './operation.ts';
 import { after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
 
 const PAGE = 100;
-/** Keys that one sum checks. The answer says where to continue. */
+/** The number of keys that one sum checks. The answer contains the place to continue. */
 const SUMMED = 5_000;
 const DAY_MS = 86_400_000;
-/** Microseconds. */
 const MILLISECOND = 1_000;
 
 const DATE = must('be a date like 2026-11-01');
 const date = z.iso.date({ error: DATE }).optional();
-const BY = must('be day, key, or tag: and the name of a tag, as tag:customer');
+const BY = must('be day, key, or tag: with the name of a tag, such as tag:customer');
 
 export const UsageQuery = z.object({
   from: date,
@@ -37,9 +36,9 @@ export const UsageQuery = z.object({
 });
 
 /**
- * The use of keys by day, the oldest key first, including those revoked in the last 36 days: of all keys, or of those
- * with each `tag`. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag. `limit`
- * counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add the sums up.
+ * Lists the use of keys by day, the oldest key first, including those revoked in the last 36 days: of all keys, or of
+ * those with each `tag`. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
+ * `limit` counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add up the sums.
  */
 export const listUsage: AdminOperation = async ({ deps, query }) => {
   const today = Math.floor((await deps.keys.now()) / DAY);
@@ -76,7 +75,7 @@ function tagIn(by: string): string {
   return /^tag:(.*)$/s.exec(by)?.[1] ?? '';
 }
 
-/** None for a key that was not used. */
+/** Empty for a key that was not used. */
 function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
   const [first] = days;
   if (first === undefined) return [];
@@ -85,7 +84,7 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
   return [{ ...key, admitted: sum('admitted'), refused: sum('refused') }];
 }
 
-/** The use of one key: its last hour by minute, and its last 36 days (UTC), the oldest first. Idle times are left out. */
+/** The use of one key: its last hour by minute and last 36 days (UTC), the oldest first. Idle times are left out. */
 export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
   const entry = await findKey(deps, params[0]);
   const now = await deps.keys.now();
@@ -110,6 +109,6 @@ function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
   return days.map(({ at, ...count }) => ({ day: dateOf(at), ...key, ...count }));
 }
 
-/** In days since 1970. */
+/** The date in days since 1970. */
 const dayOf = (date: string | undefined): number | undefined =>
   date === undefined ? undefined : Date.parse(date) / DAY_MS;

@@ -17,13 +17,9 @@ export const who = {
   reason: z.union([line(500), z.literal('')], { error: must('be a string') }).optional(),
 };
 
-/** An RFC 3339 time. */
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
 
-/**
- * Zod's records drop a member `__proto__` silently: here it is refused, as any other bad name.
- * @param fault follows the name
- */
+/** Refuses a member `__proto__` as a bad name, because Zod's records drop it silently. @param fault follows the name */
 export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
   z.preprocess((given, context) => {
     if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))
@@ -31,15 +27,15 @@ export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
     return given;
   }, record);
 
-const NO_TAG_NAME = `is no name of a tag: it has ${TAG_NAME_RULE}`;
+const NO_TAG_NAME = `is not a tag name: a name has ${TAG_NAME_RULE}`;
 
-/** The tags of a key: all of them. */
+/** All tags of a key. */
 export const tags = refusingProto(
   z
     .record(
       z.string().regex(TAG_NAME),
-      z.string({ error: must('be a text') }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`),
-      { error: ({ code }) => (code === 'invalid_key' ? NO_TAG_NAME : 'must be an object of texts') },
+      z.string({ error: must('be a string') }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`),
+      { error: ({ code }) => (code === 'invalid_key' ? NO_TAG_NAME : 'must be an object of strings') },
     )
     .refine((given) => Object.keys(given).length <= MAX_TAGS, `must have at most ${MAX_TAGS} entries`),
   NO_TAG_NAME,

@@ -4,13 +4,13 @@ import { host, port, readSettings, SettingsError, token } from '../../../shared/
 import { readToken, tokenFile } from '../admin-token.ts';
 import { CTL } from '../user-agent.ts';
 
-/** Client of a gateway's admin listener, for the command line and for `npm start`. */
+/** The client of a gateway's admin listener, for the command line and for `npm start`. */
 
 /** An error that the reader can act on. */
 export class AdminError extends Error {
   /** The code of the listener's error, or one of ours: `no_token`, `no_gateway`. */
   readonly code: string;
-  /** The status of the response; undefined if there was none. */
+  /** The status of the response; undefined if there was no response. */
   readonly status: number | undefined;
 
   constructor(code: string, message: string, { status, cause }: { status?: number; cause?: unknown } = {}) {
@@ -33,8 +33,8 @@ const AdminSettings = z.object({
 });
 
 /**
- * Finds the listener and its token as the gateway on this machine does: ADMIN_HOST, ADMIN_PORT, ADMIN_TOKEN, or the
- * token kept in DATA_DIR.
+ * Finds the listener and its token as the gateway on this machine does: by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or
+ * by the token kept in DATA_DIR.
  * @throws {SettingsError} for invalid settings or a file without a token, {AdminError} if there is no token
  */
 export async function findAdmin(environment: NodeJS.ProcessEnv): Promise<AdminAddress> {
@@ -58,7 +58,7 @@ export interface AdminRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly path: string;
   readonly body?: unknown;
-  /** ETag of the version that the sender has seen. */
+  /** The ETag of the version that the sender has seen. */
   readonly ifMatch?: string | undefined;
 }
 
@@ -66,12 +66,14 @@ export interface AdminReply {
   /** Undefined if the response has no body. */
   readonly body: unknown;
   readonly etag: string | undefined;
-  /** A reservation about what was done, in words. */
+  /** A warning about what was done, in words. */
   readonly warning: string | undefined;
 }
 
 /**
- * One call of the admin API. @returns the body, or undefined if there is none @throws {AdminError} as `exchange` does
+ * Makes one call of the admin API.
+ * @returns the body, or undefined if there is none
+ * @throws {AdminError} as `exchange` does
  */
 export async function callAdmin(
   admin: AdminAddress,
@@ -83,7 +85,7 @@ export async function callAdmin(
 }
 
 /**
- * One call of the admin API.
+ * Makes one call of the admin API.
  * @throws {AdminError} with the listener's message, or because there was no response
  */
 export async function exchange(
@@ -106,7 +108,7 @@ export async function exchange(
   }).catch((cause: unknown) => {
     throw new AdminError(
       'no_gateway',
-      `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT say where it is.`,
+      `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT are its address.`,
       { cause },
     );
   });
@@ -129,6 +131,6 @@ function parse(text: string, url: string): unknown {
   try {
     return text === '' ? undefined : JSON.parse(text);
   } catch (cause) {
-    throw new AdminError('no_gateway', `What answers at ${url} is no gateway's admin listener.`, { cause });
+    throw new AdminError('no_gateway', `The server at ${url} is not a gateway's admin listener.`, { cause });
   }
 }

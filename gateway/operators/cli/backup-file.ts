@@ -10,14 +10,12 @@ import type { BackupAnswer } from '../api/answers.ts';
 const FORMAT = 'animal-store-backup';
 const VERSION = 1;
 
-/**
- * A longer line cannot be a key of ours. A shorter one fits into one call, even if invalid bytes became longer as text.
- */
+/** Longer lines cannot be keys of ours. Shorter ones fit into one call, even if invalid bytes became longer as text. */
 const MAX_LINE_BYTES = 300_000;
 const LINE_FEED = 10;
 
 export interface Header {
-  /** When the reading of it began. */
+  /** When the backup began. */
   readonly at: string;
   readonly plans: NonNullable<BackupAnswer['plans']>;
 }
@@ -40,12 +38,12 @@ export const endLine = (keys: number): string => `${JSON.stringify({ end: true, 
 export function readHeader(line: Line | undefined): Header | string {
   const { format, version, at, plans } = objectIn(line?.text ?? '') ?? {};
   if (format !== FORMAT || typeof plans !== 'object' || plans === null)
-    return 'This is no backup of keys: it does not begin with a line of `ctl backup`.';
-  if (version !== VERSION) return `This is a backup of version ${version}; version ${VERSION} is read here.`;
+    return 'This is not a backup of keys: its first line is not from `ctl backup`.';
+  if (version !== VERSION) return `This is a backup of version ${version}; this program reads version ${VERSION}.`;
   return { at: String(at), plans: plans as Header['plans'] };
 }
 
-/** The content of a line after the header; undefined if it is neither a key nor the end. */
+/** Reads a line after the header; undefined if it is neither a key nor the end. */
 export function readLine({ text }: Line): { key: BackedUpKey } | { end: number } | undefined {
   const value = objectIn(text);
   if (value?.end === true) return { end: Number(value.keys) };
@@ -63,7 +61,7 @@ const isKey = (value: unknown): value is BackedUpKey => {
   );
 };
 
-/** The cursor behind this key, where a backup continues. */
+/** The cursor after this key, where a backup continues. */
 export const cursorOf = (key: BackedUpKey): string => writeCursor(key);
 
 function objectIn(text: string): Record<string, unknown> | undefined {
@@ -75,7 +73,7 @@ function objectIn(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** The lines of a stream, one in memory at a time, whatever their length. */
+/** Splits a stream into lines. Only one is in memory at a time, whatever their length. */
 export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<Line> {
   let number = 0;
   let parts: Buffer[] = [];

@@ -6,9 +6,8 @@ import type { Session } from './session.ts';
 
 /** A file in commands/. */
 interface Subject {
-  /** Its place in --help. */
+  /** Its position in --help. */
   readonly PLACE: number;
-  /** Adds its commands. */
   add(program: Command, session: Session): void;
 }
 
@@ -17,16 +16,16 @@ const FOLDER = join(import.meta.dirname, 'commands');
 const HINT = '(--help after any command explains it)';
 
 /**
- * The table of all commands: what the files in commands/ add. Their --help and the completions are made from it.
- * @param isJson whether errors are reported as JSON: then Commander prints none itself
+ * Creates all commands from the files in commands/. Their --help and the completions come from them.
+ * @param isJson whether errors are reported as JSON, so that Commander must not print them
  */
 export async function createCommands(session: Session, isJson: () => boolean): Promise<Command> {
   const program = new Command('ctl')
     .description('Operates a running gateway: API keys, bans, plan limits and usage.')
     .version(packageFile.version, '-V, --version', 'print the version')
-    .option('--json', 'print answers and errors as JSON')
+    .option('--json', 'print output and errors as JSON')
     .option('-y, --yes', 'answer yes to all prompts')
-    .option('--utc', 'print times in UTC on a terminal too')
+    .option('--utc', 'print times in UTC even on a terminal')
     .exitOverride()
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
@@ -42,14 +41,14 @@ export async function createCommands(session: Session, isJson: () => boolean): P
 
 const HELP = `
 ctl finds the gateway by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or the token in DATA_DIR/admin-token.
-Terminals show colours, and times in their zone (TZ) with the offset; --utc prints UTC. Pipes and --json print UTC.
+Terminals show colours, and times in the local zone (TZ) with the offset; --utc prints UTC. Pipes and --json get UTC.
 NO_COLOR switches colours off. Irreversible changes ask for confirmation; without a terminal they need --yes.
 
 Examples:
   ctl keys create --plan pro --name acme       issue a key
-  ctl keys find acme                           by name, id, request id, or a whole key on standard input
+  ctl keys find acme                           find keys by name, id, request id, or a whole key on standard input
   ctl keys top                                 the busiest keys now
-  ctl keys show acme                           its limits, what it has used, its ban: by name or by id
+  ctl keys show acme                           the limits, usage and ban of a key, by name or id
   ctl requests --text <request id>             why a request was refused, and what to change
   ctl requests --status 5xx --follow           failures as they happen
   ctl keys rotate <id> --grace 24h             a new secret; the old one works for a day
@@ -57,24 +56,24 @@ Examples:
   ctl bans lift <id>
   ctl keys reset <id>                          a fresh start: no ban, both buckets full
   ctl plans set free --minute 120 --reason "launch week"
-  ctl plans diff -f plans.yaml                 is the gateway as the file in git says? exits with 4 if not
+  ctl plans diff -f plans.yaml                 compare the gateway with the file in git; exits with 4 if they differ
   ctl plans rollback
   ctl usage --from 2026-11-01 --csv            what every key has used, by day
   ctl usage --by tag:customer                  what each customer has used
   ctl activity --target <id>                   who changed a key, when and why
   ctl tokens create --name ann --role viewer   read access for a colleague
   ctl backup > keys.jsonl                      all keys, for ctl restore < keys.jsonl
-  ctl doctor                                   checks Redis, cores and plans
+  ctl doctor                                   check Redis, cores and plans
   ctl --json keys list --name acme
-  source <(ctl completion bash)                Tab completes commands and options
+  source <(ctl completion bash)                complete commands and options with Tab
 
-Errors go to standard error; with --json as { code, message, status }.
+Errors go to standard error, with --json as { code, message, status }.
 
 Exit codes:
   0  done
-  1  fault: no gateway answers, it failed, the settings are bad, or the doctor found one;
-     a backup could not be restored whole
+  1  fault: no gateway answered, it failed, the settings are invalid, the doctor found a fault,
+     or a backup could not be restored completely
   2  usage: the command, an option or a value is wrong
   3  not found: no such key or plan
-  4  conflict: somebody else was quicker, the data cannot be read, or the plans are not those of the file
+  4  conflict: somebody else made a change first, the data cannot be read, or the plans differ from the file
   5  not confirmed`;

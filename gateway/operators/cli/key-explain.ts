@@ -6,23 +6,23 @@ import type { Session } from './session.ts';
 import { harmless, table } from './table.ts';
 import { preciseTimeText, timeText } from './time-text.ts';
 
-/** Adds `keys explain`: why requests were admitted or refused. */
+/** Adds `keys explain`, which shows why requests were admitted or refused. */
 export function addExplain(keys: Command, session: Session): void {
   const explain = keys
     .command('explain')
     .description('explain why requests of a key, or one request, were admitted or refused')
     .argument('[key]', KEY)
-    .option('--request <id>', 'one request, by its X-Request-Id: it is on every answer and in every log')
-    .option('--limit <number>', 'how many decisions at most, up to 1000', '50')
+    .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and every log')
+    .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
     .addHelpText(
       'after',
       `
 Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
-the same Redis keep their own: ask the one whose log has the request. Requests with unknown keys, and those refused before a
+the same Redis keep their own: use the one whose log has the request. Requests with unknown keys, and those refused before a
 decision, are not kept.
 
-Before and after are the requests that each bucket held, refilled up to the moment of the decision. A request goes through
-when both hold at least 1, and takes 1 of each; a refused one takes nothing. Local is a decision that was taken in the
+"Before" and "after" are the requests left in each bucket, refilled up to the moment of the decision. A request is admitted
+if both hold at least 1, and takes 1 from each; a refused one takes nothing. "Local" is a decision that was made in the
 gateway while Redis was away.
 
 Examples:
@@ -31,7 +31,7 @@ Examples:
     )
     .action(async (key: string | undefined, { request, limit }: { request?: string; limit: string }) => {
       if ((key === undefined) === (request === undefined))
-        explain.error('error: give the id or the name of a key, or a request with --request.');
+        explain.error('error: pass the id or the name of a key, or a request with --request.');
       if (key !== undefined) await explainKey(session, key, limit);
       if (request !== undefined) await explainRequest(session, request, limit);
     });
@@ -45,7 +45,7 @@ async function explainKey(session: Session, given: string, limit: string): Promi
 }
 
 function describeDecisions(decisions: readonly DecisionReport[]): string {
-  if (decisions.length === 0) return 'No decision about it is among the last ones of this gateway.';
+  if (decisions.length === 0) return 'This gateway does not remember a decision about it.';
   const rows = decisions.map((decision) => [
     decision.at && preciseTimeText(decision.at),
     decision.shadow === undefined ? decision.outcome : 'shadow refusal',
@@ -74,7 +74,7 @@ function describeDecision(decision: DecisionReport): string {
     ['shadow', decision.shadow],
     ['refused by', decision.refusedBy?.join(', ')],
     ['banned until', decision.bannedUntil && timeText(decision.bannedUntil)],
-    ['plan', plan && `${plan}, of table version ${planVersion ?? 'unknown'}`],
+    ['plan', plan && `${plan}, table version ${planVersion ?? 'unknown'}`],
     ['minute', buckets && `${change(buckets.minute)} of ${buckets.minute.limit}`],
     ['day', buckets && `${change(buckets.day)} of ${buckets.day.limit}`],
     ['bad overrides', decision.rejectedOverrides?.join(', ')],

@@ -7,22 +7,22 @@ import { AdminError } from './admin-client.ts';
 import { describeFound, describeKey } from './key-text.ts';
 import type { Session } from './session.ts';
 
-/** Keys that are shown at most. */
+/** The maximum number of keys that are shown. */
 const MOST_FOUND = 100;
-/** A key, an id or a log line is shorter. */
+/** Keys, ids and log lines are shorter. */
 const MOST_READ = 65_536;
 
 /** Adds `keys find`. */
 export function addFind(keys: Command, session: Session): void {
   const find = keys
     .command('find')
-    .description('find a key by its name or a part of it, its id, a request id, or the whole key')
-    .argument('[text]', 'what to look for; read from standard input when left out')
+    .description('find a key by its name or part of it, its id, a request id, or the whole key')
+    .argument('[text]', 'what to look for; default standard input')
     .addHelpText(
       'after',
       `
-Of a whole key only the id is sent: its secret is dropped here. Give it on standard input, so that it is in no process list and no
-history. A line of the access log stands for the key in it. A request id is looked for among the last decisions of this gateway.
+Only the id of a whole key is sent: its secret is dropped. Pass it on standard input to keep it out of process lists and
+shell history. A line of the access log stands for the key in it. A request id is looked up in the last decisions of this gateway.
 
 Examples:
   ctl keys find acme
@@ -33,11 +33,11 @@ Examples:
     .action(async (given: string | undefined) => {
       const { text, hadSecret } = searchText(given ?? (await read()));
       if (hadSecret && text === '')
-        find.error('error: this looks like the secret of a key, without its beginning. Nothing was sent.');
-      if (text === '') find.error('error: give a name, an id, a request id or a key.');
+        find.error('error: this looks like the secret of a key without its id. Nothing was sent.');
+      if (text === '') find.error('error: pass a name, an id, a request id or a key.');
       if (hadSecret && given !== undefined)
         session.tell(
-          'Note: the secret was dropped and not sent. It may be in your history: next time, use standard input.',
+          'Note: the secret was dropped and not sent. It may be in your shell history: next time, use standard input.',
         );
       const found = await search(session, text);
       session.print({ keys: found }, () => {
@@ -47,7 +47,7 @@ Examples:
     });
 }
 
-/** Asks on a terminal, reads anything else. */
+/** Asks on a terminal, and otherwise reads standard input. */
 async function read(): Promise<string> {
   if (!process.stdin.isTTY) return (await textOf(process.stdin)).slice(0, MOST_READ);
   const terminal = createInterface({ input: process.stdin, output: process.stderr });

@@ -15,7 +15,7 @@ import { describeIdle, describeKeys, describeNear, describeTop } from './key-tex
 import type { Session } from './session.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
-/** Lists of keys. The gateway checks a limited number of keys per call, so each list asks until it has looked at all. */
+/** Lists of keys. The gateway checks a limited number of keys per call, so each list calls it until all are checked. */
 
 interface Filters {
   readonly name?: string;
@@ -23,18 +23,18 @@ interface Filters {
   readonly state?: string;
   readonly tag?: string;
   readonly near?: string;
-  /** In seconds. */
+  /** The time in seconds. */
   readonly unused?: number;
 }
 
 const LIST_HELP = `
-Filters narrow each other. Without --sort the newest keys come first, and --offset goes on. With another order all keys are looked
-at, and the first ones are shown. Without Redis, last uses are known since the gateway was started.
+A key must match all filters. Without --sort the newest keys come first, and --offset continues. With another order all keys are
+checked, and the first ones are shown. Without Redis, last uses are only known since the gateway was started.
 
 Examples:
   ctl keys list --name acme --json
-  ctl keys list --near 95 --sort used          who is about to run into the day limit
-  ctl keys list --unused 30d --sort idle       who has left
+  ctl keys list --near 95 --sort used          which keys are close to the day limit
+  ctl keys list --unused 30d --sort idle       which keys are no longer used
   ctl keys list --plan pro --state banned
   ctl keys list --tag customer=acme --tag env=prod`;
 
@@ -42,32 +42,33 @@ Examples:
 export function addKeyLists(keys: Command, session: Session): void {
   withFilters(keys.command('list'))
     .description('list keys, the newest first')
-    .addOption(new Option('--near [percent]', 'only keys that have used so much of their day limit').preset('80'))
     .addOption(
-      new Option('--unused <time>', 'only keys without a request for so long, as 12h or 30d').argParser(seconds),
+      new Option('--near [percent]', 'only keys that have used this percentage of their day limit').preset('80'),
     )
-    .addOption(new Option('--sort <order>', 'the order').choices(KEY_ORDER_NAMES).default('newest'))
-    .option('--offset <number>', 'where to go on', '0')
-    .option('--limit <number>', 'how many at most, up to 100', count, 100)
+    .addOption(
+      new Option('--unused <time>', 'only keys without a request for this long, such as 12h or 30d').argParser(seconds),
+    )
+    .addOption(new Option('--sort <order>', 'the sort order').choices(KEY_ORDER_NAMES).default('newest'))
+    .option('--offset <number>', 'the number of keys to skip', '0')
+    .option('--limit <number>', 'maximum number of keys, up to 100', count, 100)
     .addHelpText('after', LIST_HELP)
     .action(async (options: Filters & { sort: KeyOrder; offset: string; limit: number }, command: Command) => {
       const { sort, offset, limit, ...filters } = options;
-      if (sort !== 'newest' && offset !== '0')
-        command.error('error: --offset goes with the newest first, not with another order.');
+      if (sort !== 'newest' && offset !== '0') command.error('error: --offset cannot be used with --sort.');
       const list = sort === 'newest' ? listNewest : listSorted;
       await list(session, { ...queryOf(filters), offset, sort, limit: String(limit) }, describing(sort, filters));
     });
 
   withFilters(keys.command('top'))
     .description('list the keys with the most requests in the last minutes, over all gateways')
-    .option('--minutes <number>', 'how many minutes back, up to 60', count, 5)
-    .addOption(new Option('--by <count>', 'what counts').choices(TOP_BY).default('requests'))
-    .option('--limit <number>', 'how many at most, up to 100', count, 10)
+    .option('--minutes <number>', 'number of minutes to look back, up to 60', count, 5)
+    .addOption(new Option('--by <count>', 'what to rank by').choices(TOP_BY).default('requests'))
+    .option('--limit <number>', 'maximum number of keys, up to 100', count, 10)
     .addHelpText(
       'after',
       `
-Counted are the requests of so many full minutes, and of the one that runs. Not counted: what a running ban turns away, and what
-was decided while Redis was away.
+The requests of this many full minutes and of the current one are counted, except those that a running ban refuses, and those
+that were decided while Redis was away.
 
 Examples:
   ctl keys top
@@ -88,7 +89,7 @@ Examples:
 
 const withFilters = (command: Command): Command =>
   command
-    .option('--name <text>', 'only keys whose name holds this text, in any case')
+    .option('--name <text>', 'only keys whose name contains this text, in upper or lower case')
     .addOption(new Option('--plan <plan>', 'only keys of this plan').choices(PLAN_NAMES))
     .addOption(new Option('--state <state>', 'only keys in this state').choices(KEY_STATES))
     .option(...TAG_FILTER, wantedTag);
@@ -105,7 +106,7 @@ function describing(sort: KeyOrder, { near, unused }: Filters): (keys: readonly 
 
 type Describe = (keys: readonly KeyView[]) => string;
 
-/** Asks until a key was found. */
+/** Calls until a key is found. */
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   let at = query.offset;
   for (;;) {
@@ -135,7 +136,7 @@ function sortable({ createdAt, lastUsedAt, name, buckets }: KeyView) {
   return { createdAt: Date.parse(createdAt), lastUsedAt: at, name, dayUsed };
 }
 
-/** Offers the keys of all pages. A key that moved on meanwhile can come twice. @returns the number of all keys */
+/** Offers the keys of all pages. A key can appear twice if it moves meanwhile. @returns the number of all keys */
 async function offerAll<K extends KeyView>(
   session: Session,
   path: string,

@@ -7,19 +7,19 @@ import type { Session } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
 
-/** The key that a command is about, by its id or by its name. */
+/** The argument of commands for one key, by its id or its name. */
 
 export const KEY = 'the key: its id, as `keys list` shows it, or its whole name';
 
-/** Other names that are shown to somebody who gave only a part of one. */
+/** The number of similar names that are shown if only a part of a name was given. */
 const MOST_SHOWN = 5;
 
-/** Several keys have the given name, or what was given is no name of a key. It is a fault of the command line. */
+/** The given name belongs to several keys, or to none. It is a fault of the command line. */
 export class UnclearKey extends Error {}
 
 export interface NamedKey {
   readonly id: string;
-  /** For questions: the id, with the name if that was given. */
+  /** The id, with the name if that was given, for use in questions. */
   readonly title: string;
 }
 
@@ -29,14 +29,13 @@ export const pathTo = async (session: Session, given: string): Promise<string> =
 /**
  * Finds a key by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
  * An id that no key has is returned as it is: the listener answers for it, and a revocation can be repeated.
- * @throws {AdminError} 404 if no key has this name, {UnclearKey} if several have it and nobody can be asked
+ * @throws {AdminError} 404 if no key has this name, {UnclearKey} if several have it and there is no terminal to ask on
  */
 export async function findKey(session: Session, given: string): Promise<NamedKey> {
   const { text, hadSecret } = searchText(given);
   if (hadSecret) {
-    if (text === '')
-      throw new UnclearKey('This looks like the secret of a key, without its beginning. Nothing was sent.');
-    session.tell('Note: the secret was dropped and not sent. It may be in your history: next time, give the id.');
+    if (text === '') throw new UnclearKey('This looks like the secret of a key without its id. Nothing was sent.');
+    session.tell('Note: the secret was dropped and not sent. It may be in your shell history: next time, use the id.');
   }
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
   const { same, others } = await named(session, text);
@@ -47,7 +46,7 @@ export async function findKey(session: Session, given: string): Promise<NamedKey
   return { id: key.id, title: `${harmless(key.name)} (${key.id})` };
 }
 
-/** The same for an action that is confirmed. If that is not possible, the key is not looked for. */
+/** Does the same for an action that needs confirmation. If that is not possible, no key is searched for. */
 export const findToConfirm = async (session: Session, given: string): Promise<NamedKey> =>
   session.canConfirm ? await findKey(session, given) : { id: given, title: harmless(given) };
 
@@ -62,14 +61,14 @@ async function exists(session: Session, id: string): Promise<boolean> {
   }
 }
 
-/** The keys with this name, and some others whose names hold it. */
+/** Finds the keys with this name, and some others whose names contain it. */
 async function named(session: Session, name: string): Promise<{ same: KeyView[]; others: KeyView[] }> {
   const held = await keysNamed(session, name);
   const isSame = (key: KeyView) => key.name.toLowerCase() === name.toLowerCase();
   return { same: held.filter(isSame), others: held.filter((key) => !isSame(key)).slice(0, MOST_SHOWN) };
 }
 
-/** The keys whose names hold a text. */
+/** Finds the keys whose names contain a text. */
 async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
   const found: KeyView[] = [];
   for await (const { keys } of session.parts<KeysAnswer>('/keys', { name })) found.push(...keys);
@@ -78,8 +77,8 @@ async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
 
 function noneNamed(text: string, others: readonly KeyView[]): AdminError {
   const held = others.map(({ name }) => harmless(name)).join(', ');
-  const hint = held === '' ? '' : ` These names hold it: ${held}. Give the whole name.`;
-  return new AdminError('not_found', `No key has the id or the name “${harmless(text)}”.${hint}`, { status: 404 });
+  const hint = held === '' ? '' : ` These names contain it: ${held}. Use the whole name.`;
+  return new AdminError('not_found', `No key has the id or name “${harmless(text)}”.${hint}`, { status: 404 });
 }
 
 async function choose(session: Session, name: string, same: readonly KeyView[]): Promise<KeyView> {
@@ -93,9 +92,9 @@ async function choose(session: Session, name: string, same: readonly KeyView[]):
   ]);
   const list = table(['', 'id', 'plan', 'state', 'created', 'last used'], rows);
   if (!process.stdin.isTTY || session.isJson)
-    throw new UnclearKey(`${same.length} keys have the name “${harmless(name)}”. Give the id of one:\n${list}`);
+    throw new UnclearKey(`${same.length} keys have the name “${harmless(name)}”. Use the id of one:\n${list}`);
   session.tell(`${same.length} keys have the name “${harmless(name)}”:\n${list}`);
-  const key = same[Number(await session.question('Which one? Its number: ')) - 1];
-  if (key === undefined) throw new UnclearKey('No key was chosen; nothing was done.');
+  const key = same[Number(await session.question('Number of the key: ')) - 1];
+  if (key === undefined) throw new UnclearKey('No key was chosen. Nothing was done.');
   return key;
 }

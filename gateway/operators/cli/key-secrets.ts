@@ -19,9 +19,9 @@ interface About {
   readonly expires?: string;
 }
 
-/** Adds `keys secrets …`: several secrets with one shared pair of buckets. */
+/** Adds `keys secrets …`, for several secrets that share one pair of buckets. */
 export function addSecretCommands(keys: Command, session: Session): void {
-  const secrets = keys.command('secrets').description('several secrets of one key, on its one set of limits');
+  const secrets = keys.command('secrets').description('manage several secrets of one key, which share its limits');
   const ofSecret = (path: string, secretId: string) => `${path}/secrets/${encodeURIComponent(secretId)}`;
 
   secrets
@@ -34,9 +34,9 @@ export function addSecretCommands(keys: Command, session: Session): void {
     });
 
   withBounds(secrets.command('add'))
-    .description('add a secret; the whole key is shown this once')
+    .description('add a secret; the whole key is shown only once')
     .argument('<key>', KEY)
-    .requiredOption('--name <name>', 'what it is for, as "billing service"')
+    .requiredOption('--name <name>', 'what it is for, such as "billing service"')
     .option(...REASON)
     .addHelpText(
       'after',
@@ -48,7 +48,7 @@ Examples:
     .action(async (key: string, about: About) => {
       const path = `${await pathTo(session, key)}/secrets`;
       const added = await session.call<IssuedSecret>('POST', path, bodyOf(about));
-      session.print(added, () => `Secret ${added.id}\n\nThe key, shown this once:\n${added.key}`);
+      session.print(added, () => `Secret ${added.id}\n\nThe key, shown only once:\n${added.key}`);
     });
 
   withBounds(secrets.command('set'))
@@ -56,7 +56,7 @@ Examples:
     .argument('<key>', KEY)
     .argument('<secret>', SECRET_ID)
     .option('--name <name>', 'what it is for')
-    .addOption(new Option('--anywhere', 'take its networks away').conflicts('networks'))
+    .addOption(new Option('--anywhere', 'remove its networks').conflicts('networks'))
     .option(...REASON)
     .action(async (key: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
       const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
@@ -73,7 +73,7 @@ Examples:
     .option(...REASON)
     .action(async (key: string, secretId: string) => {
       const { id, title } = await findToConfirm(session, key);
-      await session.confirmForGood(`Revoke the secret ${secretId} of ${title} for good?`);
+      await session.confirmForGood(`Permanently revoke the secret ${secretId} of ${title}?`);
       await session.call('DELETE', ofSecret(pathOf(id), secretId));
       session.print({ id, secretId, revoked: true }, () => `Revoked the secret ${secretId} of ${id}.`);
     });
@@ -81,9 +81,9 @@ Examples:
 
 const withBounds = (command: Command): Command =>
   command
-    .addOption(new Option('--scope <scope...>', 'read, write or both; both when left out').choices(SCOPES))
-    .option('--networks <network...>', 'where it works: addresses or blocks, as 10.0.0.0/8; anywhere when left out')
-    .option('--expires <time>', 'when it ends, as 2030-12-31T00:00:00Z; never takes the end away');
+    .addOption(new Option('--scope <scope...>', 'read, write or both; default both').choices(SCOPES))
+    .option('--networks <network...>', 'where it works: addresses or blocks such as 10.0.0.0/8; default anywhere')
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry');
 
 const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
 

@@ -5,7 +5,7 @@ import { colour, type Style } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
 
-/** API keys in words. */
+/** Describes API keys in words. */
 
 export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
@@ -38,7 +38,7 @@ export function describeKeys(views: readonly KeyView[]): string {
   return table([...head, ...(hasTags ? ['tags'] : []), ...(hasNotes ? ['note'] : [])], rows, paintState);
 }
 
-/** That a key is banned, or too small. */
+/** Notes that a key is banned, or that its limits are too small. */
 function noteOf(key: KeyView): string | undefined {
   if (key.bannedUntil !== undefined) return `banned until ${banInWords(key, timeText(key.bannedUntil))}`;
   return key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined;
@@ -62,7 +62,7 @@ export function describeTop(views: readonly LoudKey[]): string {
   return table(['id', 'name', 'plan', 'state', 'requests', 'refused', 'of the day'], rows, paintState);
 }
 
-/** Keys with their last use. */
+/** Describes keys with their last use. */
 export function describeIdle(views: readonly KeyView[]): string {
   const rows = views.map(({ id, name, plan, state, admitted, refused, createdAt, lastUsedAt }) => [
     id,
@@ -79,13 +79,13 @@ export function describeIdle(views: readonly KeyView[]): string {
 
 const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;
 
-/** Keys with the use of their day limit. */
+/** Describes keys with their use of the day limit. */
 export function describeNear(views: readonly KeyView[]): string {
   const rows = views.map(({ id, name, plan, state, buckets }) => {
     const day = buckets?.day;
     return [id, name, plan, state, day?.limit, day?.used, day && percent(day), day?.fullAt && timeText(day.fullAt)];
   });
-  return table(['id', 'name', 'plan', 'state', 'day', 'used', 'of it', 'full again'], rows, paintState);
+  return table(['id', 'name', 'plan', 'state', 'day', 'used', 'of limit', 'full again'], rows, paintState);
 }
 
 export function describeBans(views: readonly KeySummary[]): string {
@@ -101,7 +101,7 @@ export function describeBans(views: readonly KeySummary[]): string {
   return table(['id', 'name', 'plan', 'until', 'bans', 'refused since', 'reason'], rows);
 }
 
-/** One key, with its buckets at the time of the call. */
+/** Describes one key, with its buckets at the time of the call. */
 export function describeKey(key: KeyView): string {
   const facts: [name: string, fact: string | undefined][] = [
     ['id', key.id],

@@ -4,18 +4,18 @@ import { AdminError } from './admin-client.ts';
 import { UnclearKey } from './key-names.ts';
 import { NotConfirmed } from './session.ts';
 
-/** How a command ends: its exit code, and its error as JSON. */
+/** Maps the end of a command to its exit code, and its error to JSON. */
 
 export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
 
-/** The members of an error with --json. `status` is that of the gateway's answer. */
+/** The members of an error with --json. `status` is that of the gateway's response. */
 interface ErrorView {
   readonly code: string;
   readonly message: string;
   readonly status?: number | undefined;
 }
 
-/** An error, its exit code, and its code. @throws any fault that an operator cannot act on */
+/** Maps an error to its exit code and its code. @throws any fault that an operator cannot act on */
 export function outcomeOf(fault: unknown): { exit: number; error: ErrorView } {
   if (fault instanceof CommanderError) {
     const exit = fault.exitCode === 0 ? EXIT.done : EXIT.usage;
@@ -37,7 +37,7 @@ function exitCodeOf(status: number | undefined): number {
   return status === 409 ? EXIT.conflict : EXIT.fault;
 }
 
-/** Commander has no message when a group is called without a command: it shows the help. */
+/** Commander has no message when a group is called without a command, because it shows the help. */
 const usageMessage = ({ code, message }: CommanderError): string =>
   code === 'commander.help' ? 'A command is missing; --help lists them.' : message.replace(/^error: /, '').trim();
 

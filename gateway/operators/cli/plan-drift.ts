@@ -15,8 +15,8 @@ interface Author {
 }
 
 /**
- * Adds `plans export`, `plans diff` and `plans apply`: a file in git is the truth.
- * @param withAuthor adds the options of everyone who changes plans
+ * Adds `plans export`, `plans diff` and `plans apply`, with which a file in git determines the plans.
+ * @param withAuthor adds the options that all changes of plans have
  */
 export function addPlanFiles(plans: Command, session: Session, withAuthor: (command: Command) => Command): void {
   plans
@@ -33,8 +33,8 @@ export function addPlanFiles(plans: Command, session: Session, withAuthor: (comm
     .addHelpText(
       'after',
       `
-Shown is what \`plans apply\` would do: the value in force, and the one of the file. Exits with 4 where they differ, with 0 where they do
-not. What the file does not name is not compared.
+This shows what \`plans apply\` would do: the value in force and the one in the file. It exits with 4 if they differ, and with 0 if they do
+not. Only plans and fields in the file are compared.
 
 Example:
   ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`,
@@ -49,12 +49,12 @@ Example:
     });
 
   const apply = withAuthor(withFile(plans.command('apply')))
-    .description('set the plans to those of a file, in one step; every gateway applies them within a second')
+    .description('set the plans to those in a file, in one step; every gateway applies them within a second')
     .addHelpText(
       'after',
       `
-The change is shown before it is made, and made only if nobody else has changed the plans meanwhile. On a terminal it is asked for;
---yes is the answer. What the file does not name stays. \`plans rollback\` takes all of it back.
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it needs confirmation,
+unless --yes is given. Plans and fields that are not in the file stay. \`plans rollback\` undoes the whole change.
 
 Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,
@@ -81,7 +81,7 @@ Example:
     });
 }
 
-const AS_IN_FILE = 'The plans are as the file says.';
+const AS_IN_FILE = 'The plans are the same as in the file.';
 
 const withFile = (command: Command): Command =>
   command.addOption(
@@ -96,10 +96,10 @@ function refuse(command: Command, file: string, fault: unknown): never {
 
 function noteLeftOut(session: Session, file: PlanFile): void {
   const names = leftOut(file);
-  if (names.length > 0) session.tell(`Note: the file does not name ${names.join(', ')}.`);
+  if (names.length > 0) session.tell(`Note: the file does not contain ${names.join(', ')}.`);
 }
 
-/** The values of the file that are not in force. */
+/** The values in the file that are not in force. */
 function changesIn(drift: ReturnType<typeof driftOf>, file: PlanFile): Record<string, Record<string, unknown>> {
   const changes: Record<string, Record<string, unknown>> = {};
   for (const { plan, name } of drift) changes[plan] = { ...changes[plan], [name]: file[plan]?.[name] };

@@ -17,24 +17,24 @@ import {
 } from '../../limiter/plans.ts';
 import type { FieldChange } from '../../stores/audit.ts';
 
-/** The plan table as a file for git: `<plan>: { <field>: <value> }`, in YAML or JSON. What it leaves out is left alone. */
+/** The plan table as a file: `<plan>: { <field>: <value> }`, in YAML or JSON. Fields not in the file stay unchanged. */
 
 export type PlanFile = { readonly [plan in PlanName]?: GivenPlan };
 
-/** Values of a plan as somebody gives them. Null stands for a number that is absent. */
+/** Values of a plan as they were typed. null stands for an absent number. */
 export type GivenPlan = { readonly [F in PlanField]?: Plan[F] | null };
 
-/** A plan once these values are in force. */
+/** Returns a plan with these values in force. */
 export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
   Object.fromEntries(Object.entries({ ...plan, ...given }).filter(([, value]) => value !== null));
 
-/** A file that is no plan table: all faults, one per line. */
+/** The file is not a plan table. The message has all faults, one per line. */
 export class BadPlanFile extends Error {}
 
-/** Far more than all fields of all plans. */
+/** The limit is far above the size of all fields of all plans. */
 const MAX_CHARACTERS = 65_536;
 
-/** The whole table, with the choices that nobody made. */
+/** Returns the whole table, including options that have their defaults. */
 export const inFull = (table: PlanTable): PlanFile =>
   Object.fromEntries(
     PLAN_NAMES.map((plan) => [
@@ -46,10 +46,7 @@ export const inFull = (table: PlanTable): PlanFile =>
 export const toYaml = (table: PlanTable): string =>
   `# The plans of the gateway. Compare with: ctl plans diff -f <file>. Put in force with: ctl plans apply -f <file>.\n${stringify(inFull(table))}`;
 
-/**
- * Reads a file, or standard input for `-`.
- * @throws {BadPlanFile} if it cannot be read, or does not hold plans
- */
+/** Reads a file, or standard input for `-`. @throws {BadPlanFile} if it cannot be read or does not contain plans */
 export async function readPlanFile(path: string): Promise<PlanFile> {
   const content = await (path === '-' ? text(process.stdin) : readFile(path, 'utf8')).catch((fault: Error) => {
     throw new BadPlanFile(fault.message);
@@ -57,7 +54,7 @@ export async function readPlanFile(path: string): Promise<PlanFile> {
   return parsePlanFile(content);
 }
 
-/** JSON is YAML too (YAML 1.2 §1.3). @throws {BadPlanFile} */
+/** JSON is valid YAML too (YAML 1.2 §1.3). @throws {BadPlanFile} */
 export function parsePlanFile(content: string): PlanFile {
   if (content.length > MAX_CHARACTERS) throw new BadPlanFile(`It has more than ${MAX_CHARACTERS} characters.`);
   const { contents, errors, warnings } = parseDocument(content);
@@ -68,7 +65,7 @@ export function parsePlanFile(content: string): PlanFile {
   const plans: [string, GivenPlan][] = [];
   for (const { key, value } of contents.items) {
     const plan = nameOf(key);
-    if (!isPlanName(plan)) faults.push(`${plan} is no plan; they are ${PLAN_NAMES.join(', ')}.`);
+    if (!isPlanName(plan)) faults.push(`${plan} is not a plan; the plans are ${PLAN_NAMES.join(', ')}.`);
     else if (!isMap(value) || value.items.length === 0) faults.push(`${plan} has no fields.`);
     else
       plans.push([
@@ -99,14 +96,14 @@ function givenValue(
   const absent = whenAbsent(field as PlanField);
   if (given === null && absent !== undefined) return null;
   const value = parseField(field as PlanField, String(given));
-  // A number in quotes is a text, as in a request to the admin API.
+  // A number in quotes is a string, as in a request to the admin API.
   if (value !== undefined && typeof value === typeof given) return value;
   const orAbsent = absent === undefined ? '' : `, or null for ${absent}`;
   faults.push(`${plan}.${field} must be ${rangeOf(field as PlanField)}${orAbsent}.`);
   return undefined;
 }
 
-/** What would have to change for the table to be as the file says. */
+/** Lists the changes that would make the table the same as the file. */
 export function driftOf(table: PlanTable, file: PlanFile): (FieldChange & { plan: PlanName; name: PlanField })[] {
   const named = PLAN_NAMES.flatMap((plan) =>
     FIELD_NAMES.filter((name) => file[plan]?.[name] !== undefined).map((name) => ({ plan, name })),
@@ -122,7 +119,7 @@ export function driftOf(table: PlanTable, file: PlanFile): (FieldChange & { plan
     .filter(({ from, to }) => from !== to);
 }
 
-/** The stored names of which the file says nothing. */
+/** The stored names that are not in the file. */
 export const leftOut = (file: PlanFile): string[] =>
   PLAN_NAMES.flatMap((plan) =>
     file[plan] === undefined

@@ -6,7 +6,7 @@ import { colour } from './session.ts';
 import { harmless, table } from './table.ts';
 import { timeText } from './time-text.ts';
 
-/** Plans and their changes in words. */
+/** Describes plans and their changes in words. */
 
 export function describePlans(shown: Readonly<Record<string, Plan>>): string {
   const rows = Object.entries(shown).map(([name, plan]) => [
@@ -16,7 +16,7 @@ export function describePlans(shown: Readonly<Record<string, Plan>>): string {
   return table(['plan', ...FIELD_NAMES], rows);
 }
 
-/** One line per field: its present and its new value. */
+/** Describes each field on one line, with its current and its new value. */
 export function describeChanges(changes: readonly FieldChange[], stream: NodeJS.WriteStream): string {
   const width = Math.max(...changes.map(({ field }) => field.length));
   const lines = changes.map(({ field, from = 'none', to = 'none' }) => {
@@ -37,18 +37,18 @@ export function describeHistory(history: readonly PlanChangeView[]): string {
   return table(['at', 'author', 'action', 'changes', 'reason'], rows);
 }
 
-/** Warnings about values that are valid but seldom intended. */
+/** Warns of values that are valid but rarely intended. */
 export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: Plan): string[] {
   const warnings: string[] = [];
   if (mode === 'shadow')
     warnings.push('in shadow mode the limits of the plan refuse nothing; they are counted and logged.');
   if (minute !== undefined && day !== undefined && day < minute)
-    warnings.push(`the day allows ${day} requests, fewer than the ${minute} of a single minute.`);
+    warnings.push(`the day limit of ${day} requests is lower than the minute limit of ${minute}.`);
   if (ban_after !== undefined && minute !== undefined && ban_after > mostBanAfter(minute))
     warnings.push('ban_after is over eight times the minute limit: bursts once a minute can ban a key.');
   if (ban_grace_seconds === 0)
     warnings.push(
-      'without a grace, clients that respect Retry-After are banned if enough of them are refused at once.',
+      'without a grace time, a key whose clients respect Retry-After is banned if enough of their requests are refused at once.',
     );
   return warnings;
 }

@@ -10,17 +10,17 @@ import { limit } from './values.ts';
 export function addTry(plans: Command, session: Session): void {
   plans
     .command('try')
-    .description('report whom other limits would have refused in the last hour')
+    .description('report which keys other limits would have refused in the last hour')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
-    .option('--minute <number>', 'requests a minute', limit)
-    .option('--day <number>', 'requests a day', limit)
+    .option('--minute <number>', 'requests per minute', limit)
+    .option('--day <number>', 'requests per day', limit)
     .addHelpText(
       'after',
       `
 Nothing is changed. The result is a lower bound: requests are counted by the minute, so both buckets count as full an hour
-ago, and each request as sent when a token was available. The same traffic would have been refused at least as often, bans
-not counted. A key's own limits stand above
-those that are tried. To see the exact number over days, try them in shadow mode.
+ago, and each request as sent when a token was available. The same traffic would have been refused at least as often, not
+counting bans. A key's own limits override
+those that are tried. To see exact numbers over days, try the limits in shadow mode.
 
 Examples:
   ctl plans try free --minute 30

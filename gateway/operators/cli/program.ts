@@ -3,24 +3,21 @@ import { createCommands } from './commands.ts';
 import { EXIT, outcomeOf } from './outcome.ts';
 import { Session } from './session.ts';
 
-/**
- * The operator's command line: a thin client of the admin listener. It is the same for Redis and for the embedded
- * limiter.
- */
+/** The command line is a thin client of the admin listener, the same for Redis and for the embedded limiter. */
 
 // A reader that closes the pipe early, such as `head`, has what it needs.
 process.stdout.on('error', (fault: NodeJS.ErrnoException) => {
   if (fault.code === 'EPIPE') process.exit();
-  process.stderr.write(`The answer cannot be written: ${fault.message}\n`);
+  process.stderr.write(`The output cannot be written: ${fault.message}\n`);
   process.exit(EXIT.fault);
 });
 
-/** A command that could not be parsed has no options yet. */
+/** The options of a command that could not be parsed are unknown. */
 const isJson = () => process.argv.includes('--json');
 
 const program = await createCommands(new Session(process.env, () => program.opts()), isJson);
 
-// The zone of every time that Node prints.
+// This sets the zone of every time that Node prints.
 program.on('option:utc', () => {
   process.env.TZ = 'UTC';
 });

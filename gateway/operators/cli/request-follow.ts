@@ -12,10 +12,10 @@ const EVERY_MS = 1_000;
 const A_CALL = 200;
 const MOST_CALLS = 5;
 const MOST_REMEMBERED = 50_000;
-/** What was recorded so long before an answer, and was not in it, may be in the next one. */
+/** A request that was recorded less than this before an answer may be missing from it, and appear in the next one. */
 const BEFORE_MS = 10_000;
 
-/** @param shownBefore how many of those before are printed first */
+/** @param shownBefore how many earlier requests are printed first */
 export async function followRequests(
   session: Session,
   filters: Record<string, string>,
@@ -25,11 +25,11 @@ export async function followRequests(
   process.once('SIGINT', () => process.exit());
   const write = session.isJson ? asJson(session) : asLines(session, hasReasons);
   const printed = boundedMap<string, true>(MOST_REMEMBERED);
-  /** When those that are under way began. */
+  /** When the requests in progress began. */
   let open = new Map<string, number>();
   let missing = '';
 
-  /** What is new, the oldest first. */
+  /** Returns new requests, the oldest first. */
   async function next(asked: Record<string, string>, isFirst: boolean): Promise<RequestView[]> {
     const found: RequestView[] = [];
     const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];
@@ -52,12 +52,12 @@ export async function followRequests(
       if (after === undefined || (isKnown && wanted.size === 0)) break;
     }
     if (!isKnown && after !== undefined)
-      session.tell(`Note: more than ${MOST_CALLS * A_CALL} requests came at once; some of them are left out.`);
+      session.tell(`Note: more than ${MOST_CALLS * A_CALL} requests arrived at once, so some are left out.`);
     open = stillOpen;
     return found.toReversed();
   }
 
-  /** Older ones were answered before, and need not be read again. Time passes by the clock of the gateways. */
+  /** Older requests were answered before, and need not be read again. Times are those of the gateways' clocks. */
   function since(): { from?: string } {
     if (newest === undefined) return {};
     const now = Date.parse(newest.at) + performance.now() - startedAt;
@@ -67,7 +67,7 @@ export async function followRequests(
 
   function note(now: string): void {
     if (now !== missing && now !== '')
-      session.tell(`Note: these do not answer, their requests are missing: ${harmless(now)}.`);
+      session.tell(`Note: these do not answer, so their requests are missing: ${harmless(now)}.`);
     missing = now;
   }
 
@@ -85,20 +85,20 @@ export async function followRequests(
       isAway = false;
     } catch (fault) {
       if (!(fault instanceof AdminError && fault.code === 'no_gateway')) throw fault;
-      // It may be restarting.
+      // The gateway may be restarting.
       if (!isAway) session.tell(`Note: ${fault.message}`);
       isAway = true;
     }
   }
 }
 
-/** Clients choose the ids of requests, so several can have the same. */
+/** Clients choose the ids of requests, so several requests can have the same one. */
 const identityOf = ({ requestId, at, gateway }: RequestView): string =>
   `${requestId} ${at} ${gateway.host} ${gateway.pid}`;
 
 const asJson = (session: Session) => (request: RequestView) => session.write(`${JSON.stringify(request)}\n`);
 
-/** Columns grow with what comes, as nothing that was printed can be aligned again. */
+/** Columns grow with their content, because printed lines cannot be aligned again. */
 function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {
   const widths: number[] = HEAD.map(({ length }) => length);
   const line = (cells: readonly string[]) => {

@@ -4,7 +4,7 @@ import { colour } from './session.ts';
 import { type Cell, harmless, table } from './table.ts';
 import { preciseTimeText } from './time-text.ts';
 
-/** Requests in words. */
+/** Describes requests in words. */
 
 export const HEAD = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id'] as const;
 
@@ -21,7 +21,7 @@ export const cellsOf = (request: RequestView): Cell[] => [
 ];
 
 function outcomeOf({ status, outcome, decision }: RequestView): string {
-  if (status === undefined) return 'under way';
+  if (status === undefined) return 'in progress';
   return decision?.shadow === undefined ? outcome : 'shadow refusal';
 }
 
@@ -33,19 +33,19 @@ export function describeRequests(requests: readonly RequestView[], hasReasons: b
   return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
 }
 
-/** A failure is yellow, one of the gateway or the core red. */
+/** Paints failures yellow, and those of the gateway or the core red. */
 export function paintStatus(text: string, column: string): string {
   if (column !== 'status' || !/^[45]/.test(text)) return text;
   return colour(text.startsWith('5') ? 'red' : 'yellow', text);
 }
 
-/** The line below a request. */
+/** The lines below a request. */
 export function reasonsOf(request: RequestView | undefined): string[] {
   const why = [request?.reason, request?.advice].filter((one) => one !== undefined).join(' ');
   return why === '' ? [] : [`    ${harmless(why)}`];
 }
 
-/** One request in full. */
+/** Describes one request in full. */
 export function describeRequest(request: RequestView): string {
   const { decision, gateway, status, code, keyId, keyName, repeated } = request;
   const buckets = decision?.buckets;
@@ -54,7 +54,7 @@ export function describeRequest(request: RequestView): string {
     ['request', `${request.method} ${request.path}`],
     ['id', request.requestId],
     ['at', preciseTimeText(request.at)],
-    ['answer', status === undefined ? 'under way' : `${answer}, after ${milliseconds(request.durationMs)}`],
+    ['response', status === undefined ? 'in progress' : `${answer}, after ${milliseconds(request.durationMs)}`],
     ['outcome', status === undefined ? undefined : outcomeOf(request)],
     ['why', request.reason],
     ['what to do', request.advice],
@@ -62,7 +62,7 @@ export function describeRequest(request: RequestView): string {
     ['key', keyName === undefined ? keyId : `${keyId} (${keyName})`],
     ['secret', request.secretId],
     ['address', request.address],
-    ['plan', decision?.plan && `${decision.plan}, of table version ${decision.planVersion ?? 'unknown'}`],
+    ['plan', decision?.plan && `${decision.plan}, table version ${decision.planVersion ?? 'unknown'}`],
     ['refused by', decision?.refusedBy?.join(', ')],
     ['works again', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
     ['minute', buckets && change(buckets.minute)],

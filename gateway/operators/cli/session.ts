@@ -13,7 +13,7 @@ export type Style = Parameters<typeof styleText>[0];
 
 export interface SessionOptions {
   readonly json?: boolean;
-  /** Whether to skip questions. */
+  /** Whether to skip confirmations. */
   readonly yes?: boolean;
 }
 
@@ -21,7 +21,7 @@ export class Session {
   readonly #environment: NodeJS.ProcessEnv;
   readonly #options: () => SessionOptions;
 
-  /** @param options read when needed: the command line is parsed after the commands are created */
+  /** @param options read when needed, because the command line is parsed after the commands are created */
   constructor(environment: NodeJS.ProcessEnv, options: () => SessionOptions) {
     this.#environment = environment;
     this.#options = options;
@@ -38,15 +38,15 @@ export class Session {
     return (await this.exchange({ method, path, body })).body as T;
   }
 
-  /** Each part of an answer. */
+  /** Iterates over the parts of an answer. */
   parts<T extends Part>(path: string, asked?: Readonly<Record<string, string>>): AsyncGenerator<T> {
     return partsOf<T>((at) => this.call('GET', at), path, asked);
   }
 
-  /** Why the running command changes something, for the activity. */
+  /** The reason for the changes of the running command, for the audit log. */
   reason: string | undefined;
 
-  /** The activity says who made a change, and why. A named token says itself whose it is. */
+  /** Adds who makes a change and why, for the audit log. A named token already identifies its owner. */
   #withWho(request: AdminRequest): AdminRequest {
     if (request.method === 'GET') return request;
     const said = { author: operator(), ...(this.reason && { reason: this.reason }) };
@@ -68,7 +68,7 @@ export class Session {
     this.write(`${this.isJson ? JSON.stringify(value, undefined, 2) : describe()}\n`);
   }
 
-  /** Writes what will happen to standard error, so that answers can be piped. */
+  /** Writes messages to standard error, so that answers can be piped. */
   tell(text: string): void {
     process.stderr.write(`${text}\n`);
   }
@@ -89,11 +89,11 @@ export class Session {
   }
 
   /**
-   * Asks before an irreversible action, or one that is hardly meant.
+   * Asks before an action that is irreversible or probably a mistake.
    * @throws {NotConfirmed} unless the operator answers yes or passed --yes
    */
   async confirmForGood(question: string, why = 'This cannot be undone'): Promise<void> {
-    if (!this.canConfirm) throw new NotConfirmed(`${question} ${why}; without a terminal it takes --yes.`);
+    if (!this.canConfirm) throw new NotConfirmed(`${question} ${why}; without a terminal, pass --yes.`);
     await this.#ask(question);
   }
 
@@ -116,7 +116,7 @@ export class Session {
 export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string =>
   styleText(style, text, { stream });
 
-/** The system's name of the user who runs the command. */
+/** The system name of the user who runs the command. */
 export function operator(): string {
   try {
     return userInfo().username;

@@ -10,8 +10,8 @@ const PLAIN = Object.fromEntries(
 );
 
 /**
- * Formats rows of cells as aligned columns with a header; numbers are right-aligned. Control characters, which may be
- * in data edited by hand, could manipulate the terminal: a mark replaces them.
+ * Formats rows of cells as aligned columns with a header; numbers are right-aligned. Control characters could
+ * manipulate the terminal, and may be in data edited by hand, so a mark replaces them.
  * @param paint colours a cell; the width counts visible characters only
  */
 export function table(

@@ -1,17 +1,17 @@
 /**
- * Times of answers for their reader: on a terminal in its time zone, with the offset; in a pipe unchanged (RFC 3339,
- * UTC). Every command reads them back.
+ * Formats times of answers for their reader: on a terminal in its time zone with the offset, in a pipe unchanged (RFC
+ * 3339, UTC). Every command can read them back.
  */
 
 interface Output {
   readonly isTTY?: boolean;
 }
 
-/** To the second on a terminal. */
+/** Formats a time to the second on a terminal. */
 export const timeText = (time: string, output: Output = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00'.length) : time;
 
-/** To the millisecond on a terminal, for what happens many times a second. */
+/** Formats a time to the millisecond on a terminal, for events that occur many times a second. */
 export const preciseTimeText = (time: string, output: Output = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
 

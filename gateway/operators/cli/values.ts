@@ -3,9 +3,9 @@ import { type PlanField, parseField, rangeOf, whenAbsent } from '../../limiter/p
 import { splitTag, TAG_NAME, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags } from '../../limiter/tags.ts';
 import { UNITS } from '../common-words.ts';
 
-/** Values as an operator types them. */
+/** Parses values as an operator types them. */
 
-/** Reads a number of a plan; `none` removes one that may be absent. @throws {InvalidArgumentError} */
+/** Reads a number of a plan. `none` removes one that may be absent. @throws {InvalidArgumentError} */
 export const planNumber =
   (field: PlanField) =>
   (text: string): number | 'none' => {
@@ -18,23 +18,23 @@ export const planNumber =
 /** @throws {InvalidArgumentError} for an invalid limit */
 export const limit = planNumber('minute') as (text: string) => number;
 
-/** A limit, or `none` to remove the key's own. Not null, which commander turns into an empty text. */
+/** A limit, or `none` to remove the key's own. It cannot be null, which Commander turns into an empty text. */
 export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
 
-/** The value to send: null removes a limit; an option that was not given is left out. */
+/** The value to send: null removes a limit, and an option that was not given is left out. */
 export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
   value === 'none' ? null : value;
 
-const NO_TAG = 'It must be the name and the value of a tag, as customer=acme.';
+const NO_TAG = 'It must be the name and value of a tag, such as customer=acme.';
 
-/** Collects tags. @throws {InvalidArgumentError} for what can be no tag, and for a second value of a name */
+/** Collects tags. @throws {InvalidArgumentError} for an invalid tag, or a second value for a name */
 export function tag(text: string, before: Tags = {}): Tags {
   const pair = splitTag(text);
   if (pair === undefined)
     throw new InvalidArgumentError(`${NO_TAG} A name has ${TAG_NAME_RULE}. A value has ${TAG_VALUE_RULE}.`);
   const [name, value] = pair;
   if (Object.hasOwn(before, name))
-    throw new InvalidArgumentError(`The tag ${name} is given twice. A key has one value for each tag.`);
+    throw new InvalidArgumentError(`The tag ${name} is given twice. A key has one value per tag.`);
   return { ...before, [name]: value };
 }
 
@@ -45,13 +45,13 @@ export function wantedTag(text: string, before?: string): string {
   return [...(before === undefined ? [] : [before]), pair.join(':')].join(',');
 }
 
-/** Of the option --tag that filters. */
+/** The option --tag of commands that filter by it. */
 export const TAG_FILTER = [
   '--tag <name=value>',
-  'only of keys with this tag; with several, those that have all',
+  'only for keys with this tag; if repeated, keys must have all of them',
 ] as const;
 
-/** Of a command that changes something, unless it needs more than that. The session sends it with each change. */
+/** The option --reason. The session sends it with each change. */
 export const REASON = ['--reason <text>', 'why; recorded in the audit log'] as const;
 
 /** Collects names of tags. @throws {InvalidArgumentError} for anything else */
@@ -60,37 +60,37 @@ export function tagName(text: string, before: readonly string[] = []): string[] 
   return [...before, text];
 }
 
-/** A number of things, at least one. @throws {InvalidArgumentError} for anything else */
+/** Reads a number of at least one. @throws {InvalidArgumentError} for anything else */
 export function count(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1.');
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number of at least 1.');
   return Number(text);
 }
 
 const TYPED_UNITS = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
 
 /**
- * A duration in seconds, typed as 90s, 15m, 24h or 7d. Only 0 needs no unit.
+ * Reads a duration in seconds, typed as 90s, 15m, 24h or 7d. Only 0 needs no unit.
  * @throws {InvalidArgumentError} for anything else
  */
 export function seconds(text: string): number {
   const [, digits, unit] = /^(\d{1,9})([smhd]?)$/.exec(text) ?? [];
-  if (digits === undefined) throw new InvalidArgumentError('It must be a length of time, as 90s, 15m, 24h or 7d.');
+  if (digits === undefined) throw new InvalidArgumentError('It must be a duration, such as 90s, 15m, 24h or 7d.');
   if (unit === '' && Number(digits) > 0)
     throw new InvalidArgumentError(`It needs a unit: ${digits}s, ${digits}m, ${digits}h or ${digits}d.`);
   return Number(digits) * TYPED_UNITS[(unit || 's') as keyof typeof TYPED_UNITS];
 }
 
-/** A length in the largest unit in which it is whole: `24 hours`. */
+/** Formats a duration in the largest unit in which it is whole, such as `24 hours`. */
 export function lengthText(length: number): string {
   const { unit, name } = UNITS.find(({ unit }) => length % unit === 0) ?? UNITS[3];
   const count = length / unit;
   return `${count} ${name}${count === 1 ? '' : 's'}`;
 }
 
-/** A time in RFC 3339, or as these commands print it. @throws {InvalidArgumentError} for anything else */
+/** Reads a time in RFC 3339, or as these commands print it. @throws {InvalidArgumentError} for anything else */
 export function time(text: string): string {
   const at = new Date(text);
   if (Number.isNaN(at.getTime()) || !/^\d{4}-\d\d-\d\d[T ]/.test(text))
-    throw new InvalidArgumentError('It must be a time, as 2030-12-31T00:00:00Z.');
+    throw new InvalidArgumentError('It must be a time, such as 2030-12-31T00:00:00Z.');
   return at.toISOString();
 }

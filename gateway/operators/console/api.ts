@@ -1,7 +1,9 @@
 import { author } from './author.ts';
 import { noteAnswer, noteQuestion } from './connection.ts';
 
-/** Client of the admin API that served this page. The token is kept in this tab until it is closed or logged out. */
+/**
+ * The client of the admin API that served this page. The token stays in this tab until logout or until it is closed.
+ */
 
 const TOKEN = 'admin-token';
 /** The gateway waits up to 5 seconds for Redis, then asks for the result of the change. */
@@ -16,7 +18,7 @@ export const forgetToken = (): void => sessionStorage.removeItem(TOKEN);
 export class ApiError extends Error {
   readonly code: string;
   readonly status: number;
-  /** Seconds; null if not given. */
+  /** The wait in seconds; null if the response has none. */
   readonly retryAfter: string | null;
 
   constructor(answer: { message?: string; code?: string }, status: number, retryAfter: string | null) {
@@ -34,7 +36,7 @@ interface CallOptions {
   readonly body?: unknown;
   readonly ifMatch?: string | undefined;
   readonly token?: string | null;
-  /** Why a change is made. A body that has an author has its own reason, too. */
+  /** Why a change is made. A body with an author has its own reason. */
   readonly reason?: string | undefined;
 }
 
@@ -44,7 +46,7 @@ export interface Answered<T> {
 }
 
 /**
- * One call.
+ * Makes one call.
  * @returns the body, undefined if there is none, and its ETag
  * @throws {ApiError|Unreachable}
  */
@@ -53,7 +55,7 @@ export async function callApi<T = unknown>(
   path: string,
   { body, ifMatch, token = keptToken(), reason }: CallOptions = {},
 ): Promise<Answered<T>> {
-  // Calls that were running at logout send nothing more.
+  // Calls that were running at logout stop here.
   if (token === null) throw new Unreachable('Nobody is logged in.');
   const headers: Record<string, string> = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
@@ -69,16 +71,16 @@ export async function callApi<T = unknown>(
 
 export const get = <T>(path: string): Promise<Answered<T>> => callApi<T>('GET', path);
 
-/** For answers in parts. */
+/** Returns only the body, for answers in parts. */
 export const bodyOf = async <T>(path: string): Promise<T> => (await get<T>(path)).body;
 
-/** The path of a change, with who makes it and why, for the audit log. */
+/** Adds who makes a change and why to its path, for the audit log. */
 function saying(path: string, reason: string | undefined): string {
   const said = new URLSearchParams({ ...(author() && { author: author() }), ...(reason && { reason }) });
   return said.size === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}${said}`;
 }
 
-/** Nothing is stored by the browser, and no cookie is sent. */
+/** The browser stores nothing, and no cookie is sent. */
 async function ask(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
   noteQuestion(path);
   try {
@@ -100,7 +102,7 @@ function read(text: string): unknown {
   try {
     return text === '' ? undefined : JSON.parse(text);
   } catch (cause) {
-    throw new Unreachable('What answers is no gateway’s admin listener.', { cause });
+    throw new Unreachable('This server is not a gateway’s admin listener.', { cause });
   }
 }
 

@@ -25,7 +25,7 @@ import { Caller, roleInWords } from './rights.ts';
 import { type Route, useRoute } from './router.ts';
 import { Toasts } from './toast.ts';
 
-/** Asked again only for the case that it was not answered. */
+/** The caller is polled only because the first call may fail. */
 const CALLER_EVERY_MS = 60_000;
 
 const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = {
@@ -42,7 +42,7 @@ const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = 
   nowhere: NowherePage,
 };
 
-/** Logs in, shows the page that the address names, and logs out. */
+/** Logs in, shows the page of the address, and logs out. */
 export function App() {
   const [isLoggedIn, setLoggedIn] = useState(keptToken() !== null);
   const [why, setWhy] = useState('');
@@ -56,7 +56,7 @@ export function App() {
   }
 
   useEffect(() => {
-    const refused = () => logOut('The token is not accepted any more.');
+    const refused = () => logOut('The token is no longer accepted.');
     addEventListener('token-refused', refused);
     return () => removeEventListener('token-refused', refused);
   }, []);
@@ -73,7 +73,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
   const place = `${route.page} ${route.query.get('id') ?? ''}`;
   const title = TITLES[route.page];
 
-  // A screen reader, and the keyboard, continue at the new page.
+  // Screen readers and the keyboard continue at the new page.
   useEffect(() => {
     document.title = `${title} – animal store gateway`;
     if (!isFirst.current) main.current?.focus();

@@ -1,4 +1,4 @@
-/** The name of the person at this console, told with each change. It is kept in this tab. */
+/** The name of the person at this console, sent with each change. It is kept in this tab. */
 
 const AUTHOR = 'author';
 

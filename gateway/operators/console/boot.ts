@@ -1,6 +1,6 @@
 /**
- * Loads the console. A browser gives up a module for good when one file is interrupted, for example by a restart of the
- * gateway or a change of the network; then the page is loaded again.
+ * Loads the console. If loading is interrupted, for example by a restart of the gateway or a change of the network, a
+ * browser gives up the module for good, so the page is reloaded.
  */
 
 const AGAIN_MS = 1_000;

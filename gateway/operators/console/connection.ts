@@ -1,10 +1,10 @@
-/** What the answers of the gateway say about the gateway and its Redis, and since when. */
+/** What the answers of the gateway show about the gateway and its Redis, and since when. */
 
-/** A single missed answer is no trouble. */
+/** A single missed answer does not count. */
 const MISSES = 2;
 const UNAVAILABLE = 503;
 
-/** The state of the gateway is asked for all the time. Without an answer for this long, it is unknown. */
+/** The state of the gateway is polled all the time. Without an answer for this long, it is unknown. */
 const KNOWN_WITHIN_MS = 2_000;
 const STATE = '/traffic';
 
@@ -18,7 +18,7 @@ export interface Trouble {
   readonly since: Date;
 }
 
-/** When the oldest question for the state was sent that has no answer yet. */
+/** When the oldest unanswered request for the state was sent. */
 let askedAt: Date | undefined;
 let silent: Streak | undefined;
 let unreadable: Streak | undefined;
@@ -28,7 +28,7 @@ const longer = (streak: Streak | undefined): Streak => ({
   misses: (streak?.misses ?? 0) + 1,
 });
 
-/** Requests that fail without Redis. The plan table is also known without it. */
+/** Requests that fail without Redis. The plan table is known without it. */
 const readsStore = (path: string): boolean => /^\/(keys|bans|plans\/|usage|activity|tokens)/.test(path);
 
 /** Called before every request. */
@@ -43,7 +43,7 @@ export function noteAnswer(path: string, status: number | undefined): void {
   if (status !== undefined && readsStore(path)) unreadable = status === UNAVAILABLE ? longer(unreadable) : undefined;
 }
 
-/** The most serious trouble that lasts; undefined if there is none. */
+/** The most serious current trouble; undefined if there is none. */
 export function trouble(): Trouble | undefined {
   if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
     return { kind: 'silent', since: silent?.since ?? askedAt };

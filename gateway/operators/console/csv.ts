@@ -29,7 +29,7 @@ export const asCsv = (entries: readonly ActivityView[]): string =>
 type Cell = string | number | undefined;
 type Cells = readonly (readonly Cell[])[];
 
-/** Sums of usage in rows, the head first. @param by what they are sums of, as the query has it */
+/** Formats sums of usage as rows, the header first. @param by what they are sums of, as in the query */
 export const usageCells = (rows: readonly (UsageOfKey | UsageSum)[], by: string): Cells => [
   by === 'key'
     ? ['id', 'plan', 'admitted', 'refused', 'name', 'tags']
@@ -55,7 +55,7 @@ function cell(value: Cell): string {
   return QUOTED.test(text) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Also for a line of text. */
+/** Formats changes on one line of text. */
 export const changesInWords = (changes: ActivityView['changes']): string =>
   changes
     .map(({ field, from, to }) => {

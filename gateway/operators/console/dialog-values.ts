@@ -1,6 +1,6 @@
 import type { FieldSpec } from './parts/field.ts';
 
-/** What is typed in a dialog, or said of it, by the names of its fields. */
+/** Values or messages of a dialog, by the names of its fields. */
 export type Values = Readonly<Record<string, string | undefined>>;
 
 /** Errors of several fields, found before anything is sent. */
@@ -13,7 +13,7 @@ export class FieldFaults extends Error {
   }
 }
 
-/** What is typed in a form, by name; empty fields undefined. Boxes of one name are joined with commas. */
+/** Reads a form by the names of its fields. Empty fields are undefined; boxes of one name are joined with commas. */
 export function valuesOf(form: HTMLFormElement): Values {
   const data = new FormData(form);
   const values: Record<string, string | undefined> = {};
@@ -32,7 +32,7 @@ interface SplitFaults {
   readonly rest: string;
 }
 
-/** Splits the message about an invalid body by the fields; what concerns none of them is `rest`. */
+/** Splits the message about an invalid body by field. `rest` is the part that concerns none of them. */
 export function faultsOf(thrown: Error, fields: readonly Pick<FieldSpec, 'name' | 'label'>[]): SplitFaults {
   if (thrown instanceof FieldFaults) return { faults: thrown.faults, rest: '' };
   const parts = thrown.message

@@ -3,22 +3,22 @@ import { faultsOf, type Values, valuesOf } from './dialog-values.ts';
 import { type Content, html } from './html.ts';
 import { Field, type FieldSpec } from './parts/field.ts';
 
-/** Dialogs: text to read, fields to fill in, and the action to confirm. One is open at a time. */
+/** Dialogs with text to read, fields to fill in, and an action to confirm. One is open at a time. */
 
 export interface Question {
   readonly title: string;
   readonly fields?: readonly FieldSpec[];
   readonly confirm: string;
   readonly isDangerous?: boolean;
-  /** Between the title and the fields. */
+  /** Shown between the title and the fields. */
   readonly content?: Content;
-  /** Whether nothing is to be confirmed. */
+  /** Whether there is nothing to confirm. */
   readonly isOnlyShown?: boolean;
-  /** Whether a dialog that is only shown closes now. */
+  /** Whether a dialog without confirmation may close now. */
   mayClose?(): boolean;
   /**
-   * Gets the values by name, empty ones undefined. The dialog stays open, with errors shown at their fields, while it
-   * throws. It may ask the next question.
+   * Gets the values by name, with empty ones undefined. If it throws, the dialog stays open and shows the errors at
+   * their fields. It may open the next dialog.
    */
   act?(values: Values): Promise<void>;
 }
@@ -49,15 +49,15 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   const [fault, setFault] = useState('');
   const [isBusy, setBusy] = useState(false);
 
-  // In the same step as the change of the page: between them, no element would have the focus.
+  // This runs in the same step as the change of the page, because no element would have the focus in between.
   useLayoutEffect(() => {
     const shown = dialog.current;
     shown?.showModal();
-    // A repeated key press must not confirm what cannot be taken back.
+    // A repeated key press must not confirm an action that cannot be undone.
     const field = isDangerous ? null : shown?.querySelector<HTMLElement>('input, select, textarea');
     const first = field ?? shown?.querySelector('button[type=button]') ?? shown?.querySelector('button');
     (first as HTMLElement | null)?.focus();
-    // Closing gives the focus back to what had it.
+    // Closing returns the focus to the element that had it.
     return () => shown?.close();
   }, []);
 
@@ -81,7 +81,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(false);
   }
 
-  // Escape closes a question, but not the only sight of a key.
+  // Escape closes a dialog, but not the only view of a key.
   const cancel = (event: Event) => {
     event.preventDefault();
     if (!isOnlyShown) onClose();

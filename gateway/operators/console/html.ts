@@ -6,7 +6,7 @@ type Template = (strings: TemplateStringsArray, ...values: unknown[]) => VNode;
 /** htm's types describe a CommonJS module; browsers get its ES module. */
 const { bind } = htm as unknown as { bind(create: typeof h): Template };
 
-/** Templates as markup. Values are set as text and properties: nothing that people typed becomes markup. */
+/** Renders templates as markup. Values are set as text and properties, so that typed text never becomes markup. */
 export const html: Template = bind.call(htm, h);
 
 export type Content = ComponentChildren;

@@ -12,15 +12,15 @@ import { tell } from './toast.ts';
 import { whyField } from './who.ts';
 import { planInWords } from './words.ts';
 
-/** The dialogs for actions on a key. Those on an existing key end with `changed`. */
+/** The dialogs for actions on a key. Those on an existing key call `changed` at the end. */
 
 type Changed = () => Promise<void>;
 
-/** A typed number; null for anything else, so that the gateway's own message is shown. */
+/** Reads a typed number; null for anything else, so that the gateway's own message is shown. */
 export const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
 
-/** A local time as the browser's fields have it, and back. */
+/** Converts a local time from a field of the browser, and back. */
 export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
 export function toLocal(iso: string | undefined): string {
   if (iso === undefined) return '';
@@ -34,7 +34,7 @@ const UNITS = [
   ['86400', 'days'],
 ] as const;
 
-/** Fields for a length of time. The first has the name that the gateway uses. */
+/** The fields for a duration. The first one has the name that the gateway uses. */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
   { name, label, value, type: 'number', maxlength: 10 },
   { name: 'unit', label: 'Unit', options: UNITS },
@@ -48,13 +48,19 @@ function secondsOf(text: string | undefined, unit: string | undefined): number |
 const limitFields = (minute?: number, day?: number): FieldSpec[] => [
   {
     name: 'minute',
-    label: 'Own limit a minute',
+    label: 'Own limit per minute',
     value: minute === undefined ? '' : String(minute),
     type: 'number',
     maxlength: 10,
-    hint: 'Empty: the limit of the plan.',
+    hint: 'Leave empty for the limit of the plan.',
   },
-  { name: 'day', label: 'Own limit a day', value: day === undefined ? '' : String(day), type: 'number', maxlength: 10 },
+  {
+    name: 'day',
+    label: 'Own limit per day',
+    value: day === undefined ? '' : String(day),
+    type: 'number',
+    maxlength: 10,
+  },
 ];
 
 const planField = (plan: string): FieldSpec => ({
@@ -68,25 +74,27 @@ const tagsField = (tags?: Tags): FieldSpec => ({
   name: 'tags',
   label: 'Tags',
   value: writeTags(tags) ?? '',
-  hint: 'What to sort it by, as customer=acme, env=prod.',
+  hint: 'Labels to group keys by, such as customer=acme, env=prod.',
 });
 
-/** @throws {FieldFaults} for what are no tags */
+/** @throws {FieldFaults} for invalid tags */
 function tagsOf(text = ''): Tags {
   const tags = readTags(text);
   if (tags !== undefined) return tags;
   const rule = `A name has ${TAG_NAME_RULE}. A value has ${TAG_VALUE_RULE}.`;
-  throw new FieldFaults({ tags: `At most ten tags, as customer=acme, env=prod, each name once. ${rule}` });
+  throw new FieldFaults({
+    tags: `Up to ten tags, such as customer=acme, env=prod. Each name can be used once. ${rule}`,
+  });
 }
 
 export function askForKey(): void {
   ask({
     title: 'Issue a key',
     fields: [
-      { name: 'name', label: 'Name', maxlength: 100, hint: 'Whose it is.' },
+      { name: 'name', label: 'Name', maxlength: 100, hint: 'The owner of the key.' },
       planField('free'),
       ...limitFields(),
-      { name: 'expiresAt', label: 'Expires', type: 'datetime-local', hint: 'Empty: never.' },
+      { name: 'expiresAt', label: 'Expires', type: 'datetime-local', hint: 'Leave empty for no expiry.' },
       tagsField(),
     ],
     confirm: 'Issue',
@@ -100,7 +108,7 @@ export function askForKey(): void {
   });
 }
 
-/** Sends what was changed in the form, and nothing else. */
+/** Sends only what was changed in the form. */
 export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView, changed: Changed): void {
   const before: Values = {
     name,
@@ -121,7 +129,7 @@ export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: 
         label: 'Expires',
         type: 'datetime-local',
         value: before.expiresAt ?? '',
-        hint: 'Empty: never. A time in the past ends the key at once.',
+        hint: 'Leave empty for no expiry. A time in the past makes the key expire at once.',
       },
       tagsField(tags),
       whyField,
@@ -135,7 +143,7 @@ export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: 
           reason: values.reason,
         });
       await changed();
-      tell(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? name} is changed.`);
+      tell(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? name} has been changed.`);
     },
   });
 }
@@ -153,11 +161,11 @@ export function askForRotation({ id, name, secrets }: KeyView, changed: Changed)
     name: 'secretId',
     label: 'Secret',
     options: open.map((secret) => [secret.id, `${secret.name} (${secret.id})`]),
-    hint: 'The others work on as they are.',
+    hint: 'The others keep working.',
   };
   ask({
     title: `Rotate ${name}`,
-    content: html`<p>The key gets a new secret. The one that it replaces works on for this long, on the same limits:</p>`,
+    content: html`<p>The key gets a new secret. The old one keeps working for this long, within the same limits:</p>`,
     fields: [...lengthFields('graceSeconds', 'Grace time', '60'), ...(open.length > 1 ? [choice] : []), whyField],
     confirm: 'Rotate',
     async act({ graceSeconds, unit, secretId, reason }) {
@@ -178,7 +186,7 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: C
     async act({ seconds, unit, reason = '' }) {
       await callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } });
       await changed();
-      tell(`${name} is banned.`);
+      tell(`${name} has been banned.`);
     },
   });
 }
@@ -186,13 +194,13 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: C
 export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): void {
   ask({
     title: `Lift the ban of ${name}?`,
-    content: html`<p>Its requests are decided again. Its place in line, its strikes and its series of bans are forgotten, so the next ban has its first length. Used requests stay used: to give them back too, reset the limits.</p>`,
+    content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests stay used: to give them back too, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
     async act({ reason }) {
       await callApi('DELETE', `${keyPath(id)}/ban`, { reason });
       await changed();
-      tell(`The ban of ${name} is lifted.`);
+      tell(`The ban of ${name} has been lifted.`);
     },
   });
 }
@@ -200,14 +208,14 @@ export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed
 export function askToReset({ id, name }: KeyView, changed: Changed): void {
   ask({
     title: `Reset the limits of ${name}?`,
-    content: html`<p>The key gets a fresh start: its requests a minute and a day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are forgotten.</p>
-      <p>Lifting a ban does not give used requests back. Neither changes the counts of admitted and refused requests.</p>`,
+    content: html`<p>The key gets a fresh start: its requests a minute and a day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
+      <p>Lifting a ban does not give used requests back. Neither action changes the counts of admitted and refused requests.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',
     async act({ reason }) {
       await callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason });
       await changed();
-      tell(`The limits of ${name} are reset.`);
+      tell(`The limits of ${name} have been reset.`);
     },
   });
 }
@@ -231,14 +239,14 @@ export function askToDisable({ id, name, state }: KeyView, changed: Changed): vo
 export function askForRevocation({ id, name }: KeyView): void {
   ask({
     title: `Revoke ${name}?`,
-    content: html`<p>Its next request is refused, and the key is gone for good. To stop it for a while, disable it.</p>`,
+    content: html`<p>Its next request is refused. This cannot be undone. To stop the key for a while, disable it instead.</p>`,
     fields: [whyField],
-    confirm: 'Revoke for good',
+    confirm: 'Revoke permanently',
     isDangerous: true,
     async act({ reason }) {
       await callApi('DELETE', keyPath(id), { reason });
       navigate('/console/keys');
-      tell(`${name} is revoked.`);
+      tell(`${name} has been revoked.`);
     },
   });
 }

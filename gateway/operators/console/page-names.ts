@@ -1,6 +1,6 @@
-/** The pages by their names in addresses, with their titles. The gateway loads this file too, so it imports nothing. */
+/** The names of pages in addresses, and their titles. The gateway loads this file too, so it imports nothing. */
 
-/** Those in the menu, in its order. */
+/** The pages in the menu, in its order. */
 export const MENU = {
   overview: 'Overview',
   keys: 'Keys',

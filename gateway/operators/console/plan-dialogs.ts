@@ -21,7 +21,7 @@ import { tell } from './toast.ts';
 import { askedOf, who } from './who.ts';
 import { fieldInWords, number, planInWords, tableFieldInWords, upperFirst, valueInWords } from './words.ts';
 
-/** The dialogs that change plans: type, then review, then apply. */
+/** The dialogs that change plans, in three steps: type, review, apply. */
 
 type Changed = () => Promise<void>;
 
@@ -37,7 +37,7 @@ async function readPlan(plan: PlanName): Promise<Seen> {
 
 const textOf = (values: Plan, field: PlanField): string => String(valueIn(values, field) ?? '');
 
-/** Asks for new values of a plan, as they are now. */
+/** Asks for new values of a plan, with the current ones filled in. */
 export async function askForPlan(plan: PlanName, changed: Changed): Promise<void> {
   try {
     form(plan, await readPlan(plan), {}, changed);
@@ -46,7 +46,7 @@ export async function askForPlan(plan: PlanName, changed: Changed): Promise<void
   }
 }
 
-/** @param typed before, when the review led back here */
+/** @param typed the earlier input, if the review led back here */
 function form(plan: PlanName, seen: Seen, typed: Values, changed: Changed): void {
   const fields = fieldsOf(plan).map((field): FieldSpec => {
     const { label, options, hint: ofChoice } = ruleOf(field);
@@ -65,8 +65,8 @@ function form(plan: PlanName, seen: Seen, typed: Values, changed: Changed): void
     async act(values) {
       checkValues(plan, values);
       const made = differencesIn(plan, seen, values);
-      if (made.length === 0) throw new Error('Nothing is changed yet.');
-      // The dialog that asked closes first.
+      if (made.length === 0) throw new Error('You have not changed anything.');
+      // The current dialog closes first.
       setTimeout(() => review({ plan, seen, values, changed }));
     },
   });
@@ -81,13 +81,13 @@ function checkValues(plan: PlanName, values: Values): void {
 
 interface MadeChange {
   readonly name: PlanField;
-  /** In words. */
+  /** The field in words. */
   readonly field: string;
   readonly from: string;
   readonly to: string;
 }
 
-/** The typed values that differ from those in force. */
+/** Compares the typed values with those in force. */
 const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values): MadeChange[] =>
   fieldsOf(plan)
     .map((name) => ({ name, field: fieldInWords(name), from: textOf(now, name), to: typed[name] ?? '' }))
@@ -98,12 +98,12 @@ interface Review {
   readonly seen: Seen;
   readonly values: Values;
   readonly changed: Changed;
-  /** Said on top, when somebody else was first. */
+  /** Shown at the top if somebody else made a change first. */
   readonly note?: string;
   readonly about?: Values;
 }
 
-/** Shows the difference and what it would have done, asks who and why, and makes the change if the table is as seen. */
+/** Shows the difference and its effect on the last hour, and makes the change unless the table has changed. */
 function review({ plan, seen, values, changed, note, about }: Review): void {
   const made = differencesIn(plan, seen, values);
   const limits = Object.fromEntries(
@@ -143,13 +143,13 @@ function review({ plan, seen, values, changed, note, about }: Review): void {
       }
       await changed();
       tell(
-        `${planInWords(plan)} is changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
+        `${planInWords(plan)} has been changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
       );
     },
   });
 }
 
-/** After a conflict: what was changed here as it was typed, and everything else as it is now. */
+/** After a conflict, keeps the values that were changed here, and updates all others. */
 function inForceUnless(made: readonly MadeChange[], now: Seen, typed: Values): Values {
   const isMade = (field: string) => made.some(({ name }) => name === field);
   return Object.fromEntries(
@@ -157,18 +157,18 @@ function inForceUnless(made: readonly MadeChange[], now: Seen, typed: Values): V
   );
 }
 
-/** Takes back the last change of the table. */
+/** Rolls back the last change of the table. */
 export function askForRollback({ id, changes }: PlanChangeView, changed: Changed): void {
   const back = changes.map(({ field, from, to }) => ({ field: tableFieldInWords(field), from: to, to: from }));
   ask({
-    title: 'Take back the last change',
+    title: 'Roll back the last change',
     content: html`<${Differences} changes=${back} />`,
-    fields: who(`takes back ${id}`),
+    fields: who(`rolls back ${id}`),
     confirm: 'Roll back',
     async act(values) {
       await callApi('POST', '/plans/rollback', { body: { id, ...askedOf(values) } });
       await changed();
-      tell('The last change is taken back.');
+      tell('The last change has been rolled back.');
     },
   });
 }

@@ -1,18 +1,18 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
-/** What a page shows of the gateway: the last answer, and the fault since then if there is one. */
+/** What a page shows of the gateway: the last answer, and any fault since then. */
 export interface Polled<T> {
   readonly value: T | undefined;
   readonly fault: Error | undefined;
-  /** Asks at once. */
+  /** Polls at once. */
   refresh(): Promise<void>;
 }
 
 /**
- * Asks again and again while the page is visible. The next question follows the last answer.
- * @param name of what is asked: another name forgets the value
+ * Polls while the page is visible. Each call follows the previous answer.
+ * @param name identifies what is polled: a new name clears the value
  * @param ask may throw
- * @param cause asks at once when it changes
+ * @param cause polls at once when it changes
  */
 export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T>, cause?: string): Polled<T> {
   const [state, setState] = useState<{ name: string; value?: T; fault?: Error | undefined }>({ name });

@@ -19,7 +19,7 @@ export function routeOf(address: string): Route {
 
 export const addressOfKey = (id: string): string => `/console/key?${new URLSearchParams({ id })}`;
 
-/** By the names of the admin API. */
+/** Filters by their names in the admin API. */
 type Filters = Readonly<Record<string, string>>;
 
 function addressWith(page: PageName, filters: Filters): string {
@@ -37,7 +37,7 @@ export const addressOfAuditLog = (filters: Filters): string => addressWith('acti
 
 const MOVED = 'moved';
 
-/** @param how `replace` for a filter that is typed, so that the browser's Back leaves the page */
+/** @param how `replace` while a filter is typed, so that the browser's Back leaves the page */
 export function navigate(to: string, how: 'push' | 'replace' = 'push'): void {
   if (how === 'push') history.pushState(undefined, '', to);
   else history.replaceState(undefined, '', to);
@@ -47,7 +47,7 @@ export function navigate(to: string, how: 'push' | 'replace' = 'push'): void {
 
 const here = (): string => location.pathname + location.search;
 
-/** The current route, rendered again after each move. */
+/** The current route. It renders again after each move. */
 export function useRoute(): Route {
   const [address, setAddress] = useState(here());
   useEffect(() => {
@@ -60,7 +60,7 @@ export function useRoute(): Route {
   return routeOf(address);
 }
 
-/** Links within the console load no page anew. Other clicks, as with Ctrl for a new tab, are the browser's. */
+/** Links within the console do not reload the page. Other clicks, such as Ctrl for a new tab, are the browser's. */
 export function followLinks(): void {
   document.addEventListener('click', (event) => {
     const link = event.target instanceof Element ? event.target.closest('a') : null;

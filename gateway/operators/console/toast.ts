@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { html } from './html.ts';
 
-/** Messages about what was done. Each leaves by itself. */
+/** Messages about finished actions, which disappear by themselves. */
 
 const SHOWN_MS = 6_000;
 

@@ -10,15 +10,15 @@ export const who = (reason = ''): FieldSpec[] => [
   { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'The audit log keeps it with your name.' },
 ];
 
-/** Asks why, where no answer is needed. */
+/** Asks for an optional reason. */
 export const whyField: FieldSpec = {
   name: 'reason',
   label: 'Why?',
   maxlength: 500,
-  hint: 'The audit log keeps it. It may be empty.',
+  hint: 'The audit log keeps it. You can leave it empty.',
 };
 
-/** @throws {FieldFaults} if one of them is missing; the gateway checks their content */
+/** @throws {FieldFaults} if one of them is missing. The gateway checks their content */
 export function askedOf({ author: name, reason }: Values): { author: string; reason: string } {
   const faults = {
     ...(name === undefined && { author: 'Your name is required.' }),

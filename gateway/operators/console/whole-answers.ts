@@ -1,3 +1,3 @@
-/** How the command line puts answers in parts together, too. */
+/** The command line uses the same functions. */
 
 export * from '../whole-answers.ts';

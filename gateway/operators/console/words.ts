@@ -1,7 +1,7 @@
 import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
 import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
-/** The gateway's names in words for people. */
+/** Translates the gateway's names into words. */
 
 const STATES: Readonly<Record<string, string>> = {
   active: 'Active',
@@ -18,16 +18,16 @@ export const upperFirst = (text: string): string => text.charAt(0).toUpperCase()
 
 export const planInWords = upperFirst;
 
-/** A field of a plan as in its form. */
+/** Names a field of a plan as its form does. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
 
-/** A field of the plan table, such as `free.minute`. */
+/** Names a field of the plan table, such as `free.minute`. */
 export function tableFieldInWords(name: string): string {
   const [plan = '', field] = name.split('.');
   return field === undefined ? name : `${planInWords(plan)}, ${lowerFirst(fieldInWords(field))}`;
 }
 
-/** A value of a plan, with separators for thousands. */
+/** Formats a value of a plan, with thousands separators. */
 export const valueInWords = (value: string | number | undefined): string =>
   value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
 
@@ -40,7 +40,7 @@ export const counted = (value: number, one: string, many = `${one}s`): string =>
 export const percent = (part: number, whole: number): string =>
   whole === 0 ? '0 %' : `${((part / whole) * 100).toFixed(part > 0 && part / whole < 0.1 ? 1 : 0)} %`;
 
-/** Milliseconds, with as many digits as help. */
+/** Formats milliseconds, with as many digits as are useful. */
 export function milliseconds(ms: number | null): string {
   if (ms === null) return '–';
   if (ms > 0 && ms < 0.05) return '< 0.1 ms';
@@ -59,34 +59,34 @@ const EXACT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle:
 
 const isToday = (at: Date, now: Date): boolean => at.toDateString() === now.toDateString();
 
-/** A local time, with its date unless that is today. */
+/** Formats a local time, with the date unless it is today. */
 export function clock(text: string, now = new Date()): string {
   const at = new Date(text);
   return (isToday(at, now) ? CLOCK : DAY_AND_CLOCK).format(at);
 }
 
-/** To the second, with its date unless that is today. */
+/** Formats a time to the second, with the date unless it is today. */
 export function clockToSecond(text: string, now = new Date()): string {
   const at = new Date(text);
   return (isToday(at, now) ? TO_SECOND : EXACT).format(at);
 }
 
-/** To the second, with the date. */
+/** Formats a time to the second, with the date. */
 export const exactTime = (text: string): string => EXACT.format(new Date(text));
 
-/** A length in its largest unit, such as `5 minutes`. */
+/** Formats a duration in its largest unit, such as `5 minutes`. */
 export function lengthInWords(seconds: number): string {
   const { count, name } = inLargestUnit(seconds);
   return counted(count, name);
 }
 
-/** How long ago, or in how long. */
+/** Describes how long ago a time was, or how far ahead it is. */
 export function relative(text: string, now = Date.now()): string {
   const seconds = (now - Date.parse(text)) / 1_000;
   if (Math.abs(seconds) < 5) return 'now';
   return seconds > 0 ? `${lengthInWords(seconds)} ago` : `in ${lengthInWords(-seconds)}`;
 }
 
-/** A running ban, from its end on, as the command line says it. */
+/** Describes a running ban from its end on, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 export { tooSmallInWords } from '../common-words.ts';

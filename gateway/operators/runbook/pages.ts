@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Marked, type Tokens } from 'marked';
 import { getHeadingList, gfmHeadingId } from 'marked-gfm-heading-id';
 
-/** The operators' documents as HTML, with the anchors that a repository's web view has too. */
+/** Renders the operators' documents as HTML, with the same anchors as in a repository's web view. */
 
 const DOCUMENTS = join(import.meta.dirname, '../../../deploy');
 
@@ -57,7 +57,7 @@ function navigation(current: DocumentName): string {
   return ['<a href="/">Console</a>', ...links].join('\n');
 }
 
-/** A link to another document leads to its page. Links to files that are not served here are shown as text. */
+/** Makes a link to another document lead to its page. Links to files that are not served here are shown as text. */
 function link(
   this: { parser: { parseInline(tokens: Tokens.Generic[]): string } },
   { href, tokens }: Tokens.Link,

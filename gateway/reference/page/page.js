@@ -1,4 +1,4 @@
-/** A customer's own key, its limits, and requests sent from the page. The key is kept in a variable, nowhere else. */
+/** Shows the limits of a customer's own key, and sends requests from the page. The key is only kept in a variable. */
 
 const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
 const REFRESH_MS = 5_000;
@@ -10,7 +10,7 @@ const byId = (id) => document.getElementById(id);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const number = (value) => value.toLocaleString('en-US');
 
-/** A time of today, or with its date. */
+/** Formats a time, with its date unless that is today. */
 function clock(unixSeconds) {
   const at = new Date(unixSeconds * 1_000);
   const isToday = at.toDateString() === new Date().toDateString();
@@ -21,7 +21,7 @@ function clock(unixSeconds) {
 
 const counted = (count, one) => `${number(count)} ${one}${count === 1 ? '' : 's'}`;
 
-/** A length such as `20 seconds` or `57 min 29 s`. */
+/** Formats a duration such as `20 seconds` or `57 min 29 s`. */
 const lengthOf = (seconds) =>
   seconds < 120 ? counted(seconds, 'second') : `${number(Math.floor(seconds / 60))} min ${seconds % 60} s`;
 
@@ -37,7 +37,7 @@ function element(name, text, attributes = {}) {
 
 let key;
 
-/* Samples: of this gateway, with the key. */
+/* The samples show the address of this gateway, and the key. */
 
 const samples = all('pre code').map((place) => ({
   place,
@@ -70,7 +70,7 @@ async function copy(button) {
     await navigator.clipboard.writeText(text.textContent);
     button.textContent = 'Copied';
   } catch {
-    // Without TLS, a browser lets no script write to the clipboard.
+    // Without TLS, browsers let no script write to the clipboard.
     getSelection().selectAllChildren(text);
     button.textContent = 'Selected: press Ctrl+C';
   }
@@ -85,11 +85,11 @@ document.addEventListener('click', ({ target }) => {
   if (button?.classList.contains('copy')) void copy(button);
 });
 
-/* Limits: asked for while the page is visible, and less often the longer they cannot be had. */
+/* The limits are refreshed while the page is visible, and less often the longer that fails. */
 
 let timer;
 let waitMs = REFRESH_MS;
-/** The request that is under way: the answer to one for another key, or for a forgotten one, is dropped. */
+/** The request in progress. If the key is changed or forgotten meanwhile, its answer is dropped. */
 let asking;
 
 function say(text, isBad = false) {
@@ -119,7 +119,7 @@ async function refresh() {
   if (next !== undefined) timer = setTimeout(refresh, next);
 }
 
-/** @returns when to ask again */
+/** @returns the time until the next refresh */
 function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedUntil, expiresAt, usage }) {
   waitMs = REFRESH_MS;
   byId('key-report').hidden = false;
@@ -140,7 +140,7 @@ function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedU
   return REFRESH_MS;
 }
 
-/** @returns when to ask again; undefined if that is of no use */
+/** @returns the time until the next refresh; undefined if a refresh cannot help */
 function showFault({ status, headers }, { message }) {
   if (status !== 401) return later(message, 1_000 * Number(headers.get('retry-after') ?? 0));
   byId('key-report').hidden = true;
@@ -205,7 +205,7 @@ function useKey(given) {
   byId('refusals').replaceChildren();
   byId('no-refusals').hidden = false;
   showSamples();
-  say(key === undefined ? '' : 'Asking the gateway …');
+  say(key === undefined ? '' : 'Loading …');
   void refresh();
 }
 
@@ -218,13 +218,11 @@ byId('key-form').addEventListener('submit', (event) => {
     .replace(/^bearer +/i, '');
   if (given === '') return;
   useKey(KEY.test(given) ? given : undefined);
-  if (key === undefined) say('This is no API key. A key begins with as_.', true);
+  if (key === undefined) say('This is not an API key. Keys begin with as_.', true);
 });
 byId('forget').addEventListener('click', () => useKey(undefined));
 
-/* Requests from the page. */
-
-/** @returns what the fields of an operation ask for */
+/** @returns the request that the fields of an operation describe */
 function requestOf(operation) {
   const { method, path } = operation.dataset;
   const filled = all('[data-in]', operation).filter(({ value }) => value !== '');
@@ -239,7 +237,7 @@ function requestOf(operation) {
 }
 
 function prettyJson(text) {
-  // Numbers beyond 2^53 are shown as they came.
+  // Numbers beyond 2^53 would be rounded.
   try {
     return /\d{16}/.test(text) ? text : JSON.stringify(JSON.parse(text), null, 2);
   } catch {
@@ -266,7 +264,7 @@ async function send(operation) {
     if (response.status === 429 && key !== undefined)
       noteRefusal(`${init.method} ${target}`, response, JSON.parse(text));
   } catch (fault) {
-    status.textContent = 'No answer';
+    status.textContent = 'No response';
     place.textContent = fault.message;
   }
   void refresh();

@@ -92,7 +92,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       const [reply = ''] = await Promise.race([runDecide(this.#redis, 1, asked), promise]);
       return readVerdict(reply);
     } catch (cause) {
-      throw new StoreUnavailable(`Redis did not report the status of a key: ${(cause as Error).message}`);
+      throw new StoreUnavailable(`Redis did not return the state of the key: ${(cause as Error).message}`);
     } finally {
       end();
     }

@@ -22,17 +22,17 @@ export function add(program: Command, session: Session): void {
   program
     .command('activity')
     .description('show the audit log: who changed keys, bans, plans and tokens, when and why')
-    .option('--actor <name>', 'only what this person or program did')
-    .addOption(new Option('--action <action>', 'only this action').choices(ACTIONS))
-    .option('--target <key>', 'only about this key, by its id or name, or about this plan or token')
-    .option('--from <time>', 'only from this RFC 3339 time on', time)
-    .option('--to <time>', 'only before this time', time)
-    .option('--limit <number>', `how many at most; ${SHOWN} when left out, all with --csv`, count)
-    .addOption(new Option('--csv', 'print comma-separated values with a head (RFC 4180)'))
+    .option('--actor <name>', 'only entries by this person or program')
+    .addOption(new Option('--action <action>', 'only entries with this action').choices(ACTIONS))
+    .option('--target <key>', 'only entries about this key (by its id or name), plan or token')
+    .option('--from <time>', 'only entries since this RFC 3339 time', time)
+    .option('--to <time>', 'only entries before this time', time)
+    .option('--limit <number>', `maximum number of entries; default ${SHOWN}, or all with --csv`, count)
+    .addOption(new Option('--csv', 'print comma-separated values with a header (RFC 4180)'))
     .addHelpText(
       'after',
       `
-The audit log keeps the last ACTIVITY_LENGTH entries. Each is also a line in the gateway's log. It has no secrets. Changes made with
+The audit log keeps the last ACTIVITY_LENGTH entries. Each is also a line in the gateway's log. It contains no secrets. Changes made with
 redis-cli appear as \`by hand\`, without a name: plans within seconds, keys and bans once a gateway finds them.
 
 Examples:
@@ -59,11 +59,11 @@ Examples:
 
 interface Target {
   readonly id?: string;
-  /** Why it is no key. */
+  /** Why the text is not the name of a key. */
   readonly fault?: AdminError;
 }
 
-/** A text that is the name of no key may be in the log all the same: of a token, or of a key that was revoked. */
+/** Even a text that names no key may be in the log: as the name of a token or of a revoked key. */
 async function targetOf(session: Session, given: string): Promise<Target> {
   if (isPlanName(given.toLowerCase())) return { id: given };
   try {

@@ -14,20 +14,23 @@ export function add(program: Command, session: Session): void {
   const backup = program
     .command('backup')
     .description('write all keys and the plan table to standard output, for `restore`')
-    .option('--resume <file>', 'a backup that was cut off: copy what it has, and go on behind its last whole line')
+    .option(
+      '--resume <file>',
+      'a backup that was cut off: copy its contents, and continue after its last complete line',
+    )
     .addHelpText(
       'after',
       `
-Keys go out with their digests, limits, bans and use, oldest first, while clients are served. No secret is among them: nobody
-can make a key of it, but it names customers, so keep it private. Revoked keys, operators' tokens and
-the audit log are left out. Each key is stored as it is when it is read; a key issued meanwhile comes last.
+Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. Secrets are not included: nobody
+can use a backup as a key, but it names customers, so keep it private. Revoked keys, operators' tokens and
+the audit log are left out. Each key is written as it is when it is read; keys issued in the meantime come last.
 
-The last line counts the keys: a file without it was cut off. Resuming reads one file and writes another; the two must not be
-the same. The gateway records a whole backup, for the alert
+The last line counts the keys: a file without it was cut off. Resuming reads one file and writes another; they must not be
+the same. The gateway records that a backup is complete, for the alert
 GatewayBackupMissing; this requires the role operator. With --json, standard error also reports the count.
 
-A key with data that no restore would take, typed by hand, is left out and listed on standard error with the reason. The command
-ends with 1 then, and the gateway takes no note.
+A key whose data no restore would accept, for example after an edit by hand, is left out and listed on standard error with the reason. The command
+then exits with 1, and the gateway does not record the backup.
 
 Examples:
   (umask 077 && ctl backup > keys.jsonl)
@@ -37,7 +40,7 @@ Examples:
     .action(async ({ resume }: { resume?: string }) => {
       const cutOff = (fault: Error): never => {
         if (!(fault instanceof AdminError && fault.status === 409))
-          session.tell('The backup was cut off. To go on: ctl backup --resume <this file> > <another file>');
+          session.tell('The backup was cut off. To continue: ctl backup --resume <this file> > <another file>');
         throw fault;
       };
       const refuse = (message: string) => backup.error(`error: ${message}`);
@@ -46,11 +49,11 @@ Examples:
       session.write(endLine(keys));
       if (session.isJson) session.tell(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
-        session.tell(`Keys that exist and are not in this backup: ${leftOut}. Fix them, or issue them anew.`);
+        session.tell(`Existing keys that are not in this backup: ${leftOut}. Fix them, or issue new ones.`);
         return endWith(EXIT.fault);
       }
-      // What is written is a whole backup, whether the gateway takes note of it or not.
-      const untold = ({ message }: Error) => session.tell(`The gateway takes no note of this backup: ${message}`);
+      // The backup is complete, whether the gateway records it or not.
+      const untold = ({ message }: Error) => session.tell(`The gateway could not record this backup: ${message}`);
       if (keys > 0) await session.call('POST', '/backups', { keys }).catch(untold);
     });
 }
@@ -58,7 +61,7 @@ Examples:
 /** What was copied from an incomplete backup. */
 interface Begun {
   readonly keys: number;
-  /** The cursor behind the last key. */
+  /** The cursor after the last key. */
   readonly after: string | undefined;
   readonly isWhole: boolean;
 }
@@ -76,7 +79,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
     const read = readLine(line);
     if (read === undefined) {
       if (!line.isEnded) break;
-      return refuse(`${file}: line ${line.number} is no line of a backup.`);
+      return refuse(`${file}: line ${line.number} is not a line of a backup.`);
     }
     if ('end' in read) return { keys, after, isWhole: true };
     session.write(keyLine(read.key));
@@ -87,7 +90,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
 }
 
 /**
- * Writes the remaining keys, after the header if nothing was begun, and lists those that are left out.
+ * Writes the remaining keys, with the header if nothing was begun, and lists those that are left out.
  * @returns the numbers of both
  */
 async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys: number; leftOut: number }> {

@@ -32,9 +32,9 @@ export function add(program: Command, session: Session): void {
 
   bans
     .command('set')
-    .description('ban a key for a time; this replaces an active ban')
+    .description('ban a key for some time; this replaces an active ban')
     .argument('<key>', KEY)
-    .requiredOption('--for <time>', 'how long, as 90s, 15m, 24h or 7d', seconds)
+    .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'why; shown with the ban')
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action(async (key: string, options: { for: number; reason: string }) => {

@@ -6,8 +6,8 @@ import type { Session } from '../session.ts';
 import { harmless } from '../table.ts';
 
 /**
- * Completion scripts for shells, made from the table of commands. The ids and names of keys come from the gateway when
- * Tab is pressed; without a gateway, the scripts complete the rest.
+ * Completion scripts for shells, generated from the commands. The ids and names of keys come from the gateway when Tab
+ * is pressed; without a gateway, the scripts complete the rest.
  */
 
 const SHELLS = { bash, zsh } as const;
@@ -30,18 +30,18 @@ export function add(program: Command, session: Session): void {
 Example, for this shell and for the next ones:
   source <(ctl completion bash)
   echo 'source <(ctl completion bash)' >> ~/.bashrc
-  echo 'source <(ctl completion zsh)' >> ~/.zshrc        behind compinit
+  echo 'source <(ctl completion zsh)' >> ~/.zshrc        after compinit
 
-It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys are those of the gateway that
-the environment of the shell names.`,
+It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys come from the gateway that
+is set in the environment of the shell.`,
     )
     .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
   program
     .command(COMPLETE_KEYS, { hidden: true })
-    .argument('[beginning]', 'what is typed already', '')
+    .argument('[beginning]', 'what has been typed', '')
     .action(async (beginning: string) => {
-      // A shell that waits for Tab does nothing else.
+      // The shell is blocked until this process ends.
       setTimeout(() => process.exit(), LONGEST_WAIT_MS).unref();
       for (const word of await keysFrom(session, beginning)) session.write(`${word}\n`);
     });
@@ -51,11 +51,11 @@ the environment of the shell names.`,
 const COMPLETE_KEYS = 'complete-keys';
 const LONGEST_WAIT_MS = 2_000;
 
-/** Ids and names of keys that begin so. Part of a pasted key is not sent. */
+/** Finds ids and names of keys that begin with a text. Part of a pasted key is not sent. */
 async function keysFrom(session: Session, beginning: string): Promise<ReadonlySet<string>> {
   const { text, hadSecret } = searchText(beginning);
   if (hadSecret) return new Set();
-  // The search finds no short part of an id, so the newest keys are read too.
+  // The search does not find short parts of an id, so the newest keys are read too.
   const paths = ['/keys', ...(text === '' ? [] : [`/keys/find?text=${encodeURIComponent(text)}`])];
   const pages = (await Promise.all(paths.map((path) => session.call('GET', path)))) as Pick<FoundAnswer, 'keys'>[];
   const words = pages.flatMap(({ keys }) => keys.flatMap(({ id, name }) => [id, name]));
@@ -68,14 +68,13 @@ interface Word {
   readonly help: string;
 }
 
-/** A place in the command line: behind a program, a group or a command. */
+/** A place in the command line: after a program, a group or a command. */
 interface Place {
-  /** The words that lead to it, as ` keys list`; empty behind the program. */
+  /** The words that lead to it, such as ` keys list`; empty after the program. */
   readonly path: string;
   readonly words: readonly Word[];
-  /** Whether a key is the first argument. */
   readonly takesKey: boolean;
-  /** Options that take a value: all their names, and what may follow. */
+  /** Options that take a value: all their names, and their possible values. */
   readonly values: readonly {
     readonly flags: readonly string[];
     readonly choices: readonly string[] | 'file' | 'key' | 'any';
@@ -88,7 +87,7 @@ export const shownCommands = (group: Command): readonly Command[] => {
   return group.commands.filter((command) => shown.includes(command));
 };
 
-/** What may follow an option, by the name of its value. */
+/** Kinds of values that the shell completes itself. */
 const VALUES = ['file', 'key'] as const;
 
 function placesOf(command: Command, path = ''): Place[] {
@@ -214,7 +213,7 @@ const pathPattern = (places: readonly Place[]): string =>
 const keyPattern = (places: readonly Place[]): string =>
   patternOf(places.filter(({ takesKey }) => takesKey).map(({ path }) => path));
 
-/** Behind an option with a value, only that value is completed. */
+/** After an option with a value, only that value is completed. */
 function valueCases(
   places: readonly Place[],
   write: { choices(words: readonly string[]): string; file: string; key: string },

@@ -18,7 +18,7 @@ export function add(program: Command, session: Session): void {
     .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
     .addHelpText(
       'after',
-      '\nIt changes nothing. Exits with 1 where there is a fault, or something gives no answer; with 0 where there are warnings only.',
+      '\nIt changes nothing. It exits with 1 if there is a fault or something does not answer, and with 0 if there are only warnings.',
     )
     .action(async () => {
       const { findings } = await session.call<DoctorAnswer>('GET', '/doctor');

@@ -29,7 +29,7 @@ export function add(program: Command, session: Session): void {
 function addShow(keys: Command, session: Session): void {
   keys
     .command('show')
-    .description('show a key: its limits, both buckets as they stand now, its use, its ban')
+    .description('show a key: its limits, the current state of both buckets, its usage and its ban')
     .argument('<key>', KEY)
     .action(async (key: string) => showKey(session, await session.call<KeyView>('GET', await pathTo(session, key))));
 }
@@ -37,20 +37,20 @@ function addShow(keys: Command, session: Session): void {
 function addIssuing(keys: Command, session: Session): void {
   keys
     .command('create')
-    .description('issue a key; the whole key is shown this once')
+    .description('issue a key; the whole key is shown only once')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES).makeOptionMandatory())
-    .requiredOption('--name <name>', 'whose key it is')
-    .option('--minute <requests>', "requests a minute, in place of the plan's", limit)
-    .option('--day <requests>', "requests a day, in place of the plan's", limit)
-    .option('--expires <time>', 'when it ends, as 2030-12-31T00:00:00Z')
-    .option('--tag <name=value>', 'a tag to sort it by; can be repeated', tag)
+    .requiredOption('--name <name>', 'the owner of the key')
+    .option('--minute <requests>', "own limit of requests per minute, instead of the plan's", limit)
+    .option('--day <requests>', "own limit of requests per day, instead of the plan's", limit)
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z')
+    .option('--tag <name=value>', 'a tag to group keys by; can be repeated', tag)
     .option(...REASON)
     .addHelpText(
       'after',
       `
 Examples:
   ctl keys create --plan pro --name acme --tag customer=acme --tag env=prod
-  ctl keys create --plan enterprise --name big --minute 5000 --day 500000    both are required there`,
+  ctl keys create --plan enterprise --name big --minute 5000 --day 500000    this plan requires both`,
     )
     .action(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
       const body = { ...options, expiresAt: expires, tags };
@@ -59,31 +59,35 @@ Examples:
 
   keys
     .command('rotate')
-    .description('replace a secret of a key; the new one is shown this once, the old one works for the grace time')
+    .description('replace a secret of a key; the new one is shown only once, and the old one works for the grace time')
     .argument('<key>', KEY)
     .requiredOption(
       '--grace <time>',
-      'how long the old secret still works, as 90s, 15m, 24h or 7d; 0 ends it at once',
+      'how long the old secret still works, such as 90s, 15m, 24h or 7d; 0 revokes it at once',
       seconds,
     )
-    .option('--secret <id>', 'which secret is replaced, where several could be')
-    .option('--expires <time>', 'when the new secret expires, as 2030-12-31T00:00:00Z; never for no expiry', endTime)
+    .option('--secret <id>', 'which secret to replace, if the key has several')
+    .option(
+      '--expires <time>',
+      'when the new secret expires, such as 2030-12-31T00:00:00Z; never for no expiry',
+      endTime,
+    )
     .option(...REASON)
     .addHelpText(
       'after',
       `
 Examples:
   ctl keys rotate 4fXk20LmQa9z --grace 24h
-  ctl keys rotate 4fXk20LmQa9z --grace 0 --secret k3JtQz81    that one has leaked
+  ctl keys rotate 4fXk20LmQa9z --grace 0 --secret k3JtQz81    after a leak
 
-The new secret has the name, the scope, the networks and the expiry of the one that it replaces. Both draw on the same limits.
-If the answer was lost, rotate again: the unclaimed secret is replaced.`,
+The new secret has the name, scope, networks and expiry of the old one. Both count against the same limits.
+If the output was lost, rotate again: the unclaimed secret is replaced.`,
     )
     .action(async (key: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
       const { id, title } = await findToConfirm(session, key);
       const which = secret === undefined ? 'Its secret' : `Its secret ${secret}`;
       await session.confirmForGood(
-        `Rotate ${title}? ${which} ends ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
+        `Rotate ${title}? ${which} expires ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
       const body = { graceSeconds: grace, secretId: secret, expiresAt };
@@ -93,21 +97,24 @@ If the answer was lost, rotate again: the unclaimed secret is replaced.`,
   keys
     .command('reindex')
     .description('add working keys that are missing from the list of keys')
-    .addHelpText('after', '\n`doctor` and `backup` report such keys: gateway:keys in Redis was lost or edited by hand.')
+    .addHelpText(
+      'after',
+      '\n`doctor` and `backup` report such keys. They occur if gateway:keys in Redis is lost or edited by hand.',
+    )
     .action(async () => {
       const answer = await session.call<ReindexAnswer>('POST', '/keys/reindex');
-      session.print(answer, () => `Put into the list of keys: ${answer.reindexed}.`);
+      session.print(answer, () => `Added to the list of keys: ${answer.reindexed}.`);
     });
 
   keys
     .command('revoke')
-    .description('revoke a key for good; its next request is refused')
+    .description('permanently revoke a key; its next request is refused')
     .argument('<key>', KEY)
     .option(...REASON)
-    .addHelpText('after', '\nTo be able to take it back, use `keys disable`.')
+    .addHelpText('after', '\nTo be able to undo it, use `keys disable` instead.')
     .action(async (key: string) => {
       const { id, title } = await findToConfirm(session, key);
-      await session.confirmForGood(`Revoke ${title} for good?`);
+      await session.confirmForGood(`Permanently revoke ${title}?`);
       await session.call('DELETE', pathOf(id));
       session.print({ id, revoked: true }, () => `Revoked ${id}.`);
     });
@@ -126,12 +133,12 @@ function addChanging(keys: Command, session: Session): void {
 
   keys
     .command('set')
-    .description('change the name, the plan, the own limits or the tags of a key; what was used stays used')
+    .description('change the name, plan, own limits or tags of a key; used requests stay used')
     .argument('<key>', KEY)
-    .option('--name <name>', 'whose key it is')
+    .option('--name <name>', 'the owner of the key')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
-    .option('--minute <requests>', "requests a minute, in place of the plan's; none takes the plan's", limitOrNone)
-    .option('--day <requests>', "requests a day, in place of the plan's; none takes the plan's", limitOrNone)
+    .option('--minute <requests>', "own limit of requests per minute; none restores the plan's", limitOrNone)
+    .option('--day <requests>', "own limit of requests per day; none restores the plan's", limitOrNone)
     .option('--tag <name=value>', 'a tag to add, or its new value; can be repeated', tag)
     .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
     .option(...REASON)
@@ -154,20 +161,20 @@ Examples:
 
   keys
     .command('expire')
-    .description('expire a key, now or at a time; another expiry can be set later')
+    .description('expire a key, now or at a given time; the expiry can be changed later')
     .argument('<key>', KEY)
-    .argument('[time]', 'when it ends, as 2030-12-31T00:00:00Z; now when left out; never takes the end away', endTime)
+    .argument('[time]', 'when it expires, such as 2030-12-31T00:00:00Z; default now; never removes the expiry', endTime)
     .option(...REASON)
     .addHelpText(
       'after',
-      '\nAn end that lies in the past is asked for; without a terminal it takes --yes.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
+      '\nAn expiry in the past needs confirmation, or --yes without a terminal.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
     )
     .action(async (key: string, at?: string) => {
       const { id, title } = await findKey(session, key);
-      if (at === undefined) await session.confirmChange(`End ${title} now?`);
+      if (at === undefined) await session.confirmChange(`Expire ${title} now?`);
       else if (Date.parse(at) <= Date.now())
         await session.confirmForGood(
-          `End ${title} now? ${timeText(at, process.stderr)} lies in the past.`,
+          `Expire ${title} now? ${timeText(at, process.stderr)} is in the past.`,
           'Its next request would be refused',
         );
       const changes = { expiresAt: at === 'never' ? null : (at ?? new Date().toISOString()) };
@@ -196,7 +203,7 @@ Examples:
     .addHelpText(
       'after',
       `
-Its next ban has its first length again. What it has used stays counted. \`bans lift\` does the same without filling
+Its next ban is as short as the first one. Its usage stays counted. \`bans lift\` does the same without filling
 the buckets.
 
 Example:
@@ -207,10 +214,10 @@ Example:
     );
 }
 
-/** Of `keys expire`. */
+/** Also reads `never`, for `keys expire`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
 export const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
-  session.print(key, () => `${describeKeys([key])}\n\nThe key, shown this once:\n${key.key}`);
+  session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);

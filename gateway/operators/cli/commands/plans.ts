@@ -28,7 +28,7 @@ export const PLACE = 3;
 
 /** Adds `plans …`: the limits of every plan, and the history of their changes. */
 export function add(program: Command, session: Session): void {
-  const plans = program.command('plans').description('show and set plan limits, and who set them');
+  const plans = program.command('plans').description('show and set plan limits, and show who set them');
   addReading(plans, session);
   addTry(plans, session);
   addSet(plans, session);
@@ -48,7 +48,7 @@ function addReading(plans: Command, session: Session): void {
   plans
     .command('history')
     .description('show who changed what, when and why, the newest first')
-    .option('--limit <number>', 'how many changes at most, up to 1000', '20')
+    .option('--limit <number>', 'maximum number of changes, up to 1000', '20')
     .action(async ({ limit: count }: { limit: string }) => {
       const shown = await historyOf(session, count);
       session.print({ history: shown }, () => describeHistory(shown));
@@ -67,13 +67,13 @@ function addSet(plans: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-The change is shown before it is made, and made only if nobody else has changed the plans meanwhile. On a terminal it is
-asked for; --yes is the answer. What was used stays used, a raise frees who was refused within a second.
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it needs
+confirmation, unless --yes is given. Used requests stay used, and a raised limit admits refused keys within a second.
 
 Examples:
   ctl plans set free --minute 120 --reason "launch week"
   ctl plans set pro --minute 600 --day 50000 --yes
-  ctl plans set free --minute 30 --mode shadow    try it: nobody is refused, the log says who would be
+  ctl plans set free --minute 30 --mode shadow    try it: no request is refused, but the log shows which would be
   ctl plans set free --mode enforce`,
     )
     .action(async (plan: string, { author, reason, ...options }: Author & Record<string, string | number>) => {
@@ -130,7 +130,7 @@ function addRollback(plans: Command, session: Session): void {
       if (undone.length > 0) session.tell(describeChanges(undone, process.stderr));
       if (last !== undefined)
         await session.confirmChange(
-          `Take back the change by ${harmless(last.author)} of ${timeText(last.at, process.stderr)}?`,
+          `Roll back the change by ${harmless(last.author)} at ${timeText(last.at, process.stderr)}?`,
         );
       const body = { author, reason, ...(last && { id: last.id }) };
       const changed = await session.call<PlanTable>('POST', '/plans/rollback', body);
@@ -140,7 +140,9 @@ function addRollback(plans: Command, session: Session): void {
 
 const withAuthor = (command: Command): Command =>
   command
-    .addOption(new Option('--author <name>', 'who makes the change').default(operator(), 'whoever runs the command'))
+    .addOption(
+      new Option('--author <name>', 'who makes the change').default(operator(), 'the user who runs the command'),
+    )
     .option('--reason <text>', 'why; kept in the history', '');
 
 function camelCase(field: string): string {

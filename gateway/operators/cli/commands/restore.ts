@@ -6,10 +6,10 @@ import { EXIT, endWith } from '../outcome.ts';
 import type { Session } from '../session.ts';
 import { harmless } from '../table.ts';
 
-/** Keys per call: small enough that reading it does not block the gateway's clients. */
+/** The number of keys per call, so low that reading it does not block the gateway's clients. */
 const BATCH_KEYS = 100;
 const BATCH_CHARACTERS = 64_000;
-/** Of the rejected keys. */
+/** The number of rejected keys that are shown. */
 const MOST_SHOWN = 20;
 
 type PlansRestored = NonNullable<RestoreAnswer['plans']>;
@@ -21,20 +21,20 @@ export function add(program: Command, session: Session): void {
   const restore = program
     .command('restore')
     .description('restore what is missing, from a backup on standard input')
-    .option('--strict', 'restore nothing if any line would not be taken')
-    .option('--any-age', 'also a backup of more than 35 days ago: keys that were revoked since can work again')
+    .option('--strict', 'restore nothing if any line would be rejected')
+    .option('--any-age', 'accept a backup older than 35 days: keys revoked since then may work again')
     .addHelpText(
       'after',
       `
-Only what is missing is written: a key that is there stays as it is, and so does a field of a plan, but for built-in plans that
-nobody has changed. So it can be run again, and while clients are served. A key works again with the next request, with what it had left of its limits and with its ban.
+Only missing data is written: existing keys stay as they are, and so do fields of plans, except in built-in plans that
+nobody has changed. It is therefore safe to repeat, and to run while clients are served. A key works again from the next request on, with its ban and with what was left of its limits.
 
-A key that was revoked since stays revoked. Gateways know that for 36 days, so an older backup than of 35 days ago takes --any-age.
-Where Redis (or DATA_DIR) was lost, that knowledge is lost too, and a key that was revoked after the backup comes back: revoke it
+A key that has been revoked since stays revoked. Gateways remember revocations for 36 days, so a backup older than 35 days needs --any-age.
+If Redis (or DATA_DIR) was lost, revocations are lost too, and a key that was revoked after the backup works again: revoke it
 again.
 
-Exits with 0 when everything is there, with 1 where a line was not taken or the file was cut off (the rest is restored), with 2
-for what is no backup and with 4 for one that is too old (nothing is done).
+It exits with 0 if everything is in place, with 1 if a line was rejected or the file was cut off (the rest is restored), with 2
+if the input is not a backup, and with 4 if it is too old (nothing is restored).
 
 Examples:
   ctl restore < keys.jsonl
@@ -43,7 +43,7 @@ Examples:
     )
     .action(async ({ anyAge = false, strict = false }: { anyAge?: boolean; strict?: boolean }) => {
       if (process.stdin.isTTY)
-        restore.error('error: give a backup on standard input, as in `ctl restore < keys.jsonl`.');
+        restore.error('error: pass a backup on standard input, as in `ctl restore < keys.jsonl`.');
       const lines = linesOf(process.stdin);
       const first = await lines.next();
       const header = readHeader(first.done ? undefined : first.value);
@@ -57,15 +57,16 @@ Examples:
       const end = await restoreKeys(all, sum);
       const isWhole = end === sum.keys;
       session.print({ ...sum.counts(), isWhole }, () => sum.describe());
-      if (end === undefined) session.tell('The backup was cut off: it has no last line. What it has is restored.');
-      else if (!isWhole) session.tell(`The backup was of ${end} keys; the file has ${sum.keys}.`);
+      if (end === undefined)
+        session.tell('The backup was cut off: its last line is missing. The lines before it were restored.');
+      else if (!isWhole) session.tell(`The backup had ${end} keys, but the file has ${sum.keys}.`);
       if (!isWhole || sum.faults > 0) endWith(EXIT.fault);
     });
 }
 
 /**
  * Tries a whole backup without writing anything, and keeps its lines.
- * @returns undefined if not all of it would be taken; that was printed then
+ * @returns undefined if part of it would be rejected, which is then printed
  */
 async function checked(lines: AsyncIterable<Line>, sum: Sum): Promise<readonly Line[] | undefined> {
   const all: Line[] = [];
@@ -77,7 +78,7 @@ async function checked(lines: AsyncIterable<Line>, sum: Sum): Promise<readonly L
   }
   const end = await restoreKeys(kept(), sum);
   if (end === sum.keys && sum.faults === 0) return all;
-  sum.print(end === sum.keys ? 'Nothing was restored.' : 'The backup is not whole. Nothing was restored.');
+  sum.print(end === sum.keys ? 'Nothing was restored.' : 'The backup is incomplete. Nothing was restored.');
   endWith(EXIT.fault);
   return undefined;
 }
@@ -94,14 +95,14 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
   for await (const line of lines) {
     const read = readLine(line);
     if (read === undefined || end !== undefined) {
-      // An incomplete file ends within a line.
+      // The last line of a file that was cut off may be incomplete.
       const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
       if (!isHalf) sum.reject(`line ${line.number}`, reasonOf(line.isTooLong, end));
     } else if ('end' in read) {
       end = read.end;
     } else if (seen.has(read.key.id)) {
       sum.keys += 1;
-      sum.reject(read.key.id, `Line ${line.number} has this key again.`);
+      sum.reject(read.key.id, `Line ${line.number} repeats this key.`);
     } else {
       seen.add(read.key.id);
       if (keys.length === BATCH_KEYS || characters + line.text.length > BATCH_CHARACTERS) await flush();
@@ -115,7 +116,7 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
 
 function reasonOf(isTooLong: boolean, end: number | undefined): string {
   if (isTooLong) return 'It is too long.';
-  return end === undefined ? 'It is no line of a backup.' : 'It stands behind the end.';
+  return end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
 }
 
 /** The results of all calls. */
@@ -140,15 +141,15 @@ class Sum {
     this.#path = `/restore?anyAge=${anyAge}&dryRun=${dryRun}`;
   }
 
-  /** For a backup of which nothing was restored. */
+  /** Prints the result of a backup of which nothing was restored. */
   print(note: string): void {
     const none = { restored: 0, present: 0, revoked: 0, rejected: this.faults, faults: this.#rejected, isWhole: false };
     this.#session.print(none, () => [...this.#notTaken(), note].map(harmless).join('\n'));
   }
 
   #notTaken(): string[] {
-    const more = this.faults > MOST_SHOWN ? [`Not taken: ${this.faults - MOST_SHOWN} more.`] : [];
-    return [...this.#rejected.map(({ id, reason }) => `Not taken: ${id}: ${reason}`), ...more];
+    const more = this.faults > MOST_SHOWN ? [`Rejected: ${this.faults - MOST_SHOWN} more.`] : [];
+    return [...this.#rejected.map(({ id, reason }) => `Rejected: ${id}: ${reason}`), ...more];
   }
 
   async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
@@ -156,7 +157,8 @@ class Sum {
     this.#plans ??= answer.plans;
     for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
     for (const { id, reason } of answer.rejected) this.reject(id, reason);
-    for (const field of answer.plans?.rejected ?? []) this.reject(field, 'No plan has this field with such a value.');
+    for (const field of answer.plans?.rejected ?? [])
+      this.reject(field, 'No plan can have this field with this value.');
     this.keys += page.keys?.length ?? 0;
     this.#session.progress(`${this.keys} keys`, false);
   }
@@ -175,9 +177,9 @@ class Sum {
     const { restored: fields = [], kept = [] } = this.#plans ?? {};
     const lines = [
       `Keys restored: ${restored}. Fields of plans restored: ${fields.length}.`,
-      present > 0 && `Keys that were there already: ${present}.`,
-      revoked > 0 && `Keys that were revoked since, and stay revoked: ${revoked}.`,
-      ...kept.map(({ field, value, backup }) => `Left alone: ${field} is ${value}, and was ${backup} in the backup.`),
+      present > 0 && `Keys that existed already: ${present}.`,
+      revoked > 0 && `Keys that have been revoked since, and stay revoked: ${revoked}.`,
+      ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
       ...this.#notTaken(),
     ];
     return lines

@@ -15,14 +15,14 @@ export function add(program: Command, session: Session): void {
   tokens
     .command('create')
     .description('create a token; it is shown only once')
-    .requiredOption('--name <name>', 'whose it is; the audit log shows this name')
+    .requiredOption('--name <name>', 'the owner; the audit log shows this name')
     .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
     .option(...REASON)
     .addHelpText(
       'after',
       `
-A viewer reads everything and changes nothing. An operator changes keys, bans and plans. An admin also makes and ends tokens.
-Use it as ADMIN_TOKEN, or type it into the console.
+A viewer reads everything and changes nothing. An operator changes keys, bans and plans. An admin also creates and revokes tokens.
+Use the token as ADMIN_TOKEN, or type it into the console.
 
 Examples:
   ctl tokens create --name ann --role viewer
@@ -30,7 +30,7 @@ Examples:
     )
     .action(async ({ name, role }: { name: string; role: string }) => {
       const made = await session.call<IssuedToken>('POST', '/tokens', { name, role });
-      session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown this once:\n${made.token}`);
+      session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown only once:\n${made.token}`);
     });
 
   tokens
@@ -47,7 +47,7 @@ Examples:
     .argument('<id>', 'the id of the token, as `tokens list` shows it')
     .option(...REASON)
     .action(async (id: string) => {
-      await session.confirmForGood(`Revoke the token ${id} for good?`);
+      await session.confirmForGood(`Permanently revoke the token ${id}?`);
       await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);
       session.print({ id, revoked: true }, () => `Revoked the token ${id}.`);
     });

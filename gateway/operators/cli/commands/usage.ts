@@ -7,38 +7,38 @@ import type { Session } from '../session.ts';
 import { harmless, table } from '../table.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
-/** As the query has them. */
+/** The options as the query has them. */
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
-/** Wide enough for the values; the last column has no fixed width. */
+/** The columns are wide enough for the values. The last one has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 
 export const PLACE = 5;
 
-/** Adds `usage`: the use of keys by day, for bills and reports. Each page is written as it arrives. */
+/** Adds `usage`, which exports the use of keys by day, for bills and reports. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
   program
     .command('usage')
     .description('export what every key has used, day by day')
-    .option('--from <date>', 'first day, as 2026-11-01; as far back as is kept when left out')
-    .option('--to <date>', 'last day; today when left out')
+    .option('--from <date>', 'first day, such as 2026-11-01; default as far back as is kept')
+    .option('--to <date>', 'last day; default today')
     .option(...TAG_FILTER, wantedTag)
-    .option('--by <key or tag>', 'sums of these days: key for each key, tag:<name> for each value of a tag', sumOf)
-    .addOption(new Option('--csv', 'print comma-separated values with a head (RFC 4180)'))
+    .option('--by <key or tag>', 'sum up the days: key for each key, tag:<name> for each value of a tag', sumOf)
+    .addOption(new Option('--csv', 'print comma-separated values with a header (RFC 4180)'))
     .addHelpText(
       'after',
       `
-Counted by the decisions themselves: admitted is what went through, refused what its limits refused. Not counted: what a
-running ban turns away, what was decided while Redis was away, and requests without a good key. Days are UTC; 35 days and
-the one that runs are kept, of a key that was revoked too. Name and plan are those of now. Days without a request have no
-line, and the keys come oldest first. Sums come largest first; the keys without the tag are one of them.
+The decisions themselves count: admitted requests, and requests refused by limits. Not counted are requests that a
+running ban refuses, requests decided while Redis was away, and requests without a valid key. Days are UTC; 35 days and
+the current one are kept, also for revoked keys. Names and plans are the current ones. Days without a request have no
+line. The oldest keys come first. The largest sums come first; one of them is for keys without the tag.
 
 Examples:
   ctl usage --from 2026-11-01 --to 2026-11-20
   ctl usage --from 2026-11-01 --csv > november.csv
-  ctl usage --from 2026-11-01 --by tag:customer    the bill of each customer
-  ctl usage --tag customer=acme --by key           which of their keys
+  ctl usage --from 2026-11-01 --by tag:customer    what each customer has used
+  ctl usage --tag customer=acme --by key           which of their keys used it
   ctl usage --json | jq '.usage[] | select(.refused > 0)'`,
     )
     .action(async ({ csv, ...range }: Asked & { csv?: boolean }) => {
@@ -52,10 +52,10 @@ Examples:
 /** @throws {InvalidArgumentError} for anything else */
 function sumOf(text: string): string {
   if (text === 'key' || TAG_NAME.test(/^tag:(.*)$/s.exec(text)?.[1] ?? '')) return text;
-  throw new InvalidArgumentError('It must be key, or tag: and the name of a tag, as tag:customer.');
+  throw new InvalidArgumentError('It must be key, or tag: with the name of a tag, such as tag:customer.');
 }
 
-/** The whole use, the largest first. */
+/** Shows the whole use, the largest first. */
 async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
   const { keptFrom, rows } = await readUsage((path) => session.call('GET', path), { ...asked });
   noteKept(session, asked, keptFrom);
@@ -74,12 +74,12 @@ async function* daysOf(session: Session, range: Asked): Pages {
 }
 
 function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
-  if (from !== undefined && from < keptFrom) session.tell(`Note: what was used before ${keptFrom} is not kept.`);
+  if (from !== undefined && from < keptFrom) session.tell(`Note: usage before ${keptFrom} is not kept.`);
 }
 
 type Pages = AsyncGenerator<readonly UsedOnDay[]>;
 
-/** Each format writes its head with the first page: after a fault nothing is on standard output. */
+/** Each format writes its header with the first page, so that after a fault nothing is on standard output. */
 
 async function* asTable(pages: Pages): AsyncGenerator<string> {
   let head = line(COLUMNS);

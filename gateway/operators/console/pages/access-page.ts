@@ -15,7 +15,7 @@ const EVERY_MS = 10_000;
 
 type Changed = () => Promise<void>;
 
-/** Who may use this console, the API and the command line: tokens with a name and a role. */
+/** Lists who may use this console, the API and the command line: tokens with a name and a role. */
 export function AccessPage() {
   const { value, fault, refresh } = usePolled(
     'tokens',
@@ -37,11 +37,11 @@ export function AccessPage() {
       <h1>Access</h1>
       <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken(refresh)}>Create token<//>
     </div>
-    <p class="note">Each person or program gets a token of its own. The audit log records its name with each change that it makes.</p>
+    <p class="note">Give each person or program its own token. The audit log records its name with each change.</p>
     <section class="card" aria-label="Tokens">
       <${Table} label="Tokens" columns=${columns} rows=${value} idOf=${({ id }: TokenView) => id}
         fault=${fault}
-        empty="Only the shared operators’ token opens this gateway." />
+        empty="There are no named tokens. Only the shared operators’ token is accepted." />
     </section>
   `;
 }
@@ -50,7 +50,7 @@ function askForToken(changed: Changed): void {
   ask({
     title: 'Create token',
     fields: [
-      { name: 'name', label: 'Name', maxlength: 100, hint: 'Of the person or program that gets it.' },
+      { name: 'name', label: 'Name', maxlength: 100, hint: 'The person or program that gets the token.' },
       { name: 'role', label: 'Role', options: Object.entries(ROLE_WORDS) },
     ],
     confirm: 'Create token',
@@ -65,14 +65,14 @@ function askForToken(changed: Changed): void {
 function askToRevoke({ id, name }: TokenView, changed: Changed): void {
   ask({
     title: `Revoke the token of ${name}?`,
-    content: html`<p>Requests with this token are refused from now on.</p>`,
+    content: html`<p>Requests with this token will be refused.</p>`,
     fields: [whyField],
-    confirm: 'Revoke it',
+    confirm: 'Revoke token',
     isDangerous: true,
     async act({ reason }) {
       await callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason });
       await changed();
-      tell(`The token of ${name} is revoked.`);
+      tell(`The token of ${name} has been revoked.`);
     },
   });
 }

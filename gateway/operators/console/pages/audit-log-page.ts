@@ -12,7 +12,7 @@ import { tell } from '../toast.ts';
 import { counted, number } from '../words.ts';
 
 const SHOWN = 50;
-/** Entries that a download has at most. */
+/** The maximum number of entries in a download. */
 const MOST = 10_000;
 
 const SPECS: readonly FilterSpec[] = [
@@ -23,7 +23,7 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'to', label: 'To', type: 'time' },
 ];
 
-/** The audit log: who did what, when, why and by which way, or those entries that the address selects. */
+/** Shows the audit log: who did what, when, why and how, filtered by the address. */
 export function AuditLogPage({ route: { query } }: { route: Route }) {
   const filters = filtersIn(AUDIT_FILTERS, query);
   const after = query.get('after') ?? undefined;
@@ -41,12 +41,12 @@ export function AuditLogPage({ route: { query } }: { route: Route }) {
     <${Filters} specs=${SPECS} query=${query} addressOf=${addressOfAuditLog} />
     <section class="card" aria-label="Audit log">
       <${AuditList} filters=${filters} limit=${SHOWN} after=${after} below=${pager}
-        empty=${isFiltered ? 'No entry matches these filters.' : 'Nobody has changed anything yet.'} />
+        empty=${isFiltered ? 'No entry matches these filters.' : 'Nothing has been changed yet.'} />
     </section>
   `;
 }
 
-/** Downloads all that the filters select, not only the page that is shown. */
+/** Downloads everything that the filters select, not only the page that is shown. */
 function Download({ filters }: { filters: AuditFilters }) {
   const [isRunning, setRunning] = useState(false);
   const run = async () => {
@@ -61,7 +61,7 @@ function Download({ filters }: { filters: AuditFilters }) {
           : `The file has the newest ${number(MOST)} entries. Set the filter “To” to download older ones.`,
       );
     } catch (fault) {
-      tell(`The download has failed. ${(fault as Error).message}`);
+      tell(`The download failed. ${(fault as Error).message}`);
     } finally {
       setRunning(false);
     }

@@ -11,7 +11,7 @@ import { number, planInWords } from '../words.ts';
 
 const EVERY_MS = 3_000;
 
-/** The running bans, each with a button that lifts it. */
+/** Lists the running bans, each with a button that lifts it. */
 export function BansPage({ route: { query } }: { route: Route }) {
   const offset = Number(query.get('offset') ?? 0) || 0;
   const { value, fault, refresh } = usePolled(`bans ${offset}`, EVERY_MS, () =>
@@ -40,7 +40,7 @@ export function BansPage({ route: { query } }: { route: Route }) {
     <p class="note">Each further ban of a key within a day is twice as long. A key that respects Retry-After is never banned.</p>
     <section class="card" aria-label="Bans">
       <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault} idOf=${({ id }: KeySummary) => id}
-        empty="Nobody is banned." />
+        empty="No key is banned." />
       <${Pager} isNewest=${offset === 0} next=${value?.next} onTurn=${turn} />
     </section>
   `;

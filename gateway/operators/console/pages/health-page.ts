@@ -23,7 +23,7 @@ const COLUMNS: readonly Column<SeenFinding>[] = [
   { title: 'What to do', show: ({ advice }) => html`<span class="wordy">${advice ?? '–'}</span>` },
 ];
 
-/** The state of everything that the gateway depends on. */
+/** Shows the state of everything that the gateway depends on. */
 export function HealthPage() {
   const state = usePolled('state', STATE_EVERY_MS, async () => (await get<TrafficAnswer>('/traffic')).body);
   const checks = usePolled('doctor', CHECKS_EVERY_MS, async () => (await get<DoctorAnswer>('/doctor')).body);
@@ -33,7 +33,7 @@ export function HealthPage() {
     <h1>Health</h1>
     <div class="columns">
       <${Card} title="This gateway" id="gateway-title">
-        ${state.value === undefined ? html`<p class="empty">${state.fault === undefined ? 'Asking the gateway …' : inWords(state.fault)}</p>` : html`<${Gateway} ...${state.value} />`}
+        ${state.value === undefined ? html`<p class="empty">${state.fault === undefined ? 'Loading …' : inWords(state.fault)}</p>` : html`<${Gateway} ...${state.value} />`}
       <//>
       <${Card} title="Redis and the plan table" id="table-title">
         ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${state.value} /><${PlanTableState} ...${state.value.planTable} />`}
@@ -43,7 +43,7 @@ export function HealthPage() {
     ${state.value?.workers !== undefined && html`<${WorkersCard} workers=${state.value.workers} />`}
     <${Card} title="Checks" id="checks-title" actions=${again}>
       <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
-        idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing was checked." />
+        idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
     <//>
   `;
 }
@@ -83,7 +83,7 @@ const totalsInWords = (totals: TrafficAnswer['totals']): string =>
     `${number(totals.banned)} refused by a ban`,
     `${number(totals.forbidden)} outside their scope`,
     `${number(totals.unauthorized)} without a valid key`,
-    `${number(totals.shed)} turned away under load`,
+    `${number(totals.shed)} shed under load`,
     `${number(totals.undecided)} undecided`,
     `${number(totals.local)} decided without Redis`,
   ].join(', ');
@@ -98,7 +98,7 @@ function PlanTableState({ version, changedAt, rejected }: TrafficAnswer['planTab
         <dd>
           ${
             rejected.length === 0
-              ? 'None: every stored value is in force.'
+              ? 'None. Every stored value is in force.'
               : html`<ul class="plain">${rejected.map((one) => html`<li class="wordy">${rejectedInWords(one)}</li>`)}</ul>`
           }
         </dd>
@@ -107,6 +107,6 @@ function PlanTableState({ version, changedAt, rejected }: TrafficAnswer['planTab
   `;
 }
 
-/** An invalid value, and the one that stays in force. */
+/** Describes an invalid value, and the one that stays in force. */
 export const rejectedInWords = ({ field, value, kept }: TrafficAnswer['planTable']['rejected'][number]): string =>
-  `${tableFieldInWords(field)}: ${value === undefined ? 'is gone' : `“${value}” is rejected`}${kept === undefined ? '' : `, ${kept} stays in force`}.`;
+  `${tableFieldInWords(field)}: ${value === undefined ? 'is missing' : `“${value}” is rejected`}${kept === undefined ? '' : `, ${kept} stays in force`}.`;

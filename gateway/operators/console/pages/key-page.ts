@@ -23,7 +23,7 @@ import { clock, number, planInWords, relative, runningBan, tooSmallInWords } fro
 
 const EVERY_MS = 2_000;
 
-/** Everything about one key, and every change of it. */
+/** Shows everything about one key, and the actions on it. */
 export function KeyPage({ route: { query } }: { route: Route }) {
   const id = query.get('id') ?? '';
   const {
@@ -33,10 +33,10 @@ export function KeyPage({ route: { query } }: { route: Route }) {
   } = usePolled(`key ${id}`, EVERY_MS, async () => (await get<KeyView>(keyPath(id))).body);
   if (fault instanceof ApiError && fault.status === 404)
     return html`<h1>There is no such key</h1>
-      <p>No key has the id <code>${id}</code>. It may have been revoked: <a href=${addressOfAuditLog({ target: id })}>its entries in the audit log</a> show by whom. <a href="/console/keys">All keys</a></p>`;
+      <p>No key has the id <code>${id}</code>. It may have been revoked: <a href=${addressOfAuditLog({ target: id })}>its entries in the audit log</a> show who revoked it. <a href="/console/keys">All keys</a></p>`;
   if (key === undefined)
     return html`<h1>Key <code>${id}</code></h1>
-      <p class="empty">${fault === undefined ? 'Asking the gateway …' : inWords(fault)}</p>`;
+      <p class="empty">${fault === undefined ? 'Loading …' : inWords(fault)}</p>`;
   return html`
     <p class="crumbs"><a href="/console/keys">Keys</a></p>
     <div class="page-head">
@@ -80,7 +80,7 @@ function Actions({ of: key, changed }: OfKey) {
   `;
 }
 
-/** Why the key is not active, and until when. */
+/** Explains why the key is not active, and until when. */
 function StateNote({ of: key }: { of: KeyView }) {
   const { state, bannedUntil, banReason, expiresAt, tooSmall, waitSeconds } = key;
   if (bannedUntil !== undefined)
@@ -88,14 +88,13 @@ function StateNote({ of: key }: { of: KeyView }) {
       Banned ${runningBan(key)}, among the recent requests of all gateways.
       ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. The next ban within a day is twice as long.` : ` Reason: ${banReason}`}
     </p>`;
-  if (state === 'disabled')
-    return html`<p class="notice">Disabled by an operator: its requests are answered with 401.</p>`;
+  if (state === 'disabled') return html`<p class="notice">An operator has disabled this key. Its requests get 401.</p>`;
   if (state === 'expired' && expiresAt !== undefined)
-    return html`<p class="notice">Expired at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests are answered with 401.</p>`;
+    return html`<p class="notice">Expired at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests get 401.</p>`;
   if (state === 'unreadable')
-    return html`<p class="notice bad">Its data cannot be read, so its requests are answered with 503. Fix it by hand, or revoke it.</p>`;
+    return html`<p class="notice bad">The data of this key cannot be read, so its requests get 503. Fix it by hand, or revoke the key.</p>`;
   if (tooSmall)
-    return html`<p class="notice">The key is ${tooSmallInWords(waitSeconds)}. Its line of refused requests has stood over a minute for ten minutes. Raise its limit, or let its clients send less.</p>`;
+    return html`<p class="notice">The key is ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send less.</p>`;
   return undefined;
 }
 

@@ -14,7 +14,7 @@ import { counted, planInWords, runningBan, stateInWords, tooSmallInWords } from 
 
 const EVERY_MS = 5_000;
 const SHOWN = 25;
-/** Parts of the address that choose keys; they are the gateway's own filters. */
+/** Parts of the address that filter keys. They are the gateway's own filters. */
 const FILTERS = ['name', 'tag', 'plan', 'state', 'near', 'sort'] as const;
 
 const COLUMNS: readonly Column<KeyView>[] = [
@@ -30,7 +30,7 @@ const COLUMNS: readonly Column<KeyView>[] = [
   },
 ];
 
-/** All keys, or those that the address names. */
+/** Lists all keys, or those that the address selects. */
 export function KeysPage({ route: { query } }: { route: Route }) {
   const offset = Number(query.get('offset') ?? 0) || 0;
   const text = query.get('find');
@@ -43,7 +43,7 @@ export function KeysPage({ route: { query } }: { route: Route }) {
     ? text === null
       ? 'No key matches these filters.'
       : `No key, name or recent request matches “${text}”.`
-    : 'There is no key yet. Issue the first one.';
+    : 'There are no keys yet. Issue the first one.';
   return html`
     <div class="page-head">
       <h1>Keys</h1>
@@ -61,7 +61,7 @@ export function KeysPage({ route: { query } }: { route: Route }) {
 function Filters({ query }: { query: URLSearchParams }) {
   const form = useRef<HTMLFormElement>(null);
   const [name, tag] = [query.get('name') ?? '', query.get('tag') ?? ''];
-  // Fields are set when the address changes, as by a tag that is followed.
+  // Fields are set when the address changes, for example after a click on a tag.
   useEffect(() => {
     for (const [field, value] of Object.entries({ name, tag }))
       (form.current?.elements.namedItem(field) as HTMLInputElement).value = value;
@@ -108,7 +108,7 @@ function Filters({ query }: { query: URLSearchParams }) {
   `;
 }
 
-/** That a key is banned, or too small. */
+/** Notes that a key is banned, or that its limits are too small. */
 function StateNote({ of: key }: { of: KeyView }) {
   if (key.bannedUntil !== undefined) return html`<span class="note">${runningBan(key)}</span>`;
   return key.tooSmall && html`<span class="note">${tooSmallInWords(key.waitSeconds)}</span>`;
@@ -116,7 +116,7 @@ function StateNote({ of: key }: { of: KeyView }) {
 
 const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];
 
-/** The question to the gateway. */
+/** Translates the address into a call of the gateway. */
 function pathOf(query: URLSearchParams): string {
   const text = query.get('find');
   if (text !== null) return `/keys/find?text=${encodeURIComponent(withoutSecret(text))}`;
@@ -125,7 +125,7 @@ function pathOf(query: URLSearchParams): string {
   return `/keys?${asked}`;
 }
 
-/** Puts parts of the address. A changed filter begins at the first page. */
+/** Changes parts of the address. A changed filter starts at the first page. */
 function turn(
   query: URLSearchParams,
   parts: Readonly<Record<string, string | undefined>>,

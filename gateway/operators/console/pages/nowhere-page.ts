@@ -2,5 +2,5 @@ import { html } from '../html.ts';
 
 export const NowherePage = () => html`
   <h1>There is no such page</h1>
-  <p><a href="/">To the overview</a></p>
+  <p><a href="/">Go to the overview</a></p>
 `;

@@ -13,7 +13,7 @@ import { clock, counted, milliseconds, number, percent, tableFieldInWords, value
 
 const EVERY_MS = 3_000;
 
-/** The last hour of this gateway, or a quarter of it, and the keys to look at. */
+/** Shows the last hour of this gateway, or a quarter of it, and the keys to look at. */
 export function OverviewPage() {
   const { value, fault } = usePolled(
     'minutes',
@@ -27,7 +27,7 @@ export function OverviewPage() {
       <h1>Overview</h1>
       <${TimeRange} step="minute" ...${{ length, choose }} />
     </div>
-    ${value === undefined && html`<p class="empty">${fault === undefined ? 'Asking the gateway …' : inWords(fault)}</p>`}
+    ${value === undefined && html`<p class="empty">${fault === undefined ? 'Loading …' : inWords(fault)}</p>`}
     ${value !== undefined && html`<${Traffic} ...${value} length=${length} changes=${history.value?.history ?? []} />`}
     <div class="columns">
       <${BusiestKeys} />
@@ -61,11 +61,11 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
       <${Tile} name="Admitted" value=${number(admitted)} note=${percent(admitted, decided)} color="admitted" />
       <${Tile} name="Refused" value=${number(refused)} note=${percent(refused, decided)} color="refused" />
       <${Tile} name="Refused by a ban" value=${number(banned)} note=${`at most ${counted(most(minutes), 'key')} at once`} color="banned" />
-      <${Tile} name="Server errors" value=${number(errors)} note="answers with 5xx" color=${errors > 0 ? 'failed' : 'quiet'} />
+      <${Tile} name="Server errors" value=${number(errors)} note="responses with 5xx" color=${errors > 0 ? 'failed' : 'quiet'} />
       <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
     </dl>
     <p class="note">
-      ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is nothing before` : ''}.
+      ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is no earlier data` : ''}.
     </p>
     <${Card} title="Requests a minute" id="requests-title">
       <${Chart}
@@ -121,7 +121,7 @@ const errorSeries = (minutes: readonly Minute[]): Series[] => [
   },
 ];
 
-/** The changes of plans since a time, as marks in the chart. */
+/** Shows the changes of plans since a time as marks in the chart. */
 const marksOf = (changes: readonly PlanChangeView[], from: number): Mark[] =>
   changes
     .map(({ at, author, changes: made }) => ({

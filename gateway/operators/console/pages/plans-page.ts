@@ -24,7 +24,7 @@ import { rejectedInWords } from './health-page.ts';
 
 const EVERY_MS = 2_000;
 
-/** The plans in force, and their history. */
+/** Shows the plans in force, and their history. */
 export function PlansPage() {
   const plans = usePolled('plans', EVERY_MS, async () => {
     const { body, etag } = await get<PlanTable>('/plans');
@@ -40,13 +40,13 @@ export function PlansPage() {
   const rejected = traffic.value?.planTable.rejected ?? [];
   return html`
     <h1>Plans</h1>
-    <p class="note">A change is in force on every gateway within a second. Nothing is changed before you have seen the difference.</p>
+    <p class="note">Every gateway applies a change within a second. You see the difference before anything is changed.</p>
     ${rejected.map((one) => html`<p class="notice bad" role="status">${rejectedInWords(one)}</p>`)}
     <${Card} title="In force" id="plans-title">
       ${plans.value !== undefined && plans.fault !== undefined && html`<p class="stale" role="status">Not up to date: ${inWords(plans.fault)}</p>`}
       ${
         plans.value === undefined
-          ? html`<p class="empty">${plans.fault === undefined ? 'Asking the gateway …' : inWords(plans.fault)}</p>`
+          ? html`<p class="empty">${plans.fault === undefined ? 'Loading …' : inWords(plans.fault)}</p>`
           : html`<${Table} table=${plans.value.table} changed=${changed} />`
       }
     <//>
@@ -87,5 +87,5 @@ function shownValue(plan: PlanName, values: Plan, field: PlanField) {
   if (typeof value === 'number') return number(value);
   if (value !== undefined)
     return html`<span class=${`badge ${value === usual ? '' : 'warning'}`}>${upperFirst(value)}</span>`;
-  return html`<span class="note">${fieldsOf(plan).includes(field) ? (whenAbsent(field) ?? '–') : 'each key its own'}</span>`;
+  return html`<span class="note">${fieldsOf(plan).includes(field) ? (whenAbsent(field) ?? '–') : 'set per key'}</span>`;
 }

@@ -5,10 +5,10 @@ import { RequestList } from '../parts/request-list.ts';
 import { addressOfRequests, navigate, type Route } from '../router.ts';
 
 const SHOWN = 50;
-/** Parts of the address that choose requests; they are the gateway's own filters. */
+/** Parts of the address that filter requests. They are the gateway's own filters. */
 const FILTERS = ['keyId', 'tag', 'status', 'code', 'q', 'from', 'to'] as const;
 
-/** Those that are asked for most. Others can be typed. */
+/** These are suggested, but others can be typed. */
 const STATUSES = ['2xx', '4xx', '5xx', '401', '403', '429', '499', '502', '503', '504'];
 const CODES = [
   'rate_limit_exceeded',
@@ -30,7 +30,7 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'to', label: 'To', type: 'time' },
 ];
 
-/** The last requests of all gateways, or those that the address names. */
+/** Lists the last requests of all gateways, or those that the address selects. */
 export function RequestsPage({ route: { query } }: { route: Route }) {
   const filters = filtersIn(FILTERS, query);
   const after = query.get('after');
@@ -41,11 +41,11 @@ export function RequestsPage({ route: { query } }: { route: Route }) {
   const pager = (next: string | undefined) => html`<${Pager} isNewest=${after === null} next=${next} onTurn=${turn} />`;
   return html`
     <h1>Requests</h1>
-    <p class="note">The last requests of all gateways. Each opens to what happened, why, and what to do. Older ones are in the log.</p>
+    <p class="note">The last requests of all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
     <${Filters} specs=${SPECS} query=${query} addressOf=${addressOfRequests} />
     <section class="card" aria-label="Requests">
       <${RequestList} label="Requests" asked=${asked} hasKeys=${true} opensOnlyOne=${filters.q !== undefined} after=${pager}
-        empty=${isFiltered ? 'No request that the gateways remember matches these filters.' : 'The gateways remember no request yet.'} />
+        empty=${isFiltered ? 'No remembered request matches these filters.' : 'There are no requests yet.'} />
     </section>
   `;
 }

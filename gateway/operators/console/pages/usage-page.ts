@@ -11,9 +11,9 @@ import { addressOfUsage, type Route } from '../router.ts';
 import { readUsage } from '../whole-answers.ts';
 import { counted, number, planInWords } from '../words.ts';
 
-/** It takes long on many keys, and changes slowly. */
+/** It takes long with many keys, and changes slowly. */
 const EVERY_MS = 60_000;
-/** The file has all of them. */
+/** The file contains all of them. */
 const SHOWN = 100;
 
 const FILTERS = ['by', 'tag', 'from', 'to'] as const;
@@ -27,7 +27,7 @@ const SPECS: readonly FilterSpec[] = [
 
 type Row = UsageOfKey | UsageSum;
 
-/** What keys have used in a period, over all gateways: by key, or by the value of a tag. */
+/** Shows what keys have used in a period, over all gateways: by key, or by the value of a tag. */
 export function UsagePage({ route: { query } }: { route: Route }) {
   const { by, ...filters } = filtersIn(FILTERS, query);
   const asked = { ...filters, by: by === undefined ? 'key' : `tag:${by}` };
@@ -39,13 +39,13 @@ export function UsagePage({ route: { query } }: { route: Route }) {
       <h1>Usage</h1>
       ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
     </div>
-    <p class="note">What the decisions counted, over all gateways, also of revoked keys. Days are UTC; 35 days and today are kept.</p>
+    <p class="note">Decisions of all gateways, including those on revoked keys. Days are UTC; today and the 35 days before are kept.</p>
     <${Filters} specs=${SPECS} query=${query} addressOf=${addressOfUsage} />
     <section class="card" aria-label="Usage">
       <${Table} label="Usage" columns=${by === undefined ? OF_KEYS : columnsOfValues(by, filters)} rows=${rows?.slice(0, SHOWN)} fault=${fault}
-        idOf=${idOf} empty="No such key was used in this period." />
-      ${rows !== undefined && rows.length > 0 && html`<p class="note">In all ${sum('admitted')} admitted, ${sum('refused')} refused.${rows.length > SHOWN && ` These are the largest ${SHOWN} of ${counted(rows.length, 'row')}; the CSV has all.`}</p>`}
-      ${value !== undefined && (filters.from ?? '9') < value.keptFrom && html`<p class="note" role="status">What was used before ${value.keptFrom} is not kept.</p>`}
+        idOf=${idOf} empty="No matching key was used in this period." />
+      ${rows !== undefined && rows.length > 0 && html`<p class="note">In total, ${sum('admitted')} admitted and ${sum('refused')} refused.${rows.length > SHOWN && ` These are the largest ${SHOWN} of ${counted(rows.length, 'row')}; the CSV file has all.`}</p>`}
+      ${value !== undefined && (filters.from ?? '9') < value.keptFrom && html`<p class="note" role="status">Usage before ${value.keptFrom} is not kept.</p>`}
     </section>
   `;
 }
@@ -63,7 +63,7 @@ const OF_KEYS: readonly Column<UsageOfKey>[] = [
   ...COUNTS,
 ];
 
-/** Each value leads to its keys. */
+/** Each value links to the keys that have it. */
 const columnsOfValues = (tag: string, filters: Readonly<Record<string, string>>): readonly Column<UsageSum>[] => [
   {
     title: tag,

@@ -30,16 +30,16 @@ const COLUMNS = columnsOf(false);
 const COLUMNS_OF_ONE_TARGET = columnsOf(true);
 
 interface AuditListProps extends EntriesQuery {
-  /** Whether the target is known from the page. */
+  /** Whether the page already names the target. */
   readonly isOfOneTarget?: boolean;
   readonly empty: string;
-  /** Changes with what the entries are about, and so calls for the newest ones. */
+  /** A new value reloads the list. */
   readonly version?: string | undefined;
   /** What follows the table. @param next continues the list */
   below?(next: string | undefined): Content;
 }
 
-/** Entries of the audit log: who did what, when, why and by which way. */
+/** Lists entries of the audit log: who did what, when, why and how. */
 export function AuditList({ isOfOneTarget = false, empty, below, version, ...query }: AuditListProps) {
   const { value, fault } = usePolled(`audit ${JSON.stringify(query)}`, EVERY_MS, () => readEntries(query), version);
   return html`
@@ -49,10 +49,10 @@ export function AuditList({ isOfOneTarget = false, empty, below, version, ...que
   `;
 }
 
-/** Entries on the page of what they are about. */
+/** The number of entries on the page of their target. */
 const FEW = 5;
 
-/** The last entries that the filters select, with a link to all of them. */
+/** Shows the last entries that the filters select, with a link to all of them. */
 export function AuditCard({
   filters,
   isOfOneTarget,

@@ -7,18 +7,18 @@ type Change = ActivityView['changes'][number];
 
 interface ChangesProps {
   readonly changes: readonly Change[];
-  /** Whether the fields belong to something new, so that none of them had a value. */
+  /** Whether the fields belong to something new, so that they had no value before. */
   readonly areNew?: boolean;
 }
 
-/** What a change did, field by field: from its old value to the new one. */
+/** Shows what a change did, field by field, from the old value to the new one. */
 export const Changes = ({ changes, areNew = false }: ChangesProps) =>
   changes.length > 0 &&
   html`<ul class="plain changes">
     ${changes.map((change) => html`<li class="wordy">${recordedFieldInWords(change.field)}: ${valuesOf(change, areNew)}</li>`)}
   </ul>`;
 
-/** The id of a changed secret is there to say which one it is. */
+/** The id of a changed secret only identifies it. */
 const valuesOf = ({ field, from, to }: Change, isNew: boolean) =>
   from === undefined && (isNew || field === 'secret')
     ? html`<ins>${shown(field, to)}</ins>`

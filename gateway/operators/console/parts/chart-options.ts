@@ -5,14 +5,14 @@ import uPlot from 'uplot';
 /** One series of a chart. Bars are drawn on top of those of the series before it. */
 export interface Series {
   readonly label: string;
-  /** The name of a colour in base.css. */
+  /** A colour by its name in base.css. */
   readonly color: string;
   readonly kind: 'bars' | 'line';
-  /** Null where nothing is known. */
+  /** A value is null if it is unknown. */
   readonly values: readonly (number | null)[];
 }
 
-/** Something that happened, as a line in the chart. */
+/** An event, drawn as a line in the chart. */
 export interface Mark {
   readonly at: number;
   readonly text: string;
@@ -28,12 +28,12 @@ export interface ChartProps {
   readonly marks?: readonly Mark[];
   readonly step: Step;
   format(value: number | null): string;
-  /** Adds to the values below the pointer. */
+  /** Adds text to the values below the pointer. */
   noteAt?(index: number): string;
 }
 
 export const STEP_SECONDS = { minute: 60, day: 86_400 } as const;
-/** Steps from one time on the axis to the next: with less than one, several would have the same text. */
+/** Possible steps of the axis. They are whole numbers, because smaller steps would repeat the same text. */
 const STEPS_APART = { minute: [1, 2, 5, 10, 20, 30, 60], day: [1, 2, 4, 7, 14] } as const;
 export const CHART_HEIGHT = 200;
 const FONT = '12px system-ui, sans-serif';
@@ -42,7 +42,7 @@ export const isDark = matchMedia('(prefers-color-scheme: dark)');
 
 const probe = document.createElement('span');
 
-/** A colour of base.css as the browser computes it now: a canvas knows no `light-dark()`. */
+/** Computes a colour of base.css as it is now, because a canvas does not support `light-dark()`. */
 function colorOf(name: string): string {
   document.body.append(probe);
   probe.style.color = `var(--${name})`;
@@ -51,11 +51,11 @@ function colorOf(name: string): string {
   return color;
 }
 
-/** Day names are those of UTC. */
+/** Days begin at midnight UTC. */
 const inUtc = (seconds: number): Date => uPlot.tzDate(new Date(seconds * 1_000), 'Etc/UTC');
 
 /**
- * @param read the present properties
+ * @param read returns the current properties
  * @param point called with the index below the pointer; undefined when it has left
  */
 export function optionsOf(
@@ -112,7 +112,7 @@ export function optionsOf(
   };
 }
 
-/** The values without a neighbour: no line leads to them, so each is drawn as a dot. */
+/** Finds values without a neighbour. No line leads to them, so each is drawn as a dot. */
 function lonely({ data }: uPlot, series: number): number[] {
   const values = data[series] ?? [];
   const isKnown = (at: number) => typeof values[at] === 'number';

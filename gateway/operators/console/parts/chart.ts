@@ -3,7 +3,7 @@ import uPlot from 'uplot';
 import { html } from '../html.ts';
 import { type ChartProps, isDark, optionsOf, type Step } from './chart-options.ts';
 
-/** A chart with axes. The values below the pointer are told in its legend; a table has all of them. */
+/** A chart with axes. Its legend shows the values below the pointer, and a table has all of them. */
 export function Chart(props: ChartProps) {
   const { title, times, series, marks = [], step, format, noteAt } = props;
   const place = useRef<HTMLDivElement>(null);
@@ -71,7 +71,7 @@ export function Chart(props: ChartProps) {
   `;
 }
 
-/** The newest first, without times at the start of which nothing is known. */
+/** Lists the newest values first, and leaves out unknown ones at the start. */
 function AsTable({ title, times, series, step, format }: ChartProps) {
   const firstKnown = times.findIndex((_, row) => series.some(({ values }) => typeof values[row] === 'number'));
   return html`
@@ -96,7 +96,7 @@ function AsTable({ title, times, series, step, format }: ChartProps) {
   `;
 }
 
-/** Bars are stacked, so the data of each is the sum up to it. */
+/** Bars are stacked, so the data of each series is the sum up to it. */
 function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
   const sums = times.map(() => 0);
   const columns = series.map(({ kind, values }) =>
@@ -107,12 +107,12 @@ function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
           return value === null ? null : (sums[at] ?? 0);
         }),
   );
-  // The highest sum is drawn first, and the lower ones over it.
+  // The highest sum is drawn first, and the lower ones on top of it.
   return [[...times], ...columns.reverse()];
 }
 
 const MINUTE = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-/** Days are those of UTC, as the gateway counts them. */
+/** Days are UTC days, as the gateway counts them. */
 const DAY = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', timeZone: 'UTC' });
 
 export const timeText = (seconds: number, step: Step): string =>

@@ -1,17 +1,17 @@
 import { type Content, html } from '../html.ts';
 
-/** A labelled field with a hint, or an error in its place. */
+/** A labelled field with a hint, or with an error in place of the hint. */
 export interface FieldSpec {
   readonly name: string;
   readonly label: string;
   readonly hint?: Content;
   readonly value?: string;
-  /** `boxes`: any number of the options. A field with options and another type is a choice of one. */
+  /** `boxes` allows any number of the options. A field with options and another type is a choice of one. */
   readonly type?: 'text' | 'datetime-local' | 'number' | 'boxes';
-  /** `[value, label]` each. */
+  /** Each option is `[value, label]`. */
   readonly options?: readonly (readonly [string, string])[];
   readonly maxlength?: number;
-  /** Called with each typed value. */
+  /** Called with each input. */
   onInput?(value: string): void;
 }
 

@@ -4,19 +4,19 @@ import { html } from '../html.ts';
 import { toIso, toLocal } from '../key-dialogs.ts';
 import { navigate } from '../router.ts';
 
-/** A part of the address that selects rows of a list. Without a type it is a text. */
+/** A part of the address that filters a list. Without a type it is a text. */
 export interface FilterSpec {
   readonly name: string;
   readonly label: string;
   readonly type?: 'time' | 'date';
   readonly placeholder?: string;
-  /** Suggestions. Other texts can be typed. */
+  /** Suggested values. Others can be typed. */
   readonly suggestions?: readonly string[];
-  /** The only values, `[value, label]` each. */
+  /** The only possible values, as `[value, label]`. */
   readonly options?: readonly (readonly [string, string])[];
 }
 
-/** The filters that an address has. */
+/** Reads the filters in an address. */
 export function filtersIn<Name extends string>(
   names: readonly Name[],
   query: URLSearchParams,
@@ -28,15 +28,15 @@ export function filtersIn<Name extends string>(
 interface FiltersProps {
   readonly specs: readonly FilterSpec[];
   readonly query: URLSearchParams;
-  /** The address of the page with these filters. */
+  /** Returns the address of the page with these filters. */
   addressOf(filters: Readonly<Record<string, string>>): string;
 }
 
-/** A form whose filters are kept in the address of the page. */
+/** A form that keeps its filters in the address of the page. */
 export function Filters({ specs, query, addressOf }: FiltersProps) {
   const form = useRef<HTMLFormElement>(null);
   const address = query.toString();
-  // Fields are set when the address changes, not with each answer: what is being typed stays.
+  // Fields are set when the address changes, not with each answer, so that text stays while it is typed.
   useEffect(() => {
     for (const spec of specs) {
       const field = form.current?.elements.namedItem(spec.name);
@@ -79,7 +79,7 @@ function inputOf({ name, type, placeholder, suggestions, options }: FilterSpec) 
   `;
 }
 
-/** A filter as its field shows it. A time that cannot be read is left to the gateway to refuse. */
+/** Formats a filter for its field. A time that cannot be read is left for the gateway to refuse. */
 const typedOf = ({ type }: FilterSpec, value: string): string =>
   type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 

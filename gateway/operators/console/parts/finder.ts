@@ -5,10 +5,10 @@ import { withoutSecret } from '../find.ts';
 import { html } from '../html.ts';
 import { addressOf, addressOfKey, addressOfRequests, navigate } from '../router.ts';
 
-/** Of a text that requests are searched for. */
+/** The maximum length of a text for the search of requests. */
 const LONGEST_TEXT = 200;
 
-/** Finds a key or a request by what people hold, from any page. `/` moves the focus here. */
+/** Finds a key or a request from any page by what people have at hand. `/` moves the focus here. */
 export function Finder() {
   const input = useRef<HTMLInputElement>(null);
   const [fault, setFault] = useState('');
@@ -36,7 +36,7 @@ export function Finder() {
     }
   }
 
-  // A pasted key must not stay on the screen either.
+  // A pasted key must not stay on the screen.
   function drop(event: Event) {
     const field = event.target as HTMLInputElement;
     const text = withoutSecret(field.value);
@@ -62,7 +62,7 @@ export function Finder() {
   `;
 }
 
-/** One key is opened at once; several, or none, are the business of the list. A request has no key if it had no valid one. */
+/** Opens a single key directly, and otherwise the list. A request without a valid key has no key to open. */
 async function addressFor(text: string): Promise<string> {
   const { body } = await get<FoundAnswer>(`/keys/find?text=${encodeURIComponent(text)}`);
   const [only, ...others] = body.keys;

@@ -12,25 +12,25 @@ type Worker = NonNullable<TrafficAnswer['workers']>['each'][number];
 
 const CORE_STATES: Readonly<Record<Core['state'], readonly [badge: string, text: string]>> = {
   up: ['good', 'Up'],
-  unproven: ['', 'Not asked yet'],
+  unproven: ['', 'No request yet'],
   silent: ['warning', 'Reads go elsewhere'],
   draining: ['warning', 'Draining'],
   out: ['fault', 'Out'],
 };
 
 const FAULTS: Readonly<Record<NonNullable<Core['lastFault']>['kind'], string>> = {
-  broken: 'The answer broke off or cannot be read',
-  timeout: 'No answer in time',
-  unreachable: 'Not reached',
-  token: 'It does not take our token',
-  full: 'Too many requests waited for it',
+  broken: 'The response was cut off or invalid',
+  timeout: 'No response in time',
+  unreachable: 'Could not be reached',
+  token: 'It rejects our token',
+  full: 'Too many requests were waiting for it',
 };
 
 const MODES: Readonly<Record<Redis['mode'], string>> = {
   single: 'One Redis',
   cluster: 'A cluster',
-  sentinel: 'A primary, found by sentinels',
-  embedded: 'None: limits are embedded in this process',
+  sentinel: 'A primary, found through sentinels',
+  embedded: 'None. Limits are embedded in this process',
 };
 
 const nothing = html`<span class="note">none yet</span>`;
@@ -41,17 +41,17 @@ interface Props {
   readonly fault: Error | undefined;
 }
 
-/** The cores as the requests of clients find them. */
+/** Shows the cores as the requests of clients find them. */
 export function CoresCard({ state, fault }: Props) {
   const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
     { title: 'Core', show: ({ origin }) => html`<code class="address">${origin}</code>` },
     { title: 'State', show: (core) => html`<${CoreState} core=${core} processes=${processes} />` },
-    { title: 'Under way', isFigure: true, show: ({ inFlight }) => number(inFlight) },
+    { title: 'In progress', isFigure: true, show: ({ inFlight }) => number(inFlight) },
     { title: 'Waiting', isFigure: true, show: ({ waiting }) => number(waiting) },
-    { title: 'At most', isFigure: true, show: ({ limit }) => number(limit) },
+    { title: 'Limit', isFigure: true, show: ({ limit }) => number(limit) },
     {
-      title: 'Last answer',
+      title: 'Last response',
       show: ({ lastAnswer }) =>
         lastAnswer === undefined ? nothing : html`${milliseconds(lastAnswer.ms)}, <${When} at=${lastAnswer.at} />`,
     },
@@ -67,15 +67,16 @@ export function CoresCard({ state, fault }: Props) {
     <${Card} title="Cores" id="cores-title">
       <${Table} label="Cores" columns=${columns} rows=${state?.cores} fault=${fault} idOf=${({ origin }: Core) => origin}
         empty="No name in CORE_URL has an address." />
-      ${state !== undefined && html`<p class="note">${coverage(state)} Turned away under load since the start: ${number(state.totals.shed)}.</p>`}
+      ${state !== undefined && html`<p class="note">${coverage(state)} Requests shed under load since the start: ${number(state.totals.shed)}.</p>`}
     <//>
   `;
 }
 
-/** Which processes the numbers are of. */
+/** Names the processes that the numbers cover. */
 function coverage({ workers, processes }: TrafficAnswer): string {
-  if (workers === undefined) return 'As this gateway sees them. Other gateways have a Health page of their own.';
-  return `Of this gateway, ${processes} of ${workers.wanted} workers together, half a second old at most. Other gateways have a Health page of their own.`;
+  if (workers === undefined)
+    return 'The numbers cover only this gateway. Other gateways have a Health page of their own.';
+  return `The numbers cover ${processes} of ${workers.wanted} workers of this gateway, and are at most half a second old. Other gateways have a Health page of their own.`;
 }
 
 function CoreState({ core: { state, seenBy, since, reason }, processes }: { core: Core; processes: number }) {
@@ -88,7 +89,7 @@ function CoreState({ core: { state, seenBy, since, reason }, processes }: { core
   `;
 }
 
-/** The connection that decides, and how quick it is. */
+/** Shows the connection that makes decisions, and how fast it is. */
 export function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'processes'>) {
   const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
   if (mode === 'embedded') return html`<dl class="facts"><div><dt>Redis</dt><dd>${MODES[mode]}</dd></div></dl>`;
@@ -124,7 +125,7 @@ const WORKERS: readonly Column<Worker>[] = [
   { title: 'Process', isFigure: true, show: ({ pid }) => pid ?? '–' },
 ];
 
-/** Only with more than one. */
+/** Shown only if there are several workers. */
 export const WorkersCard = ({ workers }: { workers: NonNullable<TrafficAnswer['workers']> }) => html`
   <${Card} title="Workers" id="workers-title">
     <${Table} label="Workers" columns=${WORKERS} rows=${workers.each} idOf=${({ worker }: Worker) => worker} empty="" />

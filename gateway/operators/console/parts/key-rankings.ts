@@ -23,7 +23,7 @@ const LOUD: readonly Column<LoudKey>[] = [
   },
 ];
 
-/** The keys with the most requests in the last minutes. */
+/** Lists the keys with the most requests in the last minutes. */
 export function BusiestKeys() {
   const { value, fault } = usePolled('top', EVERY_MS, () =>
     listFrom<TopAnswer>(`/keys/top?limit=${SHOWN}`, 0, ({ keys }) => keys),
@@ -42,7 +42,7 @@ const NEAR: readonly Column<KeyView>[] = [
   { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
 ];
 
-/** The keys that have used at least 80 % of their day limit. */
+/** Lists the keys that have used at least 80 % of their day limit. */
 export function NearTheirLimit() {
   const { value, fault } = usePolled('near', EVERY_MS, () =>
     listFrom<KeysAnswer>(`/keys?near=80&limit=${SHOWN}`, 0, ({ keys }) => keys),

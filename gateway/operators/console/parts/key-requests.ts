@@ -5,13 +5,13 @@ import { RequestList } from './request-list.ts';
 
 const SHOWN = 10;
 
-/** The last requests of a key, as far as the gateways remember them. */
+/** Lists the last requests of a key that the gateways remember. */
 export function KeyRequests({ id }: { id: string }) {
   const asked = new URLSearchParams({ keyId: id, limit: String(SHOWN) });
   const all = html`<a href=${addressOfRequests({ keyId: id })}>All its requests</a>`;
   return html`
     <${Card} title="Last requests" id="requests-title" actions=${all}>
-      <${RequestList} label="Last requests" asked=${asked} hasKeys=${false} empty="No gateway remembers a request of this key." />
+      <${RequestList} label="Last requests" asked=${asked} hasKeys=${false} empty="There is no remembered request of this key." />
     <//>
   `;
 }

@@ -13,7 +13,7 @@ import { showKey } from './whole-key.ts';
 
 type Changed = () => Promise<void>;
 
-/** The secrets of a key. All draw on its one set of limits. */
+/** Lists the secrets of a key, which share its limits. */
 export function KeySecrets({ of: key, changed }: { of: KeyView; changed: Changed }) {
   const columns: readonly Column<SecretView>[] = [
     {
@@ -49,7 +49,7 @@ export function KeySecrets({ of: key, changed }: { of: KeyView; changed: Changed
   return html`
     <${Card} title="Secrets" id="secrets-title" actions=${add}>
       <${Table} label="Secrets" columns=${columns} rows=${key.secrets} idOf=${({ id }: SecretView) => id}
-        empty="No secret is left that works. Add one." />
+        empty="There is no working secret left. Add one." />
     <//>
   `;
 }
@@ -71,9 +71,9 @@ const fieldsOf = (secret?: SecretView): FieldSpec[] => [
   },
   {
     name: 'networks',
-    label: 'From these networks only',
+    label: 'Only from these networks',
     value: secret?.networks.join(', ') ?? '',
-    hint: 'Addresses and blocks such as 10.0.0.0/8, with commas between. Empty: from anywhere.',
+    hint: 'Addresses and blocks such as 10.0.0.0/8, separated by commas. Leave empty for anywhere.',
   },
   {
     name: 'expiresAt',
@@ -115,12 +115,12 @@ function askForSecretChanges(key: KeyView, secret: SecretView, changed: Changed)
     fields: fieldsOf(secret),
     confirm: 'Save',
     async act(values) {
-      // An end that is not touched keeps its seconds, and may be in the past by now.
+      // An expiry that is not edited keeps its seconds, and may be in the past by now.
       const isSameEnd = (values.expiresAt ?? '') === toLocal(secret.expiresAt);
       const end = isSameEnd ? {} : { expiresAt: toIso(values.expiresAt) ?? null };
       await callApi('PATCH', secretPath(key, secret), { body: { ...givenIn(values), ...end } });
       await changed();
-      tell(`The secret ${values.name ?? secret.name} is changed.`);
+      tell(`The secret ${values.name ?? secret.name} has been changed.`);
     },
   });
 }
@@ -128,13 +128,13 @@ function askForSecretChanges(key: KeyView, secret: SecretView, changed: Changed)
 function askToRevoke(key: KeyView, secret: SecretView, changed: Changed): void {
   ask({
     title: `Revoke the secret ${secret.name}?`,
-    content: html`<p>Requests with it are refused from now on. The other secrets of ${key.name} stay as they are.</p>`,
-    confirm: 'Revoke it',
+    content: html`<p>Requests with it will be refused. The other secrets of ${key.name} stay as they are.</p>`,
+    confirm: 'Revoke secret',
     isDangerous: true,
     async act() {
       await callApi('DELETE', secretPath(key, secret));
       await changed();
-      tell(`The secret ${secret.name} is revoked.`);
+      tell(`The secret ${secret.name} has been revoked.`);
     },
   });
 }

@@ -12,7 +12,7 @@ import { LONGEST, TimeRange, timesUpTo } from './time-range.ts';
 
 const EVERY_MS = 5_000;
 
-/** The use of a key by minute, for an hour at most, and by day, for 35 days and today. */
+/** Shows the use of a key by minute, for up to an hour, and by day, for today and the 35 days before. */
 export function KeyUse({ id }: { id: string }) {
   const { value, fault } = usePolled(
     `use ${id}`,
@@ -20,7 +20,7 @@ export function KeyUse({ id }: { id: string }) {
     async () => (await get<KeyUsageAnswer>(`${keyPath(id)}/usage`)).body,
   );
   if (value === undefined)
-    return html`<${Card} title="Use" id="use-title"><p class="empty">${fault === undefined ? 'Asking the gateway …' : inWords(fault)}</p><//>`;
+    return html`<${Card} title="Use" id="use-title"><p class="empty">${fault === undefined ? 'Loading …' : inWords(fault)}</p><//>`;
   const now = Date.parse(value.now) / 1_000;
   return html`
     <div class="columns">
@@ -33,7 +33,7 @@ export function KeyUse({ id }: { id: string }) {
 interface UseProps {
   readonly title: string;
   readonly step: Step;
-  /** Without idle times, which the chart shows as 0. */
+  /** Idle times are left out, and shown as 0. */
   readonly used: readonly UseOfTime[];
   readonly now: number;
 }

@@ -19,7 +19,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
     event.preventDefault();
     setFault('');
     const typed = token.current?.value.trim() ?? '';
-    // A text that no header can contain is not a token and could not be sent.
+    // A text that does not fit into a header is not a token, and could not be sent.
     if (!/^[\x21-\x7e]+$/.test(typed)) return setFault(WRONG_TOKEN);
     try {
       await callApi('GET', '/plans', { token: typed });
@@ -50,7 +50,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
             aria-describedby="token-hint"
           />
           <span id="token-hint" class="note">
-            <code>ADMIN_TOKEN</code>, or what the gateway keeps in <code>DATA_DIR/admin-token</code>. It stays in this
+            <code>ADMIN_TOKEN</code> or the content of <code>DATA_DIR/admin-token</code>. It stays in this
             tab until you log out or close it.
           </span>
         </div>
@@ -69,6 +69,6 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
 function inWords(fault: Error): string {
   if (fault instanceof ApiError && fault.status === 401) return WRONG_TOKEN;
   if (fault instanceof ApiError && fault.status === 429)
-    return `Too many wrong tokens from here. Wait ${fault.retryAfter} s before the next.`;
+    return `Too many wrong tokens from this address. Wait ${fault.retryAfter} s before the next attempt.`;
   return fault.message;
 }

@@ -9,7 +9,7 @@ import { clock, exactTime, number, percent, relative, stateInWords } from '../wo
 export const KeyLink = ({ id, name }: { id: string; name: string }) =>
   html`<a class="key-link" href=${addressOfKey(id)}><span class="name">${name}</span></a><code class="id">${id}</code>`;
 
-/** The tags of a key. Each leads to the keys that have it. */
+/** Shows the tags of a key. Each links to the keys that have it. */
 export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
   tags !== undefined &&
   html`<span class="tags">${Object.entries(tags).map(
@@ -19,7 +19,7 @@ export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
 export const State = ({ state }: { state: string }) =>
   html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
 
-/** A point in time, exact when pointed at. */
+/** Shows a point in time, with the exact time on hover. */
 export const When = ({ at }: { at: string }) =>
   html`<time datetime=${at} title=${exactTime(at)}>${clock(at)}</time> <span class="note">${relative(at)}</span>`;
 
@@ -41,7 +41,7 @@ export const Card = ({
     </section>
   `;
 
-/** How much of a limit is used. */
+/** Shows how much of a limit is used. */
 export function Meter({ bucket, label }: { bucket: BucketView | undefined; label: string }) {
   if (bucket === undefined) return html`<span class="note">no limit</span>`;
   const { used, limit } = bucket;
@@ -59,11 +59,11 @@ interface PagerProps<Place> {
   readonly isNewest: boolean;
   /** Where the list continues; undefined at its end. */
   readonly next: Place | undefined;
-  /** @param to undefined for the newest */
+  /** @param to undefined for the newest page */
   onTurn(to: Place | undefined): void;
 }
 
-/** "Newest" and "Older". The browser's Back leads to the page before, too. */
+/** Shows "Newest" and "Older". The browser's Back also leads to the previous page. */
 export const Pager = <Place>({ isNewest, next, onTurn }: PagerProps<Place>) =>
   (!isNewest || next !== undefined) &&
   html`<p class="bar">

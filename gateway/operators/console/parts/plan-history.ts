@@ -8,9 +8,9 @@ import { Changes } from './changes.ts';
 import { Card, When } from './pieces.ts';
 import { type Column, Table } from './table.ts';
 
-const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Taken back', 'by hand': viaInWords('by hand') };
+const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Rolled back', 'by hand': viaInWords('by hand') };
 
-/** The last changes of plans. The newest can be taken back. */
+/** Lists the last changes of plans. The newest can be rolled back. */
 export function PlanHistory({ history, changed }: { history: Polled<HistoryAnswer>; changed: () => Promise<void> }) {
   const rows = history.value?.history;
   const columns: readonly Column<PlanChangeView>[] = [
@@ -28,7 +28,7 @@ export function PlanHistory({ history, changed }: { history: Polled<HistoryAnswe
   return html`
     <${Card} title="Changes" id="history-title">
       <${Table} label="Changes" columns=${columns} rows=${rows} fault=${history.fault} idOf=${({ id }: PlanChangeView) => id}
-        empty="Nobody has changed a plan yet." />
+        empty="No plan has been changed yet." />
     <//>
   `;
 }

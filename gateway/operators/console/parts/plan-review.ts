@@ -6,7 +6,7 @@ import type { PlanName } from '../plan-fields.ts';
 import { readTrial, type Trial } from '../whole-answers.ts';
 import { counted, number, percent, valueInWords } from '../words.ts';
 
-/** What a change of a plan does: the difference, and what it would have done in the last hour. */
+/** Shows what a change of a plan does: the difference, and its effect on the last hour. */
 
 export interface Difference {
   readonly field: string;
@@ -14,10 +14,10 @@ export interface Difference {
   readonly to?: string | undefined;
 }
 
-/** One line per field: its present and its new value. */
+/** Shows each field on one line, with its current and its new value. */
 export const Differences = ({ changes }: { changes: readonly Difference[] }) =>
   changes.length === 0
-    ? html`<p>Nothing is left to change: it is so already.</p>`
+    ? html`<p>There is nothing to change: these values are already in force.</p>`
     : html`<ul class="differences">
         ${changes.map(({ field, from, to }) => html`<li>${field}: <del>${valueInWords(from)}</del> → <ins>${valueInWords(to)}</ins></li>`)}
       </ul>`;
@@ -28,11 +28,11 @@ const SHOWN = 5;
 
 interface WhatIfProps {
   readonly plan: PlanName;
-  /** The limits that change. */
+  /** The new limits. */
   readonly limits: Readonly<Record<string, unknown>>;
 }
 
-/** What new limits would have refused in the last hour, from the counts of that hour. */
+/** Shows what new limits would have refused, by the counts of the last hour. */
 export function WhatIf({ plan, limits }: WhatIfProps) {
   const [trial, setTrial] = useState<Trial | Error | undefined>();
   const isNone = Object.keys(limits).length === 0;
@@ -53,11 +53,11 @@ export function WhatIf({ plan, limits }: WhatIfProps) {
 }
 
 function inWords(trial: Trial | Error | undefined) {
-  if (trial === undefined) return html`<p>Trying the limits on the last hour …</p>`;
-  if (trial instanceof Error) return html`<p>It could not be tried: ${trial.message}</p>`;
+  if (trial === undefined) return html`<p>Trying the limits on the requests of the last hour …</p>`;
+  if (trial instanceof Error) return html`<p>These limits could not be tried: ${trial.message}</p>`;
   const { keys, requests, affected, isWhole } = trial;
   const refused = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
-  const scope = isWhole ? '' : ` Only the first ${number(MOST_PAGES * 100)} keys were looked at.`;
+  const scope = isWhole ? '' : ` Only the first ${number(MOST_PAGES * 100)} keys were checked.`;
   if (requests === 0) return html`<p>No key of this plan had a request.${scope}</p>`;
   if (refused === 0)
     return html`<p>These limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>`;

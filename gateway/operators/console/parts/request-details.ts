@@ -13,11 +13,11 @@ import { clockToSecond, planInWords, relative } from '../words.ts';
 
 interface RequestDetailsProps {
   readonly of: RequestView;
-  /** Not on the page of the key itself. */
+  /** Whether to link to the key, which its own page does not need. */
   readonly leadsToKey: boolean;
 }
 
-/** One request in plain words: what happened, why, when it works again, and what to look at or to change. */
+/** Shows one request in plain words: what happened, why, when it works again, and what to check or to change. */
 export function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   const { reason, advice, repeated } = request;
   const again = worksAgainAt(request);
@@ -35,7 +35,7 @@ export function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps)
   `;
 }
 
-/** A ban can be lifted before its end. */
+/** Says when requests work again. A ban can be lifted before its end. */
 function againInWords(again: string, { outcome }: RequestView): string {
   if (Date.parse(again) <= Date.now()) return 'That time has passed. ';
   return outcome === 'banned'
@@ -45,7 +45,7 @@ function againInWords(again: string, { outcome }: RequestView): string {
 
 const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 
-/** The text with its times in local time. */
+/** Converts the times in a text to local time. */
 const withLocalTimes = (text: string): Content =>
   text.split(TIME).map((part) => (TIME.test(part) ? html`<time datetime=${part}>${clockToSecond(part)}</time>` : part));
 
@@ -54,7 +54,7 @@ function Facts(request: RequestView) {
   const { plan, planVersion, buckets, mode, rejectedOverrides } = decision ?? {};
   const facts: readonly (readonly [string, Content])[] = [
     ['Request id', html`<a href=${addressOfRequests({ q: requestId })}><code>${requestId}</code></a>`],
-    ['Time', splitInWords(request)],
+    ['Time spent', splitInWords(request)],
     [
       'Plan',
       plan && html`${planInWords(plan)} ${planVersion && html`<span class="note">version ${planVersion}</span>`}`,
@@ -64,7 +64,7 @@ function Facts(request: RequestView) {
     ['Own limits rejected', rejectedOverrides?.join(', ')],
     [
       'Decided by',
-      mode && (mode === 'local' ? 'the gateway, while Redis was away' : 'the limits that all gateways share'),
+      mode && (mode === 'local' ? 'the gateway, while Redis was away' : 'the limits shared by all gateways'),
     ],
     [
       'Gateway',

@@ -38,17 +38,17 @@ const WITH_KEYS = COLUMNS.toSpliced(1, 0, KEY);
 
 interface RequestListProps {
   readonly label: string;
-  /** The question to the gateway. */
+  /** The query of the call. */
   readonly asked: URLSearchParams;
   readonly hasKeys: boolean;
-  /** Whether a request that is the only one is open. */
+  /** Whether a single request is opened at once. */
   readonly opensOnlyOne?: boolean;
   readonly empty: string;
   /** What follows the table. @param next continues the list */
   after?(next: string | undefined): Content;
 }
 
-/** Requests of all gateways, the newest first. While one of them is open, the list does not move. */
+/** Lists requests of all gateways, the newest first. While one of them is open, the list stays as it is. */
 export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, after }: RequestListProps) {
   const path = `/requests?${asked}`;
   const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
@@ -63,7 +63,7 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   const { value, fault } = usePolled(path, EVERY_MS, async () => {
     if (isHeld() && shown.current !== undefined) return shown.current.answer;
     let { body } = await get<RequestsAnswer>(path);
-    // The gateway looks for those of a tag only a while per call.
+    // One call searches for requests with a tag only for a limited time.
     for (const query = new URLSearchParams(asked); body.requests.length === 0 && body.next !== undefined; ) {
       query.set('after', body.next);
       ({ body } = await get<RequestsAnswer>(`/requests?${query}`));
@@ -81,14 +81,14 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   };
   const isStill = rows !== undefined && rows.length > 1 && isHeld();
   return html`
-    ${value !== undefined && value.missing.length > 0 && html`<p class="notice wordy" role="status">This list is not complete. These did not answer: ${value.missing.join(', ')}.</p>`}
+    ${value !== undefined && value.missing.length > 0 && html`<p class="notice wordy" role="status">This list is incomplete. These did not answer: ${value.missing.join(', ')}.</p>`}
     <${Table} label=${label} columns=${hasKeys ? WITH_KEYS : COLUMNS} rows=${rows} fault=${fault} idOf=${idOf} empty=${empty} more=${more} />
-    <p class="note" role="status">${isStill && 'While a request is open, no new ones are added.'}</p>
+    <p class="note" role="status">${isStill && 'While a request is open, the list is not updated.'}</p>
     ${after?.(value?.next)}
   `;
 }
 
-/** Clients choose the ids of requests, so several can have the same. */
+/** Clients choose the ids of requests, so several requests can have the same one. */
 const idOf = ({ requestId, at, gateway }: RequestView): string => `${requestId} ${at} ${gateway.pid}`;
 
 function KeyOf({ keyId, keyName }: RequestView) {

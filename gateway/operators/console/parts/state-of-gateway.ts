@@ -7,7 +7,7 @@ import { usePolled } from '../polled.ts';
 import { clock, counted, relative, upperFirst } from '../words.ts';
 
 const EVERY_MS = 1_000;
-const LOOK_EVERY_MS = 500;
+const RENDER_EVERY_MS = 500;
 
 interface State {
   readonly kind: 'well' | 'warning' | 'bad';
@@ -16,13 +16,13 @@ interface State {
   readonly since: string | undefined;
 }
 
-/** The state of the gateway, on every page. Whatever is not well says since when. */
+/** Shows the state of the gateway on every page. Any trouble has the time of its start. */
 export function StateOfGateway() {
   const { value } = usePolled('state', EVERY_MS, async () => (await get<TrafficAnswer>('/traffic')).body);
-  const [, look] = useState(0);
-  // A question that gets no answer ends no poll.
+  const [, render] = useState(0);
+  // A request without an answer does not end its poll, so a timer renders the state again.
   useEffect(() => {
-    const timer = setInterval(() => look(Date.now()), LOOK_EVERY_MS);
+    const timer = setInterval(() => render(Date.now()), RENDER_EVERY_MS);
     return () => clearInterval(timer);
   }, []);
   const { kind, title, text, since } = stateOf(value, trouble());
@@ -38,22 +38,27 @@ export function StateOfGateway() {
 function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined): State {
   const since = found?.since.toISOString();
   if (found?.kind === 'silent')
-    return { kind: 'bad', title: 'No answer', text: 'The gateway does not answer. What is shown is old.', since };
+    return {
+      kind: 'bad',
+      title: 'No answer',
+      text: 'The gateway does not answer. The data on this page is old.',
+      since,
+    };
   if (traffic?.mode === 'local')
     return {
       kind: 'bad',
       title: 'Redis is away',
-      text: 'Decisions are local: this gateway goes on from what it last knew, and keys that it has not seen get 503.',
+      text: 'Decisions are local. This gateway uses the last known data, and keys that it has not seen get 503.',
       since: traffic.modeSince,
     };
   if (found?.kind === 'unreadable')
     return {
       kind: 'bad',
       title: 'Redis is away',
-      text: 'Keys, bans and plans cannot be read; what is shown of them is old.',
+      text: 'Keys, bans and plans cannot be read. Their data on this page is old.',
       since,
     };
-  if (traffic === undefined) return { kind: 'well', title: 'Asking …', text: '', since: undefined };
+  if (traffic === undefined) return { kind: 'well', title: 'Loading …', text: '', since: undefined };
   const { rejectedValues } = traffic.planTable;
   if (rejectedValues > 0)
     return {

@@ -4,7 +4,7 @@ import { type Content, html } from '../html.ts';
 
 export interface Column<T> {
   readonly title: string;
-  /** Numbers are aligned to the right. */
+  /** Whether to align the column to the right, for numbers. */
   readonly isFigure?: boolean;
   show(row: T): Content;
 }
@@ -15,10 +15,10 @@ interface TableProps<T> {
   /** Undefined until the first answer. */
   readonly rows: readonly T[] | undefined;
   readonly fault: Error | undefined;
-  /** Said when there are no rows. */
+  /** Shown if there are no rows. */
   readonly empty: Content;
   idOf(row: T): string;
-  /** With it, each row opens to show more, by a click on it or by the button in its first cell. */
+  /** If present, each row can be opened by a click on it, or by the button in its first cell. */
   readonly more?: More<T>;
 }
 
@@ -28,7 +28,7 @@ interface More<T> {
   toggle(row: T): void;
 }
 
-/** A table that says why it is empty. On a phone each row is a card. */
+/** A table that explains why it is empty. On a phone each row is a card. */
 export function Table<T>({ label, columns, rows, fault, empty, idOf, more }: TableProps<T>) {
   const prefix = useId();
   const hasRows = rows !== undefined && rows.length > 0;
@@ -49,7 +49,7 @@ export function Table<T>({ label, columns, rows, fault, empty, idOf, more }: Tab
               )}
             </tbody>
           </table>`
-        : html`<p class="empty">${fault === undefined ? (rows === undefined ? 'Asking the gateway …' : empty) : inWords(fault)}</p>`
+        : html`<p class="empty">${fault === undefined ? (rows === undefined ? 'Loading …' : empty) : inWords(fault)}</p>`
     }
   `;
 }
@@ -89,8 +89,8 @@ function cellOf<T>({ title, isFigure, show }: Column<T>, row: T) {
   return html`<td data-label=${title} class=${isFigure ? 'figure' : undefined}><div>${content}</div></td>`;
 }
 
-/** Why there is nothing to show. */
+/** Explains why there is nothing to show. */
 export function inWords(fault: Error): string {
-  if (fault instanceof ApiError && fault.status === 503) return 'Redis is away, so this cannot be read now.';
+  if (fault instanceof ApiError && fault.status === 503) return 'Redis is away, so this cannot be read at the moment.';
   return fault.message;
 }

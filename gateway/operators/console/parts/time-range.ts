@@ -1,7 +1,7 @@
 import { html } from '../html.ts';
 import { STEP_SECONDS, type Step } from './chart-options.ts';
 
-/** How much a chart can cover, in full steps, and in words. The step that is not over yet is shown too. */
+/** The ranges of a chart, in full steps and in words. The current step, which is not over, is shown too. */
 const RANGES = {
   minute: [
     [15, '15 minutes'],
@@ -13,7 +13,7 @@ const RANGES = {
   ],
 } as const;
 
-/** The longest range of each step: all that the gateway keeps. */
+/** The longest range of each step, which is all that the gateway keeps. */
 export const LONGEST = { minute: 60, day: 35 } as const;
 
 /** `The last 15 minutes`, `The last hour`. */
@@ -26,7 +26,7 @@ interface TimeRangeProps {
   choose(length: number): void;
 }
 
-/** The choice of a range. */
+/** Chooses a range. */
 export const TimeRange = ({ step, length, choose }: TimeRangeProps) => html`
   <div class="bar" role="group" aria-label="Time range">
     ${RANGES[step].map(
@@ -36,7 +36,7 @@ export const TimeRange = ({ step, length, choose }: TimeRangeProps) => html`
   </div>
 `;
 
-/** The Unix times in seconds of some full steps and of the one that contains `now`. */
+/** Returns the Unix times in seconds of some full steps, and of the one that contains `now`. */
 export function timesUpTo(now: number, step: Step, length: number): number[] {
   const seconds = STEP_SECONDS[step];
   const last = Math.floor(now / seconds) * seconds;

@@ -2,13 +2,13 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ask } from '../dialog.ts';
 import { html } from '../html.ts';
 
-/** Shows a whole key, only once. Nothing of it stays on the page when the dialog is closed. */
+/** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
 
-/** The same for any secret text. It is asked once whether to close the dialog if the text was not copied. */
+/** Does the same for any secret text. If the text was not copied, closing must be confirmed once. */
 export const showOnce = (title: string, label: string, text: string): void => {
   const closing: Closing = { isCopied: false, warn: undefined };
-  // The dialog that asked closes first.
+  // The current dialog closes first.
   setTimeout(() =>
     ask({
       title,
@@ -25,10 +25,10 @@ export const showOnce = (title: string, label: string, text: string): void => {
   );
 };
 
-/** What is known when the dialog is to be closed. */
+/** What decides whether the dialog may close. */
 interface Closing {
   isCopied: boolean;
-  /** Asks whether to close it without a copy. Undefined once that was asked. */
+  /** Asks whether to close without a copy. It is undefined once it has asked. */
   warn: (() => void) | undefined;
 }
 
@@ -37,7 +37,8 @@ function WholeText({ label, text, closing }: { label: string; text: string; clos
   const [isCopied, setCopied] = useState(false);
   const [note, setNote] = useState('');
   useEffect(() => {
-    closing.warn = () => setNote('It was not copied, and is not shown again. Press Done once more to close this.');
+    closing.warn = () =>
+      setNote('It has not been copied, and will not be shown again. Press Done once more to close this dialog.');
   }, []);
 
   function wasCopied() {
@@ -46,19 +47,19 @@ function WholeText({ label, text, closing }: { label: string; text: string; clos
     setNote('');
   }
 
-  /** If the browser offers no clipboard, as on another host without TLS, the key is selected to be copied by hand. */
+  /** Without a clipboard, as on another host without TLS, the key is selected so that it can be copied by hand. */
   async function copy() {
     try {
       await navigator.clipboard.writeText(text);
       wasCopied();
     } catch {
       shown.current?.select();
-      setNote('This browser does not let pages copy. It is marked: copy it with the keyboard.');
+      setNote('This browser does not let pages copy. The text is selected: copy it with the keyboard.');
     }
   }
 
   return html`
-    <p>This is the only time that it is shown.</p>
+    <p>It is shown only this once.</p>
     <div class="field">
       <label for="whole-key">${label}</label>
       <textarea id="whole-key" ref=${shown} class="mono" rows="3" readonly spellcheck=${false} value=${text}
