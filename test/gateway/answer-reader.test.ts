@@ -62,7 +62,7 @@ const LENGTHS: [what: string, text: string, body: string][] = [
   ],
 ];
 
-test.for(LENGTHS)('an answer with %s is read completely, and not a byte further', ([, text, body]) => {
+test.for(LENGTHS)('an answer with %s is read completely and not a byte further', ([, text, body]) => {
   const end = text.endsWith('HTTP/1.1') ? text.length - 'HTTP/1.1'.length : text.length;
   const framed = read(text);
   expect(framed).toMatchObject({ answer: { status: 200, isLast: false }, end });
@@ -82,7 +82,7 @@ const WITHOUT_BODY: [what: string, text: string, isHead: boolean][] = [
   ['an answer to HEAD with chunks', head('Transfer-Encoding: chunked'), ASKED_WITH_HEAD],
 ];
 
-test.for(WITHOUT_BODY)('%s has no body, whatever its headers say', ([, text, isHead]) => {
+test.for(WITHOUT_BODY)('%s is read without a body, whatever its headers say', ([, text, isHead]) => {
   expect(read(`${text}HTTP/1.1 200 OK`, isHead)).toMatchObject({ answer: { body: '' }, end: text.length });
 });
 
@@ -96,7 +96,7 @@ const STATUS_LINES: [line: string, status: number][] = [
   ['HTTP/1.1 599 x', 599],
 ];
 
-test.for(STATUS_LINES)('%j has a status of %d', ([line, status]) => {
+test.for(STATUS_LINES)('%j is read as status %d', ([line, status]) => {
   expect(read(`${line}\r\nContent-Length: 0\r\n\r\n`)).toMatchObject({ answer: { status } });
 });
 
@@ -113,7 +113,7 @@ const HEADERS: [what: string, line: string, name: string, value: string][] = [
   ['a name that begins like another', 'Content-Length-X: 5', 'Content-Length-X', '5'],
 ];
 
-test.for(HEADERS)('a header with %s is kept byte for byte', ([, line, name, value]) => {
+test.for(HEADERS)('a header with %s is read byte for byte', ([, line, name, value]) => {
   expect(read(head(line, 'Content-Length: 0', line))?.answer.headers).toEqual([
     ...[name, value, 'Content-Length', '0', name, value],
   ]);
@@ -127,7 +127,7 @@ test.for([
   ['keep-alive', false],
   ['closed', false],
   ['x close', false],
-] as const)('an answer with Connection: %s is the last of its connection: %s', ([value, isLast]) => {
+] as const)('whether an answer with Connection: %s is the last of its connection: %s', ([value, isLast]) => {
   expect(read(head('Content-Length: 0', `Connection: ${value}`))).toMatchObject({ answer: { isLast } });
   expect(read(head('Connection: x', `connection: ${value}`, 'Connection: y', 'Content-Length: 0'))).toMatchObject({
     answer: { isLast },
@@ -146,14 +146,14 @@ test('any number of interim answers is skipped, whatever they contain', () => {
   expect(read(hints)).toBeUndefined();
 });
 
-test('an answer begins where the one before it ended', () => {
+test('an answer begins where the previous one ended', () => {
   const [first, second] = [`${head('Content-Length: 1')}a`, `${head('Content-Length: 1')}b`];
   const bytes = Buffer.from(first + second, 'latin1');
   expect(readAnswer(bytes, first.length, false)).toMatchObject({ answer: { body: 'b' }, end: bytes.length });
   expect(readAnswer(bytes, bytes.length, false)).toBeUndefined();
 });
 
-test('a head is read up to the maximum length, also before its end has arrived, and no longer', () => {
+test('a head is read only up to the maximum length, even before its end has arrived', () => {
   const longest = headOf(MAX_HEAD);
   for (let missing = 0; missing < 10; missing++)
     expect(read(longest.slice(0, longest.length - missing)) === undefined, `${missing}`).toBe(missing > 0);
@@ -167,7 +167,7 @@ test('an answer without length or chunks is refused', () => {
   expect(() => read(`${head('Content-Type: text/plain', 'Connection: close')}abc`)).toThrow(EndUnknown);
 });
 
-test('a too large answer is refused as soon as possible, with its length if that is known', () => {
+test('an answer that is too large is refused as soon as possible, with its length if known', () => {
   const large = head(`Content-Length: ${MAX_BODY + 1}`);
   const about = { from: large.length, length: MAX_BODY + 1 };
   expect(() => read(large)).toThrow(expect.objectContaining(about));
@@ -179,7 +179,7 @@ test('a too large answer is refused as soon as possible, with its length if that
   expect(refused('000001\r\nx\r\n'.repeat(60_000))).toThrow(AnswerTooLarge);
 });
 
-test('the size of a chunked answer is its own size, not that of all received bytes', () => {
+test('the size of a chunked answer is that of its own bytes, not of all received bytes', () => {
   const behind = 'x'.repeat(4 * MAX_BODY);
   const text = chunked('1\r\na\r\n0\r\n\r\n');
   expect(read(text + behind)).toMatchObject({ answer: { body: 'a' }, end: text.length });

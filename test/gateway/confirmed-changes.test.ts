@@ -46,7 +46,7 @@ async function onEveryWorker(gateway: Workers) {
   return { ask, codes };
 }
 
-test('a lifted ban, new limits and new plans are in force on every worker', async () => {
+test('a lifted ban, new limits and new plans are in force on every worker once acknowledged', async () => {
   const gateway = await startWorkers();
   const { ask, codes } = await onEveryWorker(gateway);
   const key = await gateway.issueKey({ plan: 'free' });
@@ -61,7 +61,7 @@ test('a lifted ban, new limits and new plans are in force on every worker', asyn
   }
 });
 
-test('a reset binds the very next request on every worker', async () => {
+test('a reset is in force for the next request on every worker', async () => {
   const gateway = await startWorkers();
   const { ask, codes } = await onEveryWorker(gateway);
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
@@ -80,7 +80,7 @@ test('a reset binds the very next request on every worker', async () => {
   }
 });
 
-test('a key that is revoked just before Redis goes away is not decided locally: by no worker, nor by the primary', async () => {
+test('a key that is revoked just before an outage of Redis is not decided locally by any process', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
@@ -99,7 +99,7 @@ test('a key that is revoked just before Redis goes away is not decided locally: 
   expect(await codes(other)).toEqual(new Set([200]));
 });
 
-test('a key that is reset just before Redis goes away is not decided by its old levels, and later by its new ones', async () => {
+test('a key that is reset just before an outage of Redis is not decided by its old levels, and later by its new ones', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
@@ -173,7 +173,7 @@ const create = {
 } as const;
 const rename = { parts: [{ record: 'key:a', exists: true, set: { name: 'new' } }], entries: [] } as const;
 
-test('a change is acknowledged once it was told; a new key and a change that was not made are not told', async () => {
+test('a change is acknowledged once workers confirmed it, and a new key or a change not made is not announced', async () => {
   const { storage, told } = await toldStorage();
   expect(await storage.change(rename)).toBe(false);
   expect(await storage.change(create)).toBe(true);
@@ -184,7 +184,7 @@ test('a change is acknowledged once it was told; a new key and a change that was
   expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
-test('that a key was reset is told with the change, unless nobody knows whether it was made', async () => {
+test('workers are notified of a reset with its change, unless its outcome is unknown', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   const reset = { ...rename, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
@@ -194,7 +194,7 @@ test('that a key was reset is told with the change, unless nobody knows whether 
   expect(told).toEqual([{ key: 'a', isReset: true }, { key: 'a' }]);
 });
 
-test('a change of which nobody knows whether it was made is told, and once more before it is read back', async () => {
+test('workers are notified of a change of unknown outcome, and again before it is read back', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   faults.change = new Unknown('no answer');

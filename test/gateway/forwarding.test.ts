@@ -7,7 +7,7 @@ import { startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
-test('the key stays at the gateway, and the core learns of the client only what the gateway says', async () => {
+test('the core does not receive the key, and learns only what the gateway states about the client', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: 'token-of-the-core' });
   const key = await stack.issueKey();
@@ -35,7 +35,7 @@ test('the key stays at the gateway, and the core learns of the client only what 
   expect(head.match(/\r\n(x-forwarded-for|authorization|host|x-request-id):/gi)).toHaveLength(4);
 });
 
-test('headers that the gateway sets, and cookies, are not taken from the core', async () => {
+test('headers that the gateway sets, and cookies, are not forwarded from the core', async () => {
   const own = { Date: 'a', Server: 'b', 'Set-Cookie': 'c=d', RateLimit: 'e', 'X-RateLimit-Limit': '1', 'X-Kept': 'f' };
   const lines = Object.entries(own).map(([name, value]) => `${name}: ${value}\r\n`);
   const core = await faultyCore(
@@ -48,7 +48,7 @@ test('headers that the gateway sets, and cookies, are not taken from the core', 
   expect(headers.ratelimit).not.toBe('e');
 });
 
-test('a request id is kept if it is safe to log, otherwise replaced, and sent to both sides', async () => {
+test('a request id is kept if it is safe to log, otherwise replaced, and sent to client and core', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -62,7 +62,7 @@ test('a request id is kept if it is safe to log, otherwise replaced, and sent to
   }
 });
 
-test('every request leaves one line in the log, without its key or query', async () => {
+test('every request leaves one log line without its key and query', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await send(`${stack.gateway}/v1/pets?limit=7`, { key, headers: { 'x-request-id': 'r1' } });
@@ -80,7 +80,7 @@ test('every request leaves one line in the log, without its key or query', async
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('the deprecated operation has deprecation headers, on its 404 too; other operations have none', async () => {
+test('only the deprecated operation has deprecation headers, also on its 404', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const pet = await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
@@ -96,7 +96,7 @@ test('the deprecated operation has deprecation headers, on its 404 too; other op
   expect((await send(`${stack.gateway}/v1/pets`, { key })).headers.sunset).toBeUndefined();
 });
 
-test('a large answer arrives completely, with a length or in chunks', async () => {
+test('a large answer arrives completely, whether with a length or in chunks', async () => {
   const large = Buffer.alloc(3_000_000, 'abcdefg');
   const told = await faultyCore((socket) => {
     socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n`);
@@ -123,9 +123,9 @@ test('a large answer arrives completely, with a length or in chunks', async () =
 });
 
 test.for([
-  ['with its length told', 'content-length: 100\r\n\r\nhalf'],
+  ['with a length', 'content-length: 100\r\n\r\nhalf'],
   ['in chunks', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n'],
-])('a small answer that breaks off, %s, is 502', async ([, half]) => {
+])('a small answer that is cut off, %s, is 502', async ([, half]) => {
   const { stack, ask } = await breakingOff(half as string);
   for (const method of ['GET', 'POST']) expect((await ask(method)).status).toBe(502);
   await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
@@ -134,9 +134,9 @@ test.for([
 const PIECE = 'x'.repeat(300_000);
 
 test.for([
-  ['with its length told', `content-length: 400000\r\n\r\n${PIECE}`],
+  ['with a length', `content-length: 400000\r\n\r\n${PIECE}`],
   ['in chunks', `transfer-encoding: chunked\r\n\r\n${PIECE.length.toString(16)}\r\n${PIECE}\r\n`],
-])('a large answer that breaks off, %s, is cut, so it never looks complete', async ([, half]) => {
+])('a large answer that is cut off, %s, never looks complete', async ([, half]) => {
   const { stack, ask } = await breakingOff(half as string);
   for (const method of ['GET', 'POST']) await expect(ask(method)).rejects.toThrow(/aborted|hang up/);
   await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
@@ -167,7 +167,7 @@ test('a client that resets its connection is logged as 499; its request to the c
   expect(stack.log.find(({ msg }) => msg === 'request')?.code).toBeUndefined();
 });
 
-test('a core that does not answer costs its client only the timeout, and the next request nothing', TIMED, async () => {
+test('a core that does not answer costs its client only the timeout and the next request nothing', TIMED, async () => {
   let silent = true;
   const core = await faultyCore((socket) => void (silent || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
@@ -180,7 +180,7 @@ test('a core that does not answer costs its client only the timeout, and the nex
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
-test('with several cores, a request that surely did not arrive goes to the next one, even a POST', async () => {
+test('with several cores, a request that cannot have arrived goes to the next one, even a POST', async () => {
   const core = await listeningCore();
   for (const unreachable of ['http://127.0.0.1:1', 'http://no-such-host.invalid:80', await unreachableServer()]) {
     for (const method of ['POST', 'GET']) {
