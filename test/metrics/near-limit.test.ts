@@ -60,7 +60,7 @@ function watched() {
   return { note, told, clock, near: () => watch.counts().near.get('free') };
 }
 
-test.for([1, 2, 3, 4, 5, 6, 7, 10, 99])('a limit of %d is near at exactly 80 percent', (limit) => {
+test.for([1, 2, 3, 4, 5, 6, 7, 10, 99])('a key with a limit of %d is near it at exactly 80 percent', (limit) => {
   for (let used = 0; used <= limit; used++) {
     const { note, told, near } = watched();
     note('key', decided(limit, limit - used));
@@ -80,7 +80,7 @@ test('a key is counted until its bucket has refilled, even if it is not used aga
   expect(near()).toBe(0);
 });
 
-test('an event is reported once per key and UTC day', () => {
+test('the 80 % event is reported once per key and UTC day', () => {
   const { note, told } = watched();
   const noon = DAY / 2;
   for (const now of [noon, noon + 1, DAY - 1, DAY, DAY + 1])

@@ -50,7 +50,7 @@ function recent() {
   };
 }
 
-test('many refusals of one key are one key', () => {
+test('many refusals of one key count as one key', () => {
   const { note, counts } = recent();
   for (let sent = 0; sent < 100; sent++) note('loud', decided('refused'));
   note('calm', decided('admitted'));
@@ -58,7 +58,7 @@ test('many refusals of one key are one key', () => {
   expect(counts()).toBe('1 of 3, 0 of 0');
 });
 
-test('a key is counted for ten minutes after its last request, and as refused for ten after its last refusal', () => {
+test('a key counts as active for ten minutes after its last request, and as refused for ten after its last refusal', () => {
   const { note, at, counts } = recent();
   note('key', decided('refused'));
   at(MINUTE);
@@ -71,7 +71,7 @@ test('a key is counted for ten minutes after its last request, and as refused fo
   expect(counts()).toBe('0 of 0, 0 of 0');
 });
 
-test('the gauges of one scrape come from one count', () => {
+test('all gauges of a scrape are from one count', () => {
   const { note, at, counts } = recent();
   note('first', decided('admitted'));
   expect(counts()).toBe('0 of 1, 0 of 0');
@@ -81,7 +81,7 @@ test('the gauges of one scrape come from one count', () => {
   expect(counts()).toBe('1 of 2, 0 of 0');
 });
 
-test('refused keys, the memory of Redis and the end of the certificate are on /metrics', async () => {
+test('/metrics has the refused keys, the memory of Redis and the expiry of the certificate', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const { certFile, keyFile } = await createAuthority(undefined, 30);
   const tls = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile };

@@ -29,7 +29,7 @@ const eventually = (stack: Stack, read: (traffic: Traffic) => unknown) =>
   expect.poll(async () => read(await trafficOf(stack)));
 
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
-  test('traffic shows the totals since the start by outcome and plan, and the state of the plans', async () => {
+  test('GET /traffic returns the totals since the start by outcome and plan, and the state of the plans', async () => {
     const begun = Date.now();
     const stack = await startStack(environment);
     const fresh = await trafficOf(stack);
@@ -61,7 +61,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test('rejected plan values are shown, however long and many they are', async () => {
+test('GET /traffic returns rejected plan values, however long and many they are', async () => {
   await redis.flushdb();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   await redis.hset('gateway:plans', 'free.minute', 'x'.repeat(10_000));
@@ -76,7 +76,7 @@ test('rejected plan values are shown, however long and many they are', async () 
   expect(Math.max(...rejected.map(({ field }) => field.length))).toBe(100);
 });
 
-test('it shows that decisions are local, and how many were', async () => {
+test('GET /traffic reports that decisions are local, and how many were', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });

@@ -31,7 +31,7 @@ test('core failures are counted by kind, and readiness is reported', async () =>
   }
 });
 
-test('a core that was away is ready again with its first answer', async () => {
+test('a core that was unreachable is ready again with its first answer', async () => {
   const port = String(await freePort());
   const stack = await startStack({ CORE_URL: `http://127.0.0.1:${port}` });
   const key = await stack.issueKey();
@@ -84,7 +84,7 @@ test('writes without a free connection are reported as queued', async () => {
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_queued', { core: slow })).toBe(0);
 });
 
-test('of several cores, one that does not answer its probes is reported as not ready', async () => {
+test('one of several cores that does not answer its probes is reported as not ready', async () => {
   const [silent, { url: good }] = [await bareCore(() => {}), await listeningCore()];
   const stack = await startStack({ CORE_URL: `${silent},${good}` });
   await eventuallyScraped(stack.adminUrl, (metrics) =>
