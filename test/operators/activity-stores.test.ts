@@ -17,7 +17,7 @@ async function freshStack(): Promise<Stack> {
   return await startStack(withRedis);
 }
 
-test('a key and its entry are there in the same step', async () => {
+test('a key and its audit entry are stored in the same step', async () => {
   const stack = await freshStack();
   await stack.issueKey();
   const reader = new Redis(redisUrl);
@@ -37,7 +37,7 @@ test('a key and its entry are there in the same step', async () => {
   expect([...differences]).toEqual([0]);
 });
 
-test('a change is made although somebody has put another value in place of the activity; the log has its entry', async () => {
+test("a change is made even if the audit log is of another type in Redis, and the gateway's log has its entry", async () => {
   const stack = await freshStack();
   const id = idOf(await stack.issueKey());
   await redis.del('gateway:activity');
@@ -50,7 +50,7 @@ test('a change is made although somebody has put another value in place of the a
   expect((await stack.admin('GET', '/activity')).status).toBe(503);
 });
 
-test('of a value that somebody writes into the plan table, an entry has a part without secrets', async () => {
+test('an audit entry of a value in the plan table is shortened and has no secrets', async () => {
   const stack = await freshStack();
   const key = await stack.issueKey();
   await sleep(600);
@@ -60,7 +60,7 @@ test('of a value that somebody writes into the plan table, an entry has a part w
   expect((await newest()).length).toBeLessThan(100);
 });
 
-test('plan fields that a restore puts back are told with who did it, and not as by hand', async () => {
+test('plan fields written by a restore are recorded with its actor, not as an edit by hand', async () => {
   const stack = await freshStack();
   await redis.hdel('gateway:plans', 'pro.day');
   const page = { plans: { 'pro.day': '12345' } };
@@ -71,7 +71,7 @@ test('plan fields that a restore puts back are told with who did it, and not as 
   expect(restored).toMatchObject([{ actor: 'ada', reason: 'lost', action: 'plan.change', target: 'pro', via: 'api' }]);
 });
 
-test('entries that were made unreadable by hand are left out', async () => {
+test('audit entries that were made unreadable by hand are left out', async () => {
   const stack = await freshStack();
   await redis.xadd('gateway:activity', '*', 'actor', 'me');
   await redis.xadd('gateway:activity', '*', 'actor', 'me', 'target', 'x', 'changes', '{');

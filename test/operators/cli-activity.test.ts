@@ -31,7 +31,7 @@ test('ctl activity shows who did what to a key, and why', async () => {
   expect(lines[2]).toContain(`,disabled true,'=1+1,`);
 });
 
-test('ctl activity finds its target as other commands do, and names what a part of a name may stand for', async () => {
+test('ctl activity finds its target as other commands do, and lists the matches of a part of a name', async () => {
   const stack = await startStack();
   const gone = idOf(await stack.issueKey({ name: 'gone corp' }));
   await stack.issueKey({ name: 'noisy shop' });
@@ -52,7 +52,7 @@ test('ctl activity finds its target as other commands do, and names what a part 
   });
 });
 
-test('a token that is wrong, or was revoked, is called so', async () => {
+test('ctl reports a token that is wrong or was revoked', async () => {
   const stack = await startStack();
   expect(await ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'plans', 'show')).toMatchObject({
     code: 1,
@@ -62,7 +62,7 @@ test('a token that is wrong, or was revoked, is called so', async () => {
   expect(text).toContain('The token of this service is required.');
 });
 
-test('all entries are exported, page by page', async () => {
+test('ctl activity exports all entries, page by page', async () => {
   const stack = await startStack();
   const AT_ONCE = 3;
   for (let made = 0; made < 1_101; made += AT_ONCE)
@@ -72,7 +72,7 @@ test('all entries are exported, page by page', async () => {
   expect((await ctl(stack, 'activity')).out.trim().split('\n')).toHaveLength(1 + 50);
 });
 
-test('ctl tokens makes, lists and ends tokens, whose name is the actor', async () => {
+test('ctl tokens creates, lists and revokes tokens, whose name is the actor', async () => {
   const stack = await startStack();
   const made = await ctl(stack, 'tokens', 'create', '--name', 'ann', '--role', 'operator');
   const [, id = '', token = ''] = /^Token (\w+) of ann, operator[\s\S]*\n(op_\S+)\n$/.exec(made.out) ?? [];

@@ -6,7 +6,7 @@ import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 
-test('a plan change whose record cannot be written is answered as done, with a warning', async () => {
+test('a plan change whose audit entry cannot be written is answered as done with a warning', async () => {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
   await redis.del('gateway:plans:history');
   await redis.set('gateway:plans:history', 'spoilt');

@@ -38,7 +38,7 @@ const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).h
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('of two people who saw the same table, the second gets a conflict and changes nothing', async () => {
+  test('the second of two people who edit the same version gets a conflict and changes nothing', async () => {
     const stack = await freshStack(environment);
     const version = await versionOf(stack);
     const first = await patch(stack, 'free', { minute: 61 }, version);
@@ -49,7 +49,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect((await patch(stack, 'pro', { minute: 301 }, await versionOf(stack))).status).toBe(200);
   });
 
-  test('of many concurrent changes to one version exactly one is made', async () => {
+  test('exactly one of many concurrent changes to one version is made', async () => {
     const stack = await freshStack(environment);
     const version = await versionOf(stack);
     const answers = await Promise.all(
@@ -61,7 +61,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await historyOf(stack)).toHaveLength(1);
   });
 
-  test('the history says who changed what, when and why, the newest first; a change without effect is not recorded', async () => {
+  test('the history lists who changed what, when and why, newest first, and no changes without effect', async () => {
     const stack = await freshStack(environment);
     await patch(stack, 'free', { minute: 90, day: 2_000, author: 'ada', reason: 'launch week' });
     await patch(stack, 'free', { minute: 90, author: 'bob' });
@@ -96,14 +96,14 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     ['/plans', { plans: { free: 7 } }, 'plans.free must be an object'],
     ['/plans/rollback', { id: 7 }, 'id must be the id of a change'],
     ['/plans/rollback', { id: 'last' }, 'id must be the id of a change'],
-  ])('%s with %j is refused in words, and changes nothing', async ([path, body, fault]) => {
+  ])('%s with %j is refused with a message and changes nothing', async ([path, body, fault]) => {
     const stack = await freshStack(environment);
     const { status, json } = await stack.admin(path === '/plans' ? 'PATCH' : 'POST', path as string, body);
     expect([status, (json as { message: string }).message]).toEqual([400, expect.stringContaining(fault as string)]);
     expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
   });
 
-  test('a rollback reverts the whole last change; a second one restores it', async () => {
+  test('a rollback reverts the whole last change, and a second one restores it', async () => {
     const stack = await freshStack(environment);
     expect((await stack.admin('POST', '/plans/rollback', {})).status).toBe(404);
     await patch(stack, 'free', { minute: 90, day: 2_000 });
@@ -116,7 +116,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   // The embedded database is open in one process only, so nobody edits it beside a gateway.
   if ('REDIS_URL' in environment)
-    test('a rollback of another change than the sender saw, or of overwritten fields, is refused', async () => {
+    test('a rollback of a change that the sender did not see, or of overwritten fields, is refused', async () => {
       const stack = await freshStack(withRedis);
       await patch(stack, 'free', { minute: 90 });
       const [seen] = await historyOf(stack);
@@ -180,7 +180,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   });
 });
 
-test('four gateways record and tell one change by hand once, and a change through one of them not again', async () => {
+test('four gateways record and log a change by hand once, and a change through one of them not again', async () => {
   await redis.flushdb();
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
@@ -192,7 +192,7 @@ test('four gateways record and tell one change by hand once, and a change throug
   expect((await activityOf(stacks[1] as Stack)).map(({ actor }) => actor)).toEqual(['ada', 'unknown']);
 });
 
-test('the history in Redis keeps the last thousand changes', async () => {
+test('the history in Redis has the last thousand changes', async () => {
   const stack = await freshStack(withRedis);
   const entry = ['author', 'a', 'reason', '', 'action', 'set', 'changes', '[]', 'version', 'v'];
   for (let at = 0; at < 1_005; at++) redis.xadd('gateway:plans:history', '*', ...entry);

@@ -14,7 +14,7 @@ async function askTimes(stack: Stack, key: string, times: number): Promise<void>
 }
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('a trial shows which keys of the plan would have been refused, and how often, and changes nothing', async () => {
+  test('a trial shows which keys of the plan would have been refused and how often, and changes nothing', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const [busy, calm, own, pro, revoked] = [
@@ -61,7 +61,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
   });
 });
 
-test('the command line reads all pages, and lists the most often refused first', async () => {
+test('ctl plans try reads all pages and lists the most often refused keys first', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const minute = Math.floor(Date.now() / 60_000);

@@ -53,7 +53,7 @@ describe.for([
   ['the embedded limiter', {}],
   ['Redis', { REDIS_URL, REDIS_TIMEOUT_MS: '5000' }],
 ] as const)('with %s', ([, environment]) => {
-  test('each request is listed with what happened, why, when it will work again, and what to change', async () => {
+  test('each request is listed with its outcome, reason, retry time and remedy', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ name: 'acme', plan: 'free', minute: 60, day: 1 });
     const [admitted, refused] = [await ask(stack.gateway, key), await ask(stack.gateway, key)];
@@ -84,7 +84,7 @@ describe.for([
     for (const hidden of [key.slice(16), digestIn(key)]) expect(text).not.toContain(hidden);
   });
 
-  test('bans, disabled and revoked keys, scopes and networks are named', async () => {
+  test('the reasons of requests name bans, disabled and revoked keys, scopes and networks', async () => {
     const stack = await startStack(environment);
     const reasonOf = async (answer: { id: string }) => (await one(stack, answer.id))?.reason ?? '';
     const banned = await stack.issueKey();
@@ -105,7 +105,7 @@ describe.for([
   });
 });
 
-test('requests are found by key, status, code, text and time, in pages that hold each once', async () => {
+test('requests are found by key, status, code, text and time, in pages that list each once', async () => {
   const stack = await startStack();
   const [first, second] = [await stack.issueKey(), await stack.issueKey({ plan: 'free', minute: 1 })];
   const ids: string[] = [];
@@ -148,7 +148,7 @@ test('requests are found by key, status, code, text and time, in pages that hold
   }
 });
 
-test('the time of a request is split, and one that is under way is listed', async () => {
+test('the duration of a request is broken down, and a request under way is listed', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 300));
   const stack = await startStack({ CORE_URL: core });
   const asked = ask(stack.gateway, await stack.issueKey());
@@ -161,7 +161,7 @@ test('the time of a request is split, and one that is under way is listed', asyn
   expect(Math.abs(decision + waiting + inCore + sending - (view?.durationMs ?? 0))).toBeLessThan(1);
 });
 
-test("the time of a request that the core does not answer is the core's", async () => {
+test('the duration of a request that the core does not answer is attributed to the core', async () => {
   const stack = await startStack({ CORE_URL: await faultyCore(() => {}), CORE_TIMEOUT_MS: '400' });
   const answer = await ask(stack.gateway, await stack.issueKey());
   expect(answer.status).toBe(504);
@@ -170,7 +170,7 @@ test("the time of a request that the core does not answer is the core's", async 
   expect(sending).toBeLessThan(inCore);
 });
 
-test('with SERVER_TIMING, answers say where their time went; otherwise none does', async () => {
+test('answers have a Server-Timing header only with SERVER_TIMING', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 100));
   const [shown, hidden] = [
     await startStack({ CORE_URL: core, SERVER_TIMING: 'on' }),
@@ -187,7 +187,7 @@ test('with SERVER_TIMING, answers say where their time went; otherwise none does
   expect((await ask(hidden.gateway, await hidden.issueKey())).headers).not.toHaveProperty('server-timing');
 });
 
-test('a failure of the core is kept with its cause, once', async () => {
+test('a failure of the core is listed once with its cause', async () => {
   const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
   const failed = await ask(stack.gateway, await stack.issueKey());
   expect(failed.status).toBe(502);
@@ -224,7 +224,7 @@ function seen(id: string, keyId: string | undefined, outcome: 'admitted' | 'refu
   };
 }
 
-test('refusals outlast successes, and a client that hammers does not push out what others were told', async () => {
+test('refusals are kept longer than successes, and an aggressive client does not displace those of others', async () => {
   const recent = new RecentRequests(100, () => 'a version');
   const record = (one: SeenRequest) => {
     recent.decided(one);
@@ -241,7 +241,7 @@ test('refusals outlast successes, and a client that hammers does not push out wh
   expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
 });
 
-test('with two gateways of two workers all are heard, and one that hangs is listed as missing', async () => {
+test('requests of two gateways with two workers are merged, and a hanging gateway is listed as missing', async () => {
   const { url } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
   const key = await here.issueKey();
@@ -287,7 +287,7 @@ test('with two gateways of two workers all are heard, and one that hangs is list
   expect((await list()).missing).toEqual([]);
 });
 
-test('a worker that hangs is named with its gateway, unless that is the one that is asked', async () => {
+test('a hanging worker is listed as missing with its gateway, unless that is the one asked', async () => {
   const { url } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
   const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
@@ -299,7 +299,7 @@ test('a worker that hangs is named with its gateway, unless that is the one that
   expect(missing).toEqual([['worker 2'], [`${hostname()}:${here.child.pid} worker 2`]]);
 });
 
-test('while Redis hangs, a list comes after about a second, without the names of keys, and one by tags says why not', async () => {
+test('while Redis hangs, the list is returned in about a second without key names, and one by tag gives the reason', async () => {
   const redis = await startRedisServer();
   cleanUp(redis.stop);
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
@@ -318,7 +318,7 @@ test('while Redis hangs, a list comes after about a second, without the names of
   expect((await stack.admin('GET', '/requests?tag=team:a')).status).toBe(503);
 });
 
-test('a viewer may read them, and nobody without a token', async () => {
+test('a viewer may read requests, and nobody without a token', async () => {
   const stack = await startStack();
   const { json } = await post(`${stack.adminUrl}/tokens`, { name: 'viewer', role: 'viewer' }, { key: ADMIN_TOKEN });
   const token = (json as { token: string }).token;
