@@ -97,7 +97,7 @@ test.for([
   },
 );
 
-test('garbage after a request neither cuts its answer nor takes its place: its own answer comes second', async () => {
+test('garbage after a request is answered after it and does not cut its answer', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const raw = await sendBytes(
