@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
 test('ctl activity shows who did what to a key, and why', async () => {
@@ -63,10 +64,13 @@ test('ctl reports a token that is wrong or was revoked', async () => {
 });
 
 test('ctl activity exports all entries, page by page', async () => {
-  const stack = await startStack();
-  const AT_ONCE = 3;
-  for (let made = 0; made < 1_101; made += AT_ONCE)
-    await Promise.all(Array.from({ length: AT_ONCE }, () => stack.issueKey()));
+  const { url, redis } = await emptyDatabase();
+  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
+  await stack.issueKey();
+  const [[, entry = []] = []] = await redis.xrange('gateway:activity', '-', '+');
+  const more = redis.pipeline();
+  for (let made = 1; made < 1_101; made++) more.xadd('gateway:activity', '*', ...entry);
+  await more.exec();
   const { out } = await ctl(stack, 'activity', '--csv');
   expect(out.trim().split('\r\n')).toHaveLength(1 + 1_101);
   expect((await ctl(stack, 'activity')).out.trim().split('\n')).toHaveLength(1 + 50);

@@ -5,13 +5,16 @@ import { PROGRAM_NAMES, shownCommands } from '../../gateway/operators/cli/comman
 import { createCommands } from '../../gateway/operators/cli/commands.ts';
 import { Session } from '../../gateway/operators/cli/session.ts';
 import { idOf } from '../support/api-key.ts';
-import { ctlWith, operatorOf } from '../support/ctl.ts';
+import { CLI, operatorOf } from '../support/ctl.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line as a program: its version, its errors as JSON, its completion. */
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+
+const ctlWith = (environment: NodeJS.ProcessEnv, ...words: readonly string[]) =>
+  startProcess(process.execPath, [CLI, ...words], environment).ended;
 
 test('--version prints the version', async () => {
   expect(await ctlWith({}, '--version')).toEqual({ code: 0, out: `${version}\n`, err: '' });
