@@ -46,37 +46,36 @@ async function onEveryWorker(gateway: Workers) {
   return { ask, codes };
 }
 
+const shared = await startWorkers();
+const { ask: askShared, codes: codesOnShared } = await onEveryWorker(shared);
+
 test('a lifted ban, new limits and new plans are in force on every worker once acknowledged', async () => {
-  const gateway = await startWorkers();
-  const { ask, codes } = await onEveryWorker(gateway);
-  const key = await gateway.issueKey({ plan: 'free' });
+  const key = await shared.issueKey({ plan: 'free' });
   for (let round = 0; round < 3; round++) {
-    await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
-    expect(await codes(key)).toEqual(new Set(['key_banned']));
-    await admin(gateway, 'DELETE', `/keys/${idOf(key)}/ban`);
-    expect(await codes(key)).toEqual(new Set([200]));
-    await admin(gateway, 'PATCH', '/plans/free', { minute: 100 + round });
-    const limits = (await ask(key)).map(({ headers }) => headers['x-ratelimit-limit']);
+    await admin(shared, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    expect(await codesOnShared(key)).toEqual(new Set(['key_banned']));
+    await admin(shared, 'DELETE', `/keys/${idOf(key)}/ban`);
+    expect(await codesOnShared(key)).toEqual(new Set([200]));
+    await admin(shared, 'PATCH', '/plans/free', { minute: 100 + round });
+    const limits = (await askShared(key)).map(({ headers }) => headers['x-ratelimit-limit']);
     expect(new Set(limits)).toEqual(new Set([String(100 + round)]));
   }
 });
 
 test('a reset is in force for the next request on every worker', async () => {
-  const gateway = await startWorkers();
-  const { ask, codes } = await onEveryWorker(gateway);
-  const key = await gateway.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
+  const key = await shared.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
   for (let round = 0; round < 3; round++) {
     // All its tokens, and a line.
-    await ask(key);
-    expect(await codes(key)).toEqual(new Set(['rate_limit_exceeded']));
-    await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
-    expect(await codes(key)).toEqual(new Set(['key_banned']));
-    expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
-    const answers = await ask(key);
+    await askShared(key);
+    expect(await codesOnShared(key)).toEqual(new Set(['rate_limit_exceeded']));
+    await admin(shared, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    expect(await codesOnShared(key)).toEqual(new Set(['key_banned']));
+    expect((await admin(shared, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+    const answers = await askShared(key);
     expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual(
       Array.from({ length: 12 }, (_, at) => String(11 - at)),
     );
-    await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {});
+    await admin(shared, 'POST', `/keys/${idOf(key)}/reset`, {});
   }
 });
 
@@ -128,20 +127,19 @@ test('a key that is reset just before an outage of Redis is not decided by its o
 });
 
 test('a worker that does not confirm a change is killed, and the change is acknowledged', async () => {
-  const gateway = await startWorkers();
-  const [key, other] = [await gateway.issueKey(), await gateway.issueKey()];
-  const [hung = 0] = gateway.pids();
+  const [key, other] = [await shared.issueKey(), await shared.issueKey()];
+  const [hung = 0] = shared.pids();
   process.kill(hung, 'SIGSTOP');
   cleanUp(() => isAlive(hung) && process.kill(hung, 'SIGKILL'));
   const before = performance.now();
-  const disable = (one: string) => admin(gateway, 'PATCH', `/keys/${idOf(one)}`, { disabled: true });
+  const disable = (one: string) => admin(shared, 'PATCH', `/keys/${idOf(one)}`, { disabled: true });
   expect((await Promise.all([key, other].map(disable))).map(({ status }) => status)).toEqual([200, 200]);
   expect(performance.now() - before).toBeLessThan(3_000);
   expect(isAlive(hung)).toBe(false);
-  await eventually(() => gateway.logged('worker ended')).toMatchObject([
+  await eventually(() => shared.logged('worker ended')).toMatchObject([
     { level: 50, pid: hung, said: 'It did not confirm a change in time.' },
   ]);
-  await untilServing(gateway, 2);
+  await untilServing(shared, 2);
 });
 
 /** A storage on disk, with what was told of its changes. Each is told slowly. */

@@ -68,7 +68,7 @@ test('when addresses of a name come and go under load, each is a core with an eq
   const [one, two, three] = cores.all as [AddressedCore, AddressedCore, AddressedCore];
   await expect.poll(told).toEqual([`core added ${url(ONE)}`, `core added ${url(TWO)}`]);
   const load = readAndWrite(gateway, key, 16, 10);
-  const during = (of: AddressedCore[]) => askedDuring(of, () => sleep(2_000));
+  const during = (of: AddressedCore[]) => askedDuring(of, () => sleep(1_000));
   await eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_ready')).toBe(2);
   const [first, second, none] = await during([one, two, three]);
   expectEvenShares([first ?? 0, second ?? 0]);
@@ -107,7 +107,8 @@ test('a name that cannot be resolved keeps its last addresses, and this is logge
   const name = `http://${NAME}:${cores.port}`;
   await hosts.set({});
   await expect.poll(told).toContain(`core name cannot be resolved ${name}`);
-  await sleep(5_000);
+  // The next try is two seconds later.
+  await sleep(2_500);
   for (let sent = 0; sent < 4; sent++) expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await scrape(adminUrl)).series('gateway_upstream_ready')).toHaveLength(2);
   await hosts.set({ [NAME]: [TWO] });

@@ -5,7 +5,7 @@ import { pageATurn } from '../../gateway/primary/page-a-turn.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
@@ -17,8 +17,12 @@ import { eventually, isAlive, launchWorkers, type Workers, workersEnvironment } 
 
 const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
 
-const launch = (environment: NodeJS.ProcessEnv = {}): Promise<Workers> =>
+const launch = (environment: NodeJS.ProcessEnv): Promise<Workers> =>
   launchWorkers({ ...WITHOUT_REDIS, ...environment });
+
+/** For tests whose gateway goes on behind them. */
+const DIRECTORY = await temporaryFolder();
+const gateway = await launch({ DATA_DIR: DIRECTORY });
 
 const list = (gateway: Workers, key: string, agent?: http.Agent): Promise<Answer> =>
   send(`${gateway.gateway}/v1/pets`, { key, ...(agent && { agent }) });
@@ -56,7 +60,6 @@ const isBan = ({ json }: Answer): boolean => (json as { code?: string }).code ==
 const codeOf = ({ status, json }: Answer): unknown => (status === 200 ? 200 : (json as { code: string }).code);
 
 test("an operator's change is in force for the next request: revoked, disabled, banned, lifted, limits, plans", async () => {
-  const gateway = await launch();
   const agent = keptAlive();
   const next = async (key: string) => codeOf(await list(gateway, key, agent));
   for (let round = 0; round < 10; round++) {
@@ -109,7 +112,6 @@ test("a reset is in force for the next request, and neither the worker's old lev
 });
 
 test('an operator sees every decision made so far', async () => {
-  const gateway = await launch();
   const key = await gateway.issueKey();
   for (let admitted = 1; admitted < 20; admitted++) {
     await list(gateway, key);
@@ -118,7 +120,6 @@ test('an operator sees every decision made so far', async () => {
 });
 
 test('a frozen worker is killed, and the revocation that waited for it is in force', async () => {
-  const gateway = await launch();
   const key = await gateway.issueKey();
   expect((await list(gateway, key)).status).toBe(200);
   const worker = await workerOf(gateway);
@@ -191,7 +192,6 @@ test('levels and counts survive an orderly stop, and stored ones survive a crash
 });
 
 test('a new worker takes over each key with its level while the old one still serves its connections', async () => {
-  const gateway = await launch();
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
   const agents = Array.from({ length: 10 }, keptAlive);
   const used = async (agent?: http.Agent) => Number((await list(gateway, key, agent)).headers['x-ratelimit-remaining']);
@@ -206,9 +206,11 @@ test('a new worker takes over each key with its level while the old one still se
 });
 
 test('a second gateway with the same DATA_DIR exits with a message that names the first', async () => {
-  const DATA_DIR = await temporaryFolder();
-  const gateway = await launch({ DATA_DIR });
-  const environment = await workersEnvironment({ ...WITHOUT_REDIS, DATA_DIR, PORT: String(await freePort()) });
+  const environment = await workersEnvironment({
+    ...WITHOUT_REDIS,
+    DATA_DIR: DIRECTORY,
+    PORT: String(await freePort()),
+  });
   expect(await startProcess(process.execPath, ['gateway/main.ts'], environment).ended).toEqual({
     code: 1,
     out: '',
@@ -217,8 +219,6 @@ test('a second gateway with the same DATA_DIR exits with a message that names th
 });
 
 test('a restarted worker decides with the plans and keys of the primary without any other event', async () => {
-  const core = await listeningCore();
-  const gateway = await launch({ CORE_URL: core.url });
   await admin(gateway, 'PATCH', '/plans/free', { minute: 17 });
   const key = await gateway.issueKey({ plan: 'free' });
   const worker = await workerOf(gateway);
