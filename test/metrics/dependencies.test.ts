@@ -10,6 +10,7 @@ import { startDnsServer } from '../support/dns-server.ts';
 import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
+import { scrape } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -98,12 +99,18 @@ test('requests under way and requests that wait for a connection are counted', a
   const answers = Promise.all(keys.map((key) => post(`${stack.gateway}/v1/pets`, {}, { key })));
   // There are 64 connections for writes.
   await coresEventually(stack).toMatchObject([{ inFlight: 66, waiting: 2 }]);
+  const counted = await scrape(stack.adminUrl);
+  const counts = ['gateway_upstream_in_flight', 'gateway_upstream_queued'].map((name) =>
+    counted.sum(name, { core: slow }),
+  );
+  expect(counts).toEqual([66, 2]);
   const answering = setInterval(() => {
     for (const socket of waiting.splice(0)) socket.write(OK);
   }, 5);
   cleanUp(() => clearInterval(answering));
   await answers;
   await coresEventually(stack).toMatchObject([{ inFlight: 0, waiting: 0 }]);
+  expect((await scrape(stack.adminUrl)).sum('gateway_upstream_queued', { core: slow })).toBe(0);
 });
 
 test('a core that has left is shown as draining until it has answered', async () => {
