@@ -61,14 +61,6 @@ test('a restore with a body that is too large is refused', async () => {
   expect([status, json]).toEqual([413, expect.objectContaining({ code: 'payload_too_large', status: 413 })]);
 });
 
-test.for([
-  ['after=somewhere', 'after must be what `next` of an answer was.'],
-  ['limit=101', 'limit must be a whole number from 1 to 100.'],
-] as const)('GET /backup?%s is refused with a message', async ([query, message]) => {
-  const { status, json } = await shared.admin('GET', `/backup?${query}`);
-  expect([status, json]).toEqual([400, { code: 'invalid_parameter', message, status: 400 }]);
-});
-
 const SHAPE = 'It is not { id, createdAt, fields }, with an id of a key and fields of text.';
 const UNREADABLE = 'One of its secrets cannot be read.';
 const BAD: readonly (readonly [unknown, string])[] = [

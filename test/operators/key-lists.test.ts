@@ -58,24 +58,6 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await namesOf(stack, `/keys?${query}`)).toEqual(names);
   });
 
-  test.for([
-    ['/keys?plan=gold', 'plan must be one of free, pro, business, enterprise.'],
-    ['/keys?state=asleep', 'state must be one of active, banned, disabled, expired, unreadable.'],
-    ['/keys?sort=size', 'sort must be one of newest, oldest, name, used, idle.'],
-    ['/keys?plan=pro&plan=free', 'plan must be one of'],
-    ['/keys?unusedSeconds=30d', 'unusedSeconds must be a whole number'],
-    ['/keys/top?by=bytes', 'by must be one of requests, refused.'],
-    ['/keys/top?minutes=61', 'minutes must be a whole number from 1 to 60.'],
-    ['/keys/find', 'text must have 1 to 200 characters.'],
-    ['/keys/find?text=%20', 'text must have 1 to 200 characters.'],
-  ] as const)('%s is refused with a message', async ([path, message]) => {
-    const { status, json } = await stack.admin('GET', path);
-    expect([status, json]).toEqual([
-      400,
-      { code: 'invalid_parameter', status: 400, message: expect.stringContaining(message) },
-    ]);
-  });
-
   test('the busiest keys come first, counted exactly, without those that sent nothing', async () => {
     const loudest = await keysOf(stack, '/keys/top?minutes=60');
     expect(loudest.map(({ name, recent }) => [name, recent])).toEqual([

@@ -14,19 +14,6 @@ const { url, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
 
 test.for([
-  ['in the past', '2020-01-01T00:00:00Z', 'must lie in the future'],
-  ['too far ahead to be counted exactly', '9999-12-31T00:00:00Z', 'must lie in the future, before 2255'],
-  ['no time', 'soon', 'must be an RFC 3339 time like 2026-11-25T14:05:00Z'],
-] as const)('an expiry %s is refused', async ([, expiresAt, message]) => {
-  const stack = await startStack();
-  const answer = await stack.admin('POST', '/keys', { name: 'a', plan: 'free', expiresAt });
-  expect([answer.status, answer.json]).toEqual([
-    400,
-    expect.objectContaining({ message: expect.stringContaining(message) }),
-  ]);
-});
-
-test.for([
   ['of no plan', { plan: 'gold' }, 'active'],
   ['of no plan and never kept', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
   ['with an expiry that is no time', { expires_at: '2030-12-31' }, 'active'],

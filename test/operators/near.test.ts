@@ -35,11 +35,6 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await namesOf(query)).toEqual(names);
   });
 
-  test.for(['0', '101', '-1', '80.5', 'all', '', '80&near=90'])('near=%s is refused with a message', async (near) => {
-    const { status, json } = await stack.admin('GET', `/keys?near=${near}`);
-    expect([status, json]).toMatchObject([400, { message: 'near must be a whole number from 1 to 100.' }]);
-  });
-
   test('ctl lists the keys near their limit, by default from 80 %', async () => {
     const near = await ctl(stack, 'keys', 'list', '--near');
     expect(near).toMatchObject({ code: 0, err: '' });

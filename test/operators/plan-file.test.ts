@@ -121,18 +121,3 @@ test('an invalid plan file is refused and changes nothing', async () => {
     { code: 'usage', message: expect.stringContaining('/no/such/file cannot be used:\n  ENOENT') },
   ]);
 });
-
-test.for([
-  [{}, 'plans is required.'],
-  [{ plans: [] }, 'plans must be an object of plans'],
-  [{ plans: {} }, 'Nothing to change was given.'],
-  [{ plans: { free: {} } }, 'Nothing to change was given.'],
-  [{ plans: { gold: { minute: 5 } } }, '"gold" is not known.'],
-  [{ plans: { free: { minute: '5' } } }, 'plans.free.minute must be a whole number'],
-  [{ plans: { free: { minute: 5 }, enterprise: { minute: 5 } } }, 'enterprise has no minute of its own'],
-] as const)('PATCH /plans with %j is refused, and nothing is changed', async ([body, message]) => {
-  const stack = await startStack();
-  const { status, json } = await stack.admin('PATCH', '/plans', body);
-  expect([status, json]).toEqual([400, expect.objectContaining({ message: expect.stringContaining(message) })]);
-  expect(await minuteOf(stack, 'free')).toBe(60);
-});

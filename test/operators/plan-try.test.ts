@@ -44,20 +44,10 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await stack.admin('POST', '/plans/free/try', { minute: 60 })).json).toMatchObject({ affected: [] });
   });
 
-  test.for([
-    [404, '/plans/gold/try', { minute: 5 }, 'There is no such plan.'],
-    [400, '/plans/free/try', {}, 'Nothing to try was given.'],
-    [400, '/plans/free/try', { minute: 0 }, 'minute must be a whole number from 1'],
-    [400, '/plans/free/try', { ban_after: 5 }, '"ban_after" is not known'],
-    [400, '/plans/enterprise/try', { minute: 5 }, 'enterprise has no limits of its own'],
-    [400, '/plans/free/try?after=x', { minute: 5 }, 'after must be'],
-  ] as const)('%i for POST %s with %j', async ([status, path, body, message]) => {
+  test('a trial of an unknown plan is 404', async () => {
     const stack = await startStack(environment);
-    const answer = await stack.admin('POST', path, body);
-    expect([answer.status, (answer.json as { message: string }).message]).toEqual([
-      status,
-      expect.stringContaining(message),
-    ]);
+    const { status, json } = await stack.admin('POST', '/plans/gold/try', { minute: 5 });
+    expect([status, json]).toMatchObject([404, { message: 'There is no such plan.' }]);
   });
 });
 

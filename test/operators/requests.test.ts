@@ -132,20 +132,6 @@ test('requests are found by key, status, code, text and time, in pages that list
   expect(paged).toHaveLength(15);
   expect(new Set(paged).size).toBe(15);
   expect(paged.slice(3)).toEqual(ids.toReversed());
-  for (const bad of [
-    'status=600',
-    'status=4x',
-    'limit=0',
-    'limit=201',
-    'after=x',
-    'from=yesterday',
-    'from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z',
-    'q=a&q=b',
-    `q=${'a'.repeat(201)}`,
-  ]) {
-    const { status, json } = await stack.admin('GET', `/requests?${bad}`);
-    expect([bad, status, (json as { code: string }).code]).toEqual([bad, 400, 'invalid_parameter']);
-  }
 });
 
 test('the duration of a request is broken down, and a request under way is listed', async () => {

@@ -139,22 +139,6 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await activityOf(stack)).toHaveLength(before);
   });
 
-  test.for([
-    [{ seconds: 5 }, '"seconds" is not known'],
-    [{ reason: 'a\nb' }, 'reason must not be empty or have control characters'],
-    [{ reason: 7 }, 'reason must be a string'],
-    [[], 'object'],
-  ] as const)('a reset with %j is refused and changes nothing', async ([body, message]) => {
-    const stack = await startStack(environment);
-    const key = await bannedKey(stack);
-    const answer = await stack.admin('POST', `/keys/${idOf(key)}/reset`, body);
-    expect([answer.status, answer.json]).toEqual([
-      400,
-      { code: 'invalid_request', message: expect.stringContaining(message), status: 400 },
-    ]);
-    expect(await viewOf(stack, key)).toMatchObject({ state: 'banned' });
-  });
-
   test('a reset by a viewer is 403 with the reason', async () => {
     const stack = await startStack(environment);
     const key = await bannedKey(stack);

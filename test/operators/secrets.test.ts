@@ -159,24 +159,6 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     ]);
     expect(await secretsOf(stack, first)).toHaveLength(20);
   });
-
-  test.for([
-    [{}, 'name is required'],
-    [{ name: 'a', scope: [] }, 'scope must hold read or write'],
-    [{ name: 'a', scope: 'read' }, 'scope must be a list'],
-    [{ name: 'a', networks: '10.0.0.0/8' }, 'networks must be a list'],
-    [{ name: 'a', scope: ['admin'] }, 'must hold read or write'],
-    [{ name: 'a', networks: ['10.1.2.3/8'] }, 'networks must hold addresses, or blocks'],
-    [{ name: 'a', networks: ['example.com'] }, 'networks must hold addresses, or blocks'],
-    [{ name: 'a', networks: Array(21).fill('10.0.0.1') }, 'networks must have at most 20 entries'],
-    [{ name: 'a', expiresAt: '2020-01-01T00:00:00Z' }, 'expiresAt must lie in the future'],
-    [{ name: 'a', secret: 'mine' }, '"secret" is not known'],
-  ] as const)('a new secret with %j is refused with a message', async ([body, message]) => {
-    const key = await stack.issueKey();
-    const { status, json } = await stack.admin('POST', path(key), body);
-    expect([status, (json as { message: string }).message]).toEqual([400, expect.stringContaining(message)]);
-    expect(await secretsOf(stack, key)).toHaveLength(1);
-  });
 });
 
 test('a key of an older format is answered with 503, and the doctor gives the remedy', async () => {

@@ -132,6 +132,8 @@ describe.for([
   });
 });
 
+const stack = await startStack();
+
 const NAME = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
 const VALUE = '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
 const long = 'x'.repeat(65);
@@ -152,7 +154,6 @@ test.for([
   ['customer=acme', 'tags must be an object of texts'],
   [Object.fromEntries(Array.from({ length: 11 }, (_, at) => [`tag${at}`, 'x'])), 'tags must have at most 10 entries'],
 ] as const)('%j are refused as tags, for a new key and for a change', async ([tags, fault]) => {
-  const stack = await startStack();
   const key = await stack.issueKey({ tags: ACME });
   const refused = { code: 'invalid_request', message: `The body is not valid: ${fault}.`, status: 400 };
   expect((await stack.admin('POST', '/keys', { name: 'x', plan: 'free', tags })).json).toEqual(refused);
@@ -166,21 +167,6 @@ test('ten tags with names and values of 64 characters are accepted', async () =>
     Array.from({ length: 10 }, (_, at) => [`${at}`.padEnd(64, 'n'), `${at}`.padEnd(64, 'ä')]),
   );
   expect(await tagsOf(stack, await stack.issueKey({ tags }))).toEqual(tags);
-});
-
-test.for([
-  ['/keys', 'tag=customer', 'tag must be the name and the value of a tag, as customer:acme.'],
-  ['/requests', 'tag=customer:', 'tag must be the name and the value of a tag, as customer:acme.'],
-  ['/usage', 'tag=:acme', 'tag must be the name and the value of a tag, as customer:acme.'],
-  ['/usage', 'by=tag:', 'by must be day, key, or tag: and the name of a tag, as tag:customer.'],
-  ['/usage', 'by=week', 'by must be day, key, or tag: and the name of a tag, as tag:customer.'],
-] as const)('GET %s?%s is refused with a message', async ([path, query, message]) => {
-  const stack = await startStack();
-  expect((await stack.admin('GET', `${path}?${query}`)).json).toEqual({
-    code: 'invalid_parameter',
-    message,
-    status: 400,
-  });
 });
 
 test('tags are stored beside the hash that decisions read and are deleted with a revoked key', async () => {

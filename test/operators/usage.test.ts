@@ -4,7 +4,7 @@ import type { UsedOnDay } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
-import { type Answer, send } from '../support/http.ts';
+import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -120,20 +120,6 @@ test('usage with the embedded limiter equals that with Redis', async () => {
   const seen = await load([stack], keys, 9);
   await stack.admin('DELETE', `/keys/${idOf(keys[0] as string)}`);
   expect(summed(await usageOf(stack, '', 1))).toEqual(seen);
-});
-
-test.for([
-  ['from=2026-02-30', 'from must be a date like 2026-11-01.'],
-  ['to=yesterday', 'to must be a date like 2026-11-01.'],
-  ['from=2026-11-20&to=2026-11-01', 'from must not be after to.'],
-  ['from=2026-11-01&from=2026-11-02', 'from must be a date like 2026-11-01.'],
-  ['after=somewhere', 'after must be what `next` of an answer was.'],
-  ['after=1-000000000000%0A', 'after must be what `next` of an answer was.'],
-  ['limit=101', 'limit must be a whole number from 1 to 100.'],
-] as const)('GET /usage?%s is refused with a message', async ([query, message]) => {
-  const stack = await startStack();
-  const { status, json }: Answer = await stack.admin('GET', `/usage?${query}`);
-  expect([status, json]).toEqual([400, { code: 'invalid_parameter', message, status: 400 }]);
 });
 
 test('ctl usage exports all pages as a table, as CSV and as JSON', async () => {
