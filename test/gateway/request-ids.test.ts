@@ -83,13 +83,18 @@ test('the core receives a different id for each attempt of each request, even if
   expect(heard.filter((id) => !/^same\.1\.\d+$/.test(id))).toEqual([]);
 });
 
-test.for([
-  ['a short one', 'order-4711', 'order-4711'],
+const NEW: string = expect.stringMatching(/^[0-9a-f-]{36}$/);
+
+test.for<[what: string, given: string | undefined, expected: string]>([
+  ['a short one', 'order-47.1_1', 'order-47.1_1'],
   ['the longest', 'a'.repeat(64), 'a'.repeat(64)],
   ['one that ends like an attempt', 'a.7', 'a.7'],
-  ['a new one', undefined, expect.stringMatching(/^[0-9a-f-]{36}$/)],
-  ['a new one for one that is too long', 'a'.repeat(65), expect.stringMatching(/^[0-9a-f-]{36}$/)],
-] as const)('one id finds a request in the logs of gateway and core: %s', async ([, given, expected]) => {
+  ['a new one', undefined, NEW],
+  ['a new one for one that is too long', 'a'.repeat(65), NEW],
+  ...['a b', '"', 'a;b'].map(
+    (unfit) => [`a new one for one that is not safe to log, ${unfit}`, unfit, NEW] as [string, string, string],
+  ),
+])('one id finds a request in the logs of gateway and core: %s', async ([, given, expected]) => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const headers: Record<string, string> = given === undefined ? {} : { 'x-request-id': given };

@@ -77,6 +77,7 @@ test('writes reuse a connection one at a time, never before its answer', async (
 test.for([
   ['refuses connections', () => Promise.resolve('http://127.0.0.1:1')],
   ['does not accept connections', unreachableServer],
+  ['has a name that cannot be resolved', () => Promise.resolve('http://no-such-host.invalid:80')],
 ] as const)('if a core %s, a write goes to the other one and arrives once', async ([, unreachable]) => {
   const received: string[] = [];
   const good = await faultyCore((socket, request) => {
