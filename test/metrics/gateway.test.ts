@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { CallCounts } from '../../gateway/stores/redis/calls.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { idOf } from '../support/api-key.ts';
@@ -151,6 +152,7 @@ test('while Redis is away, decisions are counted as local, and unknown keys are 
   await expect.poll(() => ask(seen)).toBe(200);
   await decisions(stack, { outcome: 'admitted', mode: 'shared' }).toBeGreaterThan(0);
   expect((await scrape(stack.adminUrl)).sum('gateway_plans_readable')).toBe(1);
+  const traffic = async () => (await stack.admin('GET', '/traffic')).json as TrafficAnswer;
 
   await server.stop();
   await expect
@@ -159,11 +161,14 @@ test('while Redis is away, decisions are counted as local, and unknown keys are 
   expect([await ask(seen), await ask(unseen)]).toEqual([200, 503]);
   await decisions(stack, { outcome: 'admitted', plan: 'pro', mode: 'local' }).toBeGreaterThan(0);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum(WITHOUT, { reason: 'unavailable' })).toBe(1);
+  expect((await traffic()).mode).toBe('local');
+  await expect.poll(async () => (await traffic()).totals.local).toBeGreaterThan(0);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(0);
 
   await server.restart();
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_redis_nodes_away')).toBe(0);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(1);
+  expect((await traffic()).mode).toBe('shared');
 });
 
 test('metrics for alerts show rejected plan values and the time of a change', async () => {
