@@ -1,5 +1,3 @@
-import { readdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
@@ -7,7 +5,7 @@ import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
@@ -77,22 +75,4 @@ test('audit entries that were made unreadable by hand are left out', async () =>
   await redis.xadd('gateway:activity', '*', 'actor', 'me', 'target', 'x', 'changes', '{');
   await stack.issueKey();
   expect(await activityOf(stack)).toMatchObject([{ action: 'key.create' }]);
-});
-
-test('the database of an embedded gateway is for its owner only, and survives a restart', async () => {
-  const DATA_DIR = join(await temporaryFolder(), 'data');
-  const first = await startStack({ DATA_DIR });
-  const id = idOf(await first.issueKey());
-  const files = await readdir(DATA_DIR);
-  const modes = await Promise.all(files.map(async (file) => (await stat(join(DATA_DIR, file))).mode & 0o077));
-  expect([
-    ...files.filter((_, at) => modes[at] !== 0 && files[at] !== 'store.db'),
-    files.includes('gateway.db'),
-  ]).toEqual([...files.filter((file) => file.startsWith('store.db-')), true]);
-  await first.stop();
-  const second = await startStack({ DATA_DIR });
-  await second.admin('DELETE', `/keys/${id}`);
-  await second.stop();
-  const third = await startStack({ DATA_DIR });
-  expect((await activityOf(third)).map(({ action }) => action)).toEqual(['key.revoke', 'key.create']);
 });

@@ -96,12 +96,3 @@ test('ctl reports an unreachable gateway', async () => {
     'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT say where it is.\n',
   );
 });
-
-test('the admin listener requires its token for everything except probes', async () => {
-  const stack = await startStack();
-  for (const key of [undefined, 'wrong-token-of-tests', 'token-of-the-test']) {
-    expect((await send(`${stack.adminUrl}/keys`, { key })).status).toBe(401);
-  }
-  expect((await send(`${stack.adminUrl}/livez`)).status).toBe(200);
-  expect((await send(`${stack.adminUrl}/readyz`)).status).toBe(200);
-});

@@ -3,7 +3,7 @@ import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctlWith, operatorOf } from '../support/ctl.ts';
-import { type Answer, post, send } from '../support/http.ts';
+import { type Answer, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -137,16 +137,6 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       ]);
     }
     expect(await activityOf(stack)).toHaveLength(before);
-  });
-
-  test('a reset by a viewer is 403 with the reason', async () => {
-    const stack = await startStack(environment);
-    const key = await bannedKey(stack);
-    const made = await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' });
-    const { token } = made.json as { token: string };
-    const path = `${stack.adminUrl}/keys/${idOf(key)}/reset`;
-    expect((await post(path, {}, { method: 'POST', key: token })).status).toBe(403);
-    expect(await viewOf(stack, key)).toMatchObject({ state: 'banned' });
   });
 
   test('ctl keys reset shows the key, and records the reason', async () => {

@@ -86,7 +86,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(Object.keys(NEEDED).sort()).toEqual([...new Set(ROUTES.map(({ name }) => name))].sort());
   });
 
-  test('a viewer changes nothing in Redis', async () => {
+  test('a viewer changes nothing', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey();
     const { token } = await makeToken(stack, 'viewer');
