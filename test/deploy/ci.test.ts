@@ -58,10 +58,10 @@ test.for<readonly [string, string, string]>([
 });
 
 test('container tests that hang are killed, and nothing waits for the processes that they leave behind', async () => {
-  const { code, out, left } = await run('.ci/containers', { containers: HANGS }, '8', '1');
+  const { code, out, left } = await run('.ci/containers', { containers: HANGS }, '3', '1');
   const pid = Number(await readFile(left, 'utf8'));
   cleanUp(() => process.kill(pid));
-  expect([code, out]).toEqual([0, 'containers: given up after 8 s\n']);
+  expect([code, out]).toEqual([0, 'containers: given up after 3 s\n']);
   // It is still there.
   expect(process.kill(pid, 0)).toBe(true);
 });
