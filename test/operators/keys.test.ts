@@ -11,7 +11,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
-const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
+const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
 
 test.for([
   ['of no plan', { plan: 'gold' }, 'active'],
@@ -20,7 +20,6 @@ test.for([
   ['disabled by hand', { disabled: '1' }, 'disabled'],
   ['with an empty mark', { disabled: '' }, 'active'],
 ] as const)('a key that is %s is shown unchanged and can be revoked', async ([, edit, state]) => {
-  const stack = await startStack(withRedis);
   const key = await stack.issueKey();
   const id = idOf(key);
   await redis.hset(`gateway:key:{${id}}`, edit);
@@ -31,15 +30,13 @@ test.for([
 });
 
 test('a key whose data is of another type is shown as unreadable and can be revoked', async () => {
-  const stack = await startStack(withRedis);
   const id = idOf(await stack.issueKey());
   await redis.set(`gateway:key:{${id}}`, 'text');
-  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ keys: [{ id, state: 'unreadable' }] });
+  expect((await stack.admin('GET', '/keys?state=unreadable')).json).toMatchObject({ keys: [{ id }] });
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
 });
 
 test('a key can be revoked whatever was written by hand in place of its usage', async () => {
-  const stack = await startStack(withRedis);
   const key = await stack.issueKey();
   const id = idOf(key);
   await redis.set(`gateway:usage:{${id}}`, 'text');
@@ -51,7 +48,6 @@ test('a key can be revoked whatever was written by hand in place of its usage', 
 test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
   'a count that was made %s by hand is shown as 0 and decided as 0',
   async (count) => {
-    const stack = await startStack(withRedis);
     const key = await stack.issueKey();
     const id = idOf(key);
     await redis.hset(`gateway:key:{${id}}`, { admitted: count, refused: count });
@@ -62,7 +58,6 @@ test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
 );
 
 test('a ban until an impossible time is ignored', async () => {
-  const stack = await startStack(withRedis);
   const key = await stack.issueKey();
   await redis.hset(`gateway:key:{${idOf(key)}}`, 'banned_until', '9999999999999999');
   const answer = await send(`${stack.gateway}/v1/pets`, { key });
@@ -102,7 +97,6 @@ test('the error of a failed read gives its reason', async () => {
 });
 
 test('concurrent changes of plans are all made', async () => {
-  const stack = await startStack(withRedis);
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>
       stack.admin('PATCH', `/plans/${plan}`, { minute: 21 + 10 * at }),
