@@ -71,7 +71,7 @@ test.for([
   expect(importsOf(folder, forbidden)).toEqual([]);
 });
 
-test('what is started by hand after npm ci imports no package that only tests have, unless it installs it first', () => {
+test('benchmarks and the soak run import no package of the tests without installing it first', () => {
   const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'test/package.json'), 'utf8'));
   const ofTests = new RegExp(`^(${Object.keys(dependencies).join('|')})(/|$)`);
   const byPath = new Map(sources.map((source) => [source.path, source]));
@@ -94,7 +94,7 @@ test.for([
   ['htm', ['gateway/operators/console/html.ts']],
   ['uplot', ['gateway/operators/console/parts/chart.ts', 'gateway/operators/console/parts/chart-options.ts']],
   ['node:sqlite', ['core/store/sqlite.ts', 'gateway/stores/sqlite/']],
-] as const)('%s is known in its own place only', ([name, places]) => {
+] as const)('only its own place imports %s', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
   expect(users.filter((user) => !places.some((place) => user.startsWith(place)))).toEqual([]);
   expect(places.filter((place) => !users.some((user) => user.startsWith(place)))).toEqual([]);
@@ -113,16 +113,16 @@ test('only programs, the command line and npm start read the environment', () =>
   ]);
 });
 
-test('no file has more than 400 lines, but the script that Redis takes as one text', () => {
+test('no file but decide.lua has more than 400 lines', () => {
   const long = sources.filter(({ text }) => text.split('\n').length > 401).map(({ path }) => path);
   expect(long).toEqual(['gateway/limiter/decide.lua']);
 });
 
-test('no service imports node:http, which would load the HTTP client of Node into each of its processes', () => {
+test("no service imports node:http, which would load Node's HTTP client into each process", () => {
   expect(product.filter(({ values }) => values.includes('node:http')).map(({ path }) => path)).toEqual([]);
 });
 
-test('no imports run in a circle', () => {
+test('no imports are circular', () => {
   const importsIn = new Map(product.map(({ path, imports }) => [path, imports]));
   const seen = new Set<string>();
   function circleFrom(path: string, trail: readonly string[]): string | undefined {
@@ -135,7 +135,7 @@ test('no imports run in a circle', () => {
   expect(product.map(({ path }) => circleFrom(path, [])).filter((circle) => circle !== undefined)).toEqual([]);
 });
 
-test('the rules above read real imports', () => {
+test('the rules of the layout are checked against real imports', () => {
   expect(sources.length).toBeGreaterThan(80);
   expect(sources.find(({ path }) => path === 'core/core.ts')?.imports).toContain('core/store/sqlite.ts');
 });

@@ -20,7 +20,7 @@ const DOCUMENTS = FILES.filter((file) => file.endsWith('.md'));
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 
 test.for(['CORE_TIMEOUT_MS', 'DATABASE_URL', 'ban_seconds'])(
-  'the table with %s is that of the code; `npm run generate` writes it',
+  'the table with %s matches the code, from which `npm run generate` writes it',
   (row) => {
     const text = read(FILE);
     expect(withTables(text)).toBe(text);

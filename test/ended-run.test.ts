@@ -8,7 +8,7 @@ const { startRedisServer } = await import('./test/support/redis.ts');
 process.stdout.write((await startRedisServer()).url);
 setInterval(() => {}, 1_000);`;
 
-test('a run that is killed leaves no server behind', async () => {
+test('a killed test run leaves no server behind', async () => {
   const run = startProcess(process.execPath, ['--input-type=module', '--eval', A_RUN], {});
   await expect.poll(run.out, { timeout: 30_000 }).toMatch(/^redis:/);
   const answers = async () => {

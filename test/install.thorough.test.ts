@@ -32,7 +32,7 @@ function bytesIn(path: string): number {
   return files.reduce((sum, file) => sum + statSync(join(file.parentPath, file.name)).size, 0);
 }
 
-test('npm ci brings at most 250 packages and 250 MB, and warns of none but what runs', async () => {
+test('npm ci installs at most 250 packages and 250 MB without needless warnings', async () => {
   const { packages } = readJson<{ packages: object }>('package-lock.json');
   expect(Object.keys(packages).length).toBeLessThanOrEqual(MOST_PACKAGES);
   const folder = await temporaryFolder();
@@ -50,7 +50,7 @@ test('npm ci brings at most 250 packages and 250 MB, and warns of none but what 
   expect(execFileSync(installed, ['--version'], { encoding: 'utf8' })).toMatch(/^v26\./);
 });
 
-test('the benchmark runs after npm ci: it installs what it needs', { timeout: 300_000 }, async () => {
+test('the benchmark installs what it needs and runs after npm ci', { timeout: 300_000 }, async () => {
   const folder = await temporaryFolder();
   const isSource = (path: string) => !/\/(node_modules|\.git|\.data|\.coverage)$/.test(path);
   cpSync(ROOT, folder, { recursive: true, filter: isSource, verbatimSymlinks: true });
@@ -62,7 +62,7 @@ test('the benchmark runs after npm ci: it installs what it needs', { timeout: 30
   expect(bench).toMatchObject({ code: 0, out: expect.stringMatching(/^gateway +[\d,]+ /m) });
 });
 
-test('of installations at once one installs, and an ended one holds up none', async () => {
+test('one of several concurrent installations installs, and a killed one does not block others', async () => {
   const folder = await temporaryFolder();
   for (const file of ['package.json', 'package-lock.json']) cpSync(join(ROOT, PEERS, file), join(folder, file));
   const install = () => {
@@ -80,7 +80,7 @@ test('of installations at once one installs, and an ended one holds up none', as
   expect(readdirSync(join(folder, 'node_modules'))).toContain('fastify');
 });
 
-test.for(FOLDERS)('each package of %s is used there', (folder) => {
+test.for(FOLDERS)('each package of %s is imported there', (folder) => {
   const { dependencies, devDependencies } = readJson<Record<string, object>>(folder, 'package.json');
   const text = textIn(folder);
   const isUsed = (name: string) => new RegExp(`['"\`/]${name}['"\`/]`).test(text);

@@ -11,7 +11,7 @@ import { DESCRIPTIONS } from './contenders.ts';
 const ROUND = ['--rounds', '1', '--seconds', '1'];
 const LIMITERS = Object.keys(DESCRIPTIONS).filter((name) => name !== 'gateway-base');
 
-test('each contender is fit to be compared, and serves a real day', { timeout: 300_000 }, async () => {
+test('each contender is comparable and serves a day of real traffic', { timeout: 300_000 }, async () => {
   const args = ['test/bench/main.ts', '--scenario', 'day-64,embedded-32', '--only', LIMITERS.join(','), ...ROUND];
   const { stdout } = await promisify(execFile)(process.execPath, args);
   expect(stdout).toContain("a real day's mix");

@@ -27,7 +27,7 @@ const HOSTILE = '<img src=x onerror="hacked=1">';
 const leftBehind = (page: Page): Promise<string> =>
   page.evaluate('JSON.stringify([localStorage, document.cookie, location.href, document.documentElement.outerHTML])');
 
-test('the token is kept only in the tab, and logging out removes it and all data', async () => {
+test('the token is kept only in the browser tab, and logging out removes it and all data', async () => {
   await stack.issueKey({ name: 'a customer' });
   const { page, faults } = await visitConsole(browser, stack, '/console/keys');
   await page.getByLabel('Your name').fill('anna');
@@ -76,7 +76,7 @@ test('the page explains a wrong token, and the wait after ten of them', async ()
   expect(faults.filter((fault) => !/status of (401|429)/.test(fault))).toEqual([]);
 });
 
-test('text from people is shown as text and never executed', async () => {
+test('text entered by people is shown as text and never executed', async () => {
   const key = await stack.issueKey({ name: HOSTILE });
   await stack.admin('PATCH', '/plans/pro', { minute: 301, author: HOSTILE, reason: `${HOSTILE} again` });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: HOSTILE });
@@ -105,7 +105,7 @@ test('text from people is shown as text and never executed', async () => {
   expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 
-test('the browser itself refuses inline script, text used as HTML, and requests to other hosts', async () => {
+test('the browser blocks inline scripts, text used as HTML, and requests to other hosts', async () => {
   const { page, faults } = await openConsole(browser, stack);
   const attempts = [
     'document.body.innerHTML = "<b>x</b>"',
@@ -167,7 +167,7 @@ test.for([
   },
 );
 
-test('nothing moves while the page updates', async () => {
+test('no element moves while the page updates', async () => {
   const key = await stack.issueKey({ name: 'steady', minute: 10_000, day: 10_000 });
   await send(`${stack.gateway}/v1/pets`, { key });
   // Content outside the viewport does not count as moved.

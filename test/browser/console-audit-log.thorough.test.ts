@@ -36,7 +36,7 @@ async function changedOften(times: number): Promise<Stack> {
   return other;
 }
 
-test('an entry shows when, who, what with a link, each field from and to, why, and by which way', async () => {
+test('an entry shows the time, the actor, the target as a link, each changed field, the reason and the source', async () => {
   const key = await stack.issueKey({ name: 'acme', plan: 'free' });
   const expiresAt = '2090-01-02T03:04:05Z';
   const paid = { plan: 'pro', minute: 1_500, expiresAt, author: 'ada', reason: 'they have paid' };
@@ -73,7 +73,7 @@ test('an entry shows when, who, what with a link, each field from and to, why, a
   expect([...faults, ...second.faults]).toEqual([]);
 });
 
-test('at 1280 pixels no reason is cut within a word of usual length', async () => {
+test('at 1280 pixels no reason wraps within a word of usual length', async () => {
   const other = await startStack();
   const key = await other.issueKey({ name: 'international shipping', plan: 'free' });
   const reason = 'subscription upgraded';
@@ -101,13 +101,13 @@ test('at 1280 pixels no reason is cut within a word of usual length', async () =
   expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(1280);
 });
 
-test('a name of digits only is shown as it is', async () => {
+test('a name that consists of digits is shown unchanged', async () => {
   const key = await stack.issueKey({ name: '1234567' });
   const { page } = await openConsole(browser, stack, `${LOG}?target=${idOf(key)}`);
   expect((await textsOf(page))[0]).toContain('Name: 1234567 ');
 });
 
-test('filters are in the address, and survive a reload and paging', async () => {
+test('filters are part of the URL and survive a reload and paging', async () => {
   const other = await changedOften(53);
   const key = await other.issueKey({ name: 'filtered' });
   await other.admin('PATCH', `/keys/${idOf(key)}`, { minute: 9, author: 'ben', reason: 'why not' });
@@ -150,7 +150,7 @@ test('filters are in the address, and survive a reload and paging', async () => 
   await page.getByText('from must be').waitFor();
 });
 
-test('the download has all that the filters select, as ctl prints it, with formulas escaped', async () => {
+test('the download has every entry that the filters select, as ctl prints it, with formulas escaped', async () => {
   const other = await changedOften(55);
   await other.admin('PATCH', '/plans/pro', { minute: 7, author: 'ada', reason: '=1+1, "quoted"' });
   await other.issueKey({ name: '@cmd' });
@@ -171,7 +171,7 @@ test('the download has all that the filters select, as ctl prints it, with formu
   expect(faults).toEqual([]);
 });
 
-test('a download ends at 10,000 entries and says so; one that fails says why', async () => {
+test('a download stops at 10,000 entries with a note, and a failed one gives the reason', async () => {
   const { page } = await openConsole(browser, stack, LOG);
   const entry = { actor: 'a', action: 'ban.lift', target: '0', reason: '', via: 'api', changes: [] };
   const asked: (string | null)[] = [];
@@ -200,7 +200,7 @@ test('a download ends at 10,000 entries and says so; one that fails says why', a
   await page.getByText('The download failed. The log is away.').waitFor();
 });
 
-test('a page of which one call finds too few entries is filled by further calls', async () => {
+test('a page is filled by further calls if one call finds too few entries', async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/health');
   await page.route(
     ({ pathname, searchParams }) => pathname === '/activity' && !searchParams.has('after'),
@@ -211,7 +211,7 @@ test('a page of which one call finds too few entries is filled by further calls'
   expect(faults).toEqual([]);
 });
 
-test('the pages of a key and of the plans have their last 5 entries and a link to all of them', async () => {
+test('the pages of a key and of the plans show their last 5 entries and link to all of them', async () => {
   const key = await stack.issueKey({ name: 'carded' });
   const id = idOf(key);
   for (let minute = 1; minute <= 6; minute++)
@@ -240,7 +240,7 @@ test('the pages of a key and of the plans have their last 5 entries and a link t
   expect(faults).toEqual([]);
 });
 
-test('what has no key any more leads to the audit log of its id', async () => {
+test('a link to a deleted key leads to the audit log of its id', async () => {
   const key = await stack.issueKey({ name: 'gone' });
   const id = idOf(key);
   await stack.admin('DELETE', `/keys/${id}?reason=leaked&author=ben`);

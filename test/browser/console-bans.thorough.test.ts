@@ -12,7 +12,7 @@ const { url: REDIS_URL, redis } = await emptyDatabase();
 const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
 
 test.for([1_280, 375])(
-  'at %i px a ban is told with its end, its place in the series and what it has refused',
+  'at %i px a ban is shown with its end, its place in the series and the number of refused requests',
   async (width) => {
     await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
     const key = await stack.issueKey({ name: `loud ${width}`, minute: 1 });
@@ -33,7 +33,7 @@ test.for([1_280, 375])(
   },
 );
 
-test('a key that is too small for its clients says so in the list and on its page', async () => {
+test('a key whose limits are too low for its clients is marked in the list and on its page', async () => {
   const id = idOf(await stack.issueKey({ name: 'small' }));
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
   const marks = Array.from({ length: 15 }, (_, at) => `${minute - 15 + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);

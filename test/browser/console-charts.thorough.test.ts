@@ -69,7 +69,7 @@ function apart([first = '', second = '']: readonly string[]): number {
 }
 
 test.for([1_280, 375])(
-  'a gateway of one minute has times on the axis, and one sample is a dot: %d px',
+  'a gateway that is one minute old has times on the axis, and a single sample is a dot: %d px',
   async (width) => {
     const { page, faults } = await openCharts('/', { viewport: { width, height: 800 } });
     for (const title of ['Requests a minute', 'Response time', 'Server errors a minute']) {
@@ -82,7 +82,7 @@ test.for([1_280, 375])(
   },
 );
 
-test('the overview covers an hour or a quarter of one', async () => {
+test('the overview covers an hour or 15 minutes', async () => {
   const { page, faults } = await openCharts('/');
   const range = page.getByRole('group', { name: 'Time range' });
   await range.getByRole('button', { name: '1 hour', pressed: true }).waitFor();
@@ -96,7 +96,7 @@ test('the overview covers an hour or a quarter of one', async () => {
   expect(faults).toEqual([]);
 });
 
-test("a key's charts cover an hour or a quarter of one, 35 days or 7, each with today and this minute", async () => {
+test("a key's charts cover an hour or 15 minutes, and 35 or 7 days, up to the current minute and day", async () => {
   const { page, faults } = await openCharts(`/console/key?id=${idOf(key)}`);
   const ranges = page.getByRole('group', { name: 'Time range' });
   await expect.poll(() => rows(page, 'Requests a minute')).toBe(61);

@@ -17,7 +17,7 @@ const PATIENCE = { timeout: 30_000 };
 
 const browser = await openBrowser();
 
-test('the Health page tells which core is out, since when and why, and how Redis answers', async () => {
+test('the Health page shows which core is down, since when and why, and how Redis answers', async () => {
   const port = await freePort();
   const DATABASE_URL = `sqlite:${await temporaryFolder()}/other.db`;
   const stops = await startCore(readCoreSettings({ PORT: String(port), DATABASE_URL }), readableLog().logger);
@@ -49,7 +49,7 @@ test('the Health page tells which core is out, since when and why, and how Redis
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);
 });
 
-test('with several workers, it tells which of them serve, and that the numbers are of all', async () => {
+test('with several workers, the Health page shows which of them serve, and that its numbers cover all', async () => {
   const workers = await startWorkers();
   const { page } = await openConsole(browser, workers as unknown as Stack, '/console/health');
   await page.getByText('The numbers cover 2 of 2 workers of this gateway').waitFor(PATIENCE);

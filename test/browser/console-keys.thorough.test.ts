@@ -17,7 +17,7 @@ const press = (page: Page, name: string) =>
   page.locator('.page-head').getByRole('button', { name, exact: true }).click();
 const badge = (page: Page, state: string) => page.locator('.under-title .badge', { hasText: state }).waitFor();
 
-test('a key is issued, its only sight can be copied, and its page opens', async () => {
+test('a key is issued, can be copied while it is shown, and its page opens', async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/keys', {
     permissions: ['clipboard-read', 'clipboard-write'],
   });
@@ -92,7 +92,7 @@ async function visibleWhole(page: Page): Promise<void> {
   await question(page).getByRole('button', { name: 'Done' }).isVisible();
 }
 
-test("a key's page changes its name, plan, limits and end, and sends nothing else", async () => {
+test("a key's page changes its name, plan, limits and expiry, and sends nothing else", async () => {
   const key = await stack.issueKey({ name: 'before', plan: 'free' });
   const { page, faults } = await openConsole(browser, stack, pageOf(key));
   await press(page, 'Edit');
@@ -119,7 +119,7 @@ test("a key's page changes its name, plan, limits and end, and sends nothing els
   expect(faults).toEqual([expect.stringContaining('400')]);
 });
 
-test('a key is disabled, enabled, rotated, banned, lifted and, after confirmation, revoked', async () => {
+test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmation, revoked', async () => {
   const old = await stack.issueKey({ name: 'zoo', plan: 'pro' });
   const { page, faults } = await openConsole(browser, stack, pageOf(old));
   await press(page, 'Disable');
@@ -165,7 +165,7 @@ test('a key is disabled, enabled, rotated, banned, lifted and, after confirmatio
   expect(faults.every((fault) => fault.includes('404'))).toBe(true);
 });
 
-test('secrets of a key are added, changed and ended, and the others stay', async () => {
+test('secrets of a key are added, changed and revoked without an effect on the others', async () => {
   const first = await stack.issueKey({ name: 'many secrets' });
   const { page, faults } = await openConsole(browser, stack, pageOf(first));
   await page.getByRole('button', { name: 'Add a secret' }).click();
@@ -190,7 +190,7 @@ test('secrets of a key are added, changed and ended, and the others stay', async
   expect(faults).toEqual([]);
 });
 
-test("a key's page charts its hour and its days, and lists its last requests with their reasons", async () => {
+test("a key's page charts its last hour and days, and lists its last requests with their reasons", async () => {
   const key = await stack.issueKey({ name: 'charted', minute: 2, day: 100 });
   for (const id of ['one', 'two', 'three']) await ask(key, id);
   await ask(await stack.issueKey(), 'of-another');
@@ -220,7 +220,7 @@ test("a key's page charts its hour and its days, and lists its last requests wit
   expect(faults).toEqual([]);
 });
 
-test('a key is found by name, part of it, id and the whole key, and a request by its id', async () => {
+test('a key is found by its name, a part of it, its id and the whole key, and a request by its id', async () => {
   const key = await stack.issueKey({ name: 'Findable & Sons' });
   await stack.issueKey({ name: 'findings inc' });
   await ask(key, 'request-of-a-log-line');
@@ -253,7 +253,7 @@ test('a key is found by name, part of it, id and the whole key, and a request by
   expect(faults).toEqual([]);
 });
 
-test('keys are filtered and paged through by the address, and an empty list says so', async () => {
+test('the URL holds the filters and the page of the list of keys, and an empty list says so', async () => {
   for (let at = 0; at < 27; at++) await stack.issueKey({ name: `herd ${at}`, plan: 'business' });
   const { page, faults } = await openConsole(browser, stack, '/console/keys');
   const names = page.locator('tbody .name');
@@ -275,7 +275,7 @@ test('keys are filtered and paged through by the address, and an empty list says
   expect(faults).toEqual([]);
 });
 
-test('the limits of a key are reset, with the reason for it', async () => {
+test('the limits of a key are reset with a reason', async () => {
   const key = await stack.issueKey({ name: 'stuck', minute: 3, day: 50 });
   for (let sent = 0; sent < 5; sent++) await ask(key);
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'by mistake' });

@@ -14,7 +14,7 @@ const PATIENCE = { timeout: 30_000 };
 const ofThePage = (faults: string[]): string[] =>
   faults.filter((fault) => !fault.startsWith('Failed to load resource'));
 
-test('it shows that Redis is away and since when, that it is back, that a stored value is rejected, and that the gateway is gone', async () => {
+test('the console shows an outage of Redis, its start and end, rejected plan values, and the loss of the gateway', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const redis = new Redis(server.url);
@@ -61,7 +61,7 @@ test('it shows that Redis is away and since when, that it is back, that a stored
   expect(ofThePage(faults)).toEqual([]);
 });
 
-test('a single answer that is missed raises no alarm', async () => {
+test('a single missed answer raises no alarm', async () => {
   const stack = await startStack();
   const { page } = await openConsole(await openBrowser(), stack, '/console/bans');
   const missed = new Set<string>();

@@ -9,7 +9,7 @@ const browser = await openBrowser();
 const stack = await startStack();
 const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
 
-test('the last hour is there after a reload, with its plan changes, and hovering tells the values', async () => {
+test('the overview shows the last hour after a reload, with its plan changes, and the values on hover', async () => {
   const key = await stack.issueKey({ name: 'acme', minute: 3, day: 100 });
   const banned = await stack.issueKey({ name: 'a banned one' });
   await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'for the chart' });
@@ -43,7 +43,7 @@ test('the last hour is there after a reload, with its plan changes, and hovering
   expect(faults).toEqual([]);
 });
 
-test('it lists the loudest keys, and those near their day limit, with a way to their pages', async () => {
+test('the overview lists the busiest keys and those near their day limit, with links to their pages', async () => {
   const loud = await stack.issueKey({ name: 'loudest of all', minute: 50, day: 100 });
   const near = await stack.issueKey({ name: 'nearly out', day: 5 });
   for (let sent = 0; sent < 20; sent++) await ask(loud);
@@ -59,7 +59,7 @@ test('it lists the loudest keys, and those near their day limit, with a way to t
   expect(faults).toEqual([]);
 });
 
-test('every page survives a reload, and Back leads to the page before', async () => {
+test('every page survives a reload, and Back leads to the previous page', async () => {
   const key = await stack.issueKey({ name: 'reloaded' });
   const { page, faults } = await openConsole(browser, stack);
   const pages = [
@@ -93,7 +93,7 @@ test('every page survives a reload, and Back leads to the page before', async ()
   expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
 });
 
-test('Health tells of the core and of values that are not in force', async () => {
+test("the Health page shows the core's state and the plan values that are not in force", async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/health');
   await rowOf(page, 'Checks', 'core http').getByText('Good').first().waitFor();
   await rowOf(page, 'Checks', 'plan table').getByText('every value is in force').waitFor();

@@ -13,7 +13,7 @@ const valuesOf = async (places: Locator, attribute: string) =>
   await Promise.all((await places.all()).map((place) => place.getAttribute(attribute)));
 const differences = 'dialog .differences li';
 
-test('a change is reviewed, made, told in the history, and taken back', async () => {
+test('a plan change is reviewed, made, listed in the history, and rolled back', async () => {
   const { page, faults } = await openConsole(browser, stack, PAGE);
   await reviewPlan(page, 'Free', { 'Requests a minute': '30', 'Ban after strikes': '20' });
   expect(await page.locator(differences).allInnerTexts()).toEqual([
@@ -44,7 +44,7 @@ test('a change is reviewed, made, told in the history, and taken back', async ()
   expect(faults).toEqual([]);
 });
 
-test('a number that may be absent is removed with an empty field', async () => {
+test('an optional number is removed by emptying its field', async () => {
   const { page, faults } = await openConsole(browser, stack, PAGE);
   await reviewPlan(page, 'Pro', { 'Ban after strikes': '400' });
   await agree(page, 'Apply', 'anna', 'fewer');
@@ -57,7 +57,7 @@ test('a number that may be absent is removed with an empty field', async () => {
   expect(faults).toEqual([]);
 });
 
-test('the review tells what the limits would have refused in the last hour', async () => {
+test('the review shows what the new limits would have refused in the last hour', async () => {
   const key = await stack.issueKey({ name: 'busy shop', plan: 'business' });
   for (let sent = 0; sent < 12; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, faults } = await openConsole(browser, stack, PAGE);
@@ -73,7 +73,7 @@ test('the review tells what the limits would have refused in the last hour', asy
   expect(faults).toEqual([]);
 });
 
-test('after a conflict of two editors the review shows the values in force and keeps the typed ones', async () => {
+test('after a conflict of two editors, the review shows the values in force and keeps the typed ones', async () => {
   const [one, other] = [await openConsole(browser, stack, PAGE), await openConsole(browser, stack, PAGE)];
   await reviewPlan(one.page, 'Business', { 'Requests a minute': '2000' });
   await reviewPlan(other.page, 'Business', { 'Requests a minute': '3000' });
@@ -94,7 +94,7 @@ test('after a conflict of two editors the review shows the values in force and k
   expect(other.faults).toEqual([expect.stringContaining('409')]);
 });
 
-test('the form has exactly the fields and options of each plan', async () => {
+test('the plan form has exactly the fields and options of each plan', async () => {
   const { page } = await openConsole(browser, stack, PAGE);
   for (const plan of PLAN_NAMES) {
     await page.getByRole('button', { name: `Change ${plan}` }).click();
@@ -122,7 +122,7 @@ test('an invalid limit is reported at its field, and is not sent', async () => {
   expect(faults).toEqual([]);
 });
 
-test('a refusal by the gateway is shown at the field concerned', async () => {
+test('an error from the gateway is shown at the field that caused it', async () => {
   const { page } = await openConsole(browser, stack, PAGE);
   await reviewPlan(page, 'Pro', { 'Requests a minute': '301' });
   await agree(page, 'Apply', 'an\tna');
@@ -149,7 +149,7 @@ test('a plan is set to shadow mode and back to enforce', async () => {
   expect(faults).toEqual([]);
 });
 
-test('the page can be used with the keyboard alone, and the focus is always visible', async () => {
+test('the Plans page can be used with the keyboard alone, and the focus is always visible', async () => {
   const { page, faults } = await openConsole(browser, stack, PAGE);
   const focused = async () => {
     const [text, outline] = (await page.evaluate(`{

@@ -17,7 +17,7 @@ const ask = (id: string, key?: string, path = '/v1/pets', gateway = stack.gatewa
 const idsIn = (page: Page): Promise<string[]> => page.locator('tr.opens .cut').allInnerTexts();
 const opened = (page: Page) => page.locator('.request');
 
-test('requests are listed with key, status, outcome and duration, and new ones appear by themselves', async () => {
+test('requests are listed with key, status, outcome and duration, and new ones appear automatically', async () => {
   const key = await stack.issueKey({ name: 'listed', minute: 1 });
   for (const id of ['l-served', 'l-refused']) await ask(id, key);
   await ask('l-stranger');
@@ -34,7 +34,7 @@ test('requests are listed with key, status, outcome and duration, and new ones a
   expect(faults).toEqual([]);
 });
 
-test('a line opens by keyboard and by click to what happened, why, until when, and what to do', async () => {
+test('a row expands by keyboard and by click, and shows what happened, why, until when, and what to do', async () => {
   const key = await stack.issueKey({ name: 'opened', plan: 'pro', minute: 50, day: 2 });
   for (const id of ['o-first', 'o-second', 'o-refused']) await ask(id, key);
   const { page, faults } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
@@ -65,7 +65,7 @@ test('a line opens by keyboard and by click to what happened, why, until when, a
   expect(faults).toEqual([]);
 });
 
-test('a banned request leads to the bans, and its runbook page has the heading that is linked to', async () => {
+test('a request refused by a ban links to the bans and to an existing heading of the runbook', async () => {
   const key = await stack.issueKey({ name: 'banned' });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
   await ask('b-banned', key);
@@ -81,7 +81,7 @@ test('a banned request leads to the bans, and its runbook page has the heading t
   expect(faults).toEqual([]);
 });
 
-test('the list does not move while a line is open, and goes on when it is closed', async () => {
+test('the list of requests pauses while a row is expanded and continues once it is collapsed', async () => {
   const key = await stack.issueKey({ name: 'still' });
   for (const id of ['s-1', 's-2']) await ask(id, key);
   const { page } = await openConsole(browser, stack, `/console/requests?keyId=${idOf(key)}`);
@@ -94,7 +94,7 @@ test('the list does not move while a line is open, and goes on when it is closed
   await expect.poll(() => idsIn(page), { timeout: 10_000 }).toEqual(['s-3', 's-2', 's-1']);
 });
 
-test('a request under way is shown as such, and its end when it has ended', async () => {
+test('a request under way is marked as such until it has its result', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 4_000));
   const slow = await startStack({ CORE_URL: core });
   const { page, faults } = await openConsole(browser, slow, '/console/requests');
@@ -107,7 +107,7 @@ test('a request under way is shown as such, and its end when it has ended', asyn
   expect(faults).toEqual([]);
 });
 
-test('filters are in the address, are kept while paging, and a bad one is explained', async () => {
+test('filters are part of the URL and are kept while paging, and an invalid one is explained', async () => {
   const other = await startStack();
   const key = await other.issueKey({ name: 'many', minute: 55 });
   for (let at = 0; at < 57; at++) await ask(`m-${at}`, key, '/v1/pets', other.gateway);
@@ -147,7 +147,7 @@ test('filters are in the address, are kept while paging, and a bad one is explai
   await page.getByText('status must be a status such as 429, or a class such as 4xx.').waitFor();
 });
 
-test('gateways that did not answer are named, and many refusals alike are one line', async () => {
+test('gateways that did not answer are named, and identical refusals are one row', async () => {
   const { page, faults } = await openConsole(browser, stack);
   await page.route(
     ({ pathname }) => pathname === '/requests',

@@ -59,7 +59,7 @@ async function buttonsOf(page: Page): Promise<{ refused: string[]; usable: strin
   return { refused: [...refused].sort(), usable: [...usable].sort() };
 }
 
-test('a viewer is told at each button that it may not be used, and pressing it does nothing', async () => {
+test('every button tells a viewer that the role does not allow it, and does nothing', async () => {
   const page = await openAs('viewer');
   const { refused, usable } = await buttonsOf(page);
   expect(usable.filter((name) => !FREE_TO_ALL.includes(name))).toEqual([]);
@@ -89,14 +89,14 @@ test('a viewer is told at each button that it may not be used, and pressing it d
   expect(await question(page).count()).toBe(0);
 });
 
-test('an operator may change all but access', async () => {
+test('an operator may change everything except access', async () => {
   const { refused, usable } = await buttonsOf(await openAs('operator'));
   const why = 'This needs the role Admin. Your token has the role Operator.';
   expect(refused).toEqual([`Access: Create token: ${why}`, `Access: Revoke: ${why}`]);
   expect(usable).toEqual(expect.arrayContaining(['Issue a key', 'Edit', 'Revoke', 'Roll back']));
 });
 
-test('an admin, and the shared token, may use every button', async () => {
+test('an admin and the shared token may use every button', async () => {
   const { refused } = await buttonsOf(await openAs('admin'));
   expect(refused).toEqual([]);
   const { page } = await openConsole(browser, stack, '/console/access');

@@ -18,7 +18,7 @@ for (const env of ['prod', 'test', 'prod'])
 keys.push(await stack.issueKey({ name: 'untagged' }));
 for (const [at, key] of keys.entries()) for (let sent = 0; sent <= at; sent++) await ask(key);
 
-test('a key is issued with tags, edited, and shown with them; what are no tags is said at the field', async () => {
+test("a key's tags are set, edited and shown, and invalid tags are reported at their field", async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/keys');
   await page.getByRole('button', { name: 'Issue a key' }).click();
   await question(page).getByLabel('Name').fill('new');
@@ -45,7 +45,7 @@ test('a key is issued with tags, edited, and shown with them; what are no tags i
   expect(faults).toEqual([]);
 });
 
-test('the address filters keys by tag, a tag leads to its keys, and the field shows it', async () => {
+test('the URL filters keys by tag, a tag links to its keys, and the search field shows the filter', async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/keys?tag=customer:acme,env:prod');
   const names = () => page.getByRole('table', { name: 'Keys' }).locator('tbody .name').allTextContents();
   expect(await names()).toEqual(['prod 2', 'prod 0']);
@@ -60,7 +60,7 @@ test('the address filters keys by tag, a tag leads to its keys, and the field sh
   expect(faults).toEqual([]);
 });
 
-test('the address filters requests by tag', async () => {
+test('the URL filters requests by tag', async () => {
   const { page, faults } = await openConsole(browser, stack, '/console/requests?tag=env:prod');
   const names = () => page.getByRole('table', { name: 'Requests' }).locator('tbody .name').allTextContents();
   expect(await names()).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
@@ -71,7 +71,7 @@ test('the address filters requests by tag', async () => {
 });
 
 test.for([1_280, 375])(
-  'at %i px usage is summed by key and by tag, filtered by the address, and downloaded',
+  'at %i px usage is summed by key and by tag, filtered by the URL, and downloaded',
   async (width) => {
     const { page, faults } = await openConsole(browser, stack, '/console/usage?tag=customer:acme', {
       viewport: { width, height: 800 },

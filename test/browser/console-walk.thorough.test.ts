@@ -22,7 +22,7 @@ async function startWalk() {
   return { page, click, clicks: () => clicks };
 }
 
-test('find the key behind a log line, and raise its limit: 4 clicks', async () => {
+test('finding the key of a log line and raising its limit takes 4 clicks', async () => {
   const key = await stack.issueKey({ name: 'from the log', minute: 5, day: 100 });
   await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'id-in-the-log' } });
   const { page, click, clicks } = await startWalk();
@@ -38,7 +38,7 @@ test('find the key behind a log line, and raise its limit: 4 clicks', async () =
   expect(clicks()).toBe(4);
 });
 
-test('say why a request was refused, by the id in its answer: 1 click', async () => {
+test('finding out why a request was refused, from its id, takes 1 click', async () => {
   const key = await stack.issueKey({ name: 'complains', minute: 1, day: 100 });
   await send(`${stack.gateway}/v1/pets`, { key });
   await send(`${stack.gateway}/v1/pets`, { key, headers: { 'X-Request-Id': 'id-in-the-answer' } });
@@ -50,7 +50,7 @@ test('say why a request was refused, by the id in its answer: 1 click', async ()
   expect(clicks()).toBe(1);
 });
 
-test('find who is loudest, and ban it: 3 clicks', async () => {
+test('finding and banning the busiest key takes 3 clicks', async () => {
   const key = await stack.issueKey({ name: 'the loudest' });
   for (let sent = 0; sent < 30; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();
@@ -65,7 +65,7 @@ test('find who is loudest, and ban it: 3 clicks', async () => {
   expect(clicks()).toBe(3);
 });
 
-test("undo yesterday's plan change: 3 clicks", async () => {
+test("rolling back yesterday's plan change takes 3 clicks", async () => {
   await stack.admin('PATCH', '/plans/pro', { minute: 3, author: 'ben', reason: 'of yesterday' });
   const { page, click, clicks } = await startWalk();
   await click('link', 'Plans');
@@ -77,7 +77,7 @@ test("undo yesterday's plan change: 3 clicks", async () => {
   expect(clicks()).toBe(3);
 });
 
-test("see whether last night's alert hurt clients: no click for the last hour, 1 for a client's days", async () => {
+test("seeing whether an alert affected clients takes no click for the last hour, and 1 for a client's days", async () => {
   const key = await stack.issueKey({ name: 'perhaps hurt', minute: 1, day: 10 });
   for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();
@@ -94,7 +94,7 @@ test("see whether last night's alert hurt clients: no click for the last hour, 1
   expect(clicks()).toBe(1);
 });
 
-test('hand a colleague read access, whose changes are refused: 3 clicks', async () => {
+test('giving a colleague read-only access takes 3 clicks', async () => {
   const key = await stack.issueKey({ name: 'only looked at' });
   const { page, click, clicks } = await startWalk();
   await click('link', 'Access');

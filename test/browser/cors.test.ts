@@ -59,7 +59,7 @@ test('a page of an allowed origin can send requests and read its limits and refu
   expect(await fetchIn(page, `${stack.gateway}/v1/limits`, { headers })).toMatchObject({ status: 200 });
 });
 
-test('a page of any other origin can read only the description', async () => {
+test('a page of any other origin can read only the OpenAPI description', async () => {
   const { page } = await elsewhere();
   for (const environment of [{}, { CORS_ORIGINS: 'https://shop.example' }]) {
     const stack = await startStack(environment);

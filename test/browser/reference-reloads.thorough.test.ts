@@ -5,7 +5,7 @@ import { startStack } from '../support/stack.ts';
 
 const browser = await openBrowser();
 
-test('a reload of the page requests one file', async () => {
+test('a reload of the API reference requests one file', async () => {
   const stack = await startStack();
   const { page, faults } = await watchedPage(browser, stack.gateway);
   await page.goto(`${stack.gateway}/docs`);
@@ -21,7 +21,7 @@ test('a reload of the page requests one file', async () => {
   expect(faults).toEqual([]);
 });
 
-test('a refused reader gets a page that says when to come back', async () => {
+test('a reader over the limit gets a page that says when to retry', async () => {
   const stack = await startStack();
   const { page } = await watchedPage(browser, stack.gateway);
   const statusOf = async () => (await send(`${stack.gateway}/v1/openapi.json`, { method: 'HEAD' })).status;

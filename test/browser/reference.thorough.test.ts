@@ -41,7 +41,7 @@ async function execute(panel: Locator): Promise<Shown> {
   };
 }
 
-test('with a pasted key, the panels add an animal, list it and get it, and the key stays in the page', async () => {
+test('with a pasted key, the panels add, list and get a pet, and the key does not leave the page', async () => {
   const key = await stack.issueKey();
   const { page, faults } = await openReference();
   const list = panelOf(page, 'listPets');
@@ -85,7 +85,7 @@ test('with a pasted key, the panels add an animal, list it and get it, and the k
   expect(faults).toEqual([]);
 });
 
-test('a pasted key shows its gauges, its usage by day, and its refusals in words, and follows them', async () => {
+test('the page shows the gauges, daily usage and refusals of a pasted key, and keeps them up to date', async () => {
   const key = await stack.issueKey({ name: 'acme', minute: 2, day: 100 });
   const { page } = await openReference();
   await pasteKey(page, key);
@@ -123,7 +123,7 @@ test('a ban is shown with its end', async () => {
   await page.getByText(/^Banned until (\d+ \w+, \d\d:\d\d|\d\d:\d\d:\d\d)$/).waitFor();
 });
 
-test('limits are asked for every five seconds at most, not while the page is hidden, never for a wrong key', async () => {
+test('limits are requested at most every five seconds, not while the page is hidden, and never for an invalid key', async () => {
   const key = await stack.issueKey();
   const { page } = await openReference();
   let asked = 0;
@@ -153,7 +153,7 @@ test('limits are asked for every five seconds at most, not while the page is hid
   expect(asked).toBe(0);
 });
 
-test('while the gateway refuses the address, the page says so and waits as long as told', async () => {
+test('while the gateway refuses the address, the page says so and respects Retry-After', async () => {
   const own = await startStack();
   const { page } = await watchedPage(browser, own.gateway);
   await page.goto(`${own.gateway}/docs`);
@@ -174,7 +174,7 @@ test('while the gateway refuses the address, the page says so and waits as long 
   expect(asked).toBe(0);
 });
 
-test('samples are of this gateway and show the pasted key until it is forgotten; a copied one is what is shown', async () => {
+test('code samples name this gateway and the pasted key until it is cleared, and are copied as shown', async () => {
   const key = await stack.issueKey();
   const { page, faults } = await openReference({ permissions: ['clipboard-read', 'clipboard-write'] });
   const sample = panelOf(page, 'createPet').locator('.request pre:visible');
@@ -209,7 +209,7 @@ test('samples are of this gateway and show the pasted key until it is forgotten;
   expect(faults).toEqual([]);
 });
 
-test('every operation can be tried except store orders, and names only errors of its own', async () => {
+test('every operation except store orders can be tried, and lists only its own errors', async () => {
   const { page } = await openReference();
   const operations = ['listPets', 'createPet', 'getPet', 'listOrders', 'getLimits'];
   const buttons = operations.map((operation) => panelOf(page, operation).locator('.send, input').count());
@@ -221,7 +221,7 @@ test('every operation can be tried except store orders, and names only errors of
     expect(((await panelOf(page, operation).boundingBox()) ?? { height: Number.NaN }).height).toBeLessThan(1_600);
 });
 
-test('request and response stand side by side on a wide page, to its right edge, and below each other on a phone', async () => {
+test('request and response are side by side on a wide page and stacked on a phone', async () => {
   const { page } = await openReference({ viewport: { width: 1_280, height: 800 } });
   const boxes = async (operation: string) =>
     await Promise.all(
@@ -254,7 +254,7 @@ test.for([
   ['dark', 1_280],
   ['light', 375],
   ['dark', 375],
-] as const)('it fits, is readable, and axe-core finds nothing: %s colours, %d px', async ([colorScheme, width]) => {
+] as const)('the page fits, is readable and passes axe-core: %s colours, %d px', async ([colorScheme, width]) => {
   const { page, faults } = await openReference({ colorScheme, viewport: { width, height: 800 } });
   await pasteKey(page, await stack.issueKey());
   await execute(panelOf(page, 'listPets'));

@@ -74,7 +74,7 @@ describe.skipIf(engine === '')('images', () => {
     expect(over).toBeLessThanOrEqual(MOST_OVER_BASE);
   });
 
-  test('both run as a user who owns nothing, on a read-only file system, and SIGTERM under load ends them with 0', async () => {
+  test('both run unprivileged on a read-only file system, and exit with 0 on SIGTERM under load', async () => {
     const { core, gateway } = await startBoth();
     for (const container of [core, gateway]) {
       expect(await container.exec('id', '-u')).toBe('1000');
@@ -106,7 +106,7 @@ describe.skipIf(engine === '')('images', () => {
     expect(answered.sort()).toEqual(['GET 200', 'POST 201']);
   });
 
-  test('no development package, and no other Node, is in an image', async () => {
+  test('an image has no development packages and no second Node', async () => {
     const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
       packages: Record<string, { dev?: boolean }>;
     };
@@ -130,7 +130,7 @@ describe.skipIf(engine === '')('images', () => {
     }
   });
 
-  test('with OpenTelemetry in front, a request is one trace through both, told to a collector', async () => {
+  test('with OpenTelemetry in front, a request is one trace through both in a collector', async () => {
     const address = await docker(['network', 'inspect', '--format', '{{(index .IPAM.Config 0).Gateway}}', NETWORK]);
     const collector = await otlpCollector(address);
     for (const service of ['core', 'gateway'])

@@ -104,7 +104,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     return (JSON.parse(created) as { key: string }).key;
   }
 
-  test('every container is healthy, and has its limit of memory and its bounded log', async () => {
+  test('every container is healthy and has a memory limit and a bounded log', async () => {
     for (const service of SERVICES) {
       const format = '{{.State.Health.Status}} {{.HostConfig.Memory}} {{json .HostConfig.LogConfig}}';
       const [health, memory, ...log] = (await docker(['inspect', '--format', format, project.nameOf(service)])).split(
@@ -116,7 +116,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     }
   });
 
-  test('PUBLISH_ON opens the gateway, and nothing else', async () => {
+  test('PUBLISH_ON exposes the gateway and nothing else', async () => {
     const published = await docker(['ps', '--format', '{{.Names}} {{.Ports}}']);
     const open = published.split('\n').filter((line) => line.includes('->'));
     expect(open.filter((line) => line.includes(PUBLISH_ON))).toEqual([
@@ -148,7 +148,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(faults).toEqual([]);
   });
 
-  test('an alert goes through Prometheus and Alertmanager to the chat, with a link that opens', async () => {
+  test('an alert reaches the chat through Prometheus and Alertmanager, with a working link', async () => {
     const network = ['network', 'inspect', '--format', '{{(index .IPAM.Config 0).Gateway}}', 'animal-store_dashboards'];
     const chat = await webhookReceiver((response) => void response.end('ok'), await docker(network));
     project.tellAlertsTo(chat.url);
@@ -188,7 +188,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     }
   });
 
-  test('nothing that was acknowledged is lost', async () => {
+  test('no acknowledged pet is lost', async () => {
     await load.end();
     const acknowledged = load.requests.flatMap(({ petId }) => (petId === undefined ? [] : [petId]));
     const list = ['psql', '-U', 'store', '-d', 'store', '-At', '-c', 'SELECT id FROM pets'];

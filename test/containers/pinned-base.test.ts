@@ -51,7 +51,7 @@ const inspect = (format: string, image: string) => docker(['image', 'inspect', '
 const layersOf = async (image: string): Promise<string[]> =>
   JSON.parse(await inspect('{{json .RootFS.Layers}}', image)) as string[];
 
-test.skipIf(engine === '')('a pinned base is what both images are built on, whatever its tag means later', async () => {
+test.skipIf(engine === '')('both images are built on the pinned base, even if its tag moves', async () => {
   const base = nameInDeploy('node');
   await startRegistry();
   const [layers, id] = [await layersOf(base), await inspect('{{.Id}}', base)];

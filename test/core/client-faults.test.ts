@@ -27,7 +27,7 @@ test('the timeout covers the whole call, including the queue for a connection', 
   expect(second.ms).toBeLessThan(280);
 });
 
-test('an answer that never ends is given up at the timeout', TIMED, async () => {
+test('an endless answer is aborted at the timeout', TIMED, async () => {
   const core = await coreThatAnswers('HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{');
   const { result, ms } = await timed(faultOf(clientOf(core.url).getPet(1n, { timeoutMs: 100 })));
   await fact(() => expect(result.code).toBe('timeout'));
@@ -63,12 +63,12 @@ test('an aborted walk reads no further page', async () => {
   expect(core.heads.map((head) => head.split(' ')[1])).toEqual(['/v1/pets?limit=100&status=sold']);
 });
 
-test('a time limit set by the caller is a timeout too', async () => {
+test('a signal of the caller that times out is reported as a timeout', async () => {
   const store = clientOf(await faultyCore(() => {}));
   expect(await faultOf(store.getPet(1n, { signal: AbortSignal.timeout(50) }))).toMatchObject({ code: 'timeout' });
 });
 
-test('calls that were given up leave their connection to others', TIMED, async () => {
+test('aborted calls leave their connection to others', TIMED, async () => {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
     if (heads.push(head) > 1) socket.write(answer('200 OK', PET));
@@ -81,7 +81,7 @@ test('calls that were given up leave their connection to others', TIMED, async (
   expect(heads.filter((head) => head.includes('/pets/1 '))).toHaveLength(1);
 });
 
-test('a missing core is unreachable, after three attempts', TIMED, async () => {
+test('a missing core is reported as unreachable after three attempts', TIMED, async () => {
   const store = clientOf(`http://127.0.0.1:${await freePort()}`);
   const { result, ms } = await timed(faultOf(store.getPet(1n)));
   await fact(() => {
@@ -108,7 +108,7 @@ test('a broken connection is tried three times for GET and POST, once for PATCH 
   expect(new Set(keys).size).toBe(1);
 });
 
-test('PATCH and DELETE are repeated if nothing can have arrived', async () => {
+test('PATCH and DELETE are retried if nothing can have arrived', async () => {
   const port = await freePort();
   const store = clientOf(`http://127.0.0.1:${port}`);
   const changed = store.changePet(7n, { name: 'Rex' });
@@ -141,7 +141,7 @@ function lossyWay(core: string): Promise<string> {
   });
 }
 
-test('a POST whose answer was lost is repeated, and its pet exists once', async () => {
+test('a POST whose answer was lost is retried, and its pet exists once', async () => {
   const { core } = await startStack();
   const store = clientOf(await lossyWay(core));
   const pet = await store.createPet({ name: 'Rex', categoryId: 1 });
@@ -150,7 +150,7 @@ test('a POST whose answer was lost is repeated, and its pet exists once', async 
 });
 
 test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
-  '%s is retried, with its own body or another',
+  '%s is retried with any body',
   async (status) => {
     const core = await coreThatAnswers(answer(status, '<h1>proxy</h1>'), unavailable(), answer('200 OK', PET));
     expect(await clientOf(core.url).getPet(7n)).toMatchObject({ id: 7n });
@@ -158,7 +158,7 @@ test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
   },
 );
 
-test('lasting unavailability is reported after three attempts; for PATCH, and other errors, at once', async () => {
+test('lasting unavailability is reported after three attempts, and at once for PATCH and for other errors', async () => {
   const core = await coreThatAnswers(unavailable());
   const store = clientOf(core.url);
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'unavailable', status: 503, message: 'Not now.' });
@@ -170,7 +170,7 @@ test('lasting unavailability is reported after three attempts; for PATCH, and ot
   expect(broken.heads).toHaveLength(1);
 });
 
-test('Retry-After is waited for if the timeout allows, and reported', TIMED, async () => {
+test('the client respects Retry-After if the timeout allows, and reports it', TIMED, async () => {
   const core = await coreThatAnswers(unavailable('retry-after: 1\r\n'), answer('200 OK', PET));
   const { ms } = await timed(clientOf(core.url).getPet(7n));
   expect(ms).toBeGreaterThan(1_000);

@@ -60,7 +60,7 @@ await store.close();
 
 const TSCONFIG = { strict: true, noEmit: true, target: 'es2024', module: 'nodenext', types: ['node'] };
 
-test('it is packed as JavaScript with types, and runs from an empty project', async () => {
+test('the client is packed as JavaScript with types and runs in an empty project', async () => {
   const sources = await copyOfSources();
   const before = filesIn(sources);
   const project = await temporaryFolder();
@@ -90,7 +90,7 @@ test('it is packed as JavaScript with types, and runs from an empty project', as
   expect(await run(process.execPath, ['use.ts'], project, env)).toBe('Cleo bigint\nnot_found\ninvalid_request\n');
 });
 
-test('it wants the packages that it is tested with', () => {
+test('the client requires the package versions that it is tested with', () => {
   const [own, whole] = [CLIENT, '.'].map((folder) =>
     JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')),
   );

@@ -71,7 +71,7 @@ test('results have the types of the schemas', () => {
   expectTypeOf<ReturnType<StoreClient['orders']>>().toExtend<AsyncIterable<Order>>();
 });
 
-test('a wrong call does not compile, a right one does', () => {
+test('a wrong call does not compile, and a correct one does', () => {
   expect([wrongCalls, rightCalls]).toHaveLength(2);
 });
 

@@ -44,7 +44,7 @@ test('orders are created, read, listed and changed', async () => {
   expect((await all(store.orders({ status: 'placed' }))).map(({ id }) => id)).toEqual([2n]);
 });
 
-test('both ends of int64 are exact in bodies, paths and queries, in both directions', async () => {
+test('the smallest and the largest int64 are exact in bodies, paths and queries, in both directions', async () => {
   const store = await freshStore();
   for (const categoryId of [INT64_MIN, INT64_MAX, 2n ** 53n + 1n]) {
     const pet = await store.createPet({ name: 'Rex', categoryId });
@@ -72,7 +72,7 @@ test('a value that is inexact or invalid is refused before it is sent', async ()
   expect(core.heads).toEqual([]);
 });
 
-test('the iterator walks all pages once, and reads only those needed', async () => {
+test('the iterator walks each page once and reads only those needed', async () => {
   const store = await freshStore();
   const created = Array.from({ length: 230 }, (_, at) =>
     store.createPet({ name: `pet ${at}`, categoryId: at, status: at % 2 ? 'sold' : 'pending' }),
@@ -98,7 +98,7 @@ test('an error of the core is a StoreError with its code, status and message', a
   expect(await faultOf(store.listPets({ limit: 101 }))).toMatchObject({ code: 'invalid_parameter', status: 400 });
 });
 
-test('the token is sent', async () => {
+test('the client sends its token', async () => {
   const { core } = await startStack({ CORE_TOKEN: 'token-of-the-core' });
   expect(await clientOf(core, { token: 'token-of-the-core' }).listPets()).toMatchObject({ pets: [] });
   expect(await faultOf(clientOf(core).listPets())).toMatchObject({ code: 'unauthorized', status: 401 });
@@ -115,7 +115,7 @@ test('the same idempotency key returns the same answer, and another body with it
   expect(await faultOf(other)).toMatchObject({ code: 'conflict' });
 });
 
-test('a key that is no valid header value is refused and takes no connection', async () => {
+test('an idempotency key that is no valid header value is refused without a connection', async () => {
   const { core } = await startStack();
   const store = clientOf(core, { connections: 1 });
   for (const idempotencyKey of ['', 'a\nb', 'ключ', 'a"b', 'x'.repeat(256)])
@@ -148,7 +148,7 @@ test('a next page without a usable start is an invalid answer', async () => {
   expect(await clientOf(other.url).listPets()).toMatchObject({ pets: [{ id: 7n }], next: undefined });
 });
 
-test('additional members of a newer core are no fault', async () => {
+test('additional members of a newer core are accepted', async () => {
   const core = await coreThatAnswers(
     answer('200 OK', PET.replace('}', ',"colour":"brown"}')),
     answer('418 Teapot', '{"code":"teapot","message":"Short and stout.","status":418,"hint":"tea"}'),

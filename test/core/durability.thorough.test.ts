@@ -67,7 +67,7 @@ async function allPets(core: string): Promise<Map<string, string[]>> {
   }
 }
 
-test(`kill -9 of the core ${KILLS} times under load: no acknowledged pet is lost, and none with a key doubled`, async () => {
+test(`${KILLS} times kill -9 of the core under load lose no acknowledged pet and duplicate none with a key`, async () => {
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`, LOG_LEVEL: 'warn' };
   const ledger: Ledger = { acknowledged: new Map(), keys: new Map() };
   for (let kill = 0; kill < KILLS; kill++) {
@@ -92,7 +92,7 @@ test(`kill -9 of the core ${KILLS} times under load: no acknowledged pet is lost
   expect(ledger.acknowledged.size).toBeGreaterThan(KILLS * 2);
 }, 600_000);
 
-test('a commit is on the disk, not only in a system cache, before it is acknowledged', async () => {
+test('a commit is on disk, not only in a system cache, before it is acknowledged', async () => {
   const { SqliteStore } = await import('../../core/store/sqlite.ts');
   const { query } = await import('../../core/store/transaction.ts');
   const store = new SqliteStore(`${await temporaryFolder()}/store.db`);

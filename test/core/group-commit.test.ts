@@ -20,7 +20,7 @@ function* insertThenFail(): Transaction<void> {
   throw new Error('on purpose');
 }
 
-test('the writes of one turn are one commit, and a failed one is undone alone', async () => {
+test('the writes of one event-loop turn are one commit, and a failed one is rolled back alone', async () => {
   const { store, commits, count } = await openStore();
   const writes = [
     ...Array.from({ length: 10 }, () => store.write(() => insertPet(rex))),

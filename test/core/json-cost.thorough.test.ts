@@ -102,7 +102,7 @@ function spentSince(before: NodeJS.CpuUsage): number {
   return (user + system) / 1_000;
 }
 
-test.for(SHAPES)('64 kB of %s cost at most 5 ms', TIMED, ([, text]) => {
+test.for(SHAPES)('reading 64 kB of %s takes at most 5 ms', TIMED, ([, text]) => {
   const texts = Array.from({ length: TIMES }, () => Buffer.from(typeof text === 'string' ? text : text()));
   for (const { length } of texts) expect(length).toBeGreaterThan(BYTES - 256);
   const took = texts.map(milliseconds).sort((a, b) => a - b);
@@ -121,7 +121,7 @@ test.for([
   ['chunks of an empty line', chunksOf('\r\n\r\n')],
   ['chunks of two bytes, each with an extension', chunksOf('  ').replaceAll('\r\n  ', ';a\r\n  ')],
   ['chunks of 128 bytes', chunksOf(' '.repeat(128))],
-])('a body of 64 kB in %s costs at most 5 ms, however it is sent', TIMED, async ([, body]) => {
+])('a body of 64 kB in %s takes at most 5 ms', TIMED, async ([, body]) => {
   const server = await startServer({
     host: '127.0.0.1',
     port: 0,

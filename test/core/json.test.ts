@@ -4,7 +4,7 @@ import { JsonError, parseJson, toJson } from '../../shared/schemas/json.ts';
 
 const read = (text: string): unknown => parseJson(Buffer.from(text));
 
-test('parseJson agrees with JSON.parse on everything that JSON.parse reads without loss', () => {
+test('parseJson agrees with JSON.parse on everything that JSON.parse reads losslessly', () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 5, noUnicodeString: false }), (value) => {
       const text = JSON.stringify(value);
@@ -30,7 +30,7 @@ test.for([
   ['{"a\\"":1,"a\\u0022":2}', '"a\\"" twice'],
   ['{"\\\\":1,"\\\\":2}', '"\\\\" twice'],
   ['[{"a":1},{"x":[{"c":1,"d":{},"c":1}]}]', '"c" twice'],
-] as const)('%s is refused for its member', ([text, message]) => {
+] as const)('%s is refused for its repeated member', ([text, message]) => {
   expect(() => read(text)).toThrow(new JsonError(`The body has the member ${message}.`));
 });
 
@@ -40,7 +40,7 @@ test.for([
   '{"a":"b","b":"a"}',
   '{"a":"\\"a\\":","b":["a","a"]}',
   '"a:\\\\"',
-])('%s has no duplicate member', (text) => {
+])('%s has no repeated member', (text) => {
   expect(read(text)).toEqual(JSON.parse(text));
 });
 
@@ -70,7 +70,7 @@ test.for([
   '1e-400',
   '1.00000000000000000001e0',
   '10000000000000000001e-1',
-])('%s only looks like an integer and is refused', (text) => {
+])('%s is refused as an integer', (text) => {
   expect(Number.isInteger(read(text))).toBe(false);
 });
 
@@ -85,7 +85,7 @@ test.for([
   ['0.9223372036854775807e19', 9223372036854775807n],
   ['92233720368547758070e-1', 9223372036854775807n],
   ['0e99999999999', 0n],
-] as const)('%s is the integer %s', ([text, value]) => {
+] as const)('%s is read as the integer %s', ([text, value]) => {
   expect(BigInt(read(text) as number)).toBe(value);
 });
 
@@ -100,7 +100,7 @@ test('a fraction keeps its value', () => {
   fc.assert(fc.property(plain, (value) => read(String(value)) === value));
 });
 
-test('a member of any name is written, even __proto__', () => {
+test('a member of any name is written, including __proto__', () => {
   const text = '{"a":1,"__proto__":{"b":[2]},"constructor":3}';
   expect(toJson(JSON.parse(text))).toBe(text);
 });

@@ -54,7 +54,7 @@ describe.for(DATABASES)('on %s', ([name, empty]) => {
     expect([...staying].filter((id) => !seen.includes(id))).toEqual([]);
   });
 
-  test('lists are read in index order, without a sort', async () => {
+  test('lists are read in index order without sorting', async () => {
     const store = await openStore(await empty());
     await addMany(store, 2_000);
     for (const status of [undefined, 'sold' as const]) {

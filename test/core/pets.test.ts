@@ -5,7 +5,7 @@ import { startStack, temporaryFolder } from '../support/stack.ts';
 const stack = await startStack();
 const pets = `${stack.core}/v1/pets`;
 
-test('an added animal is returned unchanged, with its id', async () => {
+test('an added pet is returned unchanged with its id', async () => {
   const added = await post(pets, { name: 'Zoë 🐈', categoryId: 3, status: 'sold' });
   expect(added.status).toBe(201);
   const { id } = added.json as { id: number };
@@ -13,15 +13,15 @@ test('an added animal is returned unchanged, with its id', async () => {
   expect((await send(`${pets}/${id}`)).json).toEqual(added.json);
 });
 
-test('an animal without a status is available', async () => {
+test('a pet without a status is available', async () => {
   expect((await post(pets, { name: 'Rex', categoryId: 1 })).json).toMatchObject({ status: 'available' });
 });
 
-test('a name may have 200 characters as a reader counts them', async () => {
+test('a name may have 200 characters as a person counts them', async () => {
   expect((await post(pets, { name: '🐈'.repeat(200), categoryId: 1 })).status).toBe(201);
 });
 
-test('the list is ascending, respects limit and status, and links to the next page', async () => {
+test('the list is in ascending order, respects limit and status, and links to the next page', async () => {
   const fresh = await startStack();
   const list = `${fresh.core}/v1/pets`;
   for (let at = 1; at <= 25; at++)
@@ -44,7 +44,7 @@ test('orders are listed', async () => {
   expect((await send(`${stack.core}/v1/store/orders?status=sold`)).status).toBe(400);
 });
 
-test('animals survive a restart', async () => {
+test('pets survive a restart', async () => {
   const DATA_DIR = await temporaryFolder();
   const before = await startStack({ DATA_DIR });
   const added = await post(`${before.core}/v1/pets`, { name: 'Rex', categoryId: 1 });

@@ -59,7 +59,7 @@ const outcomes = (answers: readonly Answer[]) => [
 ];
 
 test(
-  'with every connection of both pools waiting for a lock, both cores stay ready and shed what is too much',
+  'with every pooled connection waiting for a lock, both cores stay ready and shed excess requests',
   TIMED,
   async () => {
     const url = await emptyPostgres();
@@ -79,7 +79,7 @@ test(
 );
 
 test(
-  'with PostgreSQL stopped in its tracks, both cores stay ready and answer 503 with Retry-After before the gateway gives up',
+  'with PostgreSQL frozen, both cores stay ready and answer 503 with Retry-After before the gateway times out',
   TIMED,
   async () => {
     const postgres = await startOwn();
@@ -99,7 +99,7 @@ test(
   },
 );
 
-test('a check that takes too long repeats the last result: a core without PostgreSQL does not become ready by waiting', async () => {
+test('a check that takes too long repeats the last result, so a core without PostgreSQL does not become ready', async () => {
   const postgres = await startOwn();
   const { cores } = await startTwoCores(postgres.url);
   await postgres.stop();
@@ -110,7 +110,7 @@ test('a check that takes too long repeats the last result: a core without Postgr
   }
 });
 
-test('a connection of the check that was cut says nothing: the core asks again on a new one', async () => {
+test('a check whose connection was cut is repeated on a new one', async () => {
   const url = await emptyPostgres();
   const { core } = await startStack({ DATABASE_URL: url });
   const client = new pg.Client(url);
@@ -125,7 +125,7 @@ test('a connection of the check that was cut says nothing: the core asks again o
   expect((await send(`${core}/readyz`)).status).toBe(200);
 });
 
-test('a check is shorter than a probe of the gateway', () => {
+test('a readiness check of the core is shorter than a probe of the gateway', () => {
   expect(CHECK_WITHIN_MS).toBeLessThanOrEqual(PROBE_MS / 2);
 });
 

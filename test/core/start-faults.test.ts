@@ -35,7 +35,7 @@ async function startLocked(): Promise<URL> {
   return new URL(postgres.url);
 }
 
-describe('a core that cannot use its PostgreSQL says why', async () => {
+describe('a core that cannot use its PostgreSQL gives the reason', async () => {
   const { port } = await startLocked();
   const nobody = await freePort();
   const place = `PostgreSQL at 127.0.0.1:${port}, database`;
@@ -80,7 +80,7 @@ describe('a core that cannot use its PostgreSQL says why', async () => {
   });
 });
 
-test('a file that is no SQLite database is named, and the start exits with 1', async () => {
+test('a file that is no SQLite database is named, and the core exits with 1', async () => {
   const path = `${await temporaryFolder()}/store.db`;
   await writeFile(path, 'no database, but long enough to be taken for one'.repeat(100));
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${path}` };

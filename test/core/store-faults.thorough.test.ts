@@ -24,7 +24,7 @@ test.for([
   ['a disk that fails', '58030', 503],
   ['a database that is read-only', '25006', 503],
   ['a statement that is wrong', '42703', 500],
-] as const)('%s in PostgreSQL, code %s, gives %i, with the cause in the log', async ([, code, status]) => {
+] as const)('%s in PostgreSQL, code %s, is answered with %i and logged with its cause', async ([, code, status]) => {
   const url = await emptyPostgres();
   const stack = await startStack({ DATABASE_URL: url });
   await onPostgres(
@@ -48,7 +48,7 @@ test.for([
 });
 
 describe.for(DATABASES)('on %s', async ([, empty]) => {
-  test('a fault of our own code does not count as a lost connection', async () => {
+  test('a bug in our own code does not count as a lost connection', async () => {
     const store = await openStore(await empty());
     const fault = new ReferenceError('nothing is not defined');
     const faulty = function* (): Generator<never, void, never> {
@@ -62,7 +62,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   });
 
   test.for(['pets', 'orders', 'idempotency'])(
-    'a core without its table %s is not ready, and says why',
+    'a core without its table %s is not ready and gives the reason',
     async (table) => {
       const url = await empty();
       const stack = await startStack({ DATABASE_URL: url });
@@ -87,7 +87,7 @@ test('a core with a locked SQLite file is not ready until it is unlocked', async
   expect(await readiness(stack)).toBe(200);
 });
 
-test('a core whose PostgreSQL is read-only is not ready; a locked table does not matter', async () => {
+test('a core whose PostgreSQL is read-only is not ready, and one with a locked table is', async () => {
   const url = await emptyPostgres();
   const stack = await startStack({ DATABASE_URL: url });
   const holder = new pg.Client(url);
@@ -109,7 +109,7 @@ test('a core whose PostgreSQL is read-only is not ready; a locked table does not
   expect((await post(`${stack.core}/v1/pets`, REX)).status).toBe(503);
 });
 
-test('SQLite on a full disk gives 503 for writes, and reads continue', async () => {
+test('SQLite on a full disk answers writes with 503 and continues to serve reads', async () => {
   const folder = await temporaryFolder();
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` };
   // The unit is 512 bytes.

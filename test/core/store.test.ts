@@ -46,7 +46,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(await newPet()).toBeGreaterThan(id);
   });
 
-  test('an order holds its pet, and its end sets the status of the pet', async () => {
+  test('an order reserves its pet, and its completion sets the status of the pet', async () => {
     const petId = await newPet();
     const placed = await post(orders, { petId });
     const { id, createdAt } = placed.json as { id: number; createdAt: string };
@@ -79,7 +79,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect((await post(orders, { petId })).status).toBe(201);
   });
 
-  test('every broken rule is named', async () => {
+  test('every violated rule is named', async () => {
     const petId = await newPet();
     const id = await newOrder(petId);
     const sold = await newPet('sold');
@@ -123,7 +123,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     },
   );
 
-  test('of many concurrent orders for one pet, one succeeds', async () => {
+  test('one of many concurrent orders for a pet succeeds', async () => {
     const petId = await newPet();
     const statuses = (await Promise.all(Array.from({ length: 20 }, () => post(orders, { petId })))).map(
       ({ status }) => status,
@@ -131,7 +131,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(statuses.sort()).toEqual([201, ...Array<number>(19).fill(409)]);
   });
 
-  test('every int64 is kept, digit for digit', async () => {
+  test('every int64 is stored digit for digit', async () => {
     for (const categoryId of ['-9223372036854775808', '9223372036854775807', '9007199254740993']) {
       const added = await post(pets, `{"name":"Rex","categoryId":${categoryId}}`);
       expect(added.text).toContain(`"categoryId":${categoryId},`);
@@ -139,7 +139,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     }
   });
 
-  test('text that is SQL stays text', async () => {
+  test('SQL in a text is stored as text', async () => {
     const name = `Robert'); DROP TABLE pets;-- $1 ?1`;
     const { json } = await post(pets, { name, categoryId: 1 });
     expect(json).toMatchObject({ name });

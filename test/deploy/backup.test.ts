@@ -24,7 +24,7 @@ async function withOldOnes(): Promise<string> {
   return folder;
 }
 
-test("today's backup is made once and readable only by its owner, the oldest is deleted, and the newest is restored", async () => {
+test("a day's backup is made once and readable only by its owner, the oldest is deleted, and the newest is restored", async () => {
   const [stack, folder] = [await startStack(), await withOldOnes()];
   const key = await stack.issueKey();
   expect(await run(stack, folder)).toMatchObject({ code: 0, err: '' });
@@ -52,7 +52,7 @@ test("today's backup is made once and readable only by its owner, the oldest is 
   expect((await run(empty, folder, 'restore', '--any-age')).code).toBe(0);
 });
 
-test('a backup with a key left out is kept, and the script fails', async () => {
+test('a backup that left out a key is kept, and the script fails', async () => {
   const { url, redis } = await emptyDatabase();
   const [stack, folder] = [await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' }), await withOldOnes()];
   const [id] = [idOf(await stack.issueKey()), await stack.issueKey()];

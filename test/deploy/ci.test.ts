@@ -49,7 +49,7 @@ test.for<readonly [string, string, string]>([
     'not tested: it needs root.\n',
   ],
   ['that cannot begin', 'echo "npm error code"; exit 3', 'no count, ended with 3: npm error code\n'],
-])('tests in containers %s are told, and decide nothing', async ([, containers, told]) => {
+])('container tests %s are reported and do not decide the result', async ([, containers, told]) => {
   expect(await run('.ci/containers', { containers }, '60')).toMatchObject({
     code: 0,
     out: `containers: ${told}`,
@@ -57,23 +57,23 @@ test.for<readonly [string, string, string]>([
   });
 });
 
-test('tests in containers that hang are ended, and nothing waits for what they leave behind', async () => {
-  const { code, out, left } = await run('.ci/containers', { containers: HANGS }, '8', '1');
+test('container tests that hang are killed, and nothing waits for the processes that they leave behind', async () => {
+  const { code, out, left } = await run('.ci/containers', { containers: HANGS }, '3', '1');
   const pid = Number(await readFile(left, 'utf8'));
   cleanUp(() => process.kill(pid));
-  expect([code, out]).toEqual([0, 'containers: given up after 8 s\n']);
+  expect([code, out]).toEqual([0, 'containers: given up after 3 s\n']);
   // It is still there.
   expect(process.kill(pid, 0)).toBe(true);
 });
 
-test('where no time is left they are not begun', async () => {
+test('container tests are not started when no time is left', async () => {
   expect(await run('.ci/containers', {}, '-5')).toMatchObject({
     code: 0,
     out: 'containers: not tested, there is no time left\n',
   });
 });
 
-test('a run tells of the containers before its last line, which is that of its tests', async () => {
+test('a run reports the container tests before its last line, which sums up its own tests', async () => {
   for (const [containers, told] of [
     [WELL, '23 passed, 0 failed in 0 min'],
     ['echo "22 passed, 1 failed"; exit 1', '22 passed, 1 failed in 0 min'],
@@ -86,7 +86,7 @@ test('a run tells of the containers before its last line, which is that of its t
   }
 });
 
-test('a run whose tests fail ends with their status, and tests no containers', async () => {
+test('a run whose tests fail exits with their status and starts no container tests', async () => {
   const tests = 'printf "failed: a > b\\n  a reason\\n2799 passed, 1 failed\\n"; exit 4';
   const { code, out } = await run('.ci/run', { tests });
   expect(code).toBe(4);

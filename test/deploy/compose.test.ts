@@ -29,7 +29,7 @@ const seconds = (text: string): number => Number(/^(\d+)s$/.exec(text)?.[1]);
 const withoutIds = (schema: unknown): unknown =>
   JSON.parse(JSON.stringify(schema), (key, value) => (key === 'id' && typeof value === 'string' ? undefined : value));
 
-test('the file conforms to the Compose specification', () => {
+test('compose.yaml conforms to the Compose specification', () => {
   const { $schema: _, ...schema } = withoutIds(composeSpec.composeSchema) as Record<string, unknown>;
   const validate = new Ajv2019({ strict: false, validateFormats: false, allErrors: true }).compile(schema);
   // When this schema was packaged, the specification had no project name.
@@ -41,7 +41,7 @@ test('the file conforms to the Compose specification', () => {
   expect(validate.errors).toHaveLength(1);
 });
 
-test('the example file has exactly the required secrets; new ones differ', () => {
+test('the example file has exactly the required secrets, and generated ones differ', () => {
   const required = [...composeText().matchAll(/\$\{(\w+):\?/g)].map(([, name]) => name);
   expect(Object.keys(secrets).sort()).toEqual([...new Set(required)].sort());
   const values = Object.values(secrets);
@@ -57,7 +57,7 @@ test('secrets are only in environments, and .env is never committed', () => {
   expect(Object.values(secrets).filter((secret) => text.includes(secret))).toEqual([]);
 });
 
-test('PUBLISH_ON opens the gateways to others, and nothing else', () => {
+test('PUBLISH_ON exposes the gateways and nothing else', () => {
   const opened = Object.entries(readCompose({ ...secrets, PUBLISH_ON: '0.0.0.0' }).services);
   const ports = opened.flatMap(([name, { ports = [] }]) => ports.map((port) => [name, port]));
   expect(ports).toEqual([
@@ -69,7 +69,7 @@ test('PUBLISH_ON opens the gateways to others, and nothing else', () => {
 });
 
 describe.each(services)('%s', (name, service) => {
-  test('is read-only, gains no privileges, has a health check, and waits for the health of others', () => {
+  test('is read-only, gains no privileges, has a health check, and waits until others are healthy', () => {
     expect(service).toMatchObject({
       read_only: true,
       cap_drop: ['ALL'],
@@ -86,17 +86,17 @@ describe.each(services)('%s', (name, service) => {
     }
   });
 
-  test('has a memory limit, and a log that does not grow without end', () => {
+  test('has a memory limit and a bounded log', () => {
     expect(service.mem_limit).toMatch(/^\d+m$/);
     expect(service.logging).toEqual({ driver: 'local', options: { 'max-size': '10m', 'max-file': '5' } });
   });
 
-  test('has a fixed version, or is built here', () => {
+  test('has a fixed version or is built here', () => {
     if (service.build === undefined) expect(service.image).toMatch(/:v?\d+(\.\d+)*(-alpine)?$/);
     else expect(readDockerfile().map((stage) => stage.name)).toContain(service.build.target);
   });
 
-  test('can be reached only from this machine, and refers only to things that exist', () => {
+  test('is reachable only from this machine and refers only to things that exist', () => {
     for (const port of service.ports ?? []) expect(port).toMatch(/^127\.0\.0\.1:/);
     for (const network of networksOf(service)) expect(Object.keys(compose.networks)).toContain(network);
     for (const [source = '', , mode] of (service.volumes ?? []).map((volume) => volume.split(':'))) {
@@ -106,7 +106,7 @@ describe.each(services)('%s', (name, service) => {
   });
 });
 
-test('clients, operators and dashboards have a port each, and each service shares networks only with those it needs', () => {
+test('clients, operators and dashboards have one port each, and a service shares networks only with those it needs', () => {
   expect(services.filter(([, { ports }]) => ports !== undefined).map(([name]) => name)).toEqual([
     'haproxy',
     'gateway-1',
@@ -176,7 +176,7 @@ test('haproxy reaches the gateways, is trusted by them, and accepts the configur
   expect(seconds(serviceOf('haproxy').stop_grace_period)).toBeGreaterThan(seconds(hardStop ?? ''));
 });
 
-test('Redis writes its users where it can write after a restart too', () => {
+test('Redis writes its users to a place that is writable after a restart', () => {
   const { environment, tmpfs } = serviceOf('redis');
   expect(tmpfs).toEqual(['/tmp']);
   expect(environment?.RUN_FOLDER).toBe('/tmp');

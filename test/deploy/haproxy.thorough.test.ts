@@ -93,7 +93,7 @@ function nextTime({ out }: Haproxy, what: string): () => Promise<void> {
 
 const { first, second, haproxy, issueKey } = await startTopology();
 
-test('haproxy reports no error and no warning in the configuration', () => {
+test('haproxy accepts the configuration without errors and warnings', () => {
   const environment = {
     BIND: '127.0.0.1:1',
     HEALTH_BIND: '127.0.0.1:2',
@@ -104,7 +104,7 @@ test('haproxy reports no error and no warning in the configuration', () => {
   expect(checkConfiguration(environment).status).toBe(1);
 });
 
-test("haproxy's own errors have the codes and statuses of the API", () => {
+test("haproxy's own errors have the API's codes and statuses", () => {
   const own = [...readFileSync(CONFIGURATION, 'utf8').matchAll(/^ *http-error status (\d+) .* string '([^']*)'/gm)];
   expect(own.map(([, status]) => status)).toEqual(['400', '408', '502', '503', '504']);
   for (const [, status, body = ''] of own) {
@@ -114,11 +114,11 @@ test("haproxy's own errors have the codes and statuses of the API", () => {
   }
 });
 
-test('it is healthy while a gateway is ready', async () => {
+test('haproxy is healthy while a gateway is ready', async () => {
   await eventually(async () => (await send(haproxy.health)).status).toBe(200);
 });
 
-test('addresses of one IPv6 /64 count as one client, those of another /64 do not', async () => {
+test('addresses of one IPv6 /64 count as one client, and those of another /64 do not', async () => {
   const { out, code, err } = await startProcess(
     'unshare',
     [...NAMESPACE, 'sh', '-c', IPV6_ON_LOOPBACK, process.execPath, 'test/support/many-addresses.ts', ...ADDRESSES],
@@ -157,7 +157,7 @@ test('a client is identified by its real address, whatever its headers claim', a
   await eventually(() => lines().map(({ address }) => address)).toEqual([CLIENT]);
 });
 
-test('a gateway learns about a client only what haproxy states', async () => {
+test('a gateway learns only what haproxy states about a client', async () => {
   const recorder = await listeningCore();
   const { host, port } = new URL(recorder.url);
   const place = { GATEWAY_1: host, GATEWAY_2: host, ADMIN_PORT_1: port, ADMIN_PORT_2: port };
@@ -170,7 +170,7 @@ test('a gateway learns about a client only what haproxy states', async () => {
   ]);
 });
 
-test(`one address has ${CONNECTIONS_PER_ADDRESS} connections at the most, and another one gets in meanwhile`, async () => {
+test(`one address has at most ${CONNECTIONS_PER_ADDRESS} connections, and another one is still accepted`, async () => {
   const { hostname, port } = new URL(haproxy.url);
   let refused = 0;
   const sockets = Array.from({ length: CONNECTIONS_PER_ADDRESS + 5 }, () => {
@@ -185,12 +185,12 @@ test(`one address has ${CONNECTIONS_PER_ADDRESS} connections at the most, and an
   expect((await send(`${haproxy.url}/v1/pets`, { from: CLIENT })).status).toBe(401);
 });
 
-test("a head that is too long gets the API's error from the gateway", async () => {
+test("request headers that are too long get the API's error from the gateway", async () => {
   const { status, json } = await send(`${haproxy.url}/v1/pets`, { headers: { 'x-long': 'x'.repeat(16_384) } });
   expect({ status, json }).toMatchObject({ status: 431, json: { code: 'headers_too_large' } });
 });
 
-test('a gateway stopped under load is removed without losing a request; restarted, it serves again', async () => {
+test('a gateway stopped under load leaves without a lost request and serves again after its restart', async () => {
   const load = readAndWrite(haproxy.url, await issueKey(), 8, 20);
   const served = (gateway: Gateway) => requestsOf(gateway).length;
   for (let round = 1; round <= 2; round++) {
@@ -209,7 +209,7 @@ test('a gateway stopped under load is removed without losing a request; restarte
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 201']);
 }, 60_000);
 
-test('with no gateway left, clients get an error in the usual format', async () => {
+test('with no gateway left, clients get an error in the Error format', async () => {
   // The first gateway was stopped with the test that had restarted it.
   const isEmpty = nextTime(haproxy, 'backend gateways has no server available');
   expect(await second.stop()).toBe(0);

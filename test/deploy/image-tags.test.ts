@@ -46,7 +46,7 @@ async function checkOut() {
   };
 }
 
-test('images are tagged with the commit, and built on the base image that is pinned', async () => {
+test('images are tagged with the commit and built on the pinned base image', async () => {
   const { run, commit, digestFile, said } = await checkOut();
   await writeFile(digestFile, DIGEST);
   const first = commit();
@@ -64,7 +64,7 @@ test('images are tagged with the commit, and built on the base image that is pin
   expect((await run()).out).toBe(`animal-store-core:${second}\nanimal-store-gateway:${second}\n`);
 });
 
-test('nothing is built on a base image that is not pinned, or from what is in no commit', async () => {
+test('nothing is built on an unpinned base image or from uncommitted changes', async () => {
   const { run, commit, digestFile, said } = await checkOut();
   commit();
   expect(await run()).toMatchObject({ code: 1, err: expect.stringMatching(/^The base image node:\S+ is not pinned/) });
@@ -84,7 +84,7 @@ test('UNPINNED=1 builds without a digest', async () => {
   expect((await said())[0]).toContain(' --build-arg NODE_DIGEST= ');
 });
 
-test('pinning notes the digest of the image that the Dockerfile names, and nothing else', async () => {
+test('pinning records only the digest of the image that the Dockerfile names', async () => {
   const { run, digestFile, said } = await checkOut();
   const version = /^FROM (node:[\w.-]+)/m.exec(await readFile(join(ROOT, 'deploy/Dockerfile'), 'utf8'))?.[1];
   expect((await run(['pin'], { PULLED: `Digest: ${DIGEST.slice(1)}` })).code).toBe(0);
@@ -94,7 +94,7 @@ test('pinning notes the digest of the image that the Dockerfile names, and nothi
   expect(await readFile(digestFile, 'utf8')).toBe(`${DIGEST}\n`);
 });
 
-test('every stage on the image of Node takes the digest', async () => {
+test('every stage on the Node image uses the digest', async () => {
   const text = await readFile(join(ROOT, 'deploy/Dockerfile'), 'utf8');
   const bases = text.match(/^FROM node:.*$/gm) ?? [];
   expect(bases).toHaveLength(3);

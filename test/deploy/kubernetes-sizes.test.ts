@@ -39,14 +39,14 @@ describe.each([
 ] as const)('%s', (name, measured) => {
   const { requests, limits } = containerOf(name).resources;
 
-  test('asks for the memory that it was measured to take at most, and may take twice as much', () => {
+  test('requests the highest measured memory and is limited to twice as much', () => {
     expect(measured).toBeGreaterThan(100);
     expect(mebibytes(requests.memory)).toBeGreaterThanOrEqual(measured);
     expect(mebibytes(requests.memory)).toBeLessThan(1.25 * measured);
     expect(mebibytes(limits.memory)).toBeGreaterThanOrEqual(2 * measured);
   });
 
-  test('is scaled at the share of a CPU that the capacity model sizes for, which it asks for', () => {
+  test('requests and is scaled at the CPU share of the capacity model', () => {
     const cpu = `${BUSY * 1_000}m`;
     expect(scalerOf(name).spec.metrics).toEqual([
       { type: 'Resource', resource: { name: 'cpu', target: { type: 'AverageValue', averageValue: cpu } } },
@@ -55,7 +55,7 @@ describe.each([
   });
 });
 
-test('there may be as many cores as the most gateways keep busy', () => {
+test('the maximum number of cores serves the maximum number of gateways', () => {
   const [gateways, cores] = [scalerOf('gateway').spec.maxReplicas, scalerOf('core').spec.maxReplicas] as [
     number,
     number,
@@ -66,12 +66,12 @@ test('there may be as many cores as the most gateways keep busy', () => {
   expect(cores).toBeGreaterThanOrEqual(Math.ceil(busyCores));
 });
 
-test('PostgreSQL has connections for the most cores, and one more during a rollout', () => {
+test('PostgreSQL has connections for the maximum number of cores and one more during a rollout', () => {
   const cores = scalerOf('core').spec.maxReplicas + 1;
   expect(cores * (CONNECTIONS + 1)).toBeLessThanOrEqual(MAX_CONNECTIONS - RESERVED_CONNECTIONS);
 });
 
-test('every probe waits at least twice as long as a check of the core can take', () => {
+test("every probe waits at least twice as long as the core's check can take", () => {
   const seconds: number[] = ['core', 'gateway'].flatMap((name) => {
     const { startupProbe, readinessProbe, livenessProbe } = containerOf(name);
     return [startupProbe, readinessProbe, livenessProbe].map((probe) => probe?.timeoutSeconds ?? 0);

@@ -55,7 +55,7 @@ const lineNumber = () => (lines += 1);
 const misspelled = (manifest: Manifest, from: string, to: string): Manifest =>
   JSON.parse(JSON.stringify(manifest).replace(`"${from}"`, `"${to}"`)) as Manifest;
 
-test('manifests conform to the schemas of Kubernetes', async () => {
+test('manifests conform to the Kubernetes schemas', async () => {
   for (const manifest of manifests) {
     const { [manifest.kind]: Model } = await import(moduleOf(manifest));
     expect(() => new Model(manifest).validate(), manifest.metadata.name).not.toThrow();
@@ -70,7 +70,7 @@ test('manifests have no unknown fields', async () => {
   expect(await typeFaults([bad])).toMatch(/readOnlyRootFileSystem.* does not exist/);
 }, 60_000);
 
-test('kustomizations name only existing files, and every manifest is named', () => {
+test('kustomizations name only existing files and every manifest', () => {
   const folders = [...foldersOf(OVERLAY), OPERATOR_COMPONENT];
   const named = folders.flatMap((folder) => {
     const { resources = [], configMapGenerator = [] } = readKustomization(folder);
@@ -133,7 +133,7 @@ describe.each(workloads)('$name', ({ pod }) => {
 });
 
 test.each(workloads.filter(({ kind }) => kind !== 'CronJob'))(
-  '$name is what a Service of its name leads to, on ports that it has',
+  '$name is selected by the Service of its name, on ports that it has',
   ({ name, labels, pod }) => {
     const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === name) as [Manifest];
     expect(labels).toMatchObject(service.spec.selector);
@@ -142,7 +142,7 @@ test.each(workloads.filter(({ kind }) => kind !== 'CronJob'))(
   },
 );
 
-describe('backup and restore jobs', () => {
+describe('the backup and restore jobs', () => {
   const jobs = workloads.filter(({ kind }) => kind === 'CronJob');
   const ofJob = (wanted: string) => ofKind('CronJob').find(({ metadata }) => metadata.name === wanted) as Manifest;
 
@@ -163,7 +163,7 @@ describe('backup and restore jobs', () => {
     expect(ofJob('restore').spec.suspend).toBe(true);
   });
 
-  test('find a gateway by the Service of its admin listener', () => {
+  test('find a gateway through the Service of its admin listener', () => {
     const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === 'gateway-admin') as [Manifest];
     const [gateway] = workloads.filter(({ name }) => name === 'gateway') as [Workload];
     const [{ ports }] = gateway.pod.containers as [Container];

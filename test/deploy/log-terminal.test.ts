@@ -37,14 +37,14 @@ test('a request is one short line', async () => {
   expect(await shown([REQUEST])).toBe('22:34:06 200 GET /v1/pets 4 ms pro 4fXk20LmQa9z\n');
 });
 
-test('a request began before its line, by as long as it took; an event began with its line', async () => {
+test('a request is shown with the time at which it began, and an event with that of its line', async () => {
   const event = { level: 30, time: REQUEST.time, service: 'gateway', msg: 'redis is back' };
   expect(await shown([REQUEST, event], -5)).toContain('GET');
   expect(await shown([REQUEST, event], -4)).toBe('22:34:06 info gateway redis is back\n');
   expect(await shown([event, { ...event, level: 40 }], 1)).toBe('22:34:06 warn gateway redis is back\n');
 });
 
-test('the status has the colour of its class, and a refusal its code', async () => {
+test('a status has the colour of its class, and a refusal shows its code', async () => {
   vi.stubEnv('NO_COLOR', undefined);
   vi.stubEnv('FORCE_COLOR', '1');
   onTestFinished(() => void vi.unstubAllEnvs());
@@ -61,7 +61,7 @@ test('the status has the colour of its class, and a refusal its code', async () 
   );
 });
 
-test('other lines have their level, their service, and what they say', async () => {
+test('other lines show their level, service and message', async () => {
   const { time } = REQUEST;
   const away = { level: 50, time, service: 'gateway', reason: 'connect ECONNREFUSED', msg: 'redis is away' };
   const changed = { level: 30, time, service: 'gateway', changes: ['free.minute: 60 -> 61'], msg: 'plans changed' };
@@ -71,14 +71,14 @@ test('other lines have their level, their service, and what they say', async () 
   );
 });
 
-test('what an operator did is said with who and why', async () => {
+test('a change by an operator is shown with its actor and reason', async () => {
   const about = { actor: 'ann', action: 'plan.change', target: 'pro', via: 'cli' };
   const activity = { ...about, reason: 'acme asked', changes: [{ field: 'pro.minute', from: '300', to: '400' }] };
   const line = { level: 30, time: REQUEST.time, service: 'gateway', activity, msg: 'activity' };
   expect(await shown([line])).toBe('22:34:06 plan.change pro by ann, pro.minute 300 -> 400, acme asked\n');
 });
 
-test('an unknown fault has its stack', async () => {
+test('an unknown fault is shown with its stack', async () => {
   const err = { message: 'broken', stack: 'Error: broken\n    at here' };
   const failed = { ...REQUEST, level: 50, status: 500, code: 'internal_error', err };
   expect(await shown([failed])).toBe(
@@ -86,7 +86,7 @@ test('an unknown fault has its stack', async () => {
   );
 });
 
-test('what repeats another line, or is only looked at, is not shown; failures are', async () => {
+test('repeated lines and requests that only read are hidden, and failures are shown', async () => {
   const isShown = async (line: object) => (await shown([line])) !== '';
   const operator = { ...REQUEST, msg: 'operator request' };
   expect(await isShown(operator)).toBe(false);
@@ -99,7 +99,7 @@ test('what repeats another line, or is only looked at, is not shown; failures ar
   expect(await isShown(REQUEST)).toBe(true);
 });
 
-test('a client cannot manipulate the terminal, and other lines are left as they are', async () => {
+test('a client cannot manipulate the terminal, and lines of other programs are unchanged', async () => {
   expect(await shown([{ ...REQUEST, path: '/v1/\u001b[2J\npets\u009b' }])).toContain(
     ' GET /v1/\u{fffd}[2J\u{fffd}pets\u{fffd} ',
   );

@@ -23,7 +23,7 @@ const PODS: Readonly<Record<string, Pod>> = {
 };
 const PORTS = [7001, 8080, 9090, 6379, 5432, 22, 443];
 
-test('pods can be reached only by those that need them, at the ports they need', () => {
+test('pods are reachable only from those that need them, at the ports they need', () => {
   const ours = [...workloadsOf(manifests).map(({ name }) => name), 'another pod here'];
   const reached = ours.map((target) => [
     target,
@@ -44,7 +44,7 @@ test('pods can be reached only by those that need them, at the ports they need',
   });
 });
 
-test('pods reach nothing outside except DNS, that of the cluster and the cache on their node', () => {
+test('pods reach nothing outside except the DNS of the cluster and of their node', () => {
   const dns = { namespace: 'kube-system', labels: { 'k8s-app': 'kube-dns' } };
   const cacheOfNode = { namespace: '', labels: {}, address: '169.254.20.10' };
   const metadataOfCloud = { ...cacheOfNode, address: '169.254.169.254' };

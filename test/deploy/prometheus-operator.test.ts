@@ -19,7 +19,7 @@ interface Group {
 const groupsIn = (file: string): Group[] =>
   (parse(readFileSync(join(ROOT, 'deploy/prometheus', file), 'utf8')) as { groups: Group[] }).groups;
 
-test('the component is one of kustomize, of the Prometheus Operator, and for the namespace of the overlay', () => {
+test('the kustomize component has resources of the Prometheus Operator for the namespace of the overlay', () => {
   const text = readFileSync(join(ROOT, OPERATOR_COMPONENT, 'kustomization.yaml'), 'utf8');
   expect(parse(text)).toMatchObject({ apiVersion: 'kustomize.config.k8s.io/v1alpha1', kind: 'Component' });
   for (const { apiVersion, metadata } of component)
@@ -34,7 +34,7 @@ describe.each(monitors.map((monitor) => [monitor.metadata.name, monitor] as cons
       Object.entries(spec.selector.matchLabels).every(([label, value]) => metadata.labels?.[label] === value),
     );
 
-    test('finds the pods of one Service, each once, at the port that has the metrics', () => {
+    test('finds each pod of one Service once, at its metrics port', () => {
       expect(selected).toHaveLength(1);
       const [service] = selected as [Manifest];
       const pods = workloadsOf(manifests).filter(({ labels }) =>
@@ -48,7 +48,7 @@ describe.each(monitors.map((monitor) => [monitor.metadata.name, monitor] as cons
       expect(endpoint.path).toBe('/metrics');
     });
 
-    test('has the interval and the name of its job that the rules are written for', () => {
+    test('has the interval and the job name that the rules expect', () => {
       const scraping = parse(readFileSync(join(ROOT, 'deploy/prometheus/prometheus.yml'), 'utf8')) as {
         global: { scrape_interval: string };
         scrape_configs: { job_name: string }[];
@@ -62,7 +62,7 @@ describe.each(monitors.map((monitor) => [monitor.metadata.name, monitor] as cons
   },
 );
 
-test('the PrometheusRule has every rule, in groups of different names; `npm run generate` writes it', () => {
+test('the PrometheusRule, written by `npm run generate`, has every rule in uniquely named groups', () => {
   expect(readFileSync(RULES_FILE, 'utf8')).toBe(prometheusRule());
   const [rule] = component.filter(({ kind }) => kind === 'PrometheusRule') as [Manifest];
   const groups = rule.spec.groups as Group[];

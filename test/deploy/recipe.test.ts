@@ -26,7 +26,7 @@ async function recipeElsewhere(): Promise<{ script: string; clients: string }> {
   return { script, clients: `http://127.0.0.1:${ports.get('8080')}` };
 }
 
-test('two gateways behind haproxy serve when started as in the README', async () => {
+test('two gateways behind haproxy serve when started as the README says', async () => {
   const { script, clients } = await recipeElsewhere();
   const PATH = [dirname(process.execPath), process.env.PATH, '/usr/sbin'].join(':');
   const shell = startProcess('sh', ['-c', script], { PATH }, { detached: true });

@@ -54,7 +54,7 @@ function isHealthy(variables: NodeJS.ProcessEnv): boolean {
   }
 }
 
-test('it refuses writes instead of evicting keys, and persists its data', async () => {
+test('Redis refuses writes instead of evicting keys, and persists its data', async () => {
   const admin = await as('admin', password('admin'));
   const kept = await admin.config('GET', 'maxmemory', 'maxmemory-policy', 'appendonly', 'appendfsync');
   expect(kept).toEqual(expect.arrayContaining(['noeviction', 'yes', 'everysec', String(256 * 1024 * 1024)]));

@@ -55,7 +55,7 @@ test.for(losses)('a decision whose answer %s is charged once, and its request is
   expect(await redis.hget(key.hash, 'admitted')).toBe(String(sent));
 });
 
-test('a reset is not undone by a gateway that had lost contact, and charges later', async () => {
+test('a reset is not undone by a gateway that lost contact and charges later', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const proxy = await startFaultProxy(server.url);

@@ -38,7 +38,7 @@ async function setUp(): Promise<{ server: RedisServer; redis: Redis; coreUrl: st
 
 const header = ({ headers }: Answered, name: string) => Number(headers[name]);
 
-test('gateways whose clocks differ by two hours decide alike, with Redis and without it', async () => {
+test('gateways whose clocks differ by two hours make the same decisions, with and without Redis', async () => {
   const { server, redis, coreUrl } = await setUp();
   const settings = { CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
   await redis.hset('gateway:plans', {
@@ -90,7 +90,7 @@ test('gateways whose clocks differ by two hours decide alike, with Redis and wit
   expect([right - slow, fast - right].map((ms) => Math.round(ms / HOUR_MS))).toEqual([1, 1]);
 });
 
-test('a clock that was a day off grants at most one capacity and blocks nobody', async () => {
+test('a clock that was a day off grants at most one extra capacity and blocks nobody', async () => {
   const { server, redis, coreUrl } = await setUp();
   const gateway = await startGatewayProcess({ CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   await redis.hset('gateway:plans', 'free.ban_after', '1000000000');

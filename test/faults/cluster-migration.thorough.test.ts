@@ -86,7 +86,7 @@ test('slot migration under load with flushed scripts fails no request and charge
   }
 });
 
-test('a node that joins under load and takes slots is found, without any effect on known keys', async () => {
+test('a node that joins under load and takes slots is found without an effect on known keys', async () => {
   const { cluster, stack, keys } = await setUp();
   await untilAnswered(stack, keys, '/v1/pets');
   const load = loadWith(stack, keys);

@@ -43,7 +43,7 @@ test('slots are computed as Redis does', async () => {
   }
 });
 
-test('keys and plans are managed on a cluster as on one Redis', async () => {
+test('keys and plans are managed on a cluster as on a single Redis', async () => {
   const { cluster, stack } = await setUp(sound);
   const keys = await Promise.all(Array.from({ length: 20 }, () => stack.issueKey({ minute: 7 })));
   const owners = await Promise.all(keys.map((key) => cluster.ownerOf(slotOf(idOf(key)))));
@@ -73,7 +73,7 @@ const faults: [name: string, cause: (node: ClusterNode) => unknown, heal: (node:
 ];
 
 test.for(faults)(
-  'a node that is %s affects no other: its keys are local, theirs are shared',
+  'a node that is %s affects only its own keys, which are decided locally',
   // The other nodes have a second for each decision, which a busy machine may miss.
   TIMED,
   async ([, cause, heal]) => {
@@ -105,7 +105,7 @@ test.for(faults)(
   },
 );
 
-test('a replica replaces a primary that died, with the data it had', async () => {
+test('a replica replaces a dead primary with its data', async () => {
   const { cluster, stack } = await setUp();
   const { served, unseen } = await keysByNode({ cluster, stack });
   const lost = cluster.nodes[0] as ClusterNode;
@@ -139,7 +139,7 @@ async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Pro
   return await answer;
 }
 
-test('a decision whose node hangs up before it answers was taken, and is not repeated', async () => {
+test('a decision whose node disconnects before its answer is not repeated', async () => {
   const { cluster, stack } = await setUp();
   const node = cluster.nodes[0] as ClusterNode;
   const { served } = await keysByNode({ cluster, stack });
@@ -159,7 +159,7 @@ test('a decision whose node hangs up before it answers was taken, and is not rep
   expect(unanswered).toBeGreaterThan(0);
 });
 
-test('a gateway starts without its cluster, and shares decisions once there is one', async () => {
+test('a gateway starts without its cluster and shares decisions once the cluster is up', async () => {
   const cluster = await startRedisCluster();
   for (const { server } of cluster.nodes) server.pause();
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls });

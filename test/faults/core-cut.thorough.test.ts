@@ -14,7 +14,7 @@ const deaths = ['content-length', 'chunked'].flatMap((framing) =>
 );
 
 test.for(deaths)(
-  'an answer with $framing whose core $fault the connection at any byte is 502',
+  'an answer with $framing is 502 if its core $fault the connection at any byte',
   async ({ framing, fault }) => {
     const { ask } = await misbehavingStack({});
     const { length } = goodAnswer(ID, framing === 'chunked');
@@ -33,7 +33,7 @@ test.for(deaths)(
   },
 );
 
-test('any number of pipelined reads are repeated once each when their connection breaks', async () => {
+test('pipelined reads are retried once each when their connection breaks', async () => {
   const { ask } = await misbehavingStack({});
   await ask('GET');
   const failed = await Promise.all(Array.from({ length: 60 }, () => ask('GET', 'fault=closes')));

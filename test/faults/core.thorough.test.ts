@@ -42,7 +42,7 @@ const cases = misbehaviours.flatMap(([does, query, get, post, asked]) => [
 ]);
 
 test.for(cases)(
-  'a core that $does gives $seen to a $method, and leaves nothing behind for the next request',
+  'when a core $does, a $method gets $seen, and the next request is unaffected',
   TIMED,
   async ({ query, method, seen, attempts }) => {
     const { ask: sent, stack } = await misbehavingStack(timeout);
@@ -62,7 +62,7 @@ test.for(cases)(
   },
 );
 
-test('a core that refuses connections gives 502 at once', TIMED, async () => {
+test('a core that refuses connections is answered with 502 at once', TIMED, async () => {
   const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
   const key = await stack.issueKey(big);
   const times: number[] = [];
@@ -77,7 +77,7 @@ test('a core that refuses connections gives 502 at once', TIMED, async () => {
   expect(times.sort((a, b) => a - b)[10]).toBeLessThan(50);
 });
 
-test('a core that does not even accept connections gives 504 within the timeout', TIMED, async () => {
+test('a core that does not accept connections is answered with 504 within the timeout', TIMED, async () => {
   const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '10000' });
   const key = await stack.issueKey(big);
   const before = performance.now();
@@ -90,7 +90,7 @@ test('a core that does not even accept connections gives 504 within the timeout'
   expect(ms).toBeLessThan(8_000);
 });
 
-test('an answer that comes before the body was read is passed on, and the connection is not used again', async () => {
+test('an answer that arrives before the body was sent is forwarded, and its connection is not reused', async () => {
   const early = JSON.stringify({ code: 'payload_too_large', message: 'No.', status: 413 });
   const connections: string[] = [];
   const core = await bareCore((socket) => {
@@ -113,7 +113,7 @@ test('an answer that comes before the body was read is passed on, and the connec
 });
 
 test.for(['closes', 'resets&at=50', 'garbage', 'both-framings', 'continue', 'long-head'])(
-  'with two cores, a read is repeated once on the other when one of them does this: %s; a write never is',
+  'with two cores, a read is retried once on the other and a write never is, when one of them does this: %s',
   async (fault) => {
     const { ask } = await misbehavingStack(timeout, 2);
     const others = [

@@ -6,7 +6,7 @@ function block(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );
 }
 
-test('a stall of the event loop is not a missed deadline, and data that came meanwhile is read first', async () => {
+test('a stall of the event loop is not a missed deadline, and data that arrived during it is read first', async () => {
   let missed = 0;
   const end = startDeadline(500, () => missed++);
   block(1_000);
@@ -16,7 +16,7 @@ test('a stall of the event loop is not a missed deadline, and data that came mea
   expect(missed).toBe(0);
 });
 
-test('each further missed deadline is reported, until the end', async () => {
+test('each further missed deadline is reported until the call ends', async () => {
   const told: number[] = [];
   const begun = performance.now();
   const end = startDeadline(50, () => told.push(performance.now() - begun));

@@ -5,7 +5,7 @@ import { send } from '../support/http.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-test('a gateway without free file descriptors logs that once a second, and recovers when some are free', async () => {
+test('a gateway without free file descriptors logs this once a second and recovers when some are free', async () => {
   const limited = startProcess('prlimit', ['--nofile=80', process.execPath, 'gateway/main.ts'], {
     PORT: '0',
     ADMIN_PORT: '0',

@@ -71,7 +71,7 @@ const CLOSES: Readonly<Record<string, (socket: Socket) => void>> = {
 };
 
 test.for(Object.keys(CLOSES))(
-  'a core that %s idle connections fails only the writes that cross it, and gets none twice',
+  'a core that %s idle connections fails only the writes sent at that moment, and receives none twice',
   { timeout: 240_000 },
   async (does) => {
     subscribe('net.client.socket', note);

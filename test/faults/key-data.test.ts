@@ -39,7 +39,7 @@ const spoils: [name: string, spoil: (redis: Redis, hash: string) => unknown][] =
 ];
 
 test.for(spoils)(
-  'a key that has become %s continues with its last known data; other keys are unaffected',
+  'a key that has become %s continues with its last known data and does not affect other keys',
   async ([, spoil]) => {
     const [seen, unseen] = [await createKey(redis, { minute: MINUTE }), await createKey(redis, { minute: MINUTE })];
     for (let sent = 0; sent < SPENT; sent++) await askWith(seen.apiKey);
@@ -76,7 +76,7 @@ test.for(spoils)(
   },
 );
 
-test('a deleted key is unknown, and its data here is forgotten', async () => {
+test('a deleted key is unknown, and a gateway forgets its data', async () => {
   const key = await createKey(redis);
   await askWith(key.apiKey);
   await redis.del(key.hash);

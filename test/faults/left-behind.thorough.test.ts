@@ -35,7 +35,7 @@ function listens(port: string): Promise<boolean> {
   return promise.finally(() => socket.destroy());
 }
 
-test('a worker that hangs while it drains is killed 10 s after the next start, at whatever port', TIMED, async () => {
+test('a worker that hangs while it drains is killed 10 s after the next start, whatever its port', TIMED, async () => {
   const arrived = Promise.withResolvers<void>();
   const CORE_URL = await faultyCore(() => arrived.resolve());
   const [PORT, REDIS_URL] = [String(await freePort()), (await emptyDatabase()).url];
@@ -59,7 +59,7 @@ test('a worker that hangs while it drains is killed 10 s after the next start, a
   expect(isAlive(later)).toBe(true);
 });
 
-test('a hung worker gives up its port also to a gateway that was started in another way', TIMED, async () => {
+test('a hung worker loses its port also to a gateway that was started in another way', TIMED, async () => {
   const [PORT, REDIS_URL] = [String(await freePort()), (await emptyDatabase()).url];
   const workers = await startWorkers({ ...ONE, PORT, REDIS_URL });
   const hung = workerOf(workers);
@@ -74,7 +74,7 @@ test('a hung worker gives up its port also to a gateway that was started in anot
 const UNSHARE = ['unshare', '-pf', '--mount-proc'] as const;
 const canUnshare = spawnSync(UNSHARE[0], [...UNSHARE.slice(1), 'true']).status === 0;
 
-test.skipIf(!canUnshare)('a gateway in a PID namespace of its own is not taken for a dead one', TIMED, async () => {
+test.skipIf(!canUnshare)('a gateway in its own PID namespace is not taken for a dead one', TIMED, async () => {
   const [PORT, REDIS_URL] = [String(await freePort()), (await emptyDatabase()).url];
   const environment = await workersEnvironment({ ...ONE, PORT, REDIS_URL });
   const contained = await startService('gateway/main.ts', environment, UNSHARE);

@@ -110,7 +110,7 @@ describe.for([
   [`${NAUGHTY_VALUES.length} values that are no limits`, typed],
   ['a table that is gone, and then a string', removed],
 ] as const)('%s', ([, { result, answers }]) => {
-  test('leave the last good table in force on every gateway', () => {
+  test('leave the last valid table in force on every gateway', () => {
     expect(inForce).toMatchObject({ free: { minute: 900_000 }, pro: { minute: TIGHT }, business: { day: 99_999 } });
     for (const table of result) expect(table).toEqual(inForce);
   });
@@ -123,7 +123,7 @@ describe.for([
   });
 });
 
-test('they lift no limit: neither of a plan, nor of a key that has them as overrides', () => {
+test('invalid values lift no limit, neither of a plan nor of a key that has them as overrides', () => {
   const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
   const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
   expect(violations).toEqual([]);
@@ -131,7 +131,7 @@ test('they lift no limit: neither of a plan, nor of a key that has them as overr
   expect(answers.length).toBeGreaterThan(20 * TIGHT);
 });
 
-test('every gateway raises an alarm for each bad value in each field, and for a missing or wrong table', () => {
+test('every gateway raises an alarm for each invalid value of each field, and for a missing or wrong table', () => {
   // A gateway that looks later finds it written back.
   expect(logs.flat().some(({ msg }) => String(msg).startsWith('the plan table is missing'))).toBe(true);
   for (const log of logs) {
@@ -154,7 +154,7 @@ test('every gateway raises an alarm for each bad value in each field, and for a 
   }
 });
 
-test('a good value is live on all gateways within a second', () => {
+test('a valid value is live on all gateways within a second', () => {
   process.stdout.write(`a good value is live after ${liveAfterMs.map((ms) => ms.toFixed(0)).join(', ')} ms\n`);
   expect(median(liveAfterMs)).toBeLessThan(1_000);
 });

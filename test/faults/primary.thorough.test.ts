@@ -39,7 +39,7 @@ async function redisServer() {
 test.for([
   ['with Redis', {}],
   ['without Redis', { REDIS_URL: '' }],
-] as const)('SIGHUP with one worker, %s, renews it and cuts no answer', async ([, settings]) => {
+] as const)('SIGHUP with one worker, %s, replaces it and cuts no answer', async ([, settings]) => {
   const core = await slowCore();
   const workers = await startWorkers({ ...ONE, ...settings, CORE_URL: core.url });
   const [before] = workers.pids();
@@ -53,7 +53,7 @@ test.for([
   expect([isAlive(workers.child.pid as number), isAlive(before as number)]).toEqual([true, false]);
 });
 
-test('SIGHUP at any time of a start ends no process, and is followed by a renewal', async () => {
+test('SIGHUP at any time of a start ends no process and is followed by a replacement of the workers', async () => {
   const NODE_OPTIONS = `--import ${new URL('../support/hang-up-while-loading.ts', import.meta.url)}`;
   const workers = await startWorkers({ ...ONE, NODE_OPTIONS });
   await eventually(() => workers.logged('rolling restart done').length).toBeGreaterThan(0);
@@ -61,7 +61,7 @@ test('SIGHUP at any time of a start ends no process, and is followed by a renewa
   expect(await readyz(workers)).toBe(200);
 });
 
-test('a gateway is ready once it has loaded plans and script from Redis, and stays so when Redis goes', async () => {
+test('a gateway is ready once it has loaded plans and script from Redis, and stays ready without Redis', async () => {
   const redis = await redisServer();
   await redis.stop();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
@@ -76,7 +76,7 @@ test('a gateway is ready once it has loaded plans and script from Redis, and sta
   for (let looks = 0; looks < 20; looks++, await sleep(100)) expect(await readyz(workers)).toBe(200);
 });
 
-test('a renewal waits for Redis, and the old worker serves meanwhile what it knows', async () => {
+test('a replacement waits for Redis, and the old worker serves verified keys meanwhile', async () => {
   const redis = await redisServer();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
   const key = await workers.issueKey();
@@ -94,7 +94,7 @@ test('a renewal waits for Redis, and the old worker serves meanwhile what it kno
 });
 
 test(
-  'the replacement of a crashed worker serves at once without Redis, with its plans, keys and levels',
+  'the replacement of a crashed worker serves at once without Redis, with the same plans, keys and levels',
   TIMED,
   async () => {
     const redis = await redisServer();
@@ -119,7 +119,7 @@ test(
   },
 );
 
-test('a key that nobody used since Redis went away is decided by the replacement of the only worker', async () => {
+test('the replacement of the only worker decides a key that was last used before Redis went away', async () => {
   const redis = await redisServer();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
@@ -139,7 +139,7 @@ const notedByPrimary = (workers: Workers): number =>
   workers.logged('plan table cannot be read; the last good one stays').filter(({ worker }) => worker === undefined)
     .length;
 
-test('a worker that crashes just when Redis begins to hang is replaced at once', TIMED, async () => {
+test('a worker that crashes when Redis begins to hang is replaced at once', TIMED, async () => {
   const redis = await redisServer();
   // The primary has not noticed by the time that the replacement starts.
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000' });
@@ -165,7 +165,7 @@ test('a worker that hangs is replaced', async () => {
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('the workers of a dead primary end within 10 s, also where an answer never comes', TIMED, async () => {
+test('the workers of a dead primary exit within 10 s, even if an answer never arrives', TIMED, async () => {
   const core = await slowCore();
   const workers = await startWorkers({ CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
   const pids = workers.pids();
@@ -178,33 +178,29 @@ test('the workers of a dead primary end within 10 s, also where an answer never 
   expect(await inFlight).toBe('ECONNRESET');
 });
 
-test(
-  'a successor takes the port of a dead primary: it kills a worker that hangs, and no other process',
-  TIMED,
-  async () => {
-    const core = await slowCore();
-    const [PORT, other] = [String(await freePort()), await startWorkers()];
-    const { url: REDIS_URL } = await emptyDatabase();
-    const workers = await startWorkers({ PORT, REDIS_URL, CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
-    const inFlight = list(workers, await workers.issueKey());
-    // A try that is too slow leaves it behind.
-    inFlight.catch(() => {});
-    const answer = await core.arrived;
-    const pids = workers.pids();
-    const hung = pids.find((pid) => !hasConnections(pid, PORT)) as number;
-    const draining = pids.find((pid) => pid !== hung) as number;
-    kill(hung, 'SIGSTOP');
-    workers.child.kill('SIGKILL');
-    const successor = await startWorkers({ PORT, REDIS_URL });
-    expect(successor.logged('workers of an earlier primary hung and were killed')).toMatchObject([{ pids: [hung] }]);
-    expect([isAlive(hung), isAlive(draining)]).toEqual([false, true]);
-    expect((await list(successor, await successor.issueKey())).status).toBe(200);
-    answer();
-    expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
-    expect((await list(other, await other.issueKey())).status).toBe(200);
-    await untilServing(other, 2);
-  },
-);
+test('a successor takes the port of a dead primary and kills no process but its hanging worker', TIMED, async () => {
+  const core = await slowCore();
+  const [PORT, other] = [String(await freePort()), await startWorkers()];
+  const { url: REDIS_URL } = await emptyDatabase();
+  const workers = await startWorkers({ PORT, REDIS_URL, CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
+  const inFlight = list(workers, await workers.issueKey());
+  // A try that is too slow leaves it behind.
+  inFlight.catch(() => {});
+  const answer = await core.arrived;
+  const pids = workers.pids();
+  const hung = pids.find((pid) => !hasConnections(pid, PORT)) as number;
+  const draining = pids.find((pid) => pid !== hung) as number;
+  kill(hung, 'SIGSTOP');
+  workers.child.kill('SIGKILL');
+  const successor = await startWorkers({ PORT, REDIS_URL });
+  expect(successor.logged('workers of an earlier primary hung and were killed')).toMatchObject([{ pids: [hung] }]);
+  expect([isAlive(hung), isAlive(draining)]).toEqual([false, true]);
+  expect((await list(successor, await successor.issueKey())).status).toBe(200);
+  answer();
+  expect(await inFlight).toMatchObject({ status: 200, text: '[]' });
+  expect((await list(other, await other.issueKey())).status).toBe(200);
+  await untilServing(other, 2);
+});
 
 /** Whether a process has a client's connection to this port. */
 function hasConnections(pid: number, port: string): boolean {

@@ -72,7 +72,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
   const during = roomy.filter(sentFrom(causedAt, mendedFrom));
   const strain = strainOf(seen);
 
-  test('decides nothing, and known keys are served as before', () => {
+  test('decides nothing, and verified keys are served as before', () => {
     expect(during.length).toBeGreaterThan(20);
     expect(new Set(during.filter(sentFrom(causedAt + DEADLINE_MS)).map(({ mode }) => mode))).toEqual(
       new Set(['local']),
@@ -80,7 +80,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(new Set(roomy.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
-  test('leaves a key its remaining tokens and refill, and not one request more', () => {
+  test('leaves a key exactly its remaining tokens and refill', () => {
     expect(judge(tight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
     expect(tight.filter(admitted).length).toBeGreaterThan(TIGHT - 5);
     expect(codesOf(tight)).toEqual(new Set(['none', 'rate_limit_exceeded']));
@@ -93,7 +93,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 
-  test('gives unknown keys a 503 with Retry-After, and knows them when it is back', () => {
+  test('answers unknown keys with 503 and Retry-After, and knows them after its recovery', () => {
     // Requests before the outage was detected wait for their answer, and may get it.
     expect(unseen.during.length).toBeGreaterThan(2);
     const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + DEADLINE_MS * strain;
@@ -105,7 +105,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(unseen.after.at(-1)?.status).toBe(200);
   });
 
-  test('delays the first requests at most until the deadline, and later ones not at all', () => {
+  test('delays the first requests at most until the deadline and later ones not at all', () => {
     const first = during.toSorted((a, b) => a.sentAt - b.sentAt).slice(0, 4);
     expect(waitOf(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS * strain);
     // If each request waited for Redis, even the fastest would take until the deadline.
@@ -114,7 +114,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(waitOf(during, 1)).toBeLessThan(healedAt - causedAt);
   });
 
-  test('decides again within a second after its recovery, and has charged nobody twice', () => {
+  test('decides again within a second after its recovery and has charged nobody twice', () => {
     const after = sharedAgainAfter(seen, healedAt);
     const ms = (share: number) => waitOf(during, share).toFixed(1);
     process.stdout.write(
@@ -126,7 +126,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
   });
 });
 
-test('silently dead connections are given up within a second', () => {
+test('silently dead connections are closed within a second', () => {
   const { seen } = halfOpen;
   const after = sharedAgainAfter(seen, seen.causedAt + DEADLINE_MS);
   process.stdout.write(`half-open: shared again after ${after.toFixed(0)} ms\n`);

@@ -37,7 +37,7 @@ async function ask60(stack: Stack, key: string): Promise<Answered[]> {
 
 const admittedOf = (answers: readonly { status: number }[]) => answers.filter(({ status }) => status === 200).length;
 
-test('an outage with pauses is logged once, and so is its end', async () => {
+test('an intermittent outage is logged once, and so is its end', async () => {
   const { redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: 1_000_000 });
   await request(stack, key);
@@ -52,7 +52,7 @@ test('an outage with pauses is logged once, and so is its end', async () => {
   expect(told('decisions are local')).toMatchObject([{ level: 50, reason: expect.stringContaining('NOREPLICAS') }]);
 });
 
-test('local refusals are no strikes, and a current ban continues without Redis', async () => {
+test('local refusals are no strikes, and a running ban continues without Redis', async () => {
   const { server, redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: MINUTE });
   await redis.hset('gateway:plans', {
@@ -98,7 +98,7 @@ test('a flapping Redis grants one extra allowance in total, not one per outage',
   expect(admittedOf(locally)).toBeLessThanOrEqual(MINUTE + Math.ceil((performance.now() - begun) / 1_000));
 });
 
-test('what a client takes within its limit while Redis is away leaves it no debt', async () => {
+test('requests within the limit during an outage of Redis leave no debt', async () => {
   const { server, redis, stack } = await setUp({});
   const key = await stack.issueKey({ minute: MINUTE });
   await request(stack, key);
@@ -122,7 +122,7 @@ async function isShared(stack: Stack, key: string): Promise<boolean> {
   return answer?.mode === 'shared';
 }
 
-test('a Redis that loads faster than it estimated is used at once', async () => {
+test('a Redis that loads faster than it estimates is used at once', async () => {
   const rig = await startRig();
   const stack = await startStack({ REDIS_URL: rig.proxy.url, REDIS_TIMEOUT_MS: '2000' });
   const { apiKey } = await createKey(rig.redis, { minute: 1_000_000 });

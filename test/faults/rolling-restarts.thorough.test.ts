@@ -53,7 +53,7 @@ test(`${RESTARTS} rolling restarts under load and a final stop fail no request`,
   expect([...load.outcomes.keys()].sort()).toEqual(SERVED);
 }, 600_000);
 
-test('two workers on one Redis, one restarted meanwhile: each key gets exactly its allowance', async () => {
+test('with two workers on one Redis, of which one is restarted, each key gets exactly its allowance', async () => {
   const workers = await startInFrontOfCore();
   // Clients that hammer are not to be banned.
   const patient = { method: 'PATCH', key: ADMIN_TOKEN };
@@ -75,7 +75,7 @@ const UPLOADED_WITHIN_MS = 24_000;
 const HEAD_WITHIN_MS = 8_000;
 const ANSWERED_AFTER_MS = 20_000;
 
-test('a replaced worker serves all that its clients and the core may take time for', async () => {
+test('a replaced worker finishes slow requests of clients and slow answers of the core', async () => {
   const slowly = Promise.withResolvers<void>();
   const core = await faultyCore((socket, head) => {
     const isSlow = head.includes('Slow');
@@ -104,7 +104,7 @@ test('a replaced worker serves all that its clients and the core may take time f
   await expect.poll(() => workers.logged('worker stopped')).toMatchObject([{ code: 0 }]);
 });
 
-test('a stop does not wait as long for a worker that was replaced before', async () => {
+test('a stop does not wait the full time for a worker that was replaced before it', async () => {
   const core = await faultyCore(() => {});
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: '', CORE_URL: core, CORE_TIMEOUT_MS: '600000' });
   const lost = send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() }).catch(({ code }) => code);

@@ -28,7 +28,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const REDIS_PAGE = 'Password of Redis';
 
-test('the password of Redis', async () => {
+test('the password of Redis is rotated without a failed request', async () => {
   const { server, root } = await startRedisWithUsers();
   await root.acl('SETUSER', 'gateway', 'resetpass', `>${OLD}`);
   const { host } = new URL(server.url);
@@ -58,7 +58,7 @@ test('the password of Redis', async () => {
   expect((await stack.admin('GET', '/keys')).status).toBe(200);
 });
 
-test('the password of a Redis Cluster', async () => {
+test('the password of a Redis Cluster is rotated without a failed request', async () => {
   const { nodes, urls } = await startRedisCluster();
   const withPassword = (password: string) => urls.replaceAll('redis://', `redis://gateway:${password}@`);
   const onAll = (...rules: string[]) =>
@@ -112,7 +112,7 @@ async function startWithSentinels() {
   return { stack, sentinels, onAll, file: REDIS_SENTINEL_PASSWORD_FILE, redis: (await primary()).redis };
 }
 
-test('the password of the sentinels', async () => {
+test('the password of the sentinels is rotated without a failed request', async () => {
   const { stack, sentinels, onAll, file, redis } = await startWithSentinels();
   const load = await startLoad(stack);
   await serves(load);
@@ -132,7 +132,7 @@ test('the password of the sentinels', async () => {
   }
 });
 
-test('a password of the sentinels that comes late is used once it is there', async () => {
+test('a late password of the sentinels is used once it is there', async () => {
   const { stack, onAll, file, redis } = await startWithSentinels();
   const [away, back] = [told(stack, 'redis is away'), told(stack, 'redis is back')];
   await onAll(`ACL SETUSER gateway resetpass >${NEW}`);
@@ -142,7 +142,7 @@ test('a password of the sentinels that comes late is used once it is there', asy
   await expect.poll(() => told(stack, 'redis is back'), WITHIN).toBe(back + 1);
 });
 
-test('the CA of Redis', async () => {
+test('the CA of Redis is rotated without a failed request', async () => {
   const page = 'CA of Redis';
   const [old, next] = [await createAuthority(), await createAuthority()];
   const port = String(await freePort());

@@ -58,7 +58,7 @@ async function startWithPassword() {
   return { root, host: `127.0.0.1:${new URL(postgres.url).port}` };
 }
 
-test('the password of PostgreSQL', async () => {
+test('the password of PostgreSQL is rotated without a failed request', async () => {
   const { root, host } = await startWithPassword();
   const page = 'Password of PostgreSQL';
   const [written = ''] = valuesOf(page);
@@ -89,7 +89,7 @@ test('the password of PostgreSQL', async () => {
   await root.end();
 });
 
-test('the TLS certificate and its key', async () => {
+test('the TLS certificate and its key are rotated without a failed request', async () => {
   const [first, next] = [await createAuthority(), await createAuthority()];
   const folder = await temporaryFolder();
   const files = { TLS_CERT_FILE: join(folder, 'tls.crt'), TLS_KEY_FILE: join(folder, 'tls.key') };

@@ -92,7 +92,7 @@ function stretch(before: Decided, local: readonly Decided[]): { taken: number; a
   return { taken: admitted(local), allowed: left + elapsed * PER_MS + OVERLAP };
 }
 
-test(`a primary killed ${KILLS} times: known keys get no 5xx, and little more than their allowance`, async () => {
+test(`${KILLS} killed primaries cause no 5xx for known keys and little more than their allowance`, async () => {
   const { watched, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, day: 1_000_000, ban_after: 1_000_000_000 });
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
@@ -135,7 +135,7 @@ test(`a primary killed ${KILLS} times: known keys get no 5xx, and little more th
   }
 });
 
-test('a primary that became a replica and kept its connections is replaced by the one the sentinels name', async () => {
+test('a primary that becomes a replica and keeps its connections is replaced by the one that the sentinels name', async () => {
   const { watched, stack } = await setUp();
   const [key, unseen] = [await stack.issueKey(), await stack.issueKey()];
   const ask = (apiKey: string) => send(`${stack.gateway}/v1/store/orders`, { key: apiKey });
@@ -151,7 +151,7 @@ test('a primary that became a replica and kept its connections is replaced by th
   await expect.poll(mode).toBeUndefined();
 });
 
-test('a gateway starts without its sentinels, and finds the primary once they run', async () => {
+test('a gateway starts without its sentinels and finds the primary once they run', async () => {
   const watched = await startSentinels({ password: 'of-the-sentinels' });
   for (const sentinel of watched.sentinels) sentinel.child.kill('SIGSTOP');
   const stack = await startStack({

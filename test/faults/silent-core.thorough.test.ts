@@ -22,7 +22,7 @@ async function startCore() {
 }
 
 test.for(['stopped', 'cut off'])(
-  'reads that wait for a core that is %s are answered by the other',
+  'reads that wait for a core that is %s are answered by the other core',
   TIMED,
   async (how) => {
     const [first, second] = [await startCore(), await startCore()];
@@ -57,7 +57,7 @@ test.for(['stopped', 'cut off'])(
   },
 );
 
-test('when both cores are slow, not every read is sent twice', async () => {
+test('only some reads are sent twice when both cores are slow', async () => {
   let asked = 0;
   const slow = () =>
     faultyCore((socket, head) => {

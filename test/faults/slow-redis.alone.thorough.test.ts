@@ -75,7 +75,7 @@ test.for(observed)(
 const NOISE_MS = 100;
 
 test.for([0, 60, 100])(
-  'when a Redis that answers after %d ms is lost, known keys wait 300 ms at most, and share again 0.5 s after contact',
+  'when a Redis that answers after %d ms is lost, known keys wait at most 300 ms, and share again 0.5 s after contact',
   async (ms) => {
     const server = await startRedisServer();
     cleanUp(server.stop);
@@ -113,7 +113,7 @@ test.for([0, 60, 100])(
   },
 );
 
-test('a Redis that answers after 150 ms and has lost its scripts decides on keys that were never seen', async () => {
+test('a Redis that answers after 150 ms and has lost its scripts decides keys that were never seen', async () => {
   const { redis, proxy, stacks, unseen } = await fourGateways();
   proxy.set({ kind: 'delay', ms: 150 });
   for (const key of unseen.slice(0, 4)) {

@@ -165,7 +165,7 @@ async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: n
   return { ofKnown, ofFresh, known, fresh };
 }
 
-test('a pause of Redis that is shorter than the deadline is waited for, and is no outage', TIMED, async () => {
+test('a pause of Redis that is shorter than the deadline delays decisions and is no outage', TIMED, async () => {
   const { rig, gateway } = await setUp({ REDIS_TIMEOUT_MS: '2000' });
   const { ofKnown, ofFresh, known, fresh } = await pauseRedis(rig, gateway, 550);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 200]);
@@ -181,7 +181,7 @@ test('a pause of Redis that is shorter than the deadline is waited for, and is n
   expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(0);
 });
 
-test('a Redis that misses a deadline is away: known keys are decided locally, new keys get a 503', async () => {
+test('after Redis misses a deadline, known keys are decided locally and new keys get a 503', async () => {
   const { rig, gateway } = await setUp();
   const { ofKnown, ofFresh } = await pauseRedis(rig, gateway, 2_000);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 503]);

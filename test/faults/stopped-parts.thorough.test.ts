@@ -19,7 +19,7 @@ vi.setConfig({ testTimeout: 300_000 });
 
 const HUNG_MS = 4_000;
 
-test('what gives no answer is never called well, and all is well again once it does', async () => {
+test('a part that does not answer is never reported as healthy until it answers again', async () => {
   const redis = await startRedisServer();
   const core = await startService('core/main.ts', {
     PORT: '0',

@@ -55,7 +55,7 @@ beforeEach(async () => {
   await untilServing(workers, WORKERS);
 });
 
-test('a key known to one worker has one allowance per machine and is known to all workers', async () => {
+test('a key known to one worker is known to all and has one allowance per machine', async () => {
   const keys = await Promise.all([issueTight(), issueTight(), issueTight()]);
   const begun = performance.now();
   for (const key of keys) expect(await ask(key, 1)).toEqual([200]);
@@ -76,7 +76,7 @@ test('a key that no worker knows gets a 503 with Retry-After', async () => {
   expect(new Set(await ask(key, 40))).toEqual(new Set([503]));
 });
 
-test('what all workers admitted without Redis is charged once by the primary, and counted', async () => {
+test('requests that workers admitted without Redis are charged once by the primary, and counted', async () => {
   const key = await issueTight();
   expect(await ask(key, 5)).toEqual(Array(5).fill(200));
   // What was owed before is charged within two seconds of contact.
@@ -94,7 +94,7 @@ test('what all workers admitted without Redis is charged once by the primary, an
   expect(await charged()).toBe(25);
 });
 
-test('a second outage begins with what was left, in Redis and locally', async () => {
+test('a second outage begins with the tokens that were left in Redis and locally', async () => {
   const [left, spent] = await Promise.all([issueTight(), issueTight()]);
   const begun = performance.now();
   const refilled = () => Math.ceil((performance.now() - begun) / 1_000);
@@ -129,7 +129,7 @@ test('workers whose primary hangs decide with their own data', async () => {
   expect(new Set(await ask(key, 100))).toEqual(new Set([200]));
 });
 
-test('a worker that hangs does not keep the others from deciding', async () => {
+test('a hanging worker does not keep the others from deciding', async () => {
   const keys = await Promise.all(Array.from({ length: 6 }, () => workers.issueKey()));
   for (const key of keys) await makeKnownToAll(key);
   await server.stop();

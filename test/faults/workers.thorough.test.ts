@@ -38,7 +38,7 @@ async function slowCore() {
   return { url, arrived: arrived.promise };
 }
 
-test('a killed worker is replaced, each time later, and the service continues', async () => {
+test('a killed worker is replaced, each time after a longer delay, and the service continues', async () => {
   const workers = await startWorkers();
   const key = await workers.issueKey();
   for (let crash = 1; crash <= 3; crash++) {
@@ -54,7 +54,7 @@ test('a killed worker is replaced, each time later, and the service continues', 
   expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 3$/m);
 });
 
-test('workers that cannot start are retried ever more slowly, with the reason; readiness is red', async () => {
+test('workers that cannot start are retried ever more slowly, with the reason, and the gateway is not ready', async () => {
   const port = await freePort();
   const workers = await startWorkers({ PORT: String(port) });
   expect((await workers.admin('/readyz')).status).toBe(200);
@@ -79,7 +79,7 @@ test('workers that cannot start are retried ever more slowly, with the reason; r
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('a rolling restart whose new worker does not start is given up, and the old workers continue', async () => {
+test('a rolling restart whose new worker does not start is abandoned, and the old workers continue', async () => {
   const workers = await startWorkers();
   const before = workers.pids();
   workers.child.kill('SIGHUP');
@@ -90,7 +90,7 @@ test('a rolling restart whose new worker does not start is given up, and the old
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('restarts requested during a restart are done once more after it', async () => {
+test('restarts requested during a restart cause one more after it', async () => {
   const workers = await startWorkers();
   workers.child.kill('SIGHUP');
   await eventually(() => workers.logged('rolling restart begins').length).toBe(1);
@@ -135,7 +135,7 @@ test('requests in flight outlive the primary, and no worker is left behind', asy
   await eventually(() => pids.some(isAlive)).toBe(false);
 });
 
-test('a primary that dies while a worker starts leaves none behind', async () => {
+test('a primary that dies while a worker starts leaves no worker behind', async () => {
   const proxy = await startFaultProxy((await emptyDatabase()).url);
   const workers = await startWorkers({ REDIS_URL: proxy.url });
   const before = workers.pids();
@@ -150,7 +150,7 @@ test('a primary that dies while a worker starts leaves none behind', async () =>
   await eventually(() => [...before, starting].some(isAlive)).toBe(false);
 });
 
-test('Ctrl-C reaches every process and lets requests finish; a second one does not', async () => {
+test('Ctrl-C reaches every process and lets requests finish, and a second one does not', async () => {
   const core = await slowCore();
   const workers = await startWorkers({ CORE_URL: core.url });
   const pids = workers.pids();
@@ -191,7 +191,7 @@ test.for([
 const LATE = { WORKERS: '4', NODE_OPTIONS: `--import ${new URL('../support/starts-late.ts', import.meta.url)}` };
 
 test.for(['SIGTERM', 'SIGINT'] as const)(
-  '%s while the last workers start lets the first one finish its requests, and leaves none behind',
+  '%s while the last workers start lets the first one finish its requests and leaves none behind',
   async (signal) => {
     const core = await slowCore();
     const workers = await launchWorkers({ ...LATE, CORE_URL: core.url });
@@ -212,7 +212,7 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
   },
 );
 
-test('SIGTERM before a worker serves ends the start at once, and leaves none behind', async () => {
+test('SIGTERM before a worker serves ends the start at once and leaves none behind', async () => {
   const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(LATE));
   await eventually(() => childrenOf(child.pid as number)).toHaveLength(4);
   const pids = childrenOf(child.pid as number);
@@ -221,7 +221,7 @@ test('SIGTERM before a worker serves ends the start at once, and leaves none beh
   expect(pids.some(isAlive)).toBe(false);
 });
 
-test('a worker that does not start beside one that serves is tried again like one that crashed', async () => {
+test('a worker that fails to start beside one that serves is retried like one that crashed', async () => {
   const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: 'yes' });
   await eventually(() => workers.logged('worker starts again').map(({ waitMs }) => waitMs)).toEqual([100, 200]);
   expect(workers.logged('worker ended')[0]).toMatchObject({ worker: 2, code: 3 });

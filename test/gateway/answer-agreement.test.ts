@@ -69,7 +69,7 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<Answer
 const tidy = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll(/((?:-length|-encoding):[^\r]*?)[\t ]+\r\n/gi, '$1\r\n'), 'latin1');
 
-test('undici reads good answers, and damaged ones that we accept, exactly as we do', async () => {
+test('undici reads valid answers, and damaged ones that we accept, exactly as we do', async () => {
   const core = await parrot();
   let reads = 0;
   await fc.assert(

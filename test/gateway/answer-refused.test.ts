@@ -175,11 +175,11 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
 };
 
 for (const [why, cases] of Object.entries(REFUSED))
-  test.for(cases)(`%s: no answer. ${why}`, ([, text]) => {
+  test.for(cases)(`%s is no answer: ${why}`, ([, text]) => {
     expect(() => readAnswer(Buffer.from(text, 'latin1'), 0, false)).toThrow(new Unreadable(why));
   });
 
-test('the framing is checked even if there is no body', () => {
+test('the framing of an answer is checked even if it has no body', () => {
   const two = head('Content-Length: 2', 'Content-Length: 3');
   expect(() => readAnswer(Buffer.from(two), 0, true)).toThrow(Unreadable);
   expect(() => readAnswer(Buffer.from(two.replace('200', '304')), 0, false)).toThrow(Unreadable);

@@ -193,14 +193,14 @@ test.for([
   },
 );
 
-test('after all of that, nothing was added', async () => {
+test('invalid requests add no pet', async () => {
   expect((await send(pets, { key })).text).toBe('[]');
 });
 
 test.for([
   ['the gateway', () => stack.gateway],
   ['the core', () => stack.core],
-] as const)('%s answers a POST that announces no body', async ([, url]) => {
+] as const)('%s answers a POST without a body', async ([, url]) => {
   const head = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${key}`, 'Connection: close', '', ''];
   expect(await sendBytes(url(), head.join('\r\n'))).toMatch(/^HTTP\/1.1 400 [\s\S]*body is required/);
 });

@@ -15,7 +15,7 @@ import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 const OLD = 'the-old-token-of-the-core';
 const NEW = 'the-new-token-of-the-core';
 
-test('a secret in a file is read again; a file that is no good is told once, without its content, and changes nothing', async () => {
+test('a secret file is re-read, and an invalid one is reported once, without its content, and changes nothing', async () => {
   const path = join(await temporaryFolder(), 'token');
   await writeFile(path, `${OLD}\n`);
   const { logger, lines } = readableLog();
@@ -41,13 +41,13 @@ test('a secret in a file is read again; a file that is no good is told once, wit
   expect(JSON.stringify(lines)).not.toMatch(/token-of|too-short/);
 });
 
-test('a secret that is in no file stays as it is', () => {
+test('a secret that is not in a file does not change', () => {
   const settings = readCoreSettings({ CORE_TOKEN: OLD });
   const { logger } = readableLog();
   expect(currentSecret(CoreSettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: 0 })()).toEqual([OLD]);
 });
 
-test("the operators' token in a file is followed: the old one ends within a second, also on a kept connection", async () => {
+test("when the file with the operators' token changes, the old token is revoked within a second, also on open connections", async () => {
   const path = join(await temporaryFolder(), 'token');
   await writeFile(path, ADMIN_TOKEN);
   const stack = await startStack({ ADMIN_TOKEN: '', ADMIN_TOKEN_FILE: path });
@@ -86,7 +86,7 @@ test("the operators' token in a file is followed: the old one ends within a seco
 const alarms = (log: readonly LogLine[]) =>
   log.filter(({ level, setting }) => level === 50 && setting === 'ADMIN_TOKEN').map(({ reason }) => reason);
 
-test('the gateway sends the first of several tokens, and the core accepts each of them, and no other', async () => {
+test('the gateway sends the first of several tokens, and the core accepts exactly these', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: `${NEW},${OLD}` });
   await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
@@ -99,7 +99,7 @@ test('the gateway sends the first of several tokens, and the core accepts each o
 /** The values that CORE_TOKEN takes one after the other. */
 const STEPS = [OLD, `${OLD},${NEW}`, `${NEW},${OLD}`, NEW];
 
-test('while one step is made, every gateway is served by every core, whichever of them is ahead', async () => {
+test('during each step of a token rotation every core serves every gateway', async () => {
   const folder = await temporaryFolder();
   const cores = await Promise.all(
     STEPS.map(async (CORE_TOKEN, step) => {

@@ -125,7 +125,7 @@ test.for([
   },
 );
 
-test('behind a trusted proxy each client has its own allowance; IPv6 clients of a /64 share one', async () => {
+test('behind a trusted proxy each client has its own allowance, and IPv6 clients of a /64 share one', async () => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.0/31' });
   const startedAt = performance.now();
   /** This many are left, plus one for each second since the start. */

@@ -28,7 +28,7 @@ function take(shedder: LoadShedder, name: string): Slot {
   return slot;
 }
 
-test('a single caller gets half; the next gets as much as it leaves free, or an equal share', () => {
+test('a single caller gets half of the slots, and the next one the rest or an equal share', () => {
   const shedder = new LoadShedder(() => 1_000);
   const first = fill(shedder, 'first');
   expect(first).toHaveLength(500);
@@ -40,13 +40,13 @@ test('a single caller gets half; the next gets as much as it leaves free, or an 
   expect(fill(shedder, 'third').length).toBeGreaterThan(80);
 });
 
-test('many small callers do not block the free capacity', () => {
+test('many small callers leave no capacity unused', () => {
   const shedder = new LoadShedder(() => 1_000);
   for (let at = 0; at < 500; at++) take(shedder, `small ${at}`);
   expect(fill(shedder, 'large')).toHaveLength(250);
 });
 
-test('a caller below its share has room after the limit fell, up to twice the limit in total', () => {
+test('a caller below its share is admitted after the limit fell, up to twice the limit in total', () => {
   let limit = 1_000;
   const shedder = new LoadShedder(() => limit);
   const [first] = fill(shedder, 'first');
@@ -60,7 +60,7 @@ test('a caller below its share has room after the limit fell, up to twice the li
   expect(shedder.hasRoomFor(keyOf(shedder, 'other 399'))).toBe(true);
 });
 
-test('a released slot leaves nothing behind, even if released twice', () => {
+test('a slot that is released, even twice, leaves nothing behind', () => {
   const shedder = new LoadShedder(() => 10);
   for (let round = 0; round < 1_000; round++) {
     const slots = [take(shedder, 'one'), take(shedder, 'another')];
@@ -118,7 +118,7 @@ function answer(limit: ConcurrencyLimit, askedAt: number, now: number): void {
   limit.leave();
 }
 
-test('one late answer, or a few, do not change the limit', () => {
+test('a few late answers do not change the limit', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   const most = limit.value;
   for (let count = 0; count < 9; count++) {
@@ -127,13 +127,13 @@ test('one late answer, or a few, do not change the limit', () => {
   expect(limit.value).toBe(most);
 });
 
-test('three seconds of constant extra latency shed no request at their start, end or in between', () => {
+test('three seconds of constant extra latency shed no request', () => {
   const simulation = new Simulation().run(5_000, 300, quick);
   for (const latencyMs of [3_000, 2, 1_000, 3_000, 2]) simulation.run(15_000, 300, { latencyMs, perSecond: 10_000 });
   expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);
 });
 
-test('slow reads among quick ones do not lower the limit', () => {
+test('slow reads among fast ones do not lower the limit', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   for (let at = 0; at < 60_000; at += 10) {
     for (const tookMs of [1, 4_900]) {
@@ -143,7 +143,7 @@ test('slow reads among quick ones do not lower the limit', () => {
   expect(limit.value).toBe(2_048);
 });
 
-test('many answers that are late in the same moment do not lower the limit while others come in time', () => {
+test('many answers that are late at the same moment do not lower the limit while others are on time', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   for (let now = 10_000; now < 40_000; now += 100) {
     answer(limit, now - 2, now);

@@ -46,41 +46,40 @@ async function onEveryWorker(gateway: Workers) {
   return { ask, codes };
 }
 
-test('a lifted ban, new limits and new plans are in force on every worker', async () => {
-  const gateway = await startWorkers();
-  const { ask, codes } = await onEveryWorker(gateway);
-  const key = await gateway.issueKey({ plan: 'free' });
+const shared = await startWorkers();
+const { ask: askShared, codes: codesOnShared } = await onEveryWorker(shared);
+
+test('a lifted ban, new limits and new plans are in force on every worker once acknowledged', async () => {
+  const key = await shared.issueKey({ plan: 'free' });
   for (let round = 0; round < 3; round++) {
-    await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
-    expect(await codes(key)).toEqual(new Set(['key_banned']));
-    await admin(gateway, 'DELETE', `/keys/${idOf(key)}/ban`);
-    expect(await codes(key)).toEqual(new Set([200]));
-    await admin(gateway, 'PATCH', '/plans/free', { minute: 100 + round });
-    const limits = (await ask(key)).map(({ headers }) => headers['x-ratelimit-limit']);
+    await admin(shared, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    expect(await codesOnShared(key)).toEqual(new Set(['key_banned']));
+    await admin(shared, 'DELETE', `/keys/${idOf(key)}/ban`);
+    expect(await codesOnShared(key)).toEqual(new Set([200]));
+    await admin(shared, 'PATCH', '/plans/free', { minute: 100 + round });
+    const limits = (await askShared(key)).map(({ headers }) => headers['x-ratelimit-limit']);
     expect(new Set(limits)).toEqual(new Set([String(100 + round)]));
   }
 });
 
-test('a reset binds the very next request on every worker', async () => {
-  const gateway = await startWorkers();
-  const { ask, codes } = await onEveryWorker(gateway);
-  const key = await gateway.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
+test('a reset is in force for the next request on every worker', async () => {
+  const key = await shared.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
   for (let round = 0; round < 3; round++) {
     // All its tokens, and a line.
-    await ask(key);
-    expect(await codes(key)).toEqual(new Set(['rate_limit_exceeded']));
-    await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
-    expect(await codes(key)).toEqual(new Set(['key_banned']));
-    expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
-    const answers = await ask(key);
+    await askShared(key);
+    expect(await codesOnShared(key)).toEqual(new Set(['rate_limit_exceeded']));
+    await admin(shared, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    expect(await codesOnShared(key)).toEqual(new Set(['key_banned']));
+    expect((await admin(shared, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+    const answers = await askShared(key);
     expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual(
       Array.from({ length: 12 }, (_, at) => String(11 - at)),
     );
-    await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {});
+    await admin(shared, 'POST', `/keys/${idOf(key)}/reset`, {});
   }
 });
 
-test('a key that is revoked just before Redis goes away is not decided locally: by no worker, nor by the primary', async () => {
+test('a key that is revoked just before an outage of Redis is not decided locally by any process', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
@@ -99,7 +98,7 @@ test('a key that is revoked just before Redis goes away is not decided locally: 
   expect(await codes(other)).toEqual(new Set([200]));
 });
 
-test('a key that is reset just before Redis goes away is not decided by its old levels, and later by its new ones', async () => {
+test('a key that is reset just before an outage of Redis is not decided by its old levels, and later by its new ones', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
@@ -128,20 +127,19 @@ test('a key that is reset just before Redis goes away is not decided by its old 
 });
 
 test('a worker that does not confirm a change is killed, and the change is acknowledged', async () => {
-  const gateway = await startWorkers();
-  const [key, other] = [await gateway.issueKey(), await gateway.issueKey()];
-  const [hung = 0] = gateway.pids();
+  const [key, other] = [await shared.issueKey(), await shared.issueKey()];
+  const [hung = 0] = shared.pids();
   process.kill(hung, 'SIGSTOP');
   cleanUp(() => isAlive(hung) && process.kill(hung, 'SIGKILL'));
   const before = performance.now();
-  const disable = (one: string) => admin(gateway, 'PATCH', `/keys/${idOf(one)}`, { disabled: true });
+  const disable = (one: string) => admin(shared, 'PATCH', `/keys/${idOf(one)}`, { disabled: true });
   expect((await Promise.all([key, other].map(disable))).map(({ status }) => status)).toEqual([200, 200]);
   expect(performance.now() - before).toBeLessThan(3_000);
   expect(isAlive(hung)).toBe(false);
-  await eventually(() => gateway.logged('worker ended')).toMatchObject([
+  await eventually(() => shared.logged('worker ended')).toMatchObject([
     { level: 50, pid: hung, said: 'It did not confirm a change in time.' },
   ]);
-  await untilServing(gateway, 2);
+  await untilServing(shared, 2);
 });
 
 /** A storage on disk, with what was told of its changes. Each is told slowly. */
@@ -173,7 +171,7 @@ const create = {
 } as const;
 const rename = { parts: [{ record: 'key:a', exists: true, set: { name: 'new' } }], entries: [] } as const;
 
-test('a change is acknowledged once it was told; a new key and a change that was not made are not told', async () => {
+test('a change is acknowledged once workers confirmed it, and a new key or a change not made is not announced', async () => {
   const { storage, told } = await toldStorage();
   expect(await storage.change(rename)).toBe(false);
   expect(await storage.change(create)).toBe(true);
@@ -184,7 +182,7 @@ test('a change is acknowledged once it was told; a new key and a change that was
   expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
-test('that a key was reset is told with the change, unless nobody knows whether it was made', async () => {
+test('workers are notified of a reset with its change, unless its outcome is unknown', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   const reset = { ...rename, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
@@ -194,7 +192,7 @@ test('that a key was reset is told with the change, unless nobody knows whether 
   expect(told).toEqual([{ key: 'a', isReset: true }, { key: 'a' }]);
 });
 
-test('a change of which nobody knows whether it was made is told, and once more before it is read back', async () => {
+test('workers are notified of a change of unknown outcome, and again before it is read back', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   faults.change = new Unknown('no answer');

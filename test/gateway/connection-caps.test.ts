@@ -27,7 +27,7 @@ const refused = async (stack: Awaited<ReturnType<typeof startStack>>, limit: str
   );
 };
 
-test('connections per address are limited: one more is closed at once, counted, and affects no others', async () => {
+test('a connection beyond the limit of an address is closed at once, counted, and affects no others', async () => {
   const stack = await startStack({}, { connectionsPerAddress: 3 });
   const held = await Promise.all(Array.from({ length: 3 }, () => connect(stack.gateway, '127.0.0.2')));
   const over = await Promise.all(Array.from({ length: 2 }, () => connect(stack.gateway, '127.0.0.2')));
@@ -48,7 +48,7 @@ test('connections per address are limited: one more is closed at once, counted, 
     .toBe(401);
 });
 
-test('connections of trusted proxies and of this machine are counted in the total only', async () => {
+test('connections of trusted proxies and of this machine count only toward the total', async () => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.2/32' }, { connectionsPerAddress: 1, connections: 6 });
   for (const from of ['127.0.0.2', '127.0.0.1']) {
     const sockets = await Promise.all(Array.from({ length: 3 }, () => connect(stack.gateway, from)));

@@ -35,7 +35,7 @@ async function coreFindings(stack: Stack): Promise<string[]> {
 const labelsOf = async (stack: Stack) =>
   (await scrape(stack.adminUrl)).series('gateway_upstream_ready').map(({ labels }) => labels.core);
 
-test('a core on a socket is read, written and tunnelled to', async () => {
+test('reads, writes and tunnels reach a core on a Unix socket', async () => {
   const path = join(await temporaryFolder(), 'core.sock');
   const core = await webSocketCore(undefined, { path });
   const stack = await startLive({ CORE_URL: `unix:${path}` });
@@ -45,7 +45,7 @@ test('a core on a socket is read, written and tunnelled to', async () => {
   expect(await coreFindings(stack)).toEqual([`good core unix:${path}`]);
 });
 
-test('a socket that is not there is a core that cannot be reached', async () => {
+test('a missing Unix socket is an unreachable core', async () => {
   const path = join(await temporaryFolder(), 'core.sock');
   const stack = await startStack({ CORE_URL: `unix:${path}` });
   expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() })).status).toBe(502);
@@ -81,7 +81,7 @@ test.for(['cores.test', 'other.test'])(
   },
 );
 
-test('localhost stays one core, under its name', async () => {
+test('localhost is one core with this name', async () => {
   const core = await listeningCore();
   const CORE_URL = core.url.replace('127.0.0.1', 'localhost');
   const stack = await startStack({ CORE_URL });

@@ -27,7 +27,7 @@ async function startCores() {
   return { dns, one, two, three, records, urls };
 }
 
-test('each target of the first priority is a core, and targets come and go without a failed request', async () => {
+test('each SRV target of the first priority is a core, and targets come and go without a failed request', async () => {
   const { dns, one, two, three, records, urls } = await startCores();
   dns.set(SRV, [...records.slice(1), { ...records[0], priority: 1 }]);
   const stack = await startStack({ CORE_URL });
@@ -47,7 +47,7 @@ test('each target of the first priority is a core, and targets come and go witho
   for (const { hosts } of [two, three]) expect([...hosts][0]).toMatch(/^cores\.test:\d+$/);
 });
 
-test('records that are not there yet are waited for, and kept when they are gone', async () => {
+test('the gateway waits for missing SRV records and keeps the last ones when they are gone', async () => {
   const { dns, records, urls } = await startCores();
   const stack = await startStack({ CORE_URL });
   const key = await stack.issueKey();
@@ -64,7 +64,7 @@ test('records that are not there yet are waited for, and kept when they are gone
   expect(told(stack)).toEqual([lost, `core name is resolved again ${CORE_URL}`, `core added ${urls[0]}`, lost]);
 });
 
-test('a core that leaves ends what it has begun, a long answer too, and then its connections', TIMED, async () => {
+test('a core that leaves finishes its requests, including a long answer, and then its connections', TIMED, async () => {
   const dns = await startDnsServer();
   const waitMs = ({ url }: { url?: string | undefined }) => (url?.includes('slow') ? 6_000 : 0);
   const { port, all } = await coresOn(['127.0.0.1', '127.0.0.2'], { waitMs });
@@ -91,7 +91,7 @@ test('a core that leaves ends what it has begun, a long answer too, and then its
   expect(leaves.asked).toBe(before);
 });
 
-test('counts of cores that left are kept for a bounded number of them', async () => {
+test('metrics of cores that left are kept for a bounded number of cores', async () => {
   const dns = await startDnsServer();
   const targets = Array.from({ length: 45 }, (_, at) => ({ target: `127.0.1.${at + 1}`, port: 1 }));
   dns.set(SRV, targets);

@@ -12,7 +12,7 @@ const preflight = (url: string, origin: string, method = 'POST') =>
 const EXPOSED =
   /X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit-Policy, RateLimit, Retry-After, Link/;
 
-test('off by default: no answer has CORS headers, and a preflight is an ordinary request', async () => {
+test('by default no answer has CORS headers, and a preflight is an ordinary request', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const pets = `${stack.gateway}/v1/pets`;
@@ -48,7 +48,7 @@ test('a preflight is answered without a key, and costs its address nothing', asy
   expect(local.headers['access-control-allow-origin']).toBe('http://localhost:3000');
 });
 
-test('every answer, refusals too, is readable from an allowed origin and from no other', async () => {
+test('every answer, including refusals, is readable only from an allowed origin', async () => {
   const stack = await startStack({ CORS_ORIGINS: SHOP });
   const key = await stack.issueKey({ minute: 1_000, day: 3 });
   const pets = `${stack.gateway}/v1/pets`;
@@ -76,7 +76,7 @@ test('every answer, refusals too, is readable from an allowed origin and from no
   expect(headers['access-control-allow-methods']).toBeUndefined();
 });
 
-test('with * any origin is allowed', async () => {
+test('CORS_ORIGINS=* allows any origin', async () => {
   const stack = await startStack({ CORS_ORIGINS: '*' });
   const { headers } = await send(`${stack.gateway}/v1/pets`, { headers: { origin: OTHER } });
   expect([headers['access-control-allow-origin'], headers.vary]).toEqual(['*', undefined]);
@@ -87,7 +87,7 @@ describe.for([
   ['off', {}],
   ['on', { CORS_ORIGINS: SHOP }],
 ] as const)('with CORS %s', ([, environment]) => {
-  test('the description is readable from anywhere', async () => {
+  test('the OpenAPI description is readable from anywhere', async () => {
     const stack = await startStack(environment);
     for (const origin of [SHOP, OTHER]) {
       const { status, headers } = await send(`${stack.gateway}/v1/openapi.json`, { headers: { origin } });
@@ -95,7 +95,7 @@ describe.for([
     }
   });
 
-  test('CORS headers of the core are not passed on', async () => {
+  test('CORS headers of the core are not forwarded', async () => {
     const core = await faultyCore((socket) =>
       socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\naccess-control-allow-origin: https://core.example\r\n\r\n[]'),
     );

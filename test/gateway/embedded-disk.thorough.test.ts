@@ -75,7 +75,7 @@ test('on a full disk keys can be revoked, disabled, banned and rotated, and noth
   await gateway.stop();
 });
 
-test('where the disk is read-only at a start, keys and plans are in force and changes are refused', async (context) => {
+test('after a start on a read-only disk, keys and plans are in force and changes are refused', async (context) => {
   const disk = await smallDisk(8);
   if (disk === undefined) return context.skip('This process may not mount a disk.');
   const first = await startOn(disk.folder);

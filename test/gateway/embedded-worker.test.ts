@@ -5,7 +5,7 @@ import { pageATurn } from '../../gateway/primary/page-a-turn.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
@@ -17,8 +17,12 @@ import { eventually, isAlive, launchWorkers, type Workers, workersEnvironment } 
 
 const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
 
-const launch = (environment: NodeJS.ProcessEnv = {}): Promise<Workers> =>
+const launch = (environment: NodeJS.ProcessEnv): Promise<Workers> =>
   launchWorkers({ ...WITHOUT_REDIS, ...environment });
+
+/** For tests whose gateway goes on behind them. */
+const DIRECTORY = await temporaryFolder();
+const gateway = await launch({ DATA_DIR: DIRECTORY });
 
 const list = (gateway: Workers, key: string, agent?: http.Agent): Promise<Answer> =>
   send(`${gateway.gateway}/v1/pets`, { key, ...(agent && { agent }) });
@@ -55,8 +59,7 @@ const isBan = ({ json }: Answer): boolean => (json as { code?: string }).code ==
 
 const codeOf = ({ status, json }: Answer): unknown => (status === 200 ? 200 : (json as { code: string }).code);
 
-test('what an operator changed binds the very next request: revoked, disabled, banned, lifted, limits, plans', async () => {
-  const gateway = await launch();
+test("an operator's change is in force for the next request: revoked, disabled, banned, lifted, limits, plans", async () => {
   const agent = keptAlive();
   const next = async (key: string) => codeOf(await list(gateway, key, agent));
   for (let round = 0; round < 10; round++) {
@@ -84,7 +87,7 @@ test('what an operator changed binds the very next request: revoked, disabled, b
   }
 });
 
-test("a reset binds the next request, and neither the worker's old level nor a crash undoes it", async () => {
+test("a reset is in force for the next request, and neither the worker's old level nor a crash undoes it", async () => {
   const DATA_DIR = await temporaryFolder();
   const gateway = await launch({ DATA_DIR });
   const agent = keptAlive();
@@ -108,8 +111,7 @@ test("a reset binds the next request, and neither the worker's old level nor a c
   expect(await list(again, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '8' } });
 });
 
-test('an operator sees every decision up to then', async () => {
-  const gateway = await launch();
+test('an operator sees every decision made so far', async () => {
   const key = await gateway.issueKey();
   for (let admitted = 1; admitted < 20; admitted++) {
     await list(gateway, key);
@@ -117,8 +119,7 @@ test('an operator sees every decision up to then', async () => {
   }
 });
 
-test('a worker that stands still is killed, and the revocation that waited for it holds', async () => {
-  const gateway = await launch();
+test('a frozen worker is killed, and the revocation that waited for it is in force', async () => {
   const key = await gateway.issueKey();
   expect((await list(gateway, key)).status).toBe(200);
   const worker = await workerOf(gateway);
@@ -135,7 +136,7 @@ test('a worker that stands still is killed, and the revocation that waited for i
   ]);
 });
 
-test('a worker without its primary takes no new request, finishes those under way, and ends', async () => {
+test('a worker without its primary accepts no new request, finishes those under way, and exits', async () => {
   const arrived = Promise.withResolvers<() => void>();
   const core = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
   const gateway = await launch({ CORE_URL: core });
@@ -156,7 +157,7 @@ test('a worker without its primary takes no new request, finishes those under wa
   await eventually(() => isAlive(worker)).toBe(false);
 });
 
-test('a ban that a client was told of is in force after kill -9 and a restart', async () => {
+test('a ban that a client has seen is in force after kill -9 and a restart', async () => {
   const DATA_DIR = await temporaryFolder();
   for (let round = 0; round < thoroughly(3, 1); round++) {
     const gateway = await launch({ DATA_DIR });
@@ -171,7 +172,7 @@ test('a ban that a client was told of is in force after kill -9 and a restart', 
   }
 });
 
-test('levels and counts outlast an orderly stop, and what was stored outlasts a crash of the worker', async () => {
+test('levels and counts survive an orderly stop, and stored ones survive a crash of the worker', async () => {
   const DATA_DIR = await temporaryFolder();
   const day = { plan: 'enterprise', minute: 1_000, day: 100 };
   const first = await launch({ DATA_DIR });
@@ -190,8 +191,7 @@ test('levels and counts outlast an orderly stop, and what was stored outlasts a 
   expect(await remaining(second)).toBe(88);
 });
 
-test('a renewed worker takes each key over with its level, while the old one still serves its connections', async () => {
-  const gateway = await launch();
+test('a new worker takes over each key with its level while the old one still serves its connections', async () => {
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
   const agents = Array.from({ length: 10 }, keptAlive);
   const used = async (agent?: http.Agent) => Number((await list(gateway, key, agent)).headers['x-ratelimit-remaining']);
@@ -205,10 +205,12 @@ test('a renewed worker takes each key over with its level, while the old one sti
   expect((await admin(gateway, 'GET', `/keys/${idOf(key)}`)).json).toMatchObject({ admitted: 30 });
 });
 
-test('a second gateway with the same DATA_DIR ends with a sentence that names the first', async () => {
-  const DATA_DIR = await temporaryFolder();
-  const gateway = await launch({ DATA_DIR });
-  const environment = await workersEnvironment({ ...WITHOUT_REDIS, DATA_DIR, PORT: String(await freePort()) });
+test('a second gateway with the same DATA_DIR exits with a message that names the first', async () => {
+  const environment = await workersEnvironment({
+    ...WITHOUT_REDIS,
+    DATA_DIR: DIRECTORY,
+    PORT: String(await freePort()),
+  });
   expect(await startProcess(process.execPath, ['gateway/main.ts'], environment).ended).toEqual({
     code: 1,
     out: '',
@@ -216,9 +218,7 @@ test('a second gateway with the same DATA_DIR ends with a sentence that names th
   });
 });
 
-test('a worker that starts again while nothing else happens decides with the plans and keys of the primary', async () => {
-  const core = await listeningCore();
-  const gateway = await launch({ CORE_URL: core.url });
+test('a restarted worker decides with the plans and keys of the primary without any other event', async () => {
   await admin(gateway, 'PATCH', '/plans/free', { minute: 17 });
   const key = await gateway.issueKey({ plan: 'free' });
   const worker = await workerOf(gateway);
@@ -227,7 +227,7 @@ test('a worker that starts again while nothing else happens decides with the pla
   expect((await list(gateway, key)).headers['x-ratelimit-limit']).toBe('17');
 });
 
-test("in a turn of the event loop, one page of operators' lists is read, however many lists there are", async () => {
+test("one page of operators' lists is read per turn of the event loop, however many lists are requested", async () => {
   let [inTurn, most, pages] = [0, 0, 0];
   const readMany = async () => {
     pages += 1;

@@ -36,7 +36,7 @@ test('a 503 on any listener leaves one line with its request id, status, code an
   ]);
 });
 
-test('the core logs requests with the gateway’s field names; successful probes at debug level only', async () => {
+test('the core logs requests with the gateway’s field names, and successful probes only at debug level', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await send(`${stack.gateway}/v1/pets?limit=5`, { key, headers: { 'x-request-id': 'whole' } });
@@ -48,7 +48,7 @@ test('the core logs requests with the gateway’s field names; successful probes
   expect(stack.coreLog.filter(({ requestId }) => requestId === 'a-probe')).toMatchObject([{ level: 20, status: 200 }]);
 });
 
-test("an operator's line holds no key, wherever one is put", async () => {
+test("the log line of an operator's request holds no key, wherever one is put", async () => {
   const stack = await startStack();
   const { apiKey } = createApiKey();
   await send(`${stack.adminUrl}/keys/${apiKey}`, { key: apiKey, headers: { 'x-request-id': apiKey } });
@@ -71,7 +71,7 @@ test('a failure without a log line, without a cause in it, or without a count is
   await expect(check()).rejects.toThrow();
 });
 
-test('decisions that nobody took, and requests counted twice or not at all, are detected', () => {
+test('decisions that were not made, and requests counted twice or not at all, are detected', () => {
   const counted = (requests: number, shared: number, byRedis: number) =>
     miscounted(
       new Scrape(

@@ -47,7 +47,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
 );
 
-test('never are more places taken than there are, and nobody waits who may have one', () => {
+test('there are never more places taken than exist, and no client waits that may have one', () => {
   const keepsCount = fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
     const places = share();
     for (const { what, at } of steps) {
@@ -64,7 +64,7 @@ test('never are more places taken than there are, and nobody waits who may have 
   fc.assert(keepsCount, { seed: FUZZ_SEED, numRuns: 300 });
 });
 
-test('a client alone has half of the places, and the next one finds its part at once', () => {
+test('a single client has half of the places, and the next one gets its share at once', () => {
   const places = share();
   for (let asked = 0; asked < 20; asked++) places.take('greedy');
   expect(places.held('greedy')).toBe(PLACES / 2);
@@ -72,7 +72,7 @@ test('a client alone has half of the places, and the next one finds its part at 
   expect(places.held('other')).toBe(1);
 });
 
-test('clients that wait take turns', () => {
+test('waiting clients take turns', () => {
   const places = share(1);
   for (const client of ['a', 'a', 'a', 'b', 'b', 'c']) places.take(client);
   const order: string[] = [];

@@ -51,7 +51,7 @@ function goodput(sent: readonly Sent[], startedAt: number, seconds: number): num
 }
 
 test(
-  'at five times the capacity, goodput equals its peak; other requests are refused at once and cheaply',
+  'at five times the capacity, goodput equals its peak, and other requests are refused at once and cheaply',
   TIMED,
   async () => {
     const { url, issueKey, residentMegabytes, timesShed } = await setUp();
@@ -89,7 +89,7 @@ test(
   },
 );
 
-test('a greedy client leaves others their share, on a thousand connections or on one', TIMED, async () => {
+test('a greedy client on one connection or a thousand leaves others their share', TIMED, async () => {
   const { url, issueKey } = await setUp();
   const [greedy, modest] = [await issueKey(), await issueKey()];
   const flood = openLoop(url, greedy.key, 5 * CAPACITY, 4);

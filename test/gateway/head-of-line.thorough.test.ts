@@ -64,7 +64,7 @@ async function setUp() {
 }
 
 test.for(['another client', 'the same client'])(
-  'reads of %s after slow ones are answered at once',
+  'reads of %s behind slow ones are answered at once',
   TIMED,
   async (who) => {
     const { stack, slow, quick } = await setUp();
@@ -82,7 +82,7 @@ test.for(['another client', 'the same client'])(
 );
 
 test.for([40, 250])(
-  '%i quick reads of a client behind its slow reads on one connection are answered at once',
+  '%i fast reads of a client behind its slow reads on one connection are answered at once',
   TIMED,
   async (many) => {
     const { url } = await coreWithSlowOrders();
@@ -121,7 +121,7 @@ test.for([40, 250])(
   },
 );
 
-test('while one client repeats slow reads, others never wait behind them', TIMED, async () => {
+test('other clients never wait behind the repeated slow reads of one client', TIMED, async () => {
   const { stack, slow, quick } = await setUp();
   const alone: { status: number; ms: number }[] = [];
   for (let round = 0; round < 30; round++)
@@ -168,7 +168,7 @@ test('slow reads of one client leave connections for the writes of others', TIME
   expect(new Set((await Promise.all(slow)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('a core that is slow in general gets few reads twice', async () => {
+test('a core that is always slow receives few reads twice', async () => {
   let asked = 0;
   const core = await faultyCore((socket, head) => {
     asked += 1;
@@ -182,7 +182,7 @@ test('a core that is slow in general gets few reads twice', async () => {
   expect(asked).toBeLessThan(400 * 1.15);
 });
 
-test('a stall of our own process does not count as a stall of the core', async () => {
+test('a stall of the gateway does not count as a stall of the core', async () => {
   const { core, stack, quick } = await setUp();
   const before = core.asked();
   for (let round = 0; round < 10; round++) {

@@ -36,7 +36,7 @@ test.for([
   [100, 100],
   [80, 80],
   [40, 80],
-])('on a terminal of %s columns the table has %s, and the meanings are one column', ([columns, width]) => {
+])('on a terminal of %s columns the help table has %s, and the meanings are one column', ([columns, width]) => {
   const lines = helpText({ ...LOCAL_PROGRAM, settings: LocalSettings.shape }, columns).split('\n');
   expect(Math.max(...lines.map(({ length }) => length))).toBeLessThanOrEqual(width as number);
   const head = lines.findIndex((line) => line.startsWith('setting'));

@@ -44,7 +44,7 @@ async function keepAsking(url: string, nextRequest: () => string, pipelined = 1)
   return result;
 }
 
-test('a banned client that keeps sending loses its connection; one that waits for Retry-After keeps it', async () => {
+test('a banned client that keeps sending loses its connection, and one that waits for Retry-After keeps it', async () => {
   const stack = await startStack();
   const key = await stack.issueKey(unlimited);
   await send(`${stack.gateway}/v1/pets`, { key });
@@ -61,7 +61,7 @@ test('a banned client that keeps sending loses its connection; one that waits fo
   expect([status, Number(headers['retry-after']) > 3_000]).toEqual([429, true]);
 });
 
-test('made-up keys beyond their allowance cost no decision and lose their connection; proven keys work', async () => {
+test('made-up keys beyond their allowance cost no decision and lose their connection, and verified keys work', async () => {
   const { redis, stack } = await startWithRedis(2_000);
   const key = await stack.issueKey(unlimited);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
@@ -86,7 +86,7 @@ test('concurrent requests of a new key are all decided, whatever its address has
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('an address has no more open decisions on unproven keys than it could pay for', async () => {
+test('an address has no more open decisions on unverified keys than its allowance', async () => {
   const newcomers = new Newcomers(new Clients(() => DEFAULT_PLANS));
   const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
   expect(entered.filter((one) => one === 'entered')).toHaveLength(60);
@@ -98,7 +98,7 @@ test('an address has no more open decisions on unproven keys than it could pay f
   expect(newcomers.enter('b')).toBe('entered');
 });
 
-test('an address of which too many new keys wait for Redis gets 503 and pays nothing; a proven key need not pay', async () => {
+test('an address with too many new keys that wait for Redis gets 503 at no charge, and a verified key is served', async () => {
   const { redis, stack } = await startWithRedis(60_000);
   const key = await stack.issueKey(unlimited);
   await redis.client('PAUSE', 60_000, 'WRITE');
@@ -115,7 +115,7 @@ test('an address of which too many new keys wait for Redis gets 503 and pays not
   expect([status, headers['x-ratelimit-remaining']]).toEqual([401, '59']);
 });
 
-test('a key that was proven while its request waited is decided, though made-up keys have used up the address', async () => {
+test('a key that is verified while its request waits is decided although made-up keys have used up the address', async () => {
   const { redis, stack } = await startWithRedis(10_000);
   const key = await stack.issueKey(unlimited);
   await redis.client('PAUSE', 1_000);
@@ -130,7 +130,7 @@ test('a key that was proven while its request waited is decided, though made-up 
   expect(new Set((await Promise.all(waiting)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('unproven clients share a quarter of the capacity, however many they are', () => {
+test('unverified clients share a quarter of the capacity, however many they are', () => {
   const shedder = new LoadShedder(() => 100);
   const slots: Slot[] = [];
   const enter = () => {
@@ -144,7 +144,7 @@ test('unproven clients share a quarter of the capacity, however many they are', 
   expect([enter(), enter()]).toEqual([true, true]);
 });
 
-test('a flood of refusals is spread over turns of the event loop: few come between two good answers', async () => {
+test('a flood of refusals is spread over turns of the event loop and puts only a few between two good answers', async () => {
   const stack = await startStack();
   const key = await stack.issueKey(unlimited);
   const flood = await Promise.all(Array.from({ length: 48 }, () => keepAsking(stack.gateway, () => request(), 16)));

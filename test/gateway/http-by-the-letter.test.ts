@@ -96,14 +96,14 @@ test.for(ROWS)('%s (RFC %s)', async ([, , head, answer, forwarded]) => {
   );
 });
 
-test('the allowance of the address pays for OPTIONS, and OPTIONS is refused when it is used up', async () => {
+test('OPTIONS is charged to the address and refused when its allowance is used up', async () => {
   const { gateway } = await startStack();
   const statuses = [];
   for (let at = 0; at < 62; at++) statuses.push((await send(`${gateway}/v1/pets`, { method: 'OPTIONS' })).status);
   expect([statuses.indexOf(429), statuses.lastIndexOf(204)]).toEqual([60, 59]);
 });
 
-test('operators may also send two spaces after Bearer', async () => {
+test('the admin listener accepts two spaces after Bearer', async () => {
   const headers = { authorization: 'Bearer  token-of-the-tests' };
   expect((await send(`${stack.adminUrl}/keys`, { headers })).status).toBe(200);
 });

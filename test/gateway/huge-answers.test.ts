@@ -57,7 +57,7 @@ async function bytesUntilEnd(socket: Socket): Promise<number> {
   return socket.bytesRead;
 }
 
-test('an answer that its client does not read waits in the core, and arrives completely once it is read', async () => {
+test('an answer that its client does not read waits in the core and arrives completely once it is read', async () => {
   const socket = await askForHuge();
   expect(await untilStill()).toBeLessThan(MOST_UNDER_WAY);
   const received = await bytesUntilEnd(socket);

@@ -19,12 +19,12 @@ function written(write: (logger: Logger) => void, level: 'info' | 'warn'): strin
   return lines.map((line) => line.replace(/"time":"[^"]+"/, '"time":""'));
 }
 
-test.for(FIELDS)('the line of %s is the one that pino writes', ([, fields]) => {
+test.for(FIELDS)('the log line of %s is the one that pino writes', ([, fields]) => {
   const own = written((logger) => logInfoLine(logger, fields, 'request'), 'info');
   expect(own).toEqual(written((logger) => logger.info(fields, 'request'), 'info'));
   expect(own).toHaveLength(1);
 });
 
-test('at a higher level nothing is written', () => {
+test('no info line is written at a higher level', () => {
   expect(written((logger) => logInfoLine(logger, {}, 'request'), 'warn')).toEqual([]);
 });

@@ -38,7 +38,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     ['the key in the query', { 'x-api-key': good }],
   ];
 
-  test.for(refused)('%s is 401, without a reason', async ([, headers]) => {
+  test.for(refused)('%s is 401 without a reason', async ([, headers]) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers });
     expect(answer.status).toBe(401);
     expect(answer.text).toBe(
@@ -49,7 +49,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(varying(answer)).toEqual(varying(await send(`${stack.gateway}/v1/pets`)));
   });
 
-  test.for(['Bearer', 'bearer', 'BEARER'])('the scheme may be written %s', async (scheme) => {
+  test.for(['Bearer', 'bearer', 'BEARER'])('the scheme may be spelt %s', async (scheme) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers: { authorization: `${scheme} ${good}` } });
     expect(answer.status).toBe(200);
   });
@@ -64,7 +64,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 });
 
-test('without a key, an address gets 429 after 60 requests a minute; a valid key from there still works', async () => {
+test('an address without a key gets 429 after 60 requests a minute, and a valid key from it still works', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const statuses: number[] = [];

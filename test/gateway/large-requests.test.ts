@@ -29,8 +29,8 @@ async function answerTo(beginning: string): Promise<string> {
 }
 
 test.for([
-  ['told to be a byte too long', head(JSON_TYPE, `Content-Length: ${LIMIT + 1}`), 413, 'payload_too_large'],
-  ['told to be 10 GB long', head(JSON_TYPE, 'Content-Length: 10000000000'), 413, 'payload_too_large'],
+  ['announced as a byte too long', head(JSON_TYPE, `Content-Length: ${LIMIT + 1}`), 413, 'payload_too_large'],
+  ['announced as 10 GB long', head(JSON_TYPE, 'Content-Length: 10000000000'), 413, 'payload_too_large'],
   [
     'a byte too long in chunks',
     `${head(JSON_TYPE, CHUNKED)}10001\r\n${'a'.repeat(LIMIT + 1)}`,
@@ -52,7 +52,7 @@ test.for([
   },
 );
 
-test('a body of 65,536 bytes is read, with a length or in chunks', async () => {
+test('a body of 65,536 bytes is read, whether with a length or in chunks', async () => {
   const body = `{"name":"${'a'.repeat(LIMIT - 26)}","categoryId":1}`.slice(0, LIMIT);
   for (const sent of [
     `${head(JSON_TYPE, `Content-Length: ${LIMIT}`, 'Connection: close')}${body}`,

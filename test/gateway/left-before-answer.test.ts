@@ -55,7 +55,7 @@ function ask(stack: Stack, key: string, requests: number): Socket {
 const untilNothingIsHeld = ({ adminUrl }: Stack) =>
   eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_in_flight')).toBe(0);
 
-test('nothing is held for clients that left just before their large answers began', async () => {
+test('no memory is held for clients that left just before their large answers began', async () => {
   const { stack, next, list, ask } = await setUp();
   for (let round = 0; round < ROUNDS; round++) {
     for (let left = 0; left < IN_A_ROUND; left++) {
@@ -73,7 +73,7 @@ test('nothing is held for clients that left just before their large answers bega
   expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(answers.map(() => 200));
 });
 
-test('nor for a large answer that waits behind another one, and each request has its line', async () => {
+test('no memory is held for a large answer that waits behind another one, and each request has its log line', async () => {
   // The first of three is never answered.
   const { stack, next, ask } = await setUp({ CORE_TIMEOUT_MS: '1000' });
   const lines = () => stack.log.filter(({ msg }) => msg === 'request').length;

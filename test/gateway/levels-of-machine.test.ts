@@ -60,7 +60,7 @@ function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
 test.for([
   ['while the answer with it is on its way', 2],
   ['before it is asked for', 1],
-] as const)('a key that changes %s is not decided, and the others are', async ([, changesAt]) => {
+] as const)('a key that changes %s is not decided, and other keys are', async ([, changesAt]) => {
   const worker = workerWith(600);
   const { known, outcomes, begin } = primaryOf(worker);
   const changed = worker.keys[300] as (typeof worker.keys)[number];
@@ -75,7 +75,7 @@ test.for([
   expect(outcomes(others)).toEqual(new Set(['admitted']));
 });
 
-test('of more keys than the primary can know, it knows those that each worker used last', async () => {
+test('of more keys than the primary can hold, it keeps those that each worker used last', async () => {
   const workers = [workerWith(40_000), workerWith(40_000)];
   const { outcomes, begin } = primaryOf(...workers);
   await begin();

@@ -20,7 +20,7 @@ function expectLimits({ headers }: Answer, limit: number): void {
 }
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('every answer to a key has its limits, whatever its status', async () => {
+  test('every answer to a key has its limits, whatever the status', async () => {
     const stack = await startStack(environment);
     // Limited by the day, whose next token is five minutes away. A minute's token could be there before the next
     // request.
@@ -43,7 +43,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(remaining).toEqual(answers.map((_, index) => 299 - index));
   });
 
-  test('each refused request is told its place in line: Retry-After and X-RateLimit-Reset are the same moment', async () => {
+  test('each refused request gets its place in line, and Retry-After and X-RateLimit-Reset are the same moment', async () => {
     const stack = await startStack(environment);
     // A token comes every five minutes, so none comes during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 288 });
@@ -64,7 +64,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(second - first).toBe(300);
   });
 
-  test('a refused request gets Retry-After and is admitted after it', async () => {
+  test('a refused request is admitted after its Retry-After', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 30, day: 1_000 });
     const pets = `${stack.gateway}/v1/pets`;
@@ -78,7 +78,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect((await send(pets, { key })).status).toBe(200);
   });
 
-  test('a banned key learns how long the ban lasts', async () => {
+  test('a banned key is informed how long the ban lasts', async () => {
     const stack = await startStack(environment);
     await stack.admin('PATCH', '/plans/free', { minute: 2, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 100 });
     const key = await stack.issueKey();
@@ -103,7 +103,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     });
   });
 
-  test('a ban that ends before the next token comes does not bring the reset forward', async () => {
+  test('a ban that expires before the next token does not bring the reset forward', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ plan: 'free', minute: 60, day: 1 });
     await send(`${stack.gateway}/v1/pets`, { key });
@@ -145,7 +145,7 @@ test('answers have the limits even if the core fails', async () => {
   }
 });
 
-test('without a key, answers have the limits of the address, also for malformed requests', async () => {
+test('answers without a key have the limits of the address, also for malformed requests', async () => {
   const stack = await startStack();
   expectLimits(await send(`${stack.gateway}/v1/pets`), 60);
   expectLimits(await send(`${stack.gateway}//`), 60);
@@ -163,7 +163,7 @@ test('the draft fields can be switched off', async () => {
   expectLimits(answer, 60);
 });
 
-test('limit headers of the core are not passed on', async () => {
+test('limit headers of the core are not forwarded', async () => {
   const body = '[]';
   const core = await faultyCore((socket) =>
     socket.end(

@@ -26,7 +26,7 @@ async function lineToBareCore(count: number) {
 
 const ticked = () => new Promise<void>((resolve) => process.nextTick(resolve));
 
-test('requests made while the line connects share its connection', async () => {
+test('requests made while a connection opens share it', async () => {
   const { ask, received, host } = await lineToBareCore(3);
   const [first, second] = [ask('/1'), ask('/2')];
   await ticked();
@@ -37,14 +37,14 @@ test('requests made while the line connects share its connection', async () => {
   ]);
 });
 
-test('each character of a header is a byte to the core', async () => {
+test('each character of a header is sent to the core as one byte', async () => {
   const { ask, received } = await lineToBareCore(1);
   const value = Array.from({ length: 128 }, (_, at) => String.fromCharCode(0x80 + at)).join('');
   await ask('/', 'X', value);
   expect(received[0]).toContain(`\r\nX: ${value}\r\n`);
 });
 
-test('a line that is closed while it connects keeps no connection', async () => {
+test('a line that is closed while it connects leaves no connection', async () => {
   const { line, ask, received, ended } = await lineToBareCore(1);
   const asked = Promise.allSettled([ask('/')]);
   await ticked();

@@ -14,7 +14,7 @@ const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at
 const silence = { ...NOT_STREAMED, answered() {}, failed() {} };
 const lost = { status: 'rejected', reason: expect.any(ConnectionLost) };
 
-test('an unused connection is closed after a while, and the next request gets a new one', async () => {
+test('an unused connection is closed after its idle time, and the next request gets a new one', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path)), 100);
   expect(await ask('/first')).toBe('/first');
   await expect.poll(() => connections[0]?.destroyed).toBe(true);
@@ -30,7 +30,7 @@ test('a connection with a pending answer is not closed for being idle', async ()
   expect(connections).toHaveLength(1);
 });
 
-test('after the last answer of a connection none is read, and all waiting requests fail at once', async () => {
+test('after the last answer of a connection no other is read, and all waiting requests fail at once', async () => {
   const { ask, connections } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
     // All answers in one piece and then nothing: the core leaves the connection for us to close.
@@ -52,7 +52,7 @@ test('after the last answer of a connection none is read, and all waiting reques
 test.for([
   ['in one piece with the answer', 0],
   ['later', 50],
-] as const)('unrequested bytes, %s, end the connection and answer nobody', async ([, delayMs]) => {
+] as const)('unrequested bytes, %s, close the connection and answer nobody', async ([, delayMs]) => {
   for (const stray of [answer('stray'), 'x', answer('stray').slice(0, 20)]) {
     const { ask, connections } = await lineUnderTest((socket, path, connection) => {
       if (connection > 0 || delayMs === 0) socket.write(answer(path) + (connection === 0 ? stray : ''));
@@ -68,7 +68,7 @@ test.for([
   }
 });
 
-test('an unreadable answer fails its own request; later requests learn that the connection is lost', async () => {
+test('an unreadable answer fails its own request, and later requests learn that the connection is lost', async () => {
   const { ask } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
     else if (path === '/4') socket.write(`${answer('/0')}${answer('/1')}HTTP/1.0 200 OK\r\n\r\n${answer('/3')}`);
@@ -116,7 +116,7 @@ test('a request that could not be sent is not sent later with the next one', asy
   expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\nX-Request-Id: \r\n\r\n$/);
 });
 
-test('a connection on which nobody waits is closed, and the next request gets a new one', async () => {
+test('a connection without waiting requests is closed, and the next request gets a new one', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path !== '/silent') socket.write(answer(path));
   });
@@ -136,7 +136,7 @@ test.for([
   ['with another id', 'X-Request-Id: 9'],
   ['with two ids', 'X-Request-Id: 1\r\nX-Request-Id: 2'],
   ['without an id', 'X: 1'],
-])('an answer %s ends the connection and reaches nobody', async ([, header]) => {
+])('an answer %s closes the connection and reaches nobody', async ([, header]) => {
   const { line } = await lineUnderTest(
     (socket, path) => {
       if (path === '/3')
@@ -156,7 +156,7 @@ test.for([
   ]);
 });
 
-test('endless interim answers are not collected without limit', async () => {
+test('endless interim answers are not buffered without limit', async () => {
   const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
   const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
   await expect(ask('/')).rejects.toThrow(ConnectionLost);

@@ -9,7 +9,7 @@ import { answer, lineUnderTest, sendInPieces } from '../support/line.ts';
 const LARGE = 'HTTP/1.1 '.repeat(40_000);
 const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
 
-test('answers go to their requests, however the stream is cut', async () => {
+test('each answer goes to its request, however the stream is cut', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ maxLength: 200, unit: 'binary-ascii' }), { minLength: 1, maxLength: 10 }),
@@ -28,7 +28,7 @@ test('answers go to their requests, however the stream is cut', async () => {
   );
 });
 
-test('answers that take many reads go to their requests', async () => {
+test('an answer that takes many reads goes to its request', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path.repeat(20_000))));
   const answers = await Promise.all(paths(100).map((path) => ask(path)));
   expect(answers.map((body, at) => body === `/${at}`.repeat(20_000))).toEqual(Array(100).fill(true));
@@ -51,7 +51,7 @@ test('an answer to HEAD ends with its head, and the next answer belongs to the G
   expect(connections).toHaveLength(1);
 });
 
-test('a too large answer is skipped, and those around it are correct and on the same connection', async () => {
+test('an answer that is too large is skipped, and those around it are correct on the same connection', async () => {
   for (const sizes of [[1_000_000], [100_000, 1, 30_000], [50_000, 65_536]]) {
     const { ask, connections } = await lineUnderTest((socket, path) => {
       if (path !== '/9') return;
@@ -69,7 +69,7 @@ test('a too large answer is skipped, and those around it are correct and on the 
   }
 });
 
-test('while the rest of a too large answer arrives, requests after it are blocked', async () => {
+test('while the rest of an answer that is too large arrives, requests after it are blocked', async () => {
   const text = answer(LARGE);
   let sendRest = () => {};
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
@@ -87,7 +87,7 @@ test('while the rest of a too large answer arrives, requests after it are blocke
   expect(connections).toHaveLength(1);
 });
 
-test('nobody waits behind an answer of many megabytes: the connection ends, others use a new one', async () => {
+test('no request waits behind an answer of many megabytes, because its connection is closed and others use a new one', async () => {
   const { ask } = await lineUnderTest((socket, path) => {
     if (path === '/0') socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n');
   });

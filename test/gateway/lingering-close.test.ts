@@ -43,7 +43,7 @@ async function refused(): Promise<{ client: Socket; server: Socket; answer: () =
 }
 
 test.runIf(thoroughly(1, 0) === 1)(
-  'a client that sends without an end has its answer, and is cut after 30 seconds',
+  'a client that sends endlessly gets its answer and is disconnected after 30 seconds',
   async () => {
     const { client, server, answer } = await refused();
     const startedAt = performance.now();
@@ -56,7 +56,7 @@ test.runIf(thoroughly(1, 0) === 1)(
   },
 );
 
-test('what a client sends on after its refusal is read at 8 MB a second', async () => {
+test('bytes that a client sends after its refusal are read at 8 MB a second', async () => {
   const { client, server, answer } = await refused();
   sendOn(client);
   await expect.poll(() => server.bytesRead).toBeGreaterThan(0);
@@ -68,7 +68,7 @@ test('what a client sends on after its refusal is read at 8 MB a second', async 
   expect(answer()).toMatch(/^HTTP\/1\.1 413 /);
 });
 
-test('a client that neither sends nor closes is cut after five seconds of silence', async () => {
+test('a client that neither sends nor closes is disconnected after five seconds of silence', async () => {
   const { server, answer } = await refused();
   const startedAt = performance.now();
   await expect.poll(() => server.destroyed, { timeout: 60_000 }).toBe(true);
@@ -106,7 +106,7 @@ async function refusedOften(times: number): Promise<{ server: Socket; requests: 
   return { server: server as Socket, requests };
 }
 
-test('refusals on one connection keep nothing but the last request', async () => {
+test('refusals on one connection keep only the last request in memory', async () => {
   setFlagsFromString('--expose-gc');
   const collectGarbage = runInNewContext('gc') as () => void;
   setFlagsFromString('--no-expose-gc');
@@ -121,7 +121,7 @@ test('refusals on one connection keep nothing but the last request', async () =>
   expect(server.destroyed).toBe(false);
 });
 
-test('after many refusals on one connection, its first close lingers and the second is at once', async () => {
+test('after many refusals on one connection, its first close lingers and the second is immediate', async () => {
   const { server } = await refusedOften(50);
   let closes = 0;
   for (; !server.destroyed; closes++) {

@@ -103,7 +103,7 @@ test.for([
 );
 
 test(
-  'a gateway with a log that nobody reads ends on request: its worker and then its primary wait for the reader',
+  'a gateway whose log nobody reads stops on request once worker and primary have waited for the reader',
   TIMED,
   async () => {
     const pipe = await logPipe();
@@ -118,7 +118,7 @@ test(
   },
 );
 
-test('a log on a full disk loses its lines and has no other effect', async () => {
+test('a full disk loses log lines and has no other effect on a gateway', async () => {
   const gateway = await startLogging(openSync('/dev/full', 'w'));
   await floodWithoutKey(gateway.gateway, REQUESTS);
   await expect.poll(gateway.dropped).toBeGreaterThan(0);
@@ -126,7 +126,7 @@ test('a log on a full disk loses its lines and has no other effect', async () =>
   expect([401, 429]).toContain((await send(`${gateway.gateway}/v1/pets`)).status);
 });
 
-test('a file gets every line of a flood', async () => {
+test('a log file gets every line of a flood', async () => {
   const file = `${await temporaryFolder()}/log`;
   const gateway = await startLogging(openSync(file, 'a'));
   const before = gateway.megabytes();

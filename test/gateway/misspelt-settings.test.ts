@@ -61,7 +61,7 @@ test.for([
   [['start', '9000'], `start: ${NO_ARGUMENT} --help lists them`, `9000: ${NO_ARGUMENT}`],
   [['a-token-of-operators', ''], `argument 1: ${NO_ARGUMENT} --help lists them`, `argument 2: ${NO_ARGUMENT}`],
   [['a-token-of-operators=9'], `argument 1: ${NO_ARGUMENT}`],
-] as const)('the arguments %j are faults, without what may be secret', ([args, ...told]) => {
+] as const)('the arguments %j are reported as faults without what may be secret', ([args, ...told]) => {
   const fault = thrownBy(() => readGatewaySettings({}, args));
   expect(fault.split('\n').slice(1)).toEqual(told.map((line) => expect.stringContaining(`  ${line}`)));
   expect(fault).not.toMatch(/secret|token-of/);
@@ -77,7 +77,7 @@ function thrownBy(read: () => unknown): string {
 }
 
 test.for(['gateway', 'core'])(
-  'the %s does not start with an argument, and names it with all other faults',
+  'the %s does not start with an argument and reports it with all other faults',
   async (name) => {
     const DATA_DIR = join(await temporaryFolder(), 'new');
     const environment = { DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/store.db`, LOG_LEVEL: 'loud' };
@@ -150,7 +150,7 @@ test('ordinary variables, including those of Kubernetes, are not reported', () =
   expect(misspelt(beside, Object.keys(LocalSettings.shape))).toEqual([]);
 });
 
-test('settings of one service are not reported by another: npm start gives them a common environment', () => {
+test('a service does not report the settings of another, with which npm start shares its environment', () => {
   const [gateway, core] = [GatewaySettings, CoreSettings].map(({ shape }) => Object.keys(shape)) as [
     string[],
     string[],

@@ -24,7 +24,7 @@ async function opened(started: Started) {
 
 const start = (environment: NodeJS.ProcessEnv) => startProcess('npm', ['start', '--silent'], environment);
 
-test('on a terminal a request is one coloured line with the name of its key; in a pipe it is JSON', async () => {
+test('a request is one coloured line with the name of its key on a terminal, and JSON in a pipe', async () => {
   const DATA_DIR = await temporaryFolder();
   const environment = { ...FREE_PORTS, DATA_DIR, TERM: 'xterm-256color' };
   const onTerminal = startProcess('script', ['-qec', 'npm start --silent', '/dev/null'], environment);
@@ -63,7 +63,7 @@ test('on a terminal a request is one coloured line with the name of its key; in 
   await inPipe.ended;
 });
 
-test("after the operators' token in a file was changed, the terminal and the command line go on with the new one", async () => {
+test("after the operators' token in a file has changed, the terminal and the command line continue with the new one", async () => {
   const DATA_DIR = await temporaryFolder();
   const ADMIN_TOKEN_FILE = join(DATA_DIR, 'token');
   await writeFile(ADMIN_TOKEN_FILE, 'the-old-token-of-the-operators');
@@ -84,7 +84,7 @@ test("after the operators' token in a file was changed, the terminal and the com
   await onTerminal.ended;
 });
 
-test('a demo key that was revoked or rotated is replaced, the others stay', async () => {
+test('a demo key that was revoked or rotated is replaced, and the others stay', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = start({ ...FREE_PORTS, DATA_DIR });
   const { keys, admin } = await opened(first);
@@ -106,7 +106,7 @@ test('a demo key that was revoked or rotated is replaced, the others stay', asyn
   await second.ended;
 });
 
-test('without its Redis it says so in a sentence, without the password', async () => {
+test('npm start without its Redis reports this in a sentence without the password', async () => {
   const REDIS_URL = `redis://someone:hidden-word@127.0.0.1:${await freePort()}`;
   const { code, out, err } = await start({ ...FREE_PORTS, REDIS_URL, DATA_DIR: await temporaryFolder() }).ended;
   expect([code, err]).toEqual([
@@ -116,7 +116,7 @@ test('without its Redis it says so in a sentence, without the password', async (
   expect(out).not.toContain('hidden-word');
 });
 
-test.for(['PORT', 'ADMIN_PORT', 'CORE_PORT'])('an address that is taken: %s is named', async (setting) => {
+test.for(['PORT', 'ADMIN_PORT', 'CORE_PORT'])('an address in use, %s, is named', async (setting) => {
   const DATA_DIR = await temporaryFolder();
   const first = start({ ...FREE_PORTS, DATA_DIR });
   const { gateway, core, admin } = await opened(first);

@@ -45,7 +45,7 @@ async function processesWith(variable: string): Promise<string[]> {
   return (await ended).out.split('\n').filter((line) => line !== '');
 }
 
-test('npm start opens the store: a key per plan, a working curl line, and the same again after a restart', async () => {
+test('npm start opens the store with a key per plan and a working curl line, and again after a restart', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await npmStart(DATA_DIR);
   const limits = await Promise.all(
@@ -82,7 +82,7 @@ test('npm start opens the store: a key per plan, a working curl line, and the sa
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 }, 60_000);
 
-test('the faults of both services and of the arguments are reported at once, by the names that were set; nothing is started', async () => {
+test('npm start reports the faults of both services and of its arguments together and starts nothing', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
     ...{ DATA_DIR, CORE_HOST: 'a b', CORE_PORT: 'x', PORT: '70000', ADMIN_PORT: 'x' },
@@ -107,7 +107,7 @@ test('the faults of both services and of the arguments are reported at once, by 
 test.for([
   ['of both services', ['CORE_PORT', 'PORT', 'ADMIN_PORT'], 'core'],
   ['of the gateway', ['PORT', 'ADMIN_PORT'], 'gateway'],
-] as const)('ports %s that are in use are named at once', async ([, names, ended]) => {
+] as const)('ports %s in use are named at once', async ([, names, ended]) => {
   const server = net.createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   cleanUp(() => void server.close());
@@ -123,7 +123,7 @@ test.for([
   expect({ code, err: err.split('\n') }).toEqual({ code: 1, err: lines });
 });
 
-test('every setting of the core is one of npm start, with the same check', () => {
+test('npm start accepts every setting of the core with the same check', () => {
   const names = Object.keys(CoreSettings.shape).map((name) => (/^(HOST|PORT)$/.test(name) ? `CORE_${name}` : name));
   expect(Object.keys(LocalSettings.shape)).toEqual(expect.arrayContaining(names));
   for (const bad of ['', 'x', '-1', 'a b', '99999999999']) {
@@ -140,7 +140,7 @@ test('every setting of the core is one of npm start, with the same check', () =>
   }
 });
 
-test('secrets in files are those of both services', async () => {
+test('npm start reads the secret files of both services', async () => {
   const DATA_DIR = await temporaryFolder();
   const files = { ADMIN_TOKEN_FILE: join(DATA_DIR, 'a'), DATABASE_URL_FILE: join(DATA_DIR, 'b') };
   await writeFile(files.ADMIN_TOKEN_FILE, 'token-of-the-tests');
@@ -152,7 +152,7 @@ test('secrets in files are those of both services', async () => {
   await started.ended;
 }, 60_000);
 
-test('compiled code is kept beside the packages for the next start', async () => {
+test('compiled code is stored beside the packages for the next start', async () => {
   const compiled = join(ROOT, 'node_modules/.cache/compiled');
   const before = performance.timeOrigin;
   // Other tests' services write to it meanwhile.
@@ -163,7 +163,7 @@ test('compiled code is kept beside the packages for the next start', async () =>
   expect([kept.length > 20, (await stat(compiled)).mtimeMs > before]).toEqual([true, true]);
 });
 
-test('at a first start, a worker finds what its primary has compiled', async () => {
+test('at a first start, a worker uses the code that its primary has compiled', async () => {
   const folder = await temporaryFolder();
   const started = await startService('gateway/main.ts', {
     PORT: '0',
@@ -187,7 +187,7 @@ const SAYS_IF_COMPILER = encodeURIComponent(`process.on('exit', () => {
 })`);
 
 test.for(['with Redis', 'without Redis'])(
-  '%s, a gateway after npm ci finds all its code compiled, also when its console is opened',
+  '%s, a gateway after npm ci loads only compiled code, also when its console is opened',
   async (how) => {
     const NODE_COMPILE_CACHE = await temporaryFolder();
     const REDIS_URL = how === 'with Redis' ? (await emptyDatabase()).url : '';

@@ -24,7 +24,7 @@ async function nodeOf(version: string): Promise<string> {
   return join(folder, 'node_modules', name, 'bin');
 }
 
-test.runIf(process.platform === 'linux')('the oldest Node that package.json allows will do', async () => {
+test.runIf(process.platform === 'linux')('the services run on the oldest Node that package.json allows', async () => {
   const { engines } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { engines: { node: string } };
   const version = engines.node.replace('>=', '');
   const bin = await nodeOf(version);

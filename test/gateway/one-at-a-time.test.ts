@@ -231,7 +231,7 @@ function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): 
   );
 }
 
-test.for(LISTENERS)('$name: however a pipeline is cut, what was executed was charged and answered', async (to) => {
+test.for(LISTENERS)('$name: however a pipeline is cut, every executed request was charged and answered', async (to) => {
   const count = thoroughly(1_000, 24);
   for (let seed = 1; seed <= count; seed += 8) {
     await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(to, seed + at)));
@@ -244,7 +244,7 @@ const write = (id: string, ownKey: string): string =>
 const executedOf = ({ coreLog }: Pick<typeof stack, 'coreLog'>): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
 
-test('a stop closes behind an answer, and what waits behind that is not executed', async () => {
+test('a stop closes a connection after an answer, and requests behind it are not executed', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey({ plan: 'enterprise', minute: 1_000, day: 10_000 });
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -259,7 +259,7 @@ test('a stop closes behind an answer, and what waits behind that is not executed
   expect(got.filter(({ closes }) => closes)).toEqual([got.at(-1)]);
 });
 
-test('a client that goes on after refusals is closed, and what waits behind that is not executed', async () => {
+test('a client that continues after refusals is disconnected, and its waiting requests are not executed', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey();
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -277,7 +277,7 @@ test.for<[what: string, rest: string, status: number]>([
   ['a head that does not end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408],
   ['a head that is too large', `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(50_000)}\r\n\r\n`, 431],
   ['a line that is too long', `GET /${'x'.repeat(50_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
-])('%s is refused behind the answer before it, and nothing follows', async ([, rest, status]) => {
+])('%s is refused after the previous answer, and nothing follows', async ([, rest, status]) => {
   const own = await startStack({}, { headersMs: 300, checkEveryMs: 100 });
   const ownKey = await own.issueKey();
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -289,7 +289,7 @@ test.for<[what: string, rest: string, status: number]>([
   expect(executedOf(own)).toEqual(['first']);
 });
 
-test('an idle connection is closed, and what comes then is not executed', async () => {
+test('an idle connection is closed, and later requests on it are not executed', async () => {
   const own = await startStack({}, { keepAliveMs: 200, checkEveryMs: 100 });
   const ownKey = await own.issueKey();
   const connections = await Promise.all(Array.from({ length: 20 }, () => connectRaw(own.gateway)));

@@ -48,7 +48,7 @@ test('any number of clients that leave during their decision block nothing', TIM
   expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
 });
 
-test('the queue for a hanging core is bounded; further requests get Retry-After at once', TIMED, async () => {
+test('the queue for a hanging core is bounded, and further requests get Retry-After at once', TIMED, async () => {
   let silent = true;
   const core = await faultyCore((socket) => void (silent || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '3000' });
@@ -75,7 +75,7 @@ test('with one of two cores dead, no GET fails under any concurrency', async () 
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('a core that does not accept our token is our fault, not the client’s', async () => {
+test("a core that rejects the gateway's token is a 5xx, not the client’s fault", async () => {
   const stack = await startStack({ CORE_TOKEN: 'token-of-the-core' });
   const gateway = await startStack({ CORE_URL: stack.core, CORE_TOKEN: 'another-token-than-that' });
   const answer = await send(`${gateway.gateway}/v1/pets`, { key: await gateway.issueKey() });
@@ -96,7 +96,7 @@ test('the core accepts all headers that the gateway accepts', async () => {
   expect([...statuses].sort()).toEqual([200, 431]);
 });
 
-test('a link to the next page keeps all parameters, unknown ones too', async () => {
+test('a link to the next page keeps all parameters, including unknown ones', async () => {
   const stack = await startStack();
   const key = await stack.issueKey(big);
   for (const name of ['a', 'b']) await post(`${stack.core}/v1/pets`, { name, categoryId: 1 });

@@ -94,7 +94,7 @@ test.for([
   },
 );
 
-test('the same holds for any limits and any start', () => {
+test('for any limits and any start, a client that paces itself is never refused', () => {
   const key = fc.record({
     minute: fc.oneof(fc.integer({ min: 1, max: 120 }), fc.integer({ min: 1, max: 3_000 })),
     day: fc.integer({ min: 20, max: 10_000_000 }),

@@ -77,7 +77,7 @@ test.for([1, 16])('at most %i pipelined requests run at once, and each gets its 
   expect(most()).toBe(unanswered);
 });
 
-test.for([1, 16])('a client that does not read gets all answers once it reads', async (unanswered) => {
+test.for([1, 16])('a client that does not read gets all answers once it does', async (unanswered) => {
   const { url, waiting, answerOne } = await holdingServer(unanswered);
   const { socket, bodies } = await connect(url);
   socket.pause();
@@ -95,7 +95,7 @@ test.for([1, 16])('a client that does not read gets all answers once it reads', 
   expect(waiting).toEqual([]);
 });
 
-test('sixteen run at once: behind an answer that closes the connection, none begins', async () => {
+test('with sixteen concurrent requests, none begins after an answer that closes the connection', async () => {
   const { url, waiting } = await holdingServer(16);
   const { socket } = await connect(url);
   for (let at = 0; at < 100; at++) socket.write(request(3 * at));
@@ -109,7 +109,7 @@ test('sixteen run at once: behind an answer that closes the connection, none beg
   expect(waiting).toHaveLength(16);
 });
 
-test('a malformed request behind good ones is refused after their answers, and nothing behind it begins', async () => {
+test('a malformed request behind valid ones is refused after their answers, and none behind it begins', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000, day: 1_000 });
   const { socket, received } = await connect(stack.gateway);
@@ -144,7 +144,7 @@ const FRAGMENTS = [
   'HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n',
 ];
 
-test('whatever the bytes, and however they are cut, one request runs at a time, and none behind a close', async () => {
+test('whatever the bytes and their chunks, one request runs at a time and none after a close', async () => {
   let [running, most, behindClose] = [0, 0, 0];
   const server = await startServer({
     host: '127.0.0.1',

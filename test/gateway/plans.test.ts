@@ -28,7 +28,7 @@ test('the gateway adds missing plan values and keeps those that a person has set
   expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '77' });
 });
 
-test('a table from before some optional fields existed is whole, and their defaults are in force', async () => {
+test('a plan table without newer optional fields is complete, and their defaults are in force', async () => {
   await redis.flushdb();
   await (await startStack(withRedis)).stop();
   const later = STORED_FIELDS.filter((name) => whenAbsent(name.split('.')[1] as PlanField) !== undefined);
@@ -41,7 +41,7 @@ test('a table from before some optional fields existed is whole, and their defau
   expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
 });
 
-test('a table that is gone raises an alarm, and is written back with an entry in the audit log', async () => {
+test('a missing plan table raises an alarm and is written back with an entry in the audit log', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
@@ -56,7 +56,7 @@ test('a table that is gone raises an alarm, and is written back with an entry in
   );
 });
 
-test('a gateway that starts where the table is gone is ready with the last good one, not with the built-in plans', async () => {
+test('a gateway that starts without a plan table is ready with the last valid one, not with the built-in plans', async () => {
   await redis.flushdb();
   const first = await startStack(withRedis);
   const key = await first.issueKey();
@@ -119,7 +119,7 @@ test.for([
   },
 );
 
-test('a change of plans while a bad value is stored and nothing is kept keeps the last good ones', async () => {
+test('a plan change while an invalid value is stored, without a kept copy, preserves the last valid values', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   await stack.admin('PATCH', '/plans/free', { minute: 62 });
@@ -158,7 +158,7 @@ test.for([
   },
 );
 
-test('a change of plans where a table is another value says which, and a gateway without plans says so', async () => {
+test('a plan change reports a table of another type, and a gateway without plans reports this', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   await redis.multi().del(KEPT).set(KEPT, 'text').exec();
@@ -176,7 +176,7 @@ test('a change of plans where a table is another value says which, and a gateway
   expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No complete plan table has been read') });
 });
 
-test('a gateway that starts where another value is in the place of the table takes what was kept', async () => {
+test('a gateway that starts while the plan table is of another type uses the kept copy', async () => {
   await redis.flushdb();
   const first = await startStack(withRedis);
   const key = await first.issueKey();
@@ -187,7 +187,7 @@ test('a gateway that starts where another value is in the place of the table tak
   expect(await limitOf(second.gateway, key)).toBe('62');
 });
 
-test('a change of a table that is gone, with all that was kept of it, changes only what it names', async () => {
+test('a change of a plan table that is lost with its kept copy changes only the named fields', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   await stack.admin('PATCH', '/plans/pro', { minute: 301, ban_grace_seconds: 7, mode: 'shadow' });
@@ -203,7 +203,7 @@ test('a change of a table that is gone, with all that was kept of it, changes on
   ]);
 });
 
-test('for an invalid override of a key its plan applies, and the override is logged as an error', async () => {
+test('an invalid override of a key is logged as an error, and the limits of its plan apply', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
@@ -215,7 +215,7 @@ test('for an invalid override of a key its plan applies, and the override is log
   });
 });
 
-test('an unknown plan field is reported, because a misspelt one would silently change nothing', () => {
+test('an unknown plan field is reported', () => {
   const { table, rejected } = readPlans(
     { ...storedPlans(DEFAULT_PLANS), 'free.minutes': '1', 'enterprise.minute': '5' },
     DEFAULT_PLANS,

@@ -14,7 +14,7 @@ const LISTED = 10_000;
 /** Concurrent requests of clients. */
 const CONNECTIONS = 512;
 
-test("operators' lists take no CPU of the worker, ten at once neither", TIMED, async () => {
+test("operators' lists, even ten at once, take no CPU of the worker", TIMED, async () => {
   const { url, redis } = await emptyDatabase();
   await issueListedKeys(redis, LISTED);
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: url });
@@ -37,7 +37,7 @@ test("operators' lists take no CPU of the worker, ten at once neither", TIMED, a
   expect(ofAll() - allBefore).toBeGreaterThan(200);
 });
 
-test('the primary takes at most 90 MB, with a worker at 512 connections 290', TIMED, async () => {
+test('the primary takes at most 90 MB, and 290 MB with a worker at 512 connections', TIMED, async () => {
   // The first start after a change compiles, which takes 20 MB more.
   await startWorkers({ WORKERS: '1' });
   const workers = await startWorkers({ WORKERS: '1' });

@@ -45,7 +45,7 @@ function hammer(key: string): () => number {
   return () => answers;
 }
 
-test('beside requests that are served, a client that keeps on gets a thousand refusals a second', async () => {
+test('a client that continues after refusals gets at most a thousand a second while others are served', async () => {
   const served = await stack.issueKey(unlimited);
   const answersToBanned = hammer(await bannedKey());
   const serve = async () => expect((await send(`${stack.gateway}/v1/pets`, { key: served })).status).toBe(200);
@@ -69,7 +69,7 @@ test('beside requests that are served, a client that keeps on gets a thousand re
   expect(answersToBanned() - waitedFrom).toBeLessThan(CONNECTIONS / 4);
 });
 
-test('a refusal that was held back tells the time that is left when it is sent', async () => {
+test('a delayed refusal states the time that is left when it is sent', async () => {
   const served = await stack.issueKey(unlimited);
   const key = await bannedKey();
   const beyond: number[] = [];
@@ -104,7 +104,7 @@ function stopClock(): void {
 const refusalOf = (pacing: RefusalPacing, client: string): Promise<void> | undefined =>
   pacing.delay(client, new ServerResponse(new IncomingMessage(new net.Socket())));
 
-test('when ten thousand refusals wait, the connection of another is cut, whoever sent it', () => {
+test('when ten thousand refusals wait, the connection of any further one is cut', () => {
   const pacing = new RefusalPacing();
   const refuse = (client: string) => {
     const response = new ServerResponse(new IncomingMessage(new net.Socket()));
@@ -118,7 +118,7 @@ test('when ten thousand refusals wait, the connection of another is cut, whoever
   }
 });
 
-test('a client makes no room for its own requests, and the refusals of several take turns', async () => {
+test('a client cannot free places for its own requests, and the refusals of several clients take turns', async () => {
   stopClock();
   const pacing = new RefusalPacing();
   const told: string[] = [];
@@ -144,7 +144,7 @@ test('a client makes no room for its own requests, and the refusals of several t
   expect(await letOut()).toBeLessThanOrEqual(4);
 });
 
-test('the more requests are served, the more refusals a turn lets out, up to as many as while nobody is served', async () => {
+test('the more requests are served, the more refusals are sent per turn, up to the number without served requests', async () => {
   stopClock();
   const pacing = new RefusalPacing();
   let told = 0;
@@ -164,7 +164,7 @@ test('the more requests are served, the more refusals a turn lets out, up to as 
   expect(await letOutBeside(0)).toBe(4);
 });
 
-test('a body that is too large takes the turns of many refusals, also after it was admitted', async () => {
+test('a body that is too large counts as many refusals, also after its request was admitted', async () => {
   const [served, tooLarge] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
   const body = 'x'.repeat(70_000);
   let refused = 0;
@@ -196,7 +196,7 @@ function refusedAndSendingOn(connections: number): () => number {
   return () => sockets.reduce((sum, { bytesWritten, writableLength }) => sum + bytesWritten - writableLength, 0);
 }
 
-test('beside requests that are served, what clients send after their refusal is read slowly', async () => {
+test('bytes that clients send after their refusal are read slowly while others are served', async () => {
   const served = await stack.issueKey(unlimited);
   let servedAt = performance.now();
   let longestPause = 0;

@@ -64,7 +64,7 @@ test('every request is divided into its head and its body, wherever a read ends'
   }
 });
 
-test('Node ends each of these bodies at the same byte', async () => {
+test('Node ends each body at the same byte', async () => {
   const ended: string[] = [];
   const server = http.createServer({ requireHostHeader: false }, (request, response) => {
     request.resume().once('end', () => ended.push(request.url ?? ''));
@@ -84,7 +84,7 @@ test('Node ends each of these bodies at the same byte', async () => {
   server.close();
 });
 
-test('of long heads one behind the other each is read on its own, however many there are', () => {
+test('each of many consecutive long heads is read on its own', () => {
   const heads = 50;
   const head = `GET /${'x'.repeat(1_100)} HTTP/1.1\r\nHost: a\r\n\r\n`;
   const buffer = Buffer.from(head.repeat(heads), 'latin1');

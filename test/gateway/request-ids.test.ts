@@ -63,7 +63,7 @@ test.for(cases)('reads %s with %s share connections to the core', async ([how, ,
 /** The X-Request-Id in the head of a request. */
 const idIn = (head: string): string => /\r\nX-Request-Id: ([^\r]*)/i.exec(head)?.[1] ?? '';
 
-test('no two requests with one id, and no two attempts of one, have the same id at the core', async () => {
+test('the core receives a different id for each attempt of each request, even if clients repeat an id', async () => {
   const heard: string[] = [];
   const core = await faultyCore((socket, head) => {
     heard.push(idIn(head));
@@ -83,13 +83,18 @@ test('no two requests with one id, and no two attempts of one, have the same id 
   expect(heard.filter((id) => !/^same\.1\.\d+$/.test(id))).toEqual([]);
 });
 
-test.for([
-  ['a short one', 'order-4711', 'order-4711'],
+const NEW: string = expect.stringMatching(/^[0-9a-f-]{36}$/);
+
+test.for<[what: string, given: string | undefined, expected: string]>([
+  ['a short one', 'order-47.1_1', 'order-47.1_1'],
   ['the longest', 'a'.repeat(64), 'a'.repeat(64)],
   ['one that ends like an attempt', 'a.7', 'a.7'],
-  ['a new one', undefined, expect.stringMatching(/^[0-9a-f-]{36}$/)],
-  ['a new one for one that is too long', 'a'.repeat(65), expect.stringMatching(/^[0-9a-f-]{36}$/)],
-] as const)('one id finds a request in both logs: %s', async ([, given, expected]) => {
+  ['a new one', undefined, NEW],
+  ['a new one for one that is too long', 'a'.repeat(65), NEW],
+  ...['a b', '"', 'a;b'].map(
+    (unfit) => [`a new one for one that is not safe to log, ${unfit}`, unfit, NEW] as [string, string, string],
+  ),
+])('one id finds a request in the logs of gateway and core: %s', async ([, given, expected]) => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const headers: Record<string, string> = given === undefined ? {} : { 'x-request-id': given };
@@ -120,7 +125,7 @@ test('the core keeps the id of a caller that is no gateway', async () => {
   await expect.poll(() => stack.coreLog.map(({ requestId }) => requestId)).toContain('of-a-service');
 });
 
-test('two processes give no two attempts the same id', () => {
+test('two processes never give attempts the same id', () => {
   const module = new URL('../../gateway/upstream/request-head.ts', import.meta.url).href;
   const print = `import('${module}').then(({ attemptIdOf }) => console.log([1, 2].map(() => attemptIdOf('same')).join()))`;
   const heard = Array.from({ length: 3 }, () => execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));

@@ -29,7 +29,7 @@ async function expectSame(name: string, value: string, content: string): Promise
   });
 }
 
-test('the secret settings are these, and each can be a file', async () => {
+test('each secret setting can be a file', async () => {
   expect(secretsIn(CoreSettings.shape)).toEqual(['DATABASE_URL', 'CORE_TOKEN']);
   const values = {
     CORE_TOKEN: 'a-token-of-the-core',
@@ -43,7 +43,7 @@ test('the secret settings are these, and each can be a file', async () => {
     for (const end of ['', '\n', '\r\n']) await expectSame(name, value, value + end);
 });
 
-test('faults of such files are told with all others, and no value among them', async () => {
+test('faults of secret files are reported with all others and without a value', async () => {
   const secret = 'short-secret';
   const settings = {
     CORE_TOKEN: 'a-token-of-the-core',

@@ -6,7 +6,7 @@ import { createAuthority } from '../support/certificates.ts';
 import { startProcess, startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-test('a start with bad settings names all faults, repeats no value, and exits with 1', async () => {
+test('a start with invalid settings names all faults, repeats no value, and exits with 1', async () => {
   const environment = {
     PORT: '99999',
     CORE_URL: 'ftp://core,http://core/path',
@@ -122,7 +122,7 @@ test('a CA without rediss:// is refused because it has no use', async () => {
   );
 });
 
-test('an address in use is reported in words', async () => {
+test('an address in use is reported in a sentence', async () => {
   const DATA_DIR = await temporaryFolder();
   const taken = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${DATA_DIR}/a.db` });
   const { port } = new URL(taken.addresses.core ?? '');

@@ -54,7 +54,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
   });
 });
 
-test('a mode set by hand is live within a second; a bad one raises an alarm; none means enforced', async () => {
+test('a mode set by hand is live within a second, an invalid one raises an alarm, and none means enforce', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey({ ...tight, day: 1 });
@@ -72,7 +72,7 @@ test('a mode set by hand is live within a second; a bad one raises an alarm; non
   await expect.poll(statusOfNext).toBe(429);
 });
 
-test('a plan in shadow mode also refuses nothing while Redis is unavailable', async () => {
+test('a plan in shadow mode refuses nothing while Redis is unavailable', async () => {
   const server = await startRedisServer();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
   await stack.admin('PATCH', '/plans/free', { mode: 'shadow' });

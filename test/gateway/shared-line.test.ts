@@ -67,7 +67,7 @@ test('a write shares no connection with other requests', async () => {
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('reads lost with their connection are repeated once, each on its own connection', async () => {
+test('reads lost with their connection are retried once, each on its own connection', async () => {
   const breaking = await core((socket, head, connection) => {
     if (connection === 0) socket.destroy();
     else socket.write(okTo(head));
@@ -78,7 +78,7 @@ test('reads lost with their connection are repeated once, each on its own connec
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('reads after an answer that closes the connection are repeated once, and all succeed', async () => {
+test('reads after an answer that closes the connection are retried once, and all succeed', async () => {
   const closing = await core((socket, head, connection) => {
     const limit = /limit=(\d+)/.exec(head)?.[1] ?? '';
     if (socket.writableEnded) return;
@@ -97,7 +97,7 @@ test('reads after an answer that closes the connection are repeated once, and al
   );
 });
 
-test('a core that breaks every connection is asked twice, then the answer is 502', async () => {
+test('a read of a core that breaks every connection is sent twice and then answered with 502', async () => {
   const asked: string[] = [];
   const broken = await core((socket, head) => {
     asked.push(head);
@@ -136,7 +136,7 @@ test('a chunked answer gets a length; an answer without a body keeps its headers
   });
 });
 
-test('clients that leave cost those behind them nothing: each gets its own answer', async () => {
+test('clients that leave do not affect those behind them, each of which gets its own answer', async () => {
   const slow = await core((socket, head) => void setTimeout(() => socket.write(echoOf(head)), 30));
   const stack = await startStack({ CORE_URL: slow.url });
   const key = await stack.issueKey(big);
@@ -155,7 +155,7 @@ test('clients that leave cost those behind them nothing: each gets its own answe
   }
 });
 
-test('what waits behind a read that was asked again elsewhere is asked elsewhere too', async () => {
+test('reads behind one that was sent again elsewhere are sent elsewhere too', async () => {
   let asked = 0;
   const turns = new WeakMap<Socket, Promise<unknown>>();
   const silent = await core((socket, head) => {
@@ -177,7 +177,7 @@ test('what waits behind a read that was asked again elsewhere is asked elsewhere
   expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(200));
 });
 
-test('when the first answer is late, others do not wait behind it', TIMED, async () => {
+test('other reads do not wait behind a late first answer', TIMED, async () => {
   const late = await core(
     (socket, head) =>
       void (head.includes('limit=99') ? setTimeout(() => socket.write(okTo(head)), 1_000) : socket.write(okTo(head))),

@@ -13,7 +13,7 @@ function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
   return slot;
 }
 
-test('a request that waits for its own client holds no slot, and gets one back under any load', async () => {
+test("a request that waits for its client's body holds no slot, and gets one back under any load", async () => {
   const shedder = new LoadShedder(() => 4);
   const body = Promise.withResolvers<string>();
   const slow = take(shedder);
@@ -28,7 +28,7 @@ test('a request that waits for its own client holds no slot, and gets one back u
   expect(shedder.slot().take(caller)).toBe(false);
 });
 
-test('a slot is given back when a body never comes', async () => {
+test('a slot is released when a body never arrives', async () => {
   const shedder = new LoadShedder(() => 2);
   const slow = take(shedder);
   await expect(slow.during(() => Promise.reject(new Error('gone')))).rejects.toThrow('gone');

@@ -46,7 +46,7 @@ const CORE_URL = await serveHttp((request, response) => {
   response.end(bytesOf(Number(query.get('seed')), length));
 });
 
-describe('every byte arrives at its own client, whole and in order', () => {
+describe('every byte arrives at its own client and in order', () => {
   /** More than the kernel buffers, so the gateway waits for slow readers. */
   const LENGTH = 16 * MEGABYTE;
 
@@ -140,14 +140,14 @@ describe('a large answer that its core does not complete', () => {
     ['closes between chunks', CHUNKS, close],
     ['resets its connection', CHUNKS, reset],
     ['goes on with no chunk', `${CHUNKS}no chunk\r\n`, undefined],
-  ] as const)('is cut if the core %s', async ([, text, then]) => {
+  ] as const)('is cut off if the core %s', async ([, text, then]) => {
     const received = await answerTo(text, then);
     expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
     expect(received).not.toMatch(/\r\n0\r\n\r\n$/);
     expect(received.length).toBeLessThan(600_000);
   });
 
-  test('has an error in its place as long as nothing of its body came', async () => {
+  test('is replaced by an error until a byte of its body has arrived', async () => {
     const url = await faultyCore((socket, head) => void socket.write(withIdOf(head, HEAD)));
     const stack = await startStack({ CORE_URL: url, CORE_TIMEOUT_MS: '500' });
     const { status, json } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(unlimited) });

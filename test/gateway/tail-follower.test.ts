@@ -41,7 +41,7 @@ async function changedKey(): Promise<string> {
 
 const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target', target, 'action', 'key.change');
 
-test('each change of a key is told once; at the first look, and when the last entry seen is gone, anything may be new', async () => {
+test('each change of a key is reported once, and anything may be new at first or once the last entry seen is gone', async () => {
   const id = await changedKey();
   const { told } = follower();
   expect(await told()).toEqual([{ anyKey: true }]);
@@ -59,7 +59,7 @@ test('each change of a key is told once; at the first look, and when the last en
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('a reset is told, also if another change of the key followed', async () => {
+test('a reset is reported even if another change of the key followed', async () => {
   const [id, other] = [await changedKey(), await changedKey()];
   const { told } = follower();
   await told();
@@ -70,7 +70,7 @@ test('a reset is told, also if another change of the key followed', async () => 
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('a change has the time of the clock that decides, where there is one', async () => {
+test('a change has the time of the clock that decides, if there is one', async () => {
   const id = await changedKey();
   const { told } = follower(true);
   await told();

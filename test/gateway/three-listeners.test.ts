@@ -80,7 +80,7 @@ test.for(all.filter(([, { credential }]) => credential !== ''))('%s: two credent
     expect(statuses(await exchange(to, last({ ...to, credential: to.credential + second })))).toEqual([401]);
 });
 
-test.for(all)('%s: the absolute form is that of its path, if it names the host', async ([, to]) => {
+test.for(all)('%s: a target in absolute form is read as its path if it names the host', async ([, to]) => {
   const { host } = new URL(to.url);
   const asked = (authority: string) =>
     exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
@@ -100,49 +100,52 @@ test.for(all)('%s: a client that ends its side after its requests gets all answe
   expect(statuses(received())).toEqual([200, 200]);
 });
 
-test.for(all)('%s: half a request and the end of the client is 400', async ([, to]) => {
+test.for(all)("%s: half a request before the client's end is 400", async ([, to]) => {
   expect(statuses(await exchange(to, get(to).slice(0, -10), true))).toEqual([400]);
   const post = `POST ${to.read} HTTP/1.1\r\n${hostOf(to)}${to.credential}Content-Type: application/json\r\n`;
   const [status = 0] = statuses(await exchange(to, `${post}Content-Length: 100\r\n\r\n{"name`, true));
   expect([400, 405]).toContain(status);
 });
 
-test.for(all)('%s: what is no request is answered in the Error shape, and closes', async ([, to]) => {
-  const headers = `${hostOf(to)}${to.credential}`;
-  const rows: [bytes: string, status: number][] = [
-    [`BREW ${to.read} HTTP/1.1\r\n${headers}\r\n`, 400],
-    [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: x\r\n\r\n`, 400],
-    [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: 1\r\nContent-Length: 2\r\n\r\n`, 400],
-    ['garbage\r\n\r\n', 400],
-    [`GET ${to.read}\r\n\r\n`, 400],
-    [`GET ${to.read} http/1.1\r\n${headers}\r\n`, 400],
-    [`OPTIONS ${to.read} RTSP/1.0\r\n${headers}\r\n`, 400],
-    [`SOURCE ${to.read} ICE/1.0\r\n${headers}\r\n`, 400],
-    [`GET  ${to.read} HTTP/1.1\r\n${headers}\r\n`, 400],
-    [`GET ${to.read}  HTTP/1.1\r\n${headers}\r\n`, 400],
-    [`POST  ${to.read} HTTP/1.1\r\n${headers}Content-Length: 2\r\n\r\n{}`, 400],
-    [`GET ${to.read} HTTP/3.0\r\n${headers}\r\n`, 505],
-    [`GET ${to.read} HTTP/1.1\r\n${headers}${'X: y\r\n'.repeat(1_200)}\r\n`, 431],
-    [`GET ${to.read} HTTP/1.1\r\n${headers}X: ${'y'.repeat(50_000)}\r\n\r\n`, 431],
-    [`GET ${to.read} HTTP/1.1\r\n${to.credential}\r\n`, 400],
-    [`GET ${to.read} HTTP/1.1\r\n${headers}${hostOf(to)}\r\n`, 400],
-    [`GET ${to.read} HTTP/1.1\r\nHost: a b\r\n${to.credential}\r\n`, 400],
-    [`GET ${to.read} HTTP/1.1\r\n${headers}Expect: banana\r\n\r\n`, 417],
-    [`POST ${to.read} HTTP/1.1\r\n${headers}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`, 400],
-    [`CONNECT a:1 HTTP/1.1\r\n${headers}\r\n`, 405],
-  ];
-  for (const [bytes, status] of rows) {
-    const answer = await exchange(to, bytes);
-    expect([bytes.slice(0, 80), statuses(answer)]).toEqual([bytes.slice(0, 80), [status]]);
-    const [head = '', body = ''] = answer.split('\r\n\r\n');
-    expect(JSON.parse(body)).toEqual({ code: expect.any(String), message: expect.any(String), status });
-    expect(head).toMatch(/^Connection: close$/m);
-    expect(head).toMatch(/^X-Request-Id: \S+$/m);
-    expect(head).toMatch(/^X-Content-Type-Options: nosniff$/m);
-  }
-});
+test.for(all)(
+  '%s: bytes that are no request get an answer in the Error shape and close the connection',
+  async ([, to]) => {
+    const headers = `${hostOf(to)}${to.credential}`;
+    const rows: [bytes: string, status: number][] = [
+      [`BREW ${to.read} HTTP/1.1\r\n${headers}\r\n`, 400],
+      [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: x\r\n\r\n`, 400],
+      [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: 1\r\nContent-Length: 2\r\n\r\n`, 400],
+      ['garbage\r\n\r\n', 400],
+      [`GET ${to.read}\r\n\r\n`, 400],
+      [`GET ${to.read} http/1.1\r\n${headers}\r\n`, 400],
+      [`OPTIONS ${to.read} RTSP/1.0\r\n${headers}\r\n`, 400],
+      [`SOURCE ${to.read} ICE/1.0\r\n${headers}\r\n`, 400],
+      [`GET  ${to.read} HTTP/1.1\r\n${headers}\r\n`, 400],
+      [`GET ${to.read}  HTTP/1.1\r\n${headers}\r\n`, 400],
+      [`POST  ${to.read} HTTP/1.1\r\n${headers}Content-Length: 2\r\n\r\n{}`, 400],
+      [`GET ${to.read} HTTP/3.0\r\n${headers}\r\n`, 505],
+      [`GET ${to.read} HTTP/1.1\r\n${headers}${'X: y\r\n'.repeat(1_200)}\r\n`, 431],
+      [`GET ${to.read} HTTP/1.1\r\n${headers}X: ${'y'.repeat(50_000)}\r\n\r\n`, 431],
+      [`GET ${to.read} HTTP/1.1\r\n${to.credential}\r\n`, 400],
+      [`GET ${to.read} HTTP/1.1\r\n${headers}${hostOf(to)}\r\n`, 400],
+      [`GET ${to.read} HTTP/1.1\r\nHost: a b\r\n${to.credential}\r\n`, 400],
+      [`GET ${to.read} HTTP/1.1\r\n${headers}Expect: banana\r\n\r\n`, 417],
+      [`POST ${to.read} HTTP/1.1\r\n${headers}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`, 400],
+      [`CONNECT a:1 HTTP/1.1\r\n${headers}\r\n`, 405],
+    ];
+    for (const [bytes, status] of rows) {
+      const answer = await exchange(to, bytes);
+      expect([bytes.slice(0, 80), statuses(answer)]).toEqual([bytes.slice(0, 80), [status]]);
+      const [head = '', body = ''] = answer.split('\r\n\r\n');
+      expect(JSON.parse(body)).toEqual({ code: expect.any(String), message: expect.any(String), status });
+      expect(head).toMatch(/^Connection: close$/m);
+      expect(head).toMatch(/^X-Request-Id: \S+$/m);
+      expect(head).toMatch(/^X-Content-Type-Options: nosniff$/m);
+    }
+  },
+);
 
-test.for(all)('%s: what is no request leaves one line, with its id and its cause', async ([name, to]) => {
+test.for(all)('%s: bytes that are no request leave one log line with its id and cause', async ([name, to]) => {
   const { log, coreLog } = name === 'clients over TLS' ? secure : stack;
   const answer = await exchange(to, 'garbage\r\n\r\n');
   const requestId = /^X-Request-Id: (\S+)\r$/m.exec(answer)?.[1];
@@ -158,22 +161,30 @@ const last = (to: Listener) => get(to).replace(/\r\n$/, LAST);
 const cuts = (text: string, upTo: number): [string, string][] =>
   Array.from({ length: upTo }, (_, at) => [text.slice(0, at + 1), text.slice(at + 1)]);
 
-test.for(all)('%s: a request line with two spaces is refused behind others too, however it is cut', async ([, to]) => {
-  const tight = get(to).replaceAll(': ', ':');
-  const lines = [get(to), tight].flatMap((text) => [text.replace(' ', '  '), text.replace(' HTTP', '  HTTP')]);
-  const bodied = write(to).replace(' ', '  ');
-  const whole = [...lines, bodied, ...lines.map((line) => `\r\n${line}`), ...lines.map((line) => `\n\r\n\r\n${line}`)];
-  const alone = lines.flatMap((line) => [line, ...cuts(line, line.indexOf('HTTP') + 1)]);
-  const behind = lines.flatMap((line) => [
-    get(to) + line + get(to),
-    write(to) + line + get(to),
-    writeHead(to, IN_CHUNKS) + chunk(to.body) + chunk('') + line + get(to),
-    ...cuts(line, line.indexOf('HTTP') + 1).map(([one, other]) => [get(to) + one, other + get(to)]),
-  ]);
-  expect(await exchanges(to, [...whole, ...alone])).toEqual([...whole, ...alone].map((bytes) => [bytes, [400]]));
-  const good = (bytes: string | readonly string[]) => (String(bytes).startsWith('GET') ? 200 : 201);
-  expect(await exchanges(to, behind)).toEqual(behind.map((bytes) => [bytes, [good(bytes), 400]]));
-});
+test.for(all)(
+  '%s: a request line with two spaces is refused, also behind others and however it is cut',
+  async ([, to]) => {
+    const tight = get(to).replaceAll(': ', ':');
+    const lines = [get(to), tight].flatMap((text) => [text.replace(' ', '  '), text.replace(' HTTP', '  HTTP')]);
+    const bodied = write(to).replace(' ', '  ');
+    const whole = [
+      ...lines,
+      bodied,
+      ...lines.map((line) => `\r\n${line}`),
+      ...lines.map((line) => `\n\r\n\r\n${line}`),
+    ];
+    const alone = lines.flatMap((line) => [line, ...cuts(line, line.indexOf('HTTP') + 1)]);
+    const behind = lines.flatMap((line) => [
+      get(to) + line + get(to),
+      write(to) + line + get(to),
+      writeHead(to, IN_CHUNKS) + chunk(to.body) + chunk('') + line + get(to),
+      ...cuts(line, line.indexOf('HTTP') + 1).map(([one, other]) => [get(to) + one, other + get(to)]),
+    ]);
+    expect(await exchanges(to, [...whole, ...alone])).toEqual([...whole, ...alone].map((bytes) => [bytes, [400]]));
+    const good = (bytes: string | readonly string[]) => (String(bytes).startsWith('GET') ? 200 : 201);
+    expect(await exchanges(to, behind)).toEqual(behind.map((bytes) => [bytes, [good(bytes), 400]]));
+  },
+);
 
 test.for(all)('%s: a pipeline is read however it is cut, and whatever its bodies contain', async ([, to]) => {
   const [one, other] = [to.body.slice(0, 9), to.body.slice(9)];
@@ -198,14 +209,14 @@ test.for(all)('%s: a body has at most 500 chunks, and one more for each 128 byte
   expect([statuses(refused), refused]).toEqual([[413], expect.stringContaining('too many small chunks')]);
 });
 
-test.for(all)('%s: CONNECT waits for the answers before it', async ([, to]) => {
+test.for(all)('%s: CONNECT is answered after the requests before it', async ([, to]) => {
   const refused = `CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
   for (const bytes of [write(to).repeat(10) + refused, write(to).repeat(10) + refused + write(to)])
     expect(statuses(await exchange(to, bytes))).toEqual([...Array(10).fill(201), 405]);
   expect(statuses(await exchange(to, write(to).repeat(3) + refused, true))).toEqual([201, 201, 201, 405]);
 });
 
-test.for(all)('%s: an upgrade that is ignored, with a body, is answered behind others', async ([, to]) => {
+test.for(all)('%s: an ignored upgrade with a body is answered after the requests before it', async ([, to]) => {
   const started = performance.now();
   const upgrade = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
   const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
@@ -218,24 +229,21 @@ test.for(all)('%s: an upgrade that is ignored, with a body, is answered behind o
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test.for(all)(
-  '%s: what is malformed in an upgrade that is ignored, or behind it, is refused at once',
-  async ([, to]) => {
-    const started = performance.now();
-    const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
-    const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
-    const ignored = get(to).replace(/\r\n$/, `${upgrade}\r\n`);
-    expect(statuses(await exchange(to, bad))).toEqual([400]);
-    expect(statuses(await exchange(to, ignored + bad))).toEqual([200, 400]);
-    for (const text of ['nonsense\r\n\r\n', get(to).replace('GET', 'BREW'), get(to).replace('\r\n', '\n')]) {
-      for (const bytes of [ignored + text, [ignored, text]])
-        expect(statuses(await exchange(to, bytes))).toEqual([200, 400]);
-    }
-    expect(performance.now() - started).toBeLessThan(8_000);
-  },
-);
+test.for(all)('%s: malformed bytes in an ignored upgrade, or behind it, are refused at once', async ([, to]) => {
+  const started = performance.now();
+  const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
+  const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
+  const ignored = get(to).replace(/\r\n$/, `${upgrade}\r\n`);
+  expect(statuses(await exchange(to, bad))).toEqual([400]);
+  expect(statuses(await exchange(to, ignored + bad))).toEqual([200, 400]);
+  for (const text of ['nonsense\r\n\r\n', get(to).replace('GET', 'BREW'), get(to).replace('\r\n', '\n')]) {
+    for (const bytes of [ignored + text, [ignored, text]])
+      expect(statuses(await exchange(to, bytes))).toEqual([200, 400]);
+  }
+  expect(performance.now() - started).toBeLessThan(8_000);
+});
 
-test.for(all)('%s: a chunk size that is none is refused at once behind others', async ([, to]) => {
+test.for(all)('%s: an invalid chunk size is refused at once, also behind others', async ([, to]) => {
   const started = performance.now();
   const bad = `${writeHead(to, IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
   for (const bytes of [bad, bad + write(to)]) {
@@ -260,7 +268,7 @@ test.for(all)('%s: a line that ends without a carriage return is refused', async
     expect([bytes, statuses(await exchange(to, bytes + get(to)))]).toEqual([bytes, [400]]);
 });
 
-test.for(all)('%s: every answer says nosniff, and those to operators are not stored', async ([name, to]) => {
+test.for(all)('%s: every answer has nosniff, and those to operators no-store', async ([name, to]) => {
   for (const request of [
     get(to),
     get({ ...to, read: '/livez' }),
@@ -275,12 +283,12 @@ test.for(all)('%s: every answer says nosniff, and those to operators are not sto
   }
 });
 
-test('the pages of the operators may be stored, if they are checked each time', async () => {
+test("the operators' pages may be stored if they are revalidated each time", async () => {
   const page = await send(`${stack.adminUrl}/`);
   expect(page.headers).toMatchObject({ 'cache-control': 'no-cache', 'x-content-type-options': 'nosniff' });
 });
 
-test('a body in another charset than UTF-8 is 415, in UTF-8 it is taken', async () => {
+test('a body in another charset than UTF-8 is 415, and one in UTF-8 is accepted', async () => {
   const taken = ['charset=utf-8', 'charset="UTF-8"', 'charset=UTF8', 'profile=x', ''];
   const refused = ['charset=latin1', 'charset=utf-16', 'Charset="iso-8859-1"', 'charset=', 'charset=utf-8; charset=x'];
   const key = CLIENT.slice('Authorization: Bearer '.length).trim();
@@ -297,7 +305,7 @@ test('a body in another charset than UTF-8 is 415, in UTF-8 it is taken', async 
   }
 });
 
-test('internal services: reads run at once, and none begins behind a head that closes', async () => {
+test('reads of internal services run concurrently, and none begins after a head that closes', async () => {
   const to = LISTENERS['internal services'] as Listener;
   const twoHosts = `GET /v1/pets HTTP/1.1\r\n${hostOf(to)}${hostOf(to)}\r\n`;
   const before = stack.coreLog.length;

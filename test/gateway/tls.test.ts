@@ -43,7 +43,7 @@ async function silent(url: string, from: string): Promise<{ socket: Socket; clos
   return { socket, closed };
 }
 
-test('with a certificate clients use TLS, and the core is told so', async () => {
+test('with a certificate clients use TLS, and the core receives this in X-Forwarded-Proto', async () => {
   const core = await listeningCore();
   const stack = await startStack({ ...withTls, CORE_URL: core.url });
   expect(stack.gateway).toMatch(/^https:/);
@@ -73,7 +73,7 @@ test('cipher suites have forward secrecy and authentication, in both versions', 
   expect(socket.getCipher().name).toMatch(/^ECDHE-(?:RSA|ECDSA)-(?:AES\d+-GCM|CHACHA20)/);
 });
 
-test('every answer over TLS, and no other, tells browsers to use TLS from then on', async () => {
+test('every answer over TLS, and no other, has Strict-Transport-Security', async () => {
   const stack = await startStack(withTls);
   const hsts = 'max-age=31536000';
   const key = await stack.issueKey();
@@ -88,14 +88,14 @@ test('every answer over TLS, and no other, tells browsers to use TLS from then o
   expect((await send(`${plain.gateway}/v1/pets`)).headers).not.toHaveProperty('strict-transport-security');
 });
 
-test('ALPN selects HTTP/1.1; a client that offers only other protocols is refused', async () => {
+test('ALPN selects HTTP/1.1, and a client that offers only other protocols is refused', async () => {
   const { gateway } = await startStack(withTls);
   const socket = await handshake(gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
   expect((socket as TLSSocket).alpnProtocol).toBe('http/1.1');
   expect(await isRefused(gateway, { ALPNProtocols: ['h2'] })).toBe(true);
 });
 
-test('plain HTTP on the TLS port gets a clear error; other bytes end the connection without harm', async () => {
+test('plain HTTP on the TLS port gets a clear error, and other bytes close the connection without harm', async () => {
   const stack = await startStack(withTls);
   const plain = await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n');
   expect(plain).toMatch(/^HTTP\/1.1 400 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"message":"This port speaks TLS/);
@@ -150,7 +150,7 @@ test('a renewed certificate is used for new connections, while open ones continu
   );
 });
 
-test('unusable new files raise one alarm, and the last good ones stay until better ones come', async () => {
+test('invalid new files raise one alarm, and the last valid ones stay in use until they are replaced', async () => {
   const next = await createAuthority();
   const { files, renew } = await mounted(authority);
   const stack = await startStack(settingsOf(files));
@@ -178,7 +178,7 @@ test('a handshake has a timeout and counts as a connection until then', TIMED, a
   expect(heldAt - overAt).toBeGreaterThan(500);
 });
 
-test('a stop does not wait for handshakes', TIMED, async () => {
+test('a stop does not wait for TLS handshakes', TIMED, async () => {
   const stack = await startStack(withTls);
   const { closed } = await silent(stack.gateway, '127.0.0.1');
   const before = performance.now();
@@ -186,7 +186,7 @@ test('a stop does not wait for handshakes', TIMED, async () => {
   expect(performance.now() - before).toBeLessThan(3_000);
 });
 
-test('files that TLS cannot use are reported as faults of the settings', async () => {
+test('unusable TLS files are reported as faults of the settings', async () => {
   const folder = await temporaryFolder();
   const [text, der, locked] = ['text', 'cert.der', 'locked.key'].map((name) => join(folder, name)) as [
     string,

@@ -105,7 +105,7 @@ test('the trace id is in the log line of every request: refused, answered or bro
   expect(lines.filter(({ traceId }) => !/^[0-9a-f]{32}$/.test(String(traceId)))).toEqual([]);
 });
 
-test('the core logs the trace that the gateway passed on', async () => {
+test('the core logs the trace that the gateway forwarded', async () => {
   const whole = await startStack();
   const database = new DatabaseSync(`${whole.directory}/store.db`);
   database.exec('DROP TABLE orders');

@@ -7,7 +7,7 @@ import { answer, askOn, lineUnderTest, requestFor } from '../support/line.ts';
 const withHeader = (name: string, value: string) =>
   requestFor({ target: '/v1/pets?limit=1', headers: ['X', '1', name, value] });
 
-test('a request consists of its line, host, headers and id, byte for byte', () => {
+test('a request to the core consists of its line, host, headers and id, byte for byte', () => {
   const value = 'a\tb \x80\xff!~';
   expect(writeRequest(withHeader('Y-z', value), 'a.1', 'core:7001')).toBe(
     `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\nX-Request-Id: a.1\r\n\r\n`,
@@ -44,6 +44,6 @@ test.for([
   ['POST', undefined, false],
   ['DELETE', undefined, false],
   ['OPTIONS', undefined, false],
-] as const)('%s with the body %j may share a connection: %j', ([method, body, expected]) => {
+] as const)('whether %s with the body %j may share a connection: %j', ([method, body, expected]) => {
   expect(isRepeatable(requestFor({ method, body }))).toBe(expected);
 });

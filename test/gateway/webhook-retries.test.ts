@@ -41,7 +41,7 @@ const happeningTo = (keyId: string): Happening => {
 
 const status = (code: number) => (response: ServerResponse) => void response.writeHead(code).end();
 
-test('signatures are those of Standard Webhooks: its published example', () => {
+test('signatures match the published example of Standard Webhooks', () => {
   const signature = sign(
     secretBytes('whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'),
     'msg_p5jXN8AQM9LWM0D4loKWxJek',
@@ -51,7 +51,7 @@ test('signatures are those of Standard Webhooks: its published example', () => {
   expect(signature).toBe('v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=');
 });
 
-test('an attempt that fails comes again, later each time, with the same id and body', async () => {
+test('a failed delivery is retried, each time later, with the same id and body', async () => {
   const at: number[] = [];
   const receiver = await webhookReceiver((response, number) => {
     at.push(performance.now());
@@ -66,7 +66,7 @@ test('an attempt that fails comes again, later each time, with the same id and b
   expect(lines).toEqual([]);
 });
 
-test('an event that nobody takes is given up after its last attempt, with one line that holds no secret', async () => {
+test('an event that is never accepted is dropped after its last attempt, with one log line that holds no secret', async () => {
   const receiver = await webhookReceiver(status(503));
   const { tell, counts, lines } = await setUp({ url: `${receiver.url}?token=canary-of-the-url` });
   const keyId = await tell();
@@ -103,7 +103,7 @@ test.for([
   },
 );
 
-test('each attempt is signed with the secret of that moment', async () => {
+test('each attempt is signed with the current secret', async () => {
   const secrets = ['the-first-secret-of-webhooks', 'the-second-secret-of-webhooks'];
   const receiver = await webhookReceiver((response, number) => status(number === 0 ? 500 : 204)(response));
   const { tell, counts } = await setUp({ url: receiver.url, secret: () => secrets[receiver.told.length] });
@@ -127,7 +127,7 @@ test('a redirect is not followed', async () => {
   expect(elsewhere.told).toEqual([]);
 });
 
-test('an answer without an end is not read', async () => {
+test('an endless answer to a webhook is not read', async () => {
   const cut = Promise.withResolvers<void>();
   const receiver = await webhookReceiver((response) => {
     response.on('close', cut.resolve);
@@ -140,7 +140,7 @@ test('an answer without an end is not read', async () => {
   await cut.promise;
 });
 
-test('at most 1,000 events wait, four are sent at once; the others are dropped and counted', async () => {
+test('at most 1,000 events wait and four are sent at once, and the others are dropped and counted', async () => {
   const receiver = await webhookReceiver(() => {});
   const { tell, counts, webhooks, lines } = await setUp({ url: receiver.url });
   const first = await tell();
@@ -155,7 +155,7 @@ test('at most 1,000 events wait, four are sent at once; the others are dropped a
   expect(lines).toMatchObject([{ msg: 'webhook events given up at the stop' }]);
 });
 
-test('what waits is sent at the stop, and nothing is told after it', async () => {
+test('waiting events are sent at the stop, and none after it', async () => {
   const receiver = await webhookReceiver((response) => void setTimeout(() => status(204)(response), 50));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url });
   for (let number = 0; number < 12; number++) await tell();
@@ -165,7 +165,7 @@ test('what waits is sent at the stop, and nothing is told after it', async () =>
   expect(counts()).toMatchObject({ dropped: 1 });
 });
 
-test('what waits for its retry at the stop is sent once more', async () => {
+test('an event that waits for its retry at the stop is sent once more', async () => {
   const receiver = await webhookReceiver((response, number) => status(number < 2 ? 500 : 204)(response));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url, firstRetryMs: 60_000, longestRetryMs: 60_000 });
   await tell();
@@ -175,7 +175,7 @@ test('what waits for its retry at the stop is sent once more', async () => {
   expect(counts()).toEqual({ delivered: 2, retried: 2, given_up: 0, dropped: 0 });
 });
 
-test('an event of a key that is gone before its claim is dropped and counted; one that another claimed is not', async () => {
+test('an event of a key that is gone before its claim is dropped and counted, and one that another gateway claimed is not', async () => {
   const receiver = await webhookReceiver();
   const { tell, counts, keys, webhooks } = await setUp({ url: receiver.url });
   const id = await tell();
@@ -188,7 +188,7 @@ test('an event of a key that is gone before its claim is dropped and counted; on
   expect(counts()).toEqual({ delivered: 1, retried: 0, given_up: 0, dropped: 1 });
 });
 
-test('nothing is sent where no URL is set', async () => {
+test('no event is sent without a URL', async () => {
   const { tell, counts, keys } = await setUp({ url: undefined });
   const id = await tell();
   expect(counts()).toEqual({ delivered: 0, retried: 0, given_up: 0, dropped: 0 });

@@ -51,7 +51,7 @@ const delivered = (stack: Stack) =>
   );
 
 describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
-  test('80 and 100 % of the day and a ban are told once each, signed, without a secret', async () => {
+  test('80 and 100 % of the day and a ban each send one signed event without a secret', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
@@ -88,7 +88,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 });
 
-test('of several gateways one tells an event, also after a restart', async () => {
+test('one of several gateways sends an event, also after a restart', async () => {
   await redis.flushdb();
   const receiver = await webhookReceiver();
   const stacks = await Promise.all(Array.from({ length: 3 }, () => start(receiver.url, WITH_REDIS)));
@@ -106,7 +106,7 @@ test('of several gateways one tells an event, also after a restart', async () =>
   expect(new Set(ids).size).toBe(18);
 });
 
-test('an event whose claim is answered too late is told all the same, once', async () => {
+test('an event whose claim is answered too late is still sent once', async () => {
   const proxy = await startFaultProxy(REDIS_URL);
   const redisOfClaims = await connectedRedis(proxy.url, 100);
   const storage = new RedisStorage(redisOfClaims, { isConfirmed: false });
@@ -146,7 +146,7 @@ test('an event whose claim is answered too late is told all the same, once', asy
   await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
 });
 
-test('nothing is claimed where no webhook is set', async () => {
+test('no event is claimed without a webhook', async () => {
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey({ day: 1 });
   await useUp(stack, key);
@@ -157,7 +157,7 @@ test('nothing is claimed where no webhook is set', async () => {
 test.for([
   ['dead', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
   ['endlessly slow', async (): Promise<string> => (await webhookReceiver(() => {})).url],
-] as const)('a receiver that is %s costs clients nothing, nor the stop', TIMED, async ([, urlOf]) => {
+] as const)('a receiver that is %s delays neither clients nor the stop', TIMED, async ([, urlOf]) => {
   const url = await urlOf();
   const stack = await start(url, WITH_REDIS);
   const keys = await Promise.all(Array.from({ length: 40 }, () => stack.issueKey({ day: 1 })));

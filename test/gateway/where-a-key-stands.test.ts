@@ -20,7 +20,7 @@ function expectNear(told: unknown, second: number): void {
 }
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('it returns name, plan, both limits and the expiry of the key', async () => {
+  test('GET /v1/limits returns name, plan, both limits and expiry of the key', async () => {
     const stack = await startStack(environment);
     const expiresAt = '2099-01-01T00:00:00.000Z';
     const key = await stack.issueKey({ name: 'shop 7', minute: 600, day: 86_400, expiresAt });
@@ -48,7 +48,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     });
   });
 
-  test('it takes no token, is no strike, and works when the limit is used up', async () => {
+  test('GET /v1/limits takes no token, is no strike, and works when the limit is used up', async () => {
     const stack = await startStack(environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0 });
     const key = await stack.issueKey({ minute: 1_000, day: 2 });
@@ -65,7 +65,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     await stack.admin('PATCH', '/plans/free', { ban_after: null, ban_grace_seconds: null });
   });
 
-  test('it tells a banned key when the ban ends', async () => {
+  test('GET /v1/limits informs a banned key when the ban ends', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 60, day: 1_000 });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100 });
@@ -79,7 +79,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
   });
 
-  test('it tells the wait in line, the strikes that are left, and the use of the day', async () => {
+  test('GET /v1/limits reports the wait in line, the strikes that are left, and the usage of the day', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 2, day: 1_000 });
     const told = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
@@ -100,7 +100,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await told()).toMatchObject({ usage: [{ day, admitted: 2, refused: 3 }] });
   });
 
-  test('an invalid key learns nothing, and its address pays', async () => {
+  test('GET /v1/limits reveals nothing to an invalid key and is charged to its address', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey();
     const otherSecret = createApiKey(idOf(key)).apiKey;
@@ -112,7 +112,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     }
   });
 
-  test('the address pays for a valid key too, and only within its allowance', async () => {
+  test('GET /v1/limits is charged to the address for a valid key too, within its allowance', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey();
     const statuses: number[] = [];
@@ -124,7 +124,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   });
 });
 
-test('the core never sees it, and no decision is counted', async () => {
+test('GET /v1/limits does not reach the core and is not counted as a decision', async () => {
   const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
   const key = await stack.issueKey();
   const decisions = async () => (await send(`${stack.adminUrl}/metrics`)).text.match(/^gateway_decisions_total.*$/gm);
@@ -144,7 +144,7 @@ test('the core never sees it, and no decision is counted', async () => {
   expect(await decisions()).toEqual(before);
 });
 
-test('only GET and HEAD are allowed, without a body and without a key in the URL', async () => {
+test('/v1/limits accepts only GET and HEAD, without a body and without a key in the URL', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const head = await send(`${stack.gateway}/v1/limits`, { method: 'HEAD', key });
@@ -171,7 +171,7 @@ test('without Redis a known key gets its local limit status', async () => {
   expect(await limits(stack, stranger)).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
 });
 
-test('without Redis, a known key whose facts were never read gets 503 with its own limits and what is away', async () => {
+test('without Redis, a known key whose facts were never read gets 503 with its limits and the cause', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });

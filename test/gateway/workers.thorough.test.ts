@@ -19,12 +19,12 @@ test.for([
   ['0', 'redis://127.0.0.1', '  WORKERS: must be a whole number from 1 to 64'],
   ['65', 'redis://127.0.0.1', '  WORKERS: must be a whole number from 1 to 64'],
   ['two', '', '  WORKERS: must be a whole number from 1 to 64'],
-] as const)('WORKERS=%s with REDIS_URL=%s is a fault', ([WORKERS, REDIS_URL, fault]) => {
+] as const)('WORKERS=%s with REDIS_URL=%s is reported as a fault', ([WORKERS, REDIS_URL, fault]) => {
   expect(() => readGatewaySettings({ WORKERS, REDIS_URL })).toThrow(`The settings have a fault:\n${fault}`);
 });
 
 test.for(['PORT', 'ADMIN_PORT'] as const)(
-  'a %s that is in use is reported once, in words, and the start fails',
+  'a %s that is in use is reported once in a sentence, and the start fails',
   async (name) => {
     const { port } = new URL((await listeningCore()).url);
     expect(await start({ [name]: port })).toEqual({
@@ -35,7 +35,7 @@ test.for(['PORT', 'ADMIN_PORT'] as const)(
   },
 );
 
-test('workers share the port; only the primary talks to operators, for all of them', async () => {
+test('workers share the port, and only the primary serves operators, for all of them', async () => {
   const workers = await startWorkers();
   expect(workers.pids()).toHaveLength(2);
   expect((await workers.admin('/readyz')).status).toBe(200);
@@ -59,7 +59,7 @@ test('workers share the port; only the primary talks to operators, for all of th
 });
 
 test.for(['ADMIN_TOKEN', 'ADMIN_TOKEN_FILE'] as const)(
-  "the operators' token, given as %s, is in no worker's environment, and neither is its file",
+  "no worker's environment holds the operators' token, given as %s, or its file",
   async (setting) => {
     const file = join(await temporaryFolder(), 'token');
     await writeFile(file, ADMIN_TOKEN);
@@ -72,7 +72,7 @@ test.for(['ADMIN_TOKEN', 'ADMIN_TOKEN_FILE'] as const)(
   },
 );
 
-test('a hanging worker is missing from the metrics and delays neither them nor the other worker', TIMED, async () => {
+test('a hanging worker is left out of the metrics and delays neither them nor the other worker', TIMED, async () => {
   const workers = await startWorkers();
   const [first = 0] = workers.pids();
   process.kill(first, 'SIGSTOP');

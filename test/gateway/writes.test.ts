@@ -35,7 +35,7 @@ test('a write consists of its line, headers, length and body, in that order', as
   expect(head.match(/\r\n(content-length|transfer-encoding|connection|expect|x-request-id):/gi)).toHaveLength(2);
 });
 
-test('a body of any size arrives whole', async () => {
+test('a body of any size arrives completely', async () => {
   const sizes: number[] = [];
   const core = await faultyCore((socket, request) => {
     sizes.push(request.length - request.indexOf('\r\n\r\n') - 4);
@@ -51,7 +51,7 @@ test('a body of any size arrives whole', async () => {
   expect(sizes).toEqual(wanted);
 });
 
-test('writes use a connection again, one at a time, and never while its answer is due', async () => {
+test('writes reuse a connection one at a time, never before its answer', async () => {
   const underWay = new Map<Socket, number>();
   let overlaps = 0;
   const core = await faultyCore((socket, request) => {
@@ -77,7 +77,8 @@ test('writes use a connection again, one at a time, and never while its answer i
 test.for([
   ['refuses connections', () => Promise.resolve('http://127.0.0.1:1')],
   ['does not accept connections', unreachableServer],
-] as const)('a write goes to the other core if one %s, and arrives once', async ([, unreachable]) => {
+  ['has a name that cannot be resolved', () => Promise.resolve('http://no-such-host.invalid:80')],
+] as const)('if a core %s, a write goes to the other one and arrives once', async ([, unreachable]) => {
   const received: string[] = [];
   const good = await faultyCore((socket, request) => {
     if (request.startsWith('POST')) received.push(request);
@@ -96,7 +97,7 @@ test.for([
   ['before it answers', 1, ''],
   ['in the head of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-le'],
   ['in the body of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"a"'],
-] as const)('a write to a core that dies %s is 502, and no core gets it again', async ([, answers, text]) => {
+] as const)('a write to a core that dies %s is 502 and is not sent again', async ([, answers, text]) => {
   let received = 0;
   const dying = () =>
     bareCore((socket) => {
@@ -145,7 +146,7 @@ test('a write whose client leaves while it waits for a connection is not sent', 
   expect((await last).status).toBe(200);
 });
 
-test('a write that comes together with the close of an idle connection gets another one', async () => {
+test('a write that crosses the close of an idle connection gets another one', async () => {
   const idle = new Set<Socket>();
   const core = await faultyCore((socket, request) => {
     idle.add(socket);
@@ -170,7 +171,7 @@ test('a write that comes together with the close of an idle connection gets anot
   }
 });
 
-test('a core that says how soon it closes idle connections finds them closed before', async () => {
+test('an idle connection is closed before the time that the core announces for it', async () => {
   const { ask, connections } = await lineUnderTest(
     (socket, path) => void socket.write(answer(path, `Keep-Alive: timeout=${path === '/soon' ? 1 : 2}`)),
   );
@@ -183,7 +184,7 @@ test('a core that says how soon it closes idle connections finds them closed bef
   await expect.poll(() => connections[1]?.destroyed).toBe(true);
 });
 
-test('a connection is not used again if its answer came before its request was sent', async () => {
+test('a connection is not reused if its answer arrived before its request was sent', async () => {
   const sockets = new Set<Socket>();
   const early = await bareCore((socket) => {
     socket.once('data', () => {

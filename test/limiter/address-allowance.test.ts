@@ -12,7 +12,7 @@ function allowance() {
   return { clock, addresses: new AddressAllowance(() => clock.now) };
 }
 
-test('each refused request of an address is told its place in line, fifteen minutes ahead at most', () => {
+test('each refused request of an address gets its place in line, at most fifteen minutes ahead', () => {
   const { clock, addresses } = allowance();
   for (let sent = 0; sent < 60; sent++) expect(addresses.consume(ADDRESS).outcome).toBe('admitted');
   const told = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
@@ -41,11 +41,11 @@ test.for([
   expect(closedAfter(perMinute, 400)).toBe(expected);
 });
 
-test('at eight times the limit they are never closed', () => {
+test('at eight times the limit the connections of an address are never closed', () => {
   expect(closedAfter(480, 7_200)).toBeUndefined();
 });
 
-test('while an address goes on, each refusal that finds no room for its strike closes; after a pause none does', () => {
+test('an address beyond its strikes has its connection closed at each refusal until it pauses', () => {
   const { clock, addresses } = allowance();
   const burst = () => Array.from({ length: 400 }, () => addresses.consume(ADDRESS).closesConnection ?? false);
   burst();

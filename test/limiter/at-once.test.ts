@@ -9,7 +9,7 @@ import { secretWith } from '../support/secrets.ts';
 
 const { url } = await emptyDatabase();
 
-test('each request of a key gets the verdict of its turn, over any number of calls', async () => {
+test('concurrent requests of a key get the verdicts of their order, over any number of calls', async () => {
   const under = await redisUnderTest(url);
   const credential = await under.createKey({ plan: 'enterprise', minute: 500, day: 1_000 });
   const decisions = await Promise.all(Array.from({ length: 600 }, () => under.limiter.decide(credential)));
@@ -19,7 +19,7 @@ test('each request of a key gets the verdict of its turn, over any number of cal
   expect(await under.keys.get(credential.id)).toMatchObject({ admitted: 500, refused: 100 });
 });
 
-test('a request with a bound secret, of which the first is asked again with its scope and address, is decided once', async () => {
+test('requests with a bound secret are decided once each, although the first is sent again with scope and address', async () => {
   const under = await redisUnderTest(url);
   const digest = '1'.repeat(64);
   const { id } = await under.createKey({ secrets: [secretWith(digest, { scope: ['read'] })] });

@@ -27,7 +27,7 @@ async function setUp() {
   return { redis, stack, key };
 }
 
-test('32 connections of one key cost fewer script calls than requests, and one write a call, and each request is decided', async () => {
+test('32 connections of one key cost fewer script calls than requests and one write per call', async () => {
   const { redis, stack, key } = await setUp();
   const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
   cleanUp(() => agent.destroy());
@@ -64,7 +64,7 @@ test('invented keys with a correct check leave nothing in Redis', async () => {
   expect(await redis.dbsize()).toBe(before);
 });
 
-test('a banned key that keeps sending costs one script call a second', async () => {
+test('a banned key that keeps sending causes one script call a second', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', { 'free.minute': '1', 'free.ban_after': '1', 'free.ban_grace_seconds': '0' });
   await expect

@@ -31,7 +31,7 @@ test('a refill is exact for every limit, window and time', () => {
   );
 });
 
-test('splitting a period into any two parts changes nothing', () => {
+test('a refill of a period equals those of its two parts', () => {
   const cases = fc.tuple(limits, windows, fc.integer({ min: 0, max: DAY }), fc.integer({ min: 0, max: DAY }));
   fc.assert(
     fc.property(cases, ([limit, window, first, second]) => {
@@ -43,7 +43,7 @@ test('splitting a period into any two parts changes nothing', () => {
   );
 });
 
-test('the ticks for the next token and for the full bucket are the earliest ones', () => {
+test('the computed ticks of the next token and of the full bucket are the earliest ones', () => {
   const cases = fc.tuple(limits, windows, fc.double({ min: 0, max: 1, noNaN: true }));
   fc.assert(
     fc.property(cases, ([limit, window, share]) => {
@@ -59,7 +59,7 @@ test('the ticks for the next token and for the full bucket are the earliest ones
   );
 });
 
-test('a full bucket waits for nothing', () => {
+test('a full bucket has no wait', () => {
   expect(ticksUntilToken(full(3), 3, DAY)).toBe(0);
   expect(ticksUntilNextToken(full(3), 3, DAY)).toBe(0);
   expect(ticksUntilFull(full(3), 3, DAY)).toBe(0);

@@ -7,7 +7,7 @@ const { url } = await emptyDatabase();
 const TODAY = 20_000;
 
 describe.for(bothLimiters(url))('with %s', ([, open]) => {
-  test('each event of a key is claimed once a day', async () => {
+  test('each event of a key can be claimed once a day', async () => {
     const { keys, createKey } = await open().then((under) => ({ ...under, createKey: () => under.createKey() }));
     const [{ id }, { id: other }] = [await createKey(), await createKey()];
     const claims = Array.from({ length: 20 }, () => keys.claim(id, 'day_80', TODAY, randomUUID()));

@@ -48,7 +48,7 @@ test('a key in its grace period has one local allowance for both secrets', async
   expect(new Set(outcomes)).toEqual(new Set(['admitted', 'refused']));
 });
 
-test('a key that was deleted, disabled or ended by hand does not serve its other secrets here', async () => {
+test('a key that was deleted, disabled or expired by hand does not serve its other secrets locally', async () => {
   const change = {
     deleted: (key: string) => redis.redis.del(key),
     disabled: (key: string) => redis.redis.hset(key, 'disabled', '1'),
@@ -71,7 +71,7 @@ test('a key that was deleted, disabled or ended by hand does not serve its other
   }
 });
 
-test('a secret that has ended or is wrong leaves the other secrets of its key as they are', async () => {
+test('a wrong or expired secret does not affect the other secrets of its key', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const { now, old } = await rotatedKey(3);
   for (const credential of [now, old]) await decideInRedis(credential);
@@ -81,7 +81,7 @@ test('a secret that has ended or is wrong leaves the other secrets of its key as
   expect(decideHere(now)).toBe('admitted');
 });
 
-test('who is refused here is told its place in line, and it is no strike', async () => {
+test('a local refusal gives a place in line and is no strike', async () => {
   redis.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const { known, decideInRedis } = knownKeys();
   const key = await redis.createKey({ plan: 'pro', minute: 6 });
@@ -97,7 +97,7 @@ test('who is refused here is told its place in line, and it is no strike', async
   expect((await redis.keys.get(key.id))?.refusals.strikesUntil).toBe(0);
 });
 
-test("in shadow mode an operator's ban binds here too, and one that a decision set does not", async () => {
+test("in shadow mode an operator's ban is in force locally, and one set by a decision is not", async () => {
   redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600 });
   const { decideInRedis, decideHere } = knownKeys();
   const [byOperator, byDecision] = [
@@ -113,7 +113,7 @@ test("in shadow mode an operator's ban binds here too, and one that a decision s
   expect([decideHere(byOperator), decideHere(byDecision)]).toEqual(['banned', 'admitted']);
 });
 
-test('a plan that goes into shadow mode frees here whom decisions banned, and not whom an operator banned', async () => {
+test('a plan that enters shadow mode lifts local bans set by decisions, but not those of operators', async () => {
   redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600, mode: 'enforce' });
   const { decideInRedis, decideHere } = knownKeys();
   const [byOperator, byDecision] = [
@@ -129,7 +129,7 @@ test('a plan that goes into shadow mode frees here whom decisions banned, and no
   expect(both.map(decideHere)).toEqual(['banned', 'admitted']);
 });
 
-test("a plan's changed limit binds here as well, but for a key with its own", async () => {
+test("a plan's changed limit is in force locally, except for a key with its own", async () => {
   redis.setPlan('pro', { minute: 100, day: 1_000, ban_after: 1_000 });
   const { known, decideInRedis } = knownKeys();
   const [ofPlan, own] = [await redis.createKey({ plan: 'pro' }), await redis.createKey({ plan: 'pro', minute: 50 })];
@@ -151,7 +151,7 @@ test("a plan's changed limit binds here as well, but for a key with its own", as
   ]);
 });
 
-test('a secret that Redis refused is unknown here and takes no token from the key', async () => {
+test('a secret that Redis refused is unknown locally and takes no token from the key', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   const wrong = credentialOf(key.id, '0'.repeat(64));
@@ -161,7 +161,7 @@ test('a secret that Redis refused is unknown here and takes no token from the ke
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('expiry and grace period end here as in Redis', async () => {
+test('keys expire and grace periods end locally as in Redis', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const { now, old } = await rotatedKey(5, { expiresAt: redis.now + 10 * SECOND });
   for (const credential of [now, old]) await decideInRedis(credential);
@@ -173,7 +173,7 @@ test('expiry and grace period end here as in Redis', async () => {
   expect([now, old].map(decideHere)).toEqual(['unauthorized', 'unauthorized']);
 });
 
-test('a secret is accepted for 15 minutes after Redis last accepted that secret, not another one', async () => {
+test('a secret is accepted locally for 15 minutes after Redis last accepted this secret', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const { now, old } = await rotatedKey(86_400);
   await decideInRedis(old);
@@ -183,7 +183,7 @@ test('a secret is accepted for 15 minutes after Redis last accepted that secret,
   expect([now, old].map(decideHere)).toEqual(['admitted', undefined]);
 });
 
-test('what was admitted here is owed and missing from the levels that Redis says, until it was charged', async () => {
+test("local admissions are owed and subtracted from Redis' levels until they are charged", async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey({ minute: MINUTE });
   await decideInRedis(key);
@@ -214,7 +214,7 @@ test('the least recently used keys are forgotten first', async () => {
   expect(decideHere(unused)).toBe(undefined);
 });
 
-test('of two processes with different data, the newer data wins', async () => {
+test('the newer data of two processes wins', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);
@@ -227,7 +227,7 @@ test('of two processes with different data, the newer data wins', async () => {
   expect(redis.now).toBeGreaterThan(BEGIN);
 });
 
-test('what another process told of a key before it changed is not learned after it', async () => {
+test('data that another process sent before a key changed is ignored after the change', async () => {
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await worker.decideInRedis(key);
@@ -254,7 +254,7 @@ async function bannedKey() {
   return { known, key, recall, decideInRedis };
 }
 
-test('a ban is remembered for a second, and its verdict advances with the time', async () => {
+test('a ban is cached for a second, and its verdict advances with the time', async () => {
   const { recall, decideInRedis, key } = await bannedKey();
   const first = recall() as Decision;
   redis.now += 900_000;
@@ -269,7 +269,7 @@ test('a ban is remembered for a second, and its verdict advances with the time',
 
 const bansOf = (known: Clients) => [...known.all()].filter((client) => known.isBanned(client)).length;
 
-test('a remembered ban shows itself to no wrong secret, ends on time, and not past a change of its key', async () => {
+test('a cached ban is hidden from wrong secrets, ends on time, and does not outlast a change of its key', async () => {
   const { known, key, recall, decideInRedis } = await bannedKey();
   expect(recall(credentialOf(key.id, '0'.repeat(64)))).toBe(undefined);
   expect(bansOf(known)).toBe(1);
@@ -285,14 +285,14 @@ test('a remembered ban shows itself to no wrong secret, ends on time, and not pa
   expect([recall(), bansOf(known)]).toEqual([undefined, 0]);
 });
 
-test('a ban is not remembered once its plan is in shadow mode, which ignores it', async () => {
+test('a cached ban is dropped once its plan is in shadow mode', async () => {
   const { recall } = await bannedKey();
   expect(recall()?.outcome).toBe('banned');
   redis.setPlan('free', { mode: 'shadow' });
   expect(recall()).toBe(undefined);
 });
 
-test('of more secrets than a key can have, the one used longest ago is forgotten, whenever it was first used', async () => {
+test('of more secrets than a key can have, the least recently used one is forgotten', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const others = Array.from({ length: MAX_SECRETS - 1 }, () => createApiKey().credential.digest);
   const first = await redis.createKey({ secrets: others.map((digest) => secretWith(digest)) });
@@ -307,7 +307,7 @@ test('of more secrets than a key can have, the one used longest ago is forgotten
   );
 });
 
-test('when anything may have changed, nothing is decided here that was heard before', async () => {
+test('once anything may have changed, earlier data decides nothing locally', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   await decideInRedis(key);
@@ -318,7 +318,7 @@ test('when anything may have changed, nothing is decided here that was heard bef
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a change of a key that is not in use outdates what is asked of it meanwhile, and takes no room', async () => {
+test('a change of an unused key outdates answers under way and takes no memory', async () => {
   const { known, decideHere } = knownKeys();
   const [key, inUse] = [await redis.createKey(), await redis.createKey()];
   known.note(inUse, await redis.limiter.decide(inUse));
@@ -332,7 +332,7 @@ test('a change of a key that is not in use outdates what is asked of it meanwhil
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a first decision is not lost because another key was created elsewhere meanwhile', async () => {
+test('a first decision is not lost when another key is created elsewhere meanwhile', async () => {
   const { known, decideHere } = knownKeys();
   const [earlier, later] = [await redis.createKey(), await redis.createKey()];
   const askedAt = redis.now;
@@ -346,7 +346,7 @@ test('a first decision is not lost because another key was created elsewhere mea
   expect(known.hasChangedSince('another', askedAt)).toBe(true);
 });
 
-test('a change elsewhere outdates what Redis decided before it, not what it decided later', async () => {
+test('a change elsewhere outdates what Redis decided before it, but not after it', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   await decideInRedis(key);

@@ -71,7 +71,7 @@ async function gateway() {
 
 const outcomeOf = async (verdict: Promise<Verdict>) => (await verdict).outcome;
 
-test('concurrent requests for a key that is not held are one load, and share its tokens', async () => {
+test('concurrent requests for a key that is not in memory load it once and share its tokens', async () => {
   const { limiter, asked, createKey } = await gateway();
   const key = await createKey();
   const outcomes = await Promise.all(Array.from({ length: 7 }, () => outcomeOf(limiter.decide(key))));
@@ -79,7 +79,7 @@ test('concurrent requests for a key that is not held are one load, and share its
   expect(asked).toEqual(['load']);
 });
 
-test('an unknown key is not remembered: once it exists, it works', async () => {
+test('an unknown key is not cached and works once it exists', async () => {
   const { limiter, asked, keys, time } = await gateway();
   const { credential } = createApiKey();
   for (let sent = 0; sent < 2; sent++)
@@ -94,7 +94,7 @@ test('an unknown key is not remembered: once it exists, it works', async () => {
   expect(asked).toEqual(['load', 'load', 'load']);
 });
 
-test('a wrong secret of a key is unknown, and so is one of a key whose data cannot be read; its own is undecided', async () => {
+test("a wrong secret is unknown even if the key's data is unreadable, and a correct one is then undecided", async () => {
   const { limiter, storage, createKey } = await gateway();
   const key = await createKey();
   const wrong = { ...createApiKey(key.id).credential };
@@ -106,7 +106,7 @@ test('a wrong secret of a key is unknown, and so is one of a key whose data cann
   expect(await limiter.decide(key)).toEqual({ outcome: 'undecided', reason: 'unreadable' });
 });
 
-test('what was loaded before a revocation and arrives after it is not used: the key is loaded again', async () => {
+test('data loaded before a revocation that arrives after it is discarded, and the key is loaded again', async () => {
   const { limiter, keys, faults, asked, createKey } = await gateway();
   const key = await createKey();
   const revocation = Promise.withResolvers<unknown>();
@@ -120,7 +120,7 @@ test('what was loaded before a revocation and arrives after it is not used: the 
   expect(asked).toEqual(['load', 'load']);
 });
 
-test('a ban that cannot be stored is told nobody, and is in force once it is stored', async () => {
+test('a ban that cannot be stored is reported to nobody and is in force once it is stored', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   for (let sent = 0; sent < 7; sent++) await limiter.decide(key);
@@ -132,7 +132,7 @@ test('a ban that cannot be stored is told nobody, and is in force once it is sto
   await expect.poll(() => limiter.decide(key).catch((fault) => fault)).toMatchObject({ outcome: 'banned' });
 });
 
-test('states are stored within about a second, and once; a failed save is repeated', async () => {
+test('states are stored once within about a second, and a failed save is repeated', async () => {
   const { limiter, storage, faults, asked, createKey } = await gateway();
   const key = await createKey();
   faults.save = () => Promise.reject(new Error('disk full'));
@@ -154,7 +154,7 @@ test('states are stored within about a second, and once; a failed save is repeat
   expect((await storage.load(key.id))?.admitted).toBe('2');
 });
 
-test('keys whose state is stored leave memory, the one used longest ago first; unsaved ones stay', async () => {
+test('stored keys leave memory, the least recently used first, and unsaved ones stay', async () => {
   const fields = writeKey({ plan: 'free', name: '', createdAt: BEGIN, secrets: [secretWith('d')] });
   const loads: string[] = [];
   let isStored = true;
@@ -184,7 +184,7 @@ test('keys whose state is stored leave memory, the one used longest ago first; u
   expect(loads).toEqual(['stored']);
 });
 
-test('without an answer there is no decision; nor once all keys are forgotten', async () => {
+test('a key is not decided without an answer of the store, nor once all keys are forgotten', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   await limiter.decide(key);

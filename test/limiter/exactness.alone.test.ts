@@ -15,7 +15,7 @@ const KEYS = 200;
 const DURATION_MS = thoroughly(15_000, 5_000);
 const MINUTE_LIMIT = 20;
 
-test(`${GATEWAYS} gateways on one Redis: no key gets more than its allowance, and each gets all of it`, async () => {
+test(`with ${GATEWAYS} gateways on one Redis, each key gets exactly its allowance`, async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const redis = new Redis(server.url);
@@ -54,7 +54,7 @@ test(`${GATEWAYS} gateways on one Redis: no key gets more than its allowance, an
   expect(observed.length).toBeGreaterThan(2 * admitted);
 });
 
-test('the checker detects one request too many, and an allowance not fully given', () => {
+test('the checker detects one request too many and an allowance that was not fully given', () => {
   const request = (at: number, admitted: boolean) => ({ key: 'k', sentAt: at, answeredAt: at + 1, admitted });
   const allowance = { capacity: 2, windowMs: 1_000 };
   expect(judge([request(0, true), request(1, true), request(499, true)], allowance).violations).toEqual([]);

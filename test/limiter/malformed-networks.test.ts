@@ -46,18 +46,18 @@ describe.for(bothLimiters(url))('with %s', ([, open]) => {
       .outcome;
   };
 
-  test.for(MALFORMED)('%s lets no address in', async (network) => {
+  test.for(MALFORMED)('the malformed network %s admits no address', async (network) => {
     expect(await decided([network])).not.toBe('admitted');
   });
 
-  test('a good network beside a malformed one lets its addresses in', async () => {
+  test('a valid network beside a malformed one admits its addresses', async () => {
     expect(await decided([`10.0.0.0/${MANY}`, parseNetwork('10.0.0.0/8') as string])).toBe('admitted');
     expect(await decided([parseNetwork('10.0.0.0/9') as string, '4:0a'], '10.200.0.1')).not.toBe('admitted');
     expect(await decided([parseNetwork('0.0.0.0/0') as string])).toBe('admitted');
   });
 });
 
-test('a malformed network is none, has no address in it, and is shown as it is', () => {
+test('a malformed network is rejected, contains no address, and is shown unchanged', () => {
   for (const network of MALFORMED)
     expect([isNetwork(network), isWithin(network, '4:0a000001'), describeNetwork(network)]).toEqual([
       false,
@@ -67,12 +67,15 @@ test('a malformed network is none, has no address in it, and is shown as it is',
 });
 
 test.for(['10.0.0.0/8', '10.0.0.1', '0.0.0.0/0', '::/0', '2001:db8::/33', '::ffff:10.0.0.0/104'])(
-  '%s is a network',
+  '%s is accepted as a network',
   (text) => {
     expect(isNetwork(parseNetwork(text) as string)).toBe(true);
   },
 );
 
-test.for([`10.0.0.0/${MANY}`, '10.0.0.0/33', '10.0.0.0/', '10.0.0.0/-1', '10.0.0.0/08x'])('%s is refused', (text) => {
-  expect(parseNetwork(text)).toBeUndefined();
-});
+test.for([`10.0.0.0/${MANY}`, '10.0.0.0/33', '10.0.0.0/', '10.0.0.0/-1', '10.0.0.0/08x'])(
+  '%s is refused as a network',
+  (text) => {
+    expect(parseNetwork(text)).toBeUndefined();
+  },
+);

@@ -170,7 +170,7 @@ const ALL_RULES = [
   'set back while banned by hand',
 ];
 
-test(`both limiters say what the model says, ${DECISIONS} times, and every rule is met`, {
+test(`both limiters agree with the model on ${DECISIONS} decisions, and every rule is covered`, {
   timeout: 1_200_000,
 }, async () => {
   const met = new Set<string>();

@@ -57,7 +57,7 @@ const FLEETS = [60, 300, 1_000].flatMap((limit) =>
 );
 const fleets = FLEETS.filter((_, at) => at % thoroughly(1, 3) === 0);
 
-describe('fleets that wait as told', () => {
+describe('fleets that respect Retry-After', () => {
   test.for(fleets)('$workers workers on $limit a minute, with $habit', async ({ limit, workers, habit }) => {
     const minutes = 20;
     const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, { ...STEADY, workers, minutes, ...habit });
@@ -105,7 +105,7 @@ describe('fleets that wait as told', () => {
     expect((await runFleet(keyOf(60), BEGIN, { ...fleet, burst })).banned).toBe(0);
   });
 
-  test('are told the times of day tokens when the day bucket is empty', async () => {
+  test('get the times of day tokens when the day bucket is empty', async () => {
     const emptyDay = () => keyOf(60, EMPTY, 1_000);
     const { told } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
     expect(told).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
@@ -147,7 +147,7 @@ async function runApp(limit: number, { users, times, hours, again }: App) {
 describe('apps of 200 users', () => {
   const HOURS = thoroughly(12, 2);
 
-  test.for([1.1, 1.5, 2])('that wait as told, at %d times the limit, are never banned', async (times) => {
+  test.for([1.1, 1.5, 2])('that respect Retry-After, at %d times the limit, are never banned', async (times) => {
     const { banned, share } = await runApp(60, { users: 200, times, hours: HOURS, again: (told) => told });
     expect(banned).toBe(0);
     expect(share).toBeGreaterThan(0.98);
@@ -170,8 +170,8 @@ describe('apps of 200 users', () => {
   });
 });
 
-describe('whoever goes on, whatever it is told', () => {
-  test.for([60, 600])('at eight or nine times %d a minute is never banned, and gets all of the rate', async (limit) => {
+describe('a client that ignores Retry-After', () => {
+  test.for([60, 600])('at eight or nine times %d a minute is never banned and gets the whole rate', async (limit) => {
     for (const times of [1.1, 2, 8, 9]) {
       const outcomes = { admitted: 0, refused: 0, banned: 0 };
       const decideAt = keyOf(limit, EMPTY);
@@ -184,7 +184,7 @@ describe('whoever goes on, whatever it is told', () => {
 
   // The bucket lasts 60/(n - 1) s; then n - 1 of n requests are refused and eight are forgotten, so the five minutes'
   // worth that a key holds are full after 5·60/(n - 9) s; and then 30 s pass.
-  test.for([10, 12, 20, 100, 1_000])('at %d times is banned when the rule says so', async (times) => {
+  test.for([10, 12, 20, 100, 1_000])('at %d times the limit is banned at the time given by the rule', async (times) => {
     for (const limit of [60, 300, 1_000]) {
       const expected = 60 / (times - 1) + 300 / (times - 9) + 30;
       const seconds = await secondsToBan(keyOf(limit), evenly(times * limit, HOUR));
@@ -203,11 +203,14 @@ describe('whoever goes on, whatever it is told', () => {
     [5, 35],
     [10, 40],
     [30, 120],
-  ] as const)('300 at once on 60 a minute every %d s are banned after %d s', async ([every, expected]) => {
+  ] as const)('with 300 requests at once every %d s on 60 a minute is banned after %d s', async ([every, expected]) => {
     expect(await secondsToBan(keyOf(60), bursts(300, every, HOUR))).toBe(expected);
   });
 
-  test.for([300, 3_000, 30_000])('%d at once on 60 a minute once a minute are never banned', async (size) => {
-    expect(await secondsToBan(keyOf(60), bursts(size, 60, HOUR))).toBeUndefined();
-  });
+  test.for([300, 3_000, 30_000])(
+    'with %d requests at once every minute on 60 a minute is never banned',
+    async (size) => {
+      expect(await secondsToBan(keyOf(60), bursts(size, 60, HOUR))).toBeUndefined();
+    },
+  );
 });

@@ -108,7 +108,7 @@ test.concurrent.for([
   },
 );
 
-test.concurrent('a hammer without a key has its connections closed, after the grace', {
+test.concurrent('an aggressive client without a key has its connections closed after the grace period', {
   timeout: 3 * RUN_MS,
 }, async () => {
   const begun = performance.now();

@@ -8,7 +8,7 @@ const { url } = await emptyDatabase();
 const DAY = 86_400 * SECOND;
 
 test.for(bothLimiters(url))(
-  '%s: a ban ends on time, and the next one within a day is twice as long, up to a day',
+  '%s: a ban ends on time, and the next one within a day lasts twice as long, up to a day',
   async ([, open]) => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 30_000 });

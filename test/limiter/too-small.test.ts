@@ -40,7 +40,7 @@ function run(workers: number, minutes: number, isAtWork = (_sinceMinutes: number
   return seen;
 }
 
-test('a fleet whose line stands at three minutes is said to be too large for the key after ten minutes, and not before', () => {
+test('a fleet with a line of three minutes is reported as too large for its key after ten minutes, not before', () => {
   const seen = run(240, 30);
   const said = seen.map(({ isSaid }) => isSaid);
   expect(said.slice(0, 10)).toEqual(Array(10).fill(false));
@@ -48,11 +48,11 @@ test('a fleet whose line stands at three minutes is said to be too large for the
   expect(seen.slice(1).every(({ seconds }) => seconds > 150)).toBe(true);
 });
 
-test('a fleet far too large for the longest line is said to be so', () => {
+test('a fleet that is far too large for the longest line is reported', () => {
   expect(run(1_500, 14).at(-1)).toMatchObject({ isSaid: true });
 });
 
-test('nothing is said of a fleet whose line is short, of a storm that passes, or once the fleet has gone', () => {
+test('a short line, a passing storm and a fleet that has left are not reported', () => {
   expect(run(45, 30).filter(({ isSaid }) => isSaid)).toEqual([]);
   expect(run(500, 20, () => false).filter(({ isSaid }) => isSaid)).toEqual([]);
   const gone = run(240, 30, (minutes) => minutes < 20);

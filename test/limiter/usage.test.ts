@@ -168,7 +168,7 @@ test.for([
   },
 );
 
-test('damaged marks are started again and never prevent a decision', async () => {
+test('damaged usage fields are reset and never prevent a decision', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   const hash = `gateway:marks:{${credential.id}}`;
@@ -190,7 +190,7 @@ test('damaged marks are started again and never prevent a decision', async () =>
   }
 });
 
-test('a revoked key keeps only its use and its place among the revoked, for 36 days, and no secret', async () => {
+test('a revoked key keeps only its usage and its place among revoked keys for 36 days, and no secret', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   await under.limiter.decide(credential);
@@ -220,7 +220,7 @@ test('a revoked key keeps only its use and its place among the revoked, for 36 d
   expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
 });
 
-test('a secret that was typed with an id that is no word is served, and harms no other key', async () => {
+test('a secret that was typed with an unusual id is served and harms no other key', async () => {
   const { under } = await redisFleet();
   const [odd, usual] = [await under.createKey(), await under.createKey()];
   const field = `secret:${odd.digest}`;
@@ -234,7 +234,7 @@ test('a secret that was typed with an id that is no word is served, and harms no
   expect([isReadable, record.secrets.map(({ id, name }) => [id, name])]).toEqual([true, [['typed123', '']]]);
 });
 
-test('times are read as decide.lua reads them', async () => {
+test("times in a key's hash are read as decide.lua reads them", async () => {
   const { under } = await redisFleet();
   for (const text of [
     '1795132800.00000000000000',

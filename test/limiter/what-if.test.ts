@@ -71,7 +71,7 @@ describe.for([
   ['the embedded limiter', memoryUnderTest, 100],
   ['decide.lua', () => redisUnderTest(url), 60],
 ] as const)('%s', ([, open, numRuns]) => {
-  test('refuses at least as many as a trial says, and exactly as many in the best case', async () => {
+  test('refuses at least as many requests as a trial reports, and exactly as many in the best case', async () => {
     const under = await open();
     let told = 0;
     await fc.assert(
@@ -106,7 +106,7 @@ test.for([
   ],
   ['nothing', [], { minute: 1, day: 1 }, 0],
   ['the largest numbers', [[0, 1e15]], { minute: 1_000_000_000, day: 1_000_000_000 }, 1e15 - 1_000_694_444],
-] as const)('of %s, %j under %j, it says %i', ([, counts, tried, least]) => {
+] as const)('a trial of %s, %j under %j, reports %i', ([, counts, tried, least]) => {
   const given = counts.map(([at, admitted]) => ({ at, admitted, refused: 0 }));
   expect(leastRefused(given, tried)).toBe(least);
 });

@@ -18,7 +18,7 @@ interface Alert {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-test('a real alert reaches the right channel, and its link opens its page of the runbook', async () => {
+test('a real alert reaches the right channel, and its link opens the runbook page', async () => {
   const { url: REDIS_URL, redis } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   const chat = await webhookReceiver((response) => void response.end('ok'));

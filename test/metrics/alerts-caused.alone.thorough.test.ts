@@ -54,7 +54,7 @@ const GROUPS: Readonly<Record<string, () => Promise<Patient[]>>> = {
 const caused = new Set<string>();
 
 test.for(Object.entries(GROUPS))(
-  'an alert fires when its fault occurs, and ends after the steps of the runbook: %s',
+  'an alert fires when its fault occurs and resolves after the steps of the runbook: %s',
   {
     ...TIMED,
     timeout: 300_000,
@@ -82,11 +82,11 @@ test.for(Object.entries(GROUPS))(
   },
 );
 
-test('no alert is left without its fault', () => {
+test('every alert is caused by a fault here', () => {
   expect([...caused].sort()).toEqual(ALERT_NAMES.toSorted());
 });
 
-test('the accelerated rules are the shipped ones, except for times', () => {
+test('the accelerated rules differ from the shipped ones only in times', () => {
   expect(hasten(ALERTS)).not.toMatch(/\b\d+[mh]\b/);
   expect(hasten(ALERTS).replaceAll(/\b[05]s\b/g, '')).toBe(ALERTS.replaceAll(/\b\d+[mh]\b/g, ''));
 });

@@ -60,7 +60,7 @@ test('Prometheus accepts the configuration and its rules', () => {
   expect(checked).toEqual({ status: 0, said: expect.stringContaining(`SUCCESS: ${alerts.length} rules found`) });
 });
 
-test('every alert is tested here', () => {
+test('every alert is tested', () => {
   expect(Object.keys(ALERT_HISTORIES)).toEqual(ALERT_NAMES);
 });
 

@@ -36,16 +36,16 @@ const GOOD_AND_BAD: Readonly<Record<string, readonly [good: number, bad: number]
   'Log lines lost': [0, 10],
 };
 
-test('the written dashboard is the described one', () => {
+test('the generated dashboard matches its source', () => {
   expect(JSON.parse(DASHBOARD_TEXT)).toEqual(JSON.parse(JSON.stringify(describeDashboard())));
 });
 
-test('its rows are the questions of on-call, in order', () => {
+test("the dashboard's rows are the questions of on-call, in order", () => {
   const rows = DASHBOARD.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
   expect(rows).toEqual(['Are clients hurt?', 'Which plan?', 'Redis?', 'Cores?', 'Saturation?']);
 });
 
-test('datasource, gateway and plan can be chosen, and every query asks the chosen datasource', () => {
+test('datasource, gateway and plan are selectable, and every query uses the selected datasource', () => {
   expect(DASHBOARD.templating.list.map(({ name, type }) => `${name} ${type}`)).toEqual([
     'datasource datasource',
     'instance query',
@@ -57,7 +57,7 @@ test('datasource, gateway and plan can be chosen, and every query asks the chose
   expect([...new Set(sources)].sort()).toEqual(['$datasource', DASHBOARD.uid].sort());
 });
 
-test('every stat is green on a good day and red in an outage, except the number of requests', () => {
+test('every stat is green on a normal day and red in an outage, except the number of requests', () => {
   const coloured = STATS.filter(({ title }) => title !== 'Requests');
   expect(coloured.map(({ title }) => title)).toEqual(Object.keys(GOOD_AND_BAD));
   const seen = coloured.map((panel) => [
@@ -67,7 +67,7 @@ test('every stat is green on a good day and red in an outage, except the number 
   expect(seen).toEqual(coloured.map(({ title }) => [title, 'green', 'red']));
 });
 
-test('every panel has a unit, says what it shows, and links to a section of the runbook', () => {
+test('every panel has a unit and a description, and links to a section of the runbook', () => {
   for (const { type, title, description = '', links = [], fieldConfig } of DASHBOARD.panels) {
     if (type === 'row') continue;
     expect([title, fieldConfig?.defaults.unit]).toEqual([title, expect.stringMatching(/^[a-z]+$/)]);
@@ -77,6 +77,6 @@ test('every panel has a unit, says what it shows, and links to a section of the 
   }
 });
 
-test('no query names a key', () => {
+test('no query of the dashboard names a key', () => {
   expect(DASHBOARD_TEXT).not.toMatch(/key_?id/i);
 });

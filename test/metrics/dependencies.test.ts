@@ -10,6 +10,7 @@ import { startDnsServer } from '../support/dns-server.ts';
 import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
+import { scrape } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
@@ -32,44 +33,48 @@ async function ownCore(port: number) {
   return core;
 }
 
-test('a single core is unproven, up from its first answer, and out when it cannot be reached', PATIENT, async () => {
-  const begun = Date.now();
-  const port = await freePort();
-  const origin = `http://127.0.0.1:${port}`;
-  const core = await ownCore(port);
-  const stack = await startStack({ CORE_URL: origin });
-  const fresh = await trafficOf(stack);
-  expect([fresh.processes, fresh.redis.mode]).toEqual([1, 'embedded']);
-  expect(fresh.cores).toEqual([
-    { origin, state: 'unproven', seenBy: 1, since: expect.any(String), inFlight: 0, waiting: 0, limit: 2_048 },
-  ]);
-  const key = await stack.issueKey();
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-  const [up] = (await trafficOf(stack)).cores;
-  expect(up).toMatchObject({ state: 'up', inFlight: 0, lastAnswer: { ms: expect.any(Number) } });
-  expect(Date.parse(up?.lastAnswer?.at ?? '')).toBeGreaterThanOrEqual(begun);
-  expect(up?.lastFault).toBe(undefined);
-  expect(await findingsOn(stack, `requests to core ${origin}`)).toEqual([
-    expect.objectContaining({
-      status: 'good',
-      found: expect.stringMatching(/^0 of at most 2048 in progress, 0 waiting; the last answer took \d+ ms$/),
-    }),
-  ]);
+test(
+  'a single core is unknown at first, up from its first answer, and down when it is unreachable',
+  PATIENT,
+  async () => {
+    const begun = Date.now();
+    const port = await freePort();
+    const origin = `http://127.0.0.1:${port}`;
+    const core = await ownCore(port);
+    const stack = await startStack({ CORE_URL: origin });
+    const fresh = await trafficOf(stack);
+    expect([fresh.processes, fresh.redis.mode]).toEqual([1, 'embedded']);
+    expect(fresh.cores).toEqual([
+      { origin, state: 'unproven', seenBy: 1, since: expect.any(String), inFlight: 0, waiting: 0, limit: 2_048 },
+    ]);
+    const key = await stack.issueKey();
+    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+    const [up] = (await trafficOf(stack)).cores;
+    expect(up).toMatchObject({ state: 'up', inFlight: 0, lastAnswer: { ms: expect.any(Number) } });
+    expect(Date.parse(up?.lastAnswer?.at ?? '')).toBeGreaterThanOrEqual(begun);
+    expect(up?.lastFault).toBe(undefined);
+    expect(await findingsOn(stack, `requests to core ${origin}`)).toEqual([
+      expect.objectContaining({
+        status: 'good',
+        found: expect.stringMatching(/^0 of at most 2048 under way, 0 wait; the last answer took \d+ ms$/),
+      }),
+    ]);
 
-  await core.stop(0);
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
-  const [out] = (await trafficOf(stack)).cores;
-  expect(out).toMatchObject({ state: 'out', reason: expect.stringContaining('ECONNREFUSED') });
-  expect(out?.lastFault).toMatchObject({ kind: 'unreachable' });
-  expect(Date.parse(out?.since ?? '')).toBeGreaterThanOrEqual(Date.parse(up?.lastAnswer?.at ?? ''));
-  const { out: text, code } = await ctl(stack, 'doctor');
-  expect([code, text]).toEqual([
-    1,
-    expect.stringMatching(/^warning {2}requests to core \S+ +it is out: connect ECONNREFUSED 127/m),
-  ]);
-});
+    await core.stop(0);
+    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
+    const [out] = (await trafficOf(stack)).cores;
+    expect(out).toMatchObject({ state: 'out', reason: expect.stringContaining('ECONNREFUSED') });
+    expect(out?.lastFault).toMatchObject({ kind: 'unreachable' });
+    expect(Date.parse(out?.since ?? '')).toBeGreaterThanOrEqual(Date.parse(up?.lastAnswer?.at ?? ''));
+    const { out: text, code } = await ctl(stack, 'doctor');
+    expect([code, text]).toEqual([
+      1,
+      expect.stringMatching(/^warning {2}requests to core \S+ +it is out: connect ECONNREFUSED 127/m),
+    ]);
+  },
+);
 
-test('of several cores, the one that stops is out, and the others are up', async () => {
+test('one of several cores that stops is down, and the others are up', async () => {
   const port = await freePort();
   const [stops, { url: stays }] = [await ownCore(port), await listeningCore()];
   const origin = `http://127.0.0.1:${port}`;
@@ -86,7 +91,7 @@ test('of several cores, the one that stops is out, and the others are up', async
   expect(await findingsOn(stack, `requests to core ${origin}`)).toMatchObject([{ status: 'warning' }]);
 });
 
-test('requests under way and those that wait for a connection are counted', async () => {
+test('requests under way and requests that wait for a connection are counted', async () => {
   const waiting: Socket[] = [];
   const slow = await faultyCore((socket) => void waiting.push(socket));
   const stack = await startStack({ CORE_URL: slow });
@@ -94,15 +99,21 @@ test('requests under way and those that wait for a connection are counted', asyn
   const answers = Promise.all(keys.map((key) => post(`${stack.gateway}/v1/pets`, {}, { key })));
   // There are 64 connections for writes.
   await coresEventually(stack).toMatchObject([{ inFlight: 66, waiting: 2 }]);
+  const counted = await scrape(stack.adminUrl);
+  const counts = ['gateway_upstream_in_flight', 'gateway_upstream_queued'].map((name) =>
+    counted.sum(name, { core: slow }),
+  );
+  expect(counts).toEqual([66, 2]);
   const answering = setInterval(() => {
     for (const socket of waiting.splice(0)) socket.write(OK);
   }, 5);
   cleanUp(() => clearInterval(answering));
   await answers;
   await coresEventually(stack).toMatchObject([{ inFlight: 0, waiting: 0 }]);
+  expect((await scrape(stack.adminUrl)).sum('gateway_upstream_queued', { core: slow })).toBe(0);
 });
 
-test('a core that has left drains until it has answered', async () => {
+test('a core that has left is shown as draining until it has answered', async () => {
   const dns = await startDnsServer();
   let end = () => {};
   const ended = new Promise<void>((resolve) => {
@@ -134,7 +145,7 @@ test('a core that has left drains until it has answered', async () => {
   await coresEventually(stack).toHaveLength(1);
 });
 
-test('the connection to Redis, its last call and its missed deadlines are told', async () => {
+test('the connection to Redis, its last call and its missed deadlines are reported', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });

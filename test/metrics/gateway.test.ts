@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { CallCounts } from '../../gateway/stores/redis/calls.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { idOf } from '../support/api-key.ts';
@@ -20,7 +21,7 @@ const WITHOUT = 'gateway_requests_without_decision_total';
 const decisions = (stack: Stack, labels: Record<string, string>) =>
   eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_decisions_total', labels));
 
-test('requests are counted by operation, status and plan; all unknown paths are counted together', async () => {
+test('requests are counted by operation, status and plan, and all unknown paths together', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'pro' });
   const ask = (path: string, bearer: string | undefined = key) => send(stack.gateway + path, { key: bearer });
@@ -52,7 +53,7 @@ test('requests are counted by operation, status and plan; all unknown paths are 
   );
 });
 
-test('decisions are counted by outcome and plan, refusals by the limit', async () => {
+test('decisions are counted by outcome and plan, and refusals by limit', async () => {
   const stack = await startStack(WITH_REDIS);
   await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0, ban_seconds: 300 });
   const times = async (count: number, key: string) => {
@@ -95,7 +96,7 @@ test('decisions are counted by outcome and plan, refusals by the limit', async (
   await redis.flushdb();
 });
 
-test('a request without a decision is counted separately by reason, and each request once', async () => {
+test('a request without a decision is counted by reason, and each request once', async () => {
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey();
   const unusable = await stack.issueKey();
@@ -121,7 +122,7 @@ test('a request without a decision is counted separately by reason, and each req
   await redis.flushdb();
 });
 
-test('requests of one turn of the event loop are counted as one call', async () => {
+test('requests of one event-loop turn are counted as one call', async () => {
   const connection = await connectedRedis(REDIS_URL);
   const calls = new CallCounts();
   const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS, { calls });
@@ -133,7 +134,7 @@ test('requests of one turn of the event loop are counted as one call', async () 
   expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
 });
 
-test('a ban is counted while it runs, with the embedded limiter too', async () => {
+test('a ban is counted while it runs, also with the embedded limiter', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 2 });
@@ -142,7 +143,7 @@ test('a ban is counted while it runs, with the embedded limiter too', async () =
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
-test('while Redis is away, decisions are counted as local, and unknown keys get none', async () => {
+test('while Redis is away, decisions are counted as local, and unknown keys are not decided', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
@@ -151,6 +152,7 @@ test('while Redis is away, decisions are counted as local, and unknown keys get 
   await expect.poll(() => ask(seen)).toBe(200);
   await decisions(stack, { outcome: 'admitted', mode: 'shared' }).toBeGreaterThan(0);
   expect((await scrape(stack.adminUrl)).sum('gateway_plans_readable')).toBe(1);
+  const traffic = async () => (await stack.admin('GET', '/traffic')).json as TrafficAnswer;
 
   await server.stop();
   await expect
@@ -159,11 +161,14 @@ test('while Redis is away, decisions are counted as local, and unknown keys get 
   expect([await ask(seen), await ask(unseen)]).toEqual([200, 503]);
   await decisions(stack, { outcome: 'admitted', plan: 'pro', mode: 'local' }).toBeGreaterThan(0);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum(WITHOUT, { reason: 'unavailable' })).toBe(1);
+  expect((await traffic()).mode).toBe('local');
+  await expect.poll(async () => (await traffic()).totals.local).toBeGreaterThan(0);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(0);
 
   await server.restart();
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_redis_nodes_away')).toBe(0);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_plans_readable')).toBe(1);
+  expect((await traffic()).mode).toBe('shared');
 });
 
 test('metrics for alerts show rejected plan values and the time of a change', async () => {

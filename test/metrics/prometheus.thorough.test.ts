@@ -90,7 +90,7 @@ describe('with a real Prometheus', () => {
     await expect.poll(up, { timeout: 30_000 }).toEqual(['core', 'gateway']);
   });
 
-  test('every recording rule evaluates to numbers, and no alert that is quiet in a healthy system fires', async () => {
+  test('every recording rule evaluates to numbers, and no alert fires in a healthy system', async () => {
     const recording = (await rulesOf()).filter(({ type }) => type === 'recording');
     expect(recording.length).toBeGreaterThanOrEqual(10);
     for (const { name } of recording)
@@ -136,7 +136,7 @@ describe('with a real Prometheus', () => {
     expect(told.filter((name) => !names.has(name))).toEqual([]);
   });
 
-  test('every name and label in queries and rules is exposed by a running gateway or core', async () => {
+  test('a running gateway or core exposes every name and label in queries and rules', async () => {
     await expect.poll(async () => (await scrape(gateway.adminUrl)).sum('gateway_workers_serving')).toBe(2);
     const rules = await rulesOf();
     const recorded = new Map(rules.filter(({ type }) => type === 'recording').map(({ name, query }) => [name, query]));
@@ -147,7 +147,7 @@ describe('with a real Prometheus', () => {
     expect(faults.filter(([, names]) => names.length > 0)).toEqual([]);
   });
 
-  test('no stat is red in a healthy system; without a core, the one of 5xx is', async () => {
+  test('no stat is red in a healthy system, and that of 5xx is red without a core', async () => {
     const coloursOf = async () => {
       const shown = STATS.map(async (panel) => {
         const [answer] = await prometheus.query(filledIn(panel.targets?.[0]?.expr ?? ''));
@@ -177,6 +177,6 @@ test.for([
   ['a:b:c > 3 * (x offset 1h) and on (core) y', ['a:b:c', 'x', 'y'], ['core']],
   ['histogram_quantile(0.99, sum by (le, core) (rate(d_bucket[5m])))', ['d_bucket'], ['core']],
   ['changes(max(z)[1m:15s]) > 0 or vector(0)', ['z'], []],
-] as const)('the names in %s are found', ([expression, metrics, labels]) => {
+] as const)('the names of metrics in %s are found', ([expression, metrics, labels]) => {
   expect(namedIn(expression)).toEqual({ metrics, labels });
 });

@@ -24,7 +24,7 @@ async function minutesOf() {
   };
 }
 
-test('each minute has what was counted in it, and an hour is kept', async () => {
+test('each minute has its own counts, and an hour is kept', async () => {
   const { moveTo, ask, reports } = await minutesOf();
   for (let minute = 0; minute < 100; minute++) {
     moveTo(minute);
@@ -37,7 +37,7 @@ test('each minute has what was counted in it, and an hour is kept', async () => 
   expect([minutes[0]?.at, minutes.at(-1)?.at]).toEqual(['2026-11-20T12:39:00.000Z', '2026-11-20T13:39:00.000Z']);
 });
 
-test('a clock that is set back tells no minute twice', async () => {
+test('a clock that is set back lists no minute twice', async () => {
   const { moveTo, ask, reports } = await minutesOf();
   for (const minute of [0, 1, 2, 3, 1, 2]) {
     moveTo(minute);
@@ -51,7 +51,7 @@ test('a clock that is set back tells no minute twice', async () => {
   ]);
 });
 
-test('banned keys are distinguished over all processes, also when a process reports them late', () => {
+test('banned keys are counted once over all processes, even if a process reports them late', () => {
   vi.useFakeTimers({ now: START });
   onTestFinished(() => void vi.useRealTimers());
   const [reported, minute] = [[] as KeysOfMinute[], START / MINUTE_MS];
@@ -91,11 +91,11 @@ test.for([
     0.99,
     100,
   ],
-] as const)('quantiles are those of Prometheus: of %j the %d is %d', ([buckets, share, expected]) => {
+] as const)('quantiles are computed as in Prometheus: of %j the %d is %d', ([buckets, share, expected]) => {
   expect(quantile(buckets, share)).toBe(expected);
 });
 
-test('the admin API tells the minutes of this gateway, and the use of a key', async () => {
+test('the admin API returns the minutes of this gateway and the usage of a key', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ minute: 2, day: 10 });
   for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
@@ -122,7 +122,7 @@ interface Finding {
   readonly since?: string;
 }
 
-test('a bad finding of the doctor has the time of the first check that found it', async () => {
+test('a fault found by the doctor has the time of the first check that found it', async () => {
   const stack = await startStack();
   await stack.admin('PATCH', '/plans/pro', { mode: 'shadow' });
   const sinceOf = async () => {

@@ -34,7 +34,7 @@ async function setUp() {
   return { stack, sre };
 }
 
-test('every alert has a page with its meaning, where to look, what to do and, if there is something, how to undo it', () => {
+test('every alert has a page with its meaning, where to look, what to do and how to undo it', () => {
   const titles = pages.map(titleOf);
   expect(titles.slice(0, ALERT_NAMES.length)).toEqual(ALERT_NAMES);
   expect(titles.length).toBeGreaterThan(ALERT_NAMES.length);
@@ -50,7 +50,7 @@ test('every alert has a page with its meaning, where to look, what to do and, if
   }
 });
 
-test('every link leads to a page', () => {
+test('every link in the runbook leads to a page', () => {
   const links = [...runbook.matchAll(/\]\(#([^)]+)\)/g)].map(([, anchor]) => anchor as string);
   const titles = [...runbook.matchAll(/^#{2,3} (.+)$/gm)].map(([, title = '']) => title);
   const anchors = titles.map((title) => title.toLowerCase().replaceAll(' ', '-'));
@@ -58,7 +58,7 @@ test('every link leads to a page', () => {
   expect(links.filter((link) => !anchors.includes(link))).toEqual([]);
 });
 
-test('the user sre may run every redis-cli command', async () => {
+test('the Redis user sre may run every redis-cli command of the runbook', async () => {
   const { sre } = await setUp();
   const commands = commandsOf('redis-cli');
   expect(commands.length).toBeGreaterThan(5);
@@ -68,7 +68,7 @@ test('the user sre may run every redis-cli command', async () => {
   }
 });
 
-test('every ctl command of the README works as written, in its order', async () => {
+test('every ctl command of the README works as written, in order', async () => {
   const { stack } = await setUp();
   const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
   const commands = [...readme.matchAll(/^ {4}npm run -s (ctl) -- (.+?) +#/gm)].map(
@@ -81,7 +81,7 @@ test('every ctl command of the README works as written, in its order', async () 
   }
 });
 
-test('every ctl command works as written', async () => {
+test('every ctl command of the runbook works as written', async () => {
   const { stack } = await setUp();
   const { out: backup } = await ctl(stack, 'backup');
   const run = async (command: string) => {

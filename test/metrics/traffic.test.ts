@@ -1,8 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { post, send } from '../support/http.ts';
-import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
@@ -29,7 +27,7 @@ const eventually = (stack: Stack, read: (traffic: Traffic) => unknown) =>
   expect.poll(async () => read(await trafficOf(stack)));
 
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
-  test('traffic shows the totals since the start by outcome and plan, and the state of the plans', async () => {
+  test('GET /traffic returns the totals since the start by outcome and plan, and the state of the plans', async () => {
     const begun = Date.now();
     const stack = await startStack(environment);
     const fresh = await trafficOf(stack);
@@ -61,7 +59,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test('rejected plan values are shown, however long and many they are', async () => {
+test('GET /traffic returns rejected plan values, however long and many they are', async () => {
   await redis.flushdb();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   await redis.hset('gateway:plans', 'free.minute', 'x'.repeat(10_000));
@@ -74,20 +72,4 @@ test('rejected plan values are shown, however long and many they are', async () 
   const { rejected } = (await trafficOf(stack)).planTable;
   expect(rejected).toHaveLength(100);
   expect(Math.max(...rejected.map(({ field }) => field.length))).toBe(100);
-});
-
-test('it shows that decisions are local, and how many were', async () => {
-  const server = await startRedisServer();
-  cleanUp(() => server.stop());
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
-  const key = await stack.issueKey();
-  const ask = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
-  await expect.poll(ask).toBe(200);
-  await server.stop();
-  await ask();
-  await eventually(stack, ({ mode }) => mode).toBe('local');
-  expect(await ask()).toBe(200);
-  await eventually(stack, ({ totals }) => totals.local).toBeGreaterThan(0);
-  await server.restart();
-  await eventually(stack, ({ mode }) => mode).toBe('shared');
 });

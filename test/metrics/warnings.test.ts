@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { ALERT_NAMES } from '../support/alerts.ts';
 import { ROOT } from '../support/process.ts';
 
-test("the table of warnings has every line of the code's log above info", () => {
+test('the table of warnings lists every log message above info', () => {
   const sources = ['gateway', 'core', 'shared'].flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts') && !/(^|\/)(cli|console)\//.test(name))

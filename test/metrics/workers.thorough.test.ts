@@ -27,7 +27,7 @@ async function ask(workers: Workers, key: string, count: number): Promise<void> 
   agent.destroy();
 }
 
-test('counts are summed over workers, and survive when a worker is replaced or crashes', async () => {
+test('counts are summed over workers and survive the replacement or crash of a worker', async () => {
   const workers = await startWorkers();
   const key = await workers.issueKey();
   await ask(workers, key, 100);
@@ -73,7 +73,7 @@ test('counts are summed over workers, and survive when a worker is replaced or c
   await eventually(() => admitted(workers)).toBe(asked + 10);
 });
 
-test('traffic says that decisions are local while one of the workers takes them', async () => {
+test('/traffic reports local decisions while one of the workers makes them', async () => {
   const redis = await startRedisServer();
   cleanUp(() => redis.stop());
   const workers = await startWorkers({ REDIS_URL: redis.url });
@@ -89,7 +89,7 @@ test('traffic says that decisions are local while one of the workers takes them'
   await eventually(async () => (await trafficOf(workers)).mode).toBe('shared');
 });
 
-test('the last hour by minute is that of all workers together', async () => {
+test('the last hour by minute sums up all workers', async () => {
   const workers = await startWorkers();
   const [key, banned] = [await workers.issueKey(), await workers.issueKey()];
   const ban = { method: 'PUT', key: ADMIN_TOKEN };
@@ -108,7 +108,7 @@ test('the last hour by minute is that of all workers together', async () => {
   expect((await workers.admin('/traffic')).json).toMatchObject({ workers: { serving: 2, wanted: 2 } });
 });
 
-test('traffic tells what all workers together see of the cores and of Redis, and which of them serve', async () => {
+test('/traffic combines what all workers see of the cores and of Redis, and lists which of them serve', async () => {
   const waiting: (() => void)[] = [];
   const CORE_URL = await faultyCore((socket, head) => void waiting.push(() => socket.write(okTo(head))));
   const workers = await startWorkers({ CORE_URL, CORE_TIMEOUT_MS: '60000' });

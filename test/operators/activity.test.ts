@@ -19,8 +19,6 @@ async function freshStack(environment: Record<string, string>): Promise<Stack> {
 
 type Write = readonly [route: string, method: string, path: string, body: unknown, told: object | undefined];
 
-const BACKWARDS = 'from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z';
-
 /** Every route that changes something, in an order in which each works, and the entry that it leaves. */
 function writesTo(id: string): Write[] {
   const key = `/keys/${id}`;
@@ -48,7 +46,7 @@ function writesTo(id: string): Write[] {
 }
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('every route that changes something leaves one entry and one log line that agree', async () => {
+  test('every route that changes something leaves one audit entry and a log line that agrees with it', async () => {
     const stack = await freshStack(environment);
     const id = idOf(await stack.issueKey());
     const { keys } = (await stack.admin('GET', '/backup')).json as { keys: [object] };
@@ -77,7 +75,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(writes.map(([route]) => route).sort()).toEqual(changing.sort());
   });
 
-  test('an entry says who, what, when, why, how, and what was there before', async () => {
+  test('an audit entry has the actor, action, time, reason, source and previous values', async () => {
     const stack = await freshStack(environment);
     const id = idOf(await stack.issueKey({ name: 'acme' }));
     await stack.admin('PATCH', `/keys/${id}`, { plan: 'pro', minute: 7, author: 'ada', reason: 'paid' });
@@ -100,7 +98,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(Math.abs(Date.parse(entry?.at ?? '') - Date.now())).toBeLessThan(60_000);
   });
 
-  test('a change without effect, and a refused one, leave no entry', async () => {
+  test('a change that is refused or without effect leaves no audit entry', async () => {
     const stack = await freshStack(environment);
     const id = idOf(await stack.issueKey({ name: 'acme' }));
     await stack.admin('PATCH', `/keys/${id}`, { name: 'acme' });
@@ -114,7 +112,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect((await activityOf(stack)).map(({ action }) => action)).toEqual(['key.create']);
   });
 
-  test('a write that is repeated with its request id is told once; what came in between is not lost', async () => {
+  test('a write repeated with its request id is recorded once, and changes in between are not lost', async () => {
     const stack = await freshStack(environment);
     const id = idOf(await stack.issueKey());
     const ban = (seconds: number, requestId: string) =>
@@ -148,7 +146,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     ]);
   });
 
-  test('pages go from the newest to the oldest without a gap, and can be searched', async () => {
+  test('pages of the audit log go from the newest entry to the oldest without a gap and can be searched', async () => {
     const stack = await freshStack(environment);
     const ids = await Promise.all(Array.from({ length: 7 }, async () => idOf(await stack.issueKey())));
     const found: string[] = [];
@@ -169,7 +167,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await activityOf(stack, '?actor=unknown&limit=2')).toHaveLength(2);
   });
 
-  test('entries are found by time, and name their key, also once it is revoked', async () => {
+  test('audit entries are found by time and name their key, even after its revocation', async () => {
     const stack = await freshStack(environment);
     const ids: string[] = [];
     for (const name of ['first', 'second', 'third']) ids.push(idOf(await stack.issueKey({ name })));
@@ -187,7 +185,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await names(`?from=${third}&target=${ids[0]}`)).toEqual([]);
   });
 
-  test('entries are found by their target in any case: a plan, a key by its id or name, also once it is revoked', async () => {
+  test("audit entries are found by target, regardless of case: a plan, a key's id or name, also after its revocation", async () => {
     const stack = await freshStack(environment);
     const id = idOf(await stack.issueKey({ name: 'Demo Pro' }));
     await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });
@@ -210,33 +208,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await activityOf(stack, '?action=ban.set')).toMatchObject([{ target: id, targetName: 'Demo Pro' }]);
   });
 
-  test.for([
-    '?limit=0',
-    '?limit=1001',
-    '?limit=x',
-    '?after=yesterday',
-    '?after=1-1-1',
-    '?from=today',
-    '?to=1',
-    '?action=typo',
-    `?${BACKWARDS}`,
-  ])('%s is 400', async (query) => {
-    const stack = await startStack(environment);
-    const answer = await stack.admin('GET', `/activity${query}`);
-    expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_parameter' })]);
-  });
-
-  test.for(['author=', `author=${'a'.repeat(101)}`, 'reason=a%0Ab', 'author=a&author=b'])(
-    'a write with ?%s is 400 and does nothing',
-    async (query) => {
-      const stack = await startStack(environment);
-      const id = idOf(await stack.issueKey());
-      expect((await stack.admin('DELETE', `/keys/${id}?${query}`)).status).toBe(400);
-      expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(200);
-    },
-  );
-
-  test('keys and tokens that somebody writes into a name or a reason are not in the activity, nor in the log', async () => {
+  test("keys and tokens in a name or a reason appear neither in the audit log nor in the gateway's log", async () => {
     const stack = await freshStack(environment);
     const key = await stack.issueKey();
     const { token } = (await stack.admin('POST', '/tokens', { name: 'a', role: 'viewer' })).json as { token: string };
@@ -255,7 +227,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   // The embedded database is open in one process only, so nobody edits it beside a gateway.
   if ('REDIS_URL' in environment)
-    test('a change of the plan table by hand is told, without a name', async () => {
+    test('a change of the plan table by hand is recorded without an actor', async () => {
       const stack = await freshStack(withRedis);
       await sleep(600);
       await redis.hset('gateway:plans', 'free.minute', '77', 'pro.day', '11');
@@ -268,7 +240,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       expect(stack.log.filter(({ msg }) => msg === 'activity')).toHaveLength(2);
     });
 
-  test('the activity has as many entries as the setting says', async () => {
+  test('the audit log has as many entries as ACTIVITY_LENGTH', async () => {
     const stack = await freshStack({ ...environment, ACTIVITY_LENGTH: '100' });
     const ids = await Promise.all(Array.from({ length: 110 }, async () => idOf(await stack.issueKey())));
     const before = await activityOf(stack, '?limit=1000');

@@ -26,7 +26,7 @@ test('a trusted proxy names the actor, whatever the body says', async () => {
   expect(await actorOf(stack)).toBe('unknown');
 });
 
-test('the token decides what the actor may do', async () => {
+test('the token, not the actor, decides what is allowed', async () => {
   const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
   const { token } = (await stack.admin('POST', '/tokens', { name: 'proxy', role: 'viewer' })).json as { token: string };
   const headers = { 'x-forwarded-user': 'ada' };
@@ -38,7 +38,7 @@ test('the token decides what the actor may do', async () => {
 test.for([
   ['from any other peer', { ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '10.0.0.0/8' }],
   ['without the setting', { TRUSTED_PROXIES: '127.0.0.1' }],
-] as const)('%s the header says nothing', async ([, environment]) => {
+] as const)('%s the actor header is ignored', async ([, environment]) => {
   const stack = await startStack(environment);
   await createKey(stack, { 'x-forwarded-user': 'eve' });
   expect(await actorOf(stack)).toBe('unknown');
@@ -49,7 +49,7 @@ test.for([
   ['empty', ''],
   ['longer than a name', 'a'.repeat(101)],
   ['with a tab', 'a\tb'],
-] as const)('a name that comes %s is 400, and nothing is done', async ([, value]) => {
+] as const)("an actor's name that comes %s is 400 and changes nothing", async ([, value]) => {
   const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
   const answer = await createKey(stack, { 'x-forwarded-user': value as string | string[] });
   expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);
@@ -60,6 +60,6 @@ test.for([
   [{ ACTOR_HEADER: HEADER }, 'TRUSTED_PROXIES: is required with ACTOR_HEADER'],
   [{ ACTOR_HEADER: 'a b', TRUSTED_PROXIES: '127.0.0.1' }, 'ACTOR_HEADER: must be the name of a header'],
   [{ ACTOR_HEADER: 'Cookie', TRUSTED_PROXIES: '127.0.0.1' }, 'ACTOR_HEADER: must not be a header that holds a secret'],
-] as const)('%j is refused', ([settings, message]) => {
+] as const)('the setting %j is refused', ([settings, message]) => {
   expect(() => readGatewaySettings(settings)).toThrow(message);
 });

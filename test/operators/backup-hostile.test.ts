@@ -55,21 +55,13 @@ test.for([
   }
 });
 
-test('a body that is too large is refused', async () => {
+test('a restore with a body that is too large is refused', async () => {
   const fields = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`f${at}`, 'x'.repeat(6_000)]));
   const { status, json } = await shared.admin('POST', '/restore', { at: AT, keys: [key(freshId(), fields)] });
   expect([status, json]).toEqual([413, expect.objectContaining({ code: 'payload_too_large', status: 413 })]);
 });
 
-test.for([
-  ['after=somewhere', 'after must be the `next` of a previous response.'],
-  ['limit=101', 'limit must be a whole number from 1 to 100.'],
-] as const)('GET /backup?%s is refused with a message', async ([query, message]) => {
-  const { status, json } = await shared.admin('GET', `/backup?${query}`);
-  expect([status, json]).toEqual([400, { code: 'invalid_parameter', message, status: 400 }]);
-});
-
-const SHAPE = 'It is not { id, createdAt, fields } with the id of a key and fields of text.';
+const SHAPE = 'It is not { id, createdAt, fields }, with an id of a key and fields of text.';
 const UNREADABLE = 'One of its secrets cannot be read.';
 const BAD: readonly (readonly [unknown, string])[] = [
   [null, SHAPE],
@@ -121,62 +113,62 @@ const BAD: readonly (readonly [unknown, string])[] = [
   ],
 ];
 
-test.for(stacks)('%s: bad keys are rejected one by one, and a good one between them is restored', async ([, stack]) => {
-  const id = freshId();
-  const keys = [...BAD.map(([given]) => given), key(id), key(id, { ...GOOD, plan: 'pro' })];
-  const { status, json } = await stack.admin('POST', '/restore', { at: AT, keys });
-  expect(status).toBe(200);
-  const { rejected, ...counts } = json as { rejected: { id: string; reason: string }[] };
-  expect(counts).toEqual({ restored: 1, present: 0, revoked: 0 });
-  expect(rejected.map(({ reason }) => reason)).toEqual([
-    ...BAD.map(([, reason]) => reason),
-    'The page has this key twice.',
-  ]);
-  expect(rejected.every((one) => one.id.length <= 100)).toBe(true);
-  expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ id, name: 'good', plan: 'free' });
-  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 1 });
-  await stack.admin('DELETE', `/keys/${id}`);
-});
-
 test.for(stacks)(
-  '%s: nonsensical values block neither lists, nor walks, nor any of the other keys',
+  '%s: invalid keys are rejected one by one, and a valid one between them is restored',
   async ([, stack]) => {
-    const nonsense = Object.fromEntries(
-      [
-        'left',
-        'refusals',
-        'banned_until',
-        'bans',
-        'usage_days',
-        'ok_plan',
-        'ok_secrets',
-        'used',
-        'usage_minutes',
-        '__proto__',
-      ].map((field) => [field, '-9e999 \u0000\ud800']),
-    );
-    const given = [-1, 1e-7, 1e300, 0, 1].map((createdAt) => key(freshId(), { ...GOOD, ...nonsense }, createdAt));
-    const { json } = await stack.admin('POST', '/restore', { at: AT, keys: given });
-    expect(json).toMatchObject({ restored: 5, rejected: [] });
-    const customer = await stack.issueKey();
-    expect((await send(`${stack.gateway}/v1/pets`, { key: customer })).status).toBe(200);
-    expect((await stack.admin('GET', '/keys')).status).toBe(200);
-    const met: string[] = [];
-    for (const path of ['/backup', '/usage']) {
-      for (let after: string | undefined = ''; after !== undefined; ) {
-        const answer: { status: number; json: unknown } = await stack.admin('GET', `${path}?limit=1${after}`);
-        expect(answer.status).toBe(200);
-        const { keys = [], next } = answer.json as { keys?: { id: string }[]; next?: string };
-        met.push(...keys.map(({ id }) => id));
-        after = next && `&after=${encodeURIComponent(next)}`;
-      }
-    }
-    expect(met).toHaveLength(6);
-    for (const { id } of given) await stack.admin('DELETE', `/keys/${id}`);
+    const id = freshId();
+    const keys = [...BAD.map(([given]) => given), key(id), key(id, { ...GOOD, plan: 'pro' })];
+    const { status, json } = await stack.admin('POST', '/restore', { at: AT, keys });
+    expect(status).toBe(200);
+    const { rejected, ...counts } = json as { rejected: { id: string; reason: string }[] };
+    expect(counts).toEqual({ restored: 1, present: 0, revoked: 0 });
+    expect(rejected.map(({ reason }) => reason)).toEqual([
+      ...BAD.map(([, reason]) => reason),
+      'The page has this key twice.',
+    ]);
+    expect(rejected.every((one) => one.id.length <= 100)).toBe(true);
+    expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ id, name: 'good', plan: 'free' });
+    expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 1 });
+    await stack.admin('DELETE', `/keys/${id}`);
   },
 );
 
-test('bad fields of plans are rejected', async () => {
+test.for(stacks)('%s: nonsensical values block neither lists nor other keys', async ([, stack]) => {
+  const nonsense = Object.fromEntries(
+    [
+      'left',
+      'refusals',
+      'banned_until',
+      'bans',
+      'usage_days',
+      'ok_plan',
+      'ok_secrets',
+      'used',
+      'usage_minutes',
+      '__proto__',
+    ].map((field) => [field, '-9e999 \u0000\ud800']),
+  );
+  const given = [-1, 1e-7, 1e300, 0, 1].map((createdAt) => key(freshId(), { ...GOOD, ...nonsense }, createdAt));
+  const { json } = await stack.admin('POST', '/restore', { at: AT, keys: given });
+  expect(json).toMatchObject({ restored: 5, rejected: [] });
+  const customer = await stack.issueKey();
+  expect((await send(`${stack.gateway}/v1/pets`, { key: customer })).status).toBe(200);
+  expect((await stack.admin('GET', '/keys')).status).toBe(200);
+  const met: string[] = [];
+  for (const path of ['/backup', '/usage']) {
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const answer: { status: number; json: unknown } = await stack.admin('GET', `${path}?limit=1${after}`);
+      expect(answer.status).toBe(200);
+      const { keys = [], next } = answer.json as { keys?: { id: string }[]; next?: string };
+      met.push(...keys.map(({ id }) => id));
+      after = next && `&after=${encodeURIComponent(next)}`;
+    }
+  }
+  expect(met).toHaveLength(6);
+  for (const { id } of given) await stack.admin('DELETE', `/keys/${id}`);
+});
+
+test('invalid plan fields of a backup are rejected', async () => {
   const plans = {
     'free.minute': '0',
     'gold.minute': '60',
@@ -242,7 +234,7 @@ test('the command line rejects a file that is not a backup, and skips invalid li
   ]);
 });
 
-test('a file with one key twice is listed, and --strict restores nothing of it', async () => {
+test('a key that is twice in a file is listed, and --strict restores nothing', async () => {
   const [id, other] = [freshId(), freshId()];
   const lines = [HEADER, JSON.stringify(key(id)), JSON.stringify(key(other)), JSON.stringify(key(id))];
   const file = [...lines, '{"end":true,"keys":3}'].join('\n');
@@ -255,7 +247,7 @@ test('a file with one key twice is listed, and --strict restores nothing of it',
   for (const one of [id, other]) await shared.admin('DELETE', `/keys/${one}`);
 });
 
-test('an endless line uses no memory', async () => {
+test('an endless line of a backup uses no memory', async () => {
   const chunk = Buffer.alloc(65_536, 'x');
   let most = 0;
   async function* endless() {

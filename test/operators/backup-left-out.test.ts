@@ -10,7 +10,7 @@ const { url, redis } = await emptyDatabase();
 const environment = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
 const hashOf = (id: string) => `gateway:key:{${id}}`;
 
-test('a key whose place in the list was typed by hand is in the backup, and so are those behind it', async () => {
+test('a key whose list entry was typed by hand is in the backup, and so are those after it', async () => {
   const stack = await startStack(environment);
   const ids = await Promise.all(Array.from({ length: 5 }, async () => idOf(await stack.issueKey())));
   const [first = '', second = '', third = ''] = ids;
@@ -30,7 +30,7 @@ test('a key whose place in the list was typed by hand is in the backup, and so a
   expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
 });
 
-test('plans whose values were spoilt or deleted by hand are in the backup as they are in force', async () => {
+test('plans whose values were damaged or deleted by hand are in the backup with the values in force', async () => {
   await redis.flushdb();
   const stack = await startStack(environment);
   await stack.issueKey();
@@ -45,7 +45,7 @@ test('plans whose values were spoilt or deleted by hand are in the backup as the
   expect((await other.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 444 }, free: { day: 555 } });
 });
 
-test('a key that no restore would take is listed as left out, with the reason, and the command fails', async () => {
+test('a key that no restore would accept is listed as left out with the reason, and the command fails', async () => {
   await redis.flushdb();
   const stack = await startStack(environment);
   const ids = await Promise.all(Array.from({ length: 5 }, async () => idOf(await stack.issueKey())));

@@ -17,7 +17,7 @@ describe.for([
   ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
   ['Redis', async () => onRedis],
 ] as const)('with %s', ([, settings]) => {
-  test('the time of the last complete backup is exported, by other gateways and after a restart too', async () => {
+  test('the time of the last complete backup is exported, also by other gateways and after a restart', async () => {
     const environment: Record<string, string> = await settings();
     const stack = await startStack(environment);
     expect([await told(stack), await findingOf(stack)]).toEqual([undefined, undefined]);
@@ -39,7 +39,7 @@ describe.for([
   });
 });
 
-test('a backup that is not complete, or has no key, is not noted', async () => {
+test('a backup that is incomplete or has no key is not recorded', async () => {
   const stack = await startStack();
   await ctl(stack, 'backup');
   await stack.issueKey();
@@ -51,7 +51,7 @@ test('a backup that is not complete, or has no key, is not noted', async () => {
   expect(await told(stack)).toBe(0);
 });
 
-test('a viewer can make a backup, and hears that it is not noted', async () => {
+test('a viewer can make a backup and is informed that it is not recorded', async () => {
   const stack = await startStack();
   await stack.issueKey();
   const { token } = (await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' })).json as { token: string };
@@ -61,7 +61,7 @@ test('a viewer can make a backup, and hears that it is not noted', async () => {
   expect(await told(stack)).toBe(0);
 });
 
-test('a backup that is older than 26 hours is a finding', async () => {
+test('a last backup that is older than 26 hours is a finding of the doctor', async () => {
   await redis.flushdb();
   const stack = await startStack(onRedis);
   const hoursAgo = (hours: number) => Math.floor(Date.now() / 1_000) - hours * 3_600;

@@ -39,7 +39,7 @@ test('a key that was revoked stays revoked after a restart of an embedded gatewa
   expect([await statusOf(second, kept), await statusOf(second, revoked)]).toEqual([200, 401]);
 });
 
-test('a backup of 40 days ago brings back no key that Redis has forgotten, unless the operator says so', async () => {
+test('a restore of a backup from 40 days ago brings back no revoked key unless the operator asks for it', async () => {
   await redis.flushdb();
   const stack = await startStack(onRedis);
   const key = await stack.issueKey();
@@ -63,7 +63,7 @@ describe.for([
   ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
   ['Redis', async () => onRedis],
 ] as const)('with %s', ([name, settings]) => {
-  test('a page says its time, and is restored for 35 days', async () => {
+  test('a page of a backup has its time and can be restored for 35 days', async () => {
     await redis.flushdb();
     const stack = await startStack(await settings());
     await stack.issueKey();
@@ -83,7 +83,7 @@ describe.for([
     expect((await restore(stack, { plans: {} })).status).toBe(200);
   });
 
-  test('a revocation that is remembered counts, whatever the operator says', async () => {
+  test('a recorded revocation holds, whatever the operator asks for', async () => {
     await redis.flushdb();
     const stack = await startStack(await settings());
     const key = await stack.issueKey();

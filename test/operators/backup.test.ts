@@ -109,7 +109,7 @@ describe('on Redis', () => {
     expect(await contents()).toEqual(used);
   });
 
-  test('built-in plans that nobody has changed give way to those of the backup; changed ones stay and are listed', async () => {
+  test('unchanged built-in plans are replaced by those of the backup, and changed ones stay and are listed', async () => {
     const backup = (minute: number) => ({ 'free.minute': `${minute}`, 'free.day': '700', 'free.ban_seconds': '300' });
     await redis.flushdb();
     const stack = await onRedis();
@@ -159,7 +159,7 @@ describe('on Redis', () => {
     expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 61, day: 1_002 } });
   });
 
-  test('with keys issued and revoked during a backup, each remaining key is in it exactly once', async () => {
+  test('while keys are issued and revoked, each remaining key is in a backup exactly once', async () => {
     await redis.flushdb();
     const stack = await onRedis();
     const keys: string[] = [];
@@ -177,7 +177,7 @@ describe('on Redis', () => {
     expect(met).toEqual(keys.map(idOf).filter((_, at) => at !== 11));
   });
 
-  test('an incomplete backup can be restored as far as it goes, and resumed from anywhere', async () => {
+  test('an incomplete backup can be restored and resumed at any place', async () => {
     await redis.flushdb();
     const stack = await onRedis();
     const { expected } = await issueAll(stack, 20);
@@ -219,7 +219,7 @@ test('a backup that cannot be written is reported', async () => {
 });
 
 describe('embedded', () => {
-  test('keys move between gateways, and to Redis and back, with their levels', async () => {
+  test('keys move with their levels between gateways, to Redis and back', async () => {
     const first = await startStack();
     const { expected, own } = await issueAll(first, 96);
     const odd = new Map([...expected].slice(90));

@@ -36,7 +36,7 @@ async function banned(stack: Stack, more = {}): Promise<string> {
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('what a ban has refused is counted, however many they are, in the key, the list of keys and that of bans', async () => {
+  test('requests refused by a ban are counted in the key, the list of keys and the list of bans', async () => {
     const [key, other] = [await banned(stack), await banned(stack)];
     await refused(stack, key, 150);
     await refused(stack, other, 3);
@@ -55,7 +55,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await view(stack, key)).not.toHaveProperty('banRefused');
   });
 
-  test('what the limits refused before the ban, in the same minute, is not counted, and hides nothing', async () => {
+  test('refusals by limits in the minute before a ban are not counted as refused by the ban', async () => {
     await stack.admin('PATCH', '/plans/free', { ban_after: 100, ban_grace_seconds: 0, ban_seconds: 300 });
     const key = await stack.issueKey({ minute: 1 });
     const codes: string[] = [];
@@ -66,7 +66,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     await expect.poll(() => refusedOf(stack, key)).toBe(21);
   });
 
-  test('only what the running ban has refused is counted', async () => {
+  test('only refusals by the running ban are counted', async () => {
     const key = await banned(stack);
     await refused(stack, key, 5);
     await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
@@ -77,7 +77,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test('what two gateways have refused is one sum, and the command line says until when, which ban it is, and how many', async () => {
+test("refusals of two gateways are summed, and the command line shows the ban's end, number and refusals", async () => {
   const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
   const key = await banned(stack, { name: 'loud' });
   await refused(stack, key, 1_203);
@@ -96,7 +96,7 @@ test('what two gateways have refused is one sum, and the command line says until
   );
 });
 
-test('what the workers of a gateway have refused is one sum, and requests of tagged keys are those of both', async () => {
+test('refusals of all workers are summed, and requests of tagged keys are found on all of them', async () => {
   const workers = await startWorkers();
   const key = await workers.issueKey({ plan: 'pro', tags: { customer: 'acme' } });
   const body = { seconds: 100, reason: 'a test' };
@@ -115,7 +115,7 @@ test('what the workers of a gateway have refused is one sum, and requests of tag
   await expect.poll(async () => (await view()).banRefused).toBe(sent);
 });
 
-test('a key whose line has stood over a minute for ten minutes is said to be too small', async () => {
+test('a key whose line has been over a minute for ten minutes is reported as too small', async () => {
   const stack = await startStack(withRedis);
   const [small, busy] = [idOf(await stack.issueKey({ name: 'small' })), idOf(await stack.issueKey({ name: 'busy' }))];
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];

@@ -59,7 +59,7 @@ test('every command answers in JSON', async () => {
   await Promise.all(answered);
 });
 
-test("`none` removes one of the key's own limits, and keeps the other", async () => {
+test("`none` removes one of the key's own limits and keeps the other", async () => {
   const id = idOf(await stack.issueKey({ minute: 77, day: 777 }));
   const { code, out } = await ctl('--json', 'keys', 'set', id, '--minute', 'none');
   expect(code).toBe(0);
@@ -78,7 +78,7 @@ test('a key and a ban are described in columns, without colours outside a termin
   for (const { out } of [shown, bans]) expect(out).toBe(stripVTControlCharacters(out));
 });
 
-test('changes and rollbacks are shown with author and reason', async () => {
+test('the history shows changes and rollbacks with author and reason', async () => {
   expect((await ctl('plans', 'set', 'pro', '--minute', '320', '--reason', 'more of it', '--json')).code).toBe(0);
   const back = await ctl('plans', 'rollback', '--author', 'ada', '--json');
   expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^pro\.minute {2}320 -> 300$/m) });
@@ -88,7 +88,7 @@ test('changes and rollbacks are shown with author and reason', async () => {
   expect(out).toMatch(new RegExp(`Z  ${userInfo().username} +set +pro\\.minute 300 -> 320  more of it$`, 'm'));
 });
 
-test('unusual values cause a warning before the change', async () => {
+test('unusual plan values cause a warning before the change', async () => {
   const [less, patient, strict] = await Promise.all([
     ctl('plans', 'set', 'business', '--day', '999'),
     ctl('plans', 'set', 'free', '--ban-after', '481'),
@@ -158,7 +158,7 @@ test('--help has examples and exit codes, and works for every command', async ()
   for (const { code, out } of groups) expect([code, out]).toEqual([0, expect.stringContaining('Example')]);
 });
 
-test('a reader that stops after the first line causes no error', async () => {
+test('a reader that closes the pipe after the first line causes no error', async () => {
   const names = Array.from({ length: 50 }, (_, at) => `${'a long name '.repeat(15)}${at}`);
   for (const name of names) await stack.admin('POST', '/keys', { name, plan: 'free' });
   const command = `${process.execPath} ${CLI} --json keys list --limit 50 | true`;

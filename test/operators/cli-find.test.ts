@@ -11,7 +11,7 @@ import { startStack } from '../support/stack.ts';
 
 /** Finding a key, and lists over more keys than one call checks. */
 
-test('a key is found by what people hold', async () => {
+test('ctl finds a key by anything that a customer can quote', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ name: 'acme zoo' });
   await stack.issueKey({ name: 'acme farm' });
@@ -65,7 +65,7 @@ test('the secret of a pasted key is never sent', async () => {
   expect(JSON.stringify([asked, ended])).not.toContain(secret.slice(0, 8));
 });
 
-test('the loudest keys and sorted lists are of all keys, however many there are', async () => {
+test('the busiest keys and sorted lists cover all keys, however many there are', async () => {
   const { url, redis } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
   const old = await stack.issueKey({ name: 'old and loud' });

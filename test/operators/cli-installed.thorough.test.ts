@@ -27,14 +27,14 @@ async function installed(engine?: string): Promise<string> {
   return join(own, BIN);
 }
 
-test('it runs in the project, and where npm has installed it', async () => {
+test('ctl runs in the project and where npm has installed it', async () => {
   for (const bin of [BIN, await installed()]) {
     const { ended } = startProcess(process.execPath, [bin, 'keys', '--help'], {});
     expect(await ended).toMatchObject({ code: 0, out: expect.stringContaining('Usage: ctl keys'), err: '' });
   }
 });
 
-test('a Node that is too old is told in a sentence', async () => {
+test('a Node that is too old is reported in a sentence', async () => {
   const { ended } = startProcess(process.execPath, [await installed('99.1.0'), '--version'], {});
   expect(await ended).toEqual({
     code: 1,
@@ -43,7 +43,7 @@ test('a Node that is too old is told in a sentence', async () => {
   });
 });
 
-test('npx runs it in the project', async () => {
+test('npx runs ctl in the project', async () => {
   const { code, out } = await startProcess('npx', ['--no-install', 'ctl', '--help'], {}).ended;
   expect([code, out]).toEqual([0, expect.stringContaining('Usage: ctl [options] [command]')]);
 });

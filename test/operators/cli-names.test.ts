@@ -11,7 +11,7 @@ const stack = await startStack();
 const stateOf = async (id: string) =>
   ((await stack.admin('GET', `/keys/${id}`)).json as { state?: string }).state ?? 'gone';
 
-test('every command for a key takes its name, and says which key that is', async () => {
+test('every command for a key accepts its name and shows which key that is', async () => {
   const id = idOf(await stack.issueKey({ name: 'Acme Web Shop' }));
   const NAME = 'acme web shop';
   const run = async (...words: string[]) => {
@@ -46,7 +46,7 @@ test('a name with the shape of an id is a name if no key has that id', async () 
   expect(await stateOf(other)).toBe('active');
 });
 
-test('several keys with one name are listed, and nothing is done', async () => {
+test('several keys with one name are listed, and nothing is changed', async () => {
   const ids = [
     idOf(await stack.issueKey({ name: 'twin', plan: 'free' })),
     idOf(await stack.issueKey({ name: 'Twin', plan: 'pro' })),
@@ -73,7 +73,7 @@ test.for([
   ['3\n', 2, ['active', 'active']],
   ['\n', 2, ['active', 'active']],
   ['\u0003', 2, ['active', 'active']],
-] as const)('on a terminal it asks which one is meant: %j', async ([typed, code, states]) => {
+] as const)('on a terminal ctl asks which key is meant: %j', async ([typed, code, states]) => {
   const name = `double${Math.random()}`;
   const older = idOf(await stack.issueKey({ name }));
   // The newest key is listed first.
@@ -94,7 +94,7 @@ test.for([
   expect(await Promise.all(ids.map(stateOf))).toEqual(states);
 });
 
-test('a part of a name is no name: the keys that it may stand for are named, and nothing is done', async () => {
+test('a part of a name is refused with the keys that match it, and nothing is changed', async () => {
   const id = idOf(await stack.issueKey({ name: 'initech mobile' }));
   const { code, out, err } = await ctl(stack, 'keys', 'disable', 'initech');
   expect([code, out, err]).toEqual([

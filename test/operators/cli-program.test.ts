@@ -5,13 +5,16 @@ import { PROGRAM_NAMES, shownCommands } from '../../gateway/operators/cli/comman
 import { createCommands } from '../../gateway/operators/cli/commands.ts';
 import { Session } from '../../gateway/operators/cli/session.ts';
 import { idOf } from '../support/api-key.ts';
-import { ctlWith, operatorOf } from '../support/ctl.ts';
+import { CLI, operatorOf } from '../support/ctl.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line as a program: its version, its errors as JSON, its completion. */
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+
+const ctlWith = (environment: NodeJS.ProcessEnv, ...words: readonly string[]) =>
+  startProcess(process.execPath, [CLI, ...words], environment).ended;
 
 test('--version prints the version', async () => {
   expect(await ctlWith({}, '--version')).toEqual({ code: 0, out: `${version}\n`, err: '' });
@@ -25,13 +28,13 @@ test.for([
   [['--json', 'keys'], 2, 'usage', 'A command is missing'],
   [['--json', 'keys', 'revoke', 'a'], 5, 'not_confirmed', 'pass --yes'],
   [['--json', 'plans', 'show'], 1, 'no_gateway', 'No gateway answers'],
-] as const)('%j ends with %i, and one line of JSON: %s', async ([words, exit, code, message]) => {
+] as const)('%j exits with %i and one line of JSON: %s', async ([words, exit, code, message]) => {
   const ended = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, ...words);
   expect([ended.code, ended.out]).toEqual([exit, '']);
   expect(JSON.parse(ended.err)).toEqual({ code, message: expect.stringContaining(message) });
 });
 
-test('missing tokens and bad settings have codes too', async () => {
+test('missing tokens and invalid settings have error codes', async () => {
   const [noToken, badPort] = await Promise.all([
     ctlWith({ DATA_DIR: '/no/such/folder' }, '--json', 'plans', 'show'),
     ctlWith({ ADMIN_PORT: 'abc' }, '--json', 'plans', 'show'),
@@ -51,7 +54,7 @@ async function offeredTo(environment: NodeJS.ProcessEnv, script: string, ...word
   return out.split('\n').filter((word) => word !== '');
 }
 
-test('each file in commands/ is a command of its name', async () => {
+test('each file in commands/ defines the command of its name', async () => {
   const files = readdirSync(join(ROOT, 'gateway/operators/cli/commands')).map((file) => file.replace(/\.ts$/, ''));
   const { out } = await ctlWith({}, '--help');
   const [listed = ''] = out.split('Commands:\n')[1]?.split('\n\n') ?? [];
@@ -81,7 +84,7 @@ test('bash completes commands, options and their values', async () => {
   expect(await offered(script, 'plans', 'diff', '-f', `${folder}/ct`)).toEqual([script]);
 });
 
-test('bash completes ids and names of keys, as far as a gateway answers', async () => {
+test('bash completes ids and names of keys if a gateway answers', async () => {
   const stack = await startStack();
   const acme = idOf(await stack.issueKey({ name: 'acme zoo' }));
   const farm = idOf(await stack.issueKey({ name: 'acme farm' }));
@@ -105,6 +108,6 @@ test('bash completes ids and names of keys, as far as a gateway answers', async 
   expect(await keys('keys', 'show', '')).toEqual(expect.arrayContaining(['--json']));
 });
 
-test('the package brings ctl and animal-store', () => {
+test('the package installs ctl and animal-store', () => {
   expect(PROGRAM_NAMES).toEqual(['ctl', 'animal-store']);
 });

@@ -84,7 +84,7 @@ test('requests are listed, found by key, status, code, text and time, and explai
   expect(json).toMatchObject({ requests: [{ requestId: 'a-refused', keyName: 'acme zoo' }], missing: [] });
 });
 
-test('more than one call holds are read, and what followed a refusal is counted', async () => {
+test('ctl requests reads more than one page and counts what followed a refusal', async () => {
   const stack = await startStack({ RECENT_REQUESTS: '1000' });
   const key = await stack.issueKey({ name: 'many', minute: 1_000, day: 10_000 });
   for (let at = 0; at < 230; at++) await ask(stack, `m-${at}`, key);
@@ -98,7 +98,7 @@ test('more than one call holds are read, and what followed a refusal is counted'
   expect(refused).toMatch(/ id +more\n.* {2}1[34]\n/);
 });
 
-test('--key takes an id or a whole name, as every command does; a revoked key is found by its id', async () => {
+test('--key accepts an id or a whole name, and finds a revoked key by its id', async () => {
   const stack = await startStack();
   const [first, second] = [await stack.issueKey({ name: 'twin' }), await stack.issueKey({ name: 'twin' })];
   const twins = await ctl(stack, 'requests', '--key', 'twin');
@@ -118,7 +118,7 @@ test('--key takes an id or a whole name, as every command does; a revoked key is
   expect(JSON.stringify(stack.log)).not.toContain(second.slice(16));
 });
 
-test('text from outside cannot manipulate a terminal', async () => {
+test('text from clients cannot manipulate a terminal', async () => {
   const { url, redis } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
   const key = await stack.issueKey();
@@ -138,7 +138,7 @@ test('text from outside cannot manipulate a terminal', async () => {
   expect((await followed.ended).out).not.toMatch(/[^\P{Cc}\n]/u);
 });
 
-test('--follow prints new requests once, oldest first, with those that end late, until Ctrl-C', async () => {
+test('--follow prints new requests once, oldest first, including those that end late, until Ctrl-C', async () => {
   const core = await faultyCore((socket, head) => {
     setTimeout(() => socket.write(okTo(head)), head.includes('slow') ? 3_000 : 0);
   });
@@ -182,7 +182,7 @@ test('--follow waits for a gateway that is away', async () => {
   expect((await started.ended).code).toBe(0);
 });
 
-test('--follow --json prints a line each, and ends quietly when its reader does', async () => {
+test('--follow --json prints one line per request and exits quietly when its reader does', async () => {
   const stack = await startStack();
   const command = `${process.execPath} ${CLI} --json requests --follow | head -n 1`;
   const started = startProcess('bash', ['-o', 'pipefail', '-c', command], operatorOf(stack));
@@ -192,7 +192,7 @@ test('--follow --json prints a line each, and ends quietly when its reader does'
   expect(JSON.parse(ended.out)).toMatchObject({ status: 401, outcome: 'malformed' });
 });
 
-test('a gateway that hangs is named on standard error, and the others answer', async () => {
+test('a hanging gateway is named on standard error, and the others answer', async () => {
   const { url } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
   await ask(here, 'w-1', await here.issueKey());

@@ -49,11 +49,11 @@ test.for([
   [['keys', 'set', 'x', '--untag', 'a=b'], 'the name of a tag'],
   [['keys', 'list', '--tag', '=acme'], 'as customer=acme'],
   [['usage', '--by', 'customer'], 'as tag:customer'],
-] as const)('%j is refused before anything is sent', async ([words, fault]) => {
+] as const)('the tag option %j is refused before anything is sent', async ([words, fault]) => {
   expect(await ctl(stack, ...words)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(fault) });
 });
 
-test('keys, requests and usage are those with the tags, usage is summed, and CSV has the tags', async () => {
+test('ctl lists keys, requests and usage by tags, sums usage, and writes tags to CSV', async () => {
   const keys: string[] = [];
   for (const env of ['prod', 'test', 'prod'])
     keys.push(await stack.issueKey({ name: `of ${env}`, tags: { of: 'use', env } }));
@@ -89,7 +89,7 @@ test('keys, requests and usage are those with the tags, usage is summed, and CSV
   );
 });
 
-test('requests of keys with a tag are followed, also if there was none before', async () => {
+test('--follow shows requests of keys with a tag, even if there were none before', async () => {
   const [tagged, other] = [await stack.issueKey({ tags: { of: 'follow' } }), await stack.issueKey()];
   await ask(other, 'before');
   const started = startProcess(

@@ -36,7 +36,7 @@ const works = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { k
 const minuteOf = async (of: Stack, plan: string) =>
   ((await of.admin('GET', '/plans')).json as Record<string, { minute: number }>)[plan]?.minute;
 
-test('revoking asks first, and only yes confirms', async () => {
+test('ctl asks before it revokes, and only yes confirms', async () => {
   const answers = [
     ['n\n', 5, true],
     ['\n', 5, true],
@@ -53,7 +53,7 @@ test('revoking asks first, and only yes confirms', async () => {
   await Promise.all(asked);
 });
 
-test('a plan change is shown in colour and needs a yes', async () => {
+test('ctl shows a plan change in colour and asks for confirmation', async () => {
   const declined = onTerminal(['plans', 'set', 'free', '--minute', '71']);
   expect(await answer(declined, 'Make this change? [y/N]', 'n\n')).toBe(5);
   expect(declined.out()).toContain(RED);
@@ -68,7 +68,7 @@ test('a plan change is shown in colour and needs a yes', async () => {
   expect(await minuteOf(stack, 'free')).toBe(60);
 });
 
-test('--yes skips all questions', async () => {
+test('--yes skips all prompts', async () => {
   const { code, out } = await onTerminal(['plans', 'set', 'pro', '--minute', '311', '--yes']).ended;
   expect([code, out.includes('[y/N]')]).toEqual([0, false]);
   expect(await minuteOf(stack, 'pro')).toBe(311);
@@ -87,7 +87,7 @@ test('confirming an outdated change changes nothing', async () => {
   expect(await minuteOf(stack, 'business')).toBe(1_050);
 });
 
-test('applying a file asks, and an outdated yes changes nothing', async () => {
+test('ctl asks before it applies a file, and an outdated confirmation changes nothing', async () => {
   const file = join(await temporaryFolder(), 'plans.yaml');
   await writeFile(file, 'business: { minute: 1200, ban_seconds: 400 }\n');
   const started = onTerminal(['plans', 'apply', '-f', file]);
@@ -101,7 +101,7 @@ test('applying a file asks, and an outdated yes changes nothing', async () => {
   expect(await minuteOf(stack, 'business')).toBe(1_060);
 });
 
-test('an end in the past is asked for, and takes --yes without a terminal', async () => {
+test('an expiry in the past needs a confirmation, or --yes without a terminal', async () => {
   const key = await stack.issueKey();
   const past = '2020-01-01T00:00:00Z';
   const declined = onTerminal(['keys', 'expire', idOf(key), past]);
@@ -124,7 +124,7 @@ test('an end in the past is asked for, and takes --yes without a terminal', asyn
   expect(await works(key)).toBe(true);
 });
 
-test('times are those of the time zone on a terminal, UTC with --utc, in a pipe and as JSON', async () => {
+test('times are local on a terminal, and UTC with --utc, in a pipe and as JSON', async () => {
   const key = await stack.issueKey({ expiresAt: '2030-06-30T20:00:00Z' });
   const show = ['keys', 'show', idOf(key)];
   const [shown, utc, json, inPipe, history] = await Promise.all([
@@ -140,14 +140,14 @@ test('times are those of the time zone on a terminal, UTC with --utc, in a pipe 
   expect(history.out).toMatch(/ \d\d:\d\d:\d\d \+05:30 /);
 });
 
-test('keys find asks on a terminal', async () => {
+test('ctl keys find prompts on a terminal', async () => {
   const id = idOf(await stack.issueKey({ name: 'asked for' }));
   const started = onTerminal(['keys', 'find']);
   expect(await answer(started, 'A name, an id, a request id or a key:', 'asked\n')).toBe(0);
   expect(started.out()).toContain(id);
 });
 
-test('the status of a request that was not served is in colour', async () => {
+test('the status of a refused request is coloured', async () => {
   const key = await stack.issueKey({ minute: 1 });
   for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { code, out } = await onTerminal(['requests', '--key', idOf(key)]).ended;

@@ -14,18 +14,18 @@ test.for([
   ['15m', 900],
   ['24h', 86_400],
   ['7d', 604_800],
-] as const)('the length %s is %i seconds', ([text, length]) => {
+] as const)('the duration %s is %i seconds', ([text, length]) => {
   expect(seconds(text)).toBe(length);
 });
 
 test.for([
   ['24', 'It needs a unit: 24s, 24m, 24h or 24d.'],
   ['1', 'It needs a unit: 1s, 1m, 1h or 1d.'],
-  ['1.5h', 'It must be a duration'],
-  ['-1h', 'It must be a duration'],
-  ['1w', 'It must be a duration'],
-  ['', 'It must be a duration'],
-] as const)('the length "%s" is refused', ([text, message]) => {
+  ['1.5h', 'It must be a length of time'],
+  ['-1h', 'It must be a length of time'],
+  ['1w', 'It must be a length of time'],
+  ['', 'It must be a length of time'],
+] as const)('the duration "%s" is refused', ([text, message]) => {
   expect(() => seconds(text)).toThrow(message);
 });
 
@@ -36,7 +36,7 @@ test.for([
   [3_600, '1 hour'],
   [86_400, '1 day'],
   [604_800, '7 days'],
-] as const)('%i seconds are told as %s', ([length, text]) => {
+] as const)('%i seconds are shown as %s', ([length, text]) => {
   expect(lengthText(length)).toBe(text);
 });
 
@@ -53,7 +53,7 @@ test.for([
   expect([time(shown), time(precise)]).toEqual(['2026-11-20T22:34:06.000Z', '2026-11-20T22:34:06.123Z']);
 });
 
-test('times are unchanged in a pipe', () => {
+test('times are UTC in a pipe', () => {
   expect([timeText(TIME, {}), preciseTimeText(TIME, { isTTY: false })]).toEqual([TIME, TIME]);
 });
 

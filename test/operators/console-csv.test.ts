@@ -42,7 +42,7 @@ const expected = (text: string): string =>
     quote_record_delimiter: true,
   });
 
-test('every text is quoted, and kept from being a formula, as the library does it', () => {
+test('CSV fields are quoted and formulas escaped as csv-stringify does', () => {
   const different = TEXTS.filter((text) => own(text) !== expected(text));
   expect(different.slice(0, 3).map((text) => [own(text), expected(text)])).toEqual([]);
 });

@@ -58,7 +58,7 @@ test('the page and its files need no token and are isolated from other origins',
   }
 });
 
-test('every page is the same file, and no file imports what a browser cannot load', async () => {
+test('every console page is the same file, and no file imports what a browser cannot load', async () => {
   const { text } = await send(`${adminUrl}/`);
   for (const page of ['keys', 'key', 'plans', 'bans', 'activity', 'access', 'health'])
     expect((await send(`${adminUrl}/console/${page}?id=anything`)).text).toBe(text);
@@ -72,7 +72,7 @@ test('every page is the same file, and no file imports what a browser cannot loa
   }
 });
 
-test('of a pasted key only the id is searched for', async () => {
+test('only the id of a pasted key is searched for', async () => {
   for (let turn = 0; turn < 100; turn++) {
     const { apiKey, credential } = createApiKey();
     for (const text of [
@@ -88,7 +88,7 @@ test('of a pasted key only the id is searched for', async () => {
     expect(withoutSecret(` ${text}`)).toBe(text);
 });
 
-test('they contain no data: they are always the same, for everyone', async () => {
+test("the console's files contain no data and are the same for everyone", async () => {
   const other = await startStack({ ADMIN_TOKEN: 'another-token-of-the-tests' });
   await stack.issueKey({ name: 'a customer' });
   await stack.admin('PATCH', '/plans/free', { minute: 61_237 });
@@ -98,7 +98,7 @@ test('they contain no data: they are always the same, for everyone', async () =>
   }
 });
 
-test('everything else requires the token, including files beside those of the console', async () => {
+test("everything but the console's files requires the token, including files beside them", async () => {
   for (const path of ['/plans', '/keys', '/bans', '/traffic', '/whoami', '/console', '/console/', '/index.html']) {
     expect([path, (await send(adminUrl + path)).status]).toEqual([path, 401]);
   }
@@ -106,7 +106,7 @@ test('everything else requires the token, including files beside those of the co
     expect([path, (await send(adminUrl + path, { key: ADMIN_TOKEN })).status]).toEqual([path, 404]);
 });
 
-test('an address of no page is 404 with the file of all pages, which says so', async () => {
+test("an unknown console page is 404 with the page's file, which says so", async () => {
   const { text } = await send(`${adminUrl}/`);
   for (const path of ['/console/x.js', '/console/foo', '/console/keys/4fXk20LmQa9z', '/console/main.ts/x']) {
     const answer = await send(adminUrl + path);
@@ -115,7 +115,7 @@ test('an address of no page is 404 with the file of all pages, which says so', a
   }
 });
 
-test('only GET and HEAD are accepted, and a cached file is not sent again', async () => {
+test('the console accepts only GET and HEAD and does not resend a cached file', async () => {
   for (const path of files) {
     const url = adminUrl + path;
     const { text, headers } = await send(url);
@@ -133,14 +133,14 @@ test('only GET and HEAD are accepted, and a cached file is not sent again', asyn
   }
 });
 
-test('a foreign name that resolves to this machine does not even get the page', async () => {
+test('a foreign host name that resolves to this machine does not get the page', async () => {
   for (const path of files) {
     const headers = { Host: `evil.example:${port}` };
     expect((await send(adminUrl + path, { headers })).status).toBe(403);
   }
 });
 
-test('a wrong token is ignored if none is needed, and does not count as a guess', async () => {
+test('a wrong token is ignored if none is needed and does not count as a guess', async () => {
   for (let sent = 0; sent < 12; sent++)
     expect((await send(`${adminUrl}/`, { key: 'wrong-token-of-the-tests', from: '127.0.0.5' })).status).toBe(200);
   expect((await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN, from: '127.0.0.5' })).status).toBe(200);

@@ -26,22 +26,22 @@ async function ask(gateway: string, clients: readonly (string | undefined)[]): P
 }
 
 test.for([
-  ['10.0.0.0/8', 'warning: TRUSTED_PROXIES 10.0.0.0/8 covers a whole network'],
-  ['10.2.0.0/23', 'warning: TRUSTED_PROXIES 10.2.0.0/23 covers a whole network'],
-  ['fd00:1::/48', 'warning: TRUSTED_PROXIES fd00:1::/48 covers a whole network'],
-  ['0.0.0.0/0', 'fault: TRUSTED_PROXIES 0.0.0.0/0 covers every address'],
-  ['::/0', 'fault: TRUSTED_PROXIES ::/0 covers every address'],
-])('TRUSTED_PROXIES %s is told of', async ([TRUSTED_PROXIES, found]) => {
+  ['10.0.0.0/8', 'warning: TRUSTED_PROXIES 10.0.0.0/8 is a whole network'],
+  ['10.2.0.0/23', 'warning: TRUSTED_PROXIES 10.2.0.0/23 is a whole network'],
+  ['fd00:1::/48', 'warning: TRUSTED_PROXIES fd00:1::/48 is a whole network'],
+  ['0.0.0.0/0', 'fault: TRUSTED_PROXIES 0.0.0.0/0 is everyone'],
+  ['::/0', 'fault: TRUSTED_PROXIES ::/0 is everyone'],
+])('the doctor reports TRUSTED_PROXIES %s', async ([TRUSTED_PROXIES, found]) => {
   const stack = await startStack({ TRUSTED_PROXIES: `127.0.0.1,${TRUSTED_PROXIES}` });
   expect(await told(stack)).toEqual([expect.stringMatching(`^${found}: List only your proxies`)]);
 });
 
-test('single proxies and small blocks are not, nor is a gateway with few requests', async () => {
+test('the doctor does not report single proxies, small blocks, or a gateway with few requests', async () => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1,10.2.3.0/24,fd00::/64' });
   expect(await told(stack)).toEqual(['good: too few requests to judge by']);
 });
 
-test('a proxy that is not trusted is told of, and no more once it is', async () => {
+test('the doctor reports a proxy until it is trusted', async () => {
   const unnamed = await startStack();
   await ask(unnamed.gateway, ['203.0.113.9']);
   await expect
@@ -56,13 +56,13 @@ test('a proxy that is not trusted is told of, and no more once it is', async () 
   await expect.poll(() => told(named)).toEqual(['good: 0 from the connection, 100 from a trusted proxy']);
 });
 
-test('some clients that claim an address prove nothing', async () => {
+test('a few clients that claim an address are not reported', async () => {
   const stack = await startStack();
   await ask(stack.gateway, ['203.0.113.9', undefined]);
   await expect.poll(() => told(stack)).toEqual(['good: 50 from the connection, 0 from a trusted proxy']);
 });
 
-test('clients that all have private addresses are told of: a balancer may hide them', async () => {
+test('the doctor reports that all clients have private addresses, since a load balancer may hide them', async () => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1' });
   await ask(stack.gateway, ['10.1.2.3', '10.1.2.4']);
   await expect.poll(() => told(stack)).toEqual([expect.stringMatching('^warning: all are private: .*SNAT')]);
@@ -70,7 +70,7 @@ test('clients that all have private addresses are told of: a balancer may hide t
   await expect.poll(() => told(stack)).toEqual(['good: 0 from the connection, 101 from a trusted proxy']);
 });
 
-test('requests of all workers count', async () => {
+test('the doctor counts the requests of all workers', async () => {
   const workers = await startWorkers({ TRUSTED_PROXIES: '127.0.0.1' });
   await ask(workers.gateway, ['10.1.2.3']);
   const admin = (method: string, path: string) => send(workers.adminUrl + path, { method, key: ADMIN_TOKEN });

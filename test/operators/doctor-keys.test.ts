@@ -46,7 +46,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
   expect((reads() - before) % (2 * 5_200)).toBe(0);
 });
 
-test('ten faults are named, and that there are more; then no more keys are read', async () => {
+test('the doctor names ten faults, says that there are more, and reads no more keys', async () => {
   const { keys, ids } = await storeOf(1_400, (at) => at % 100 === 0);
   const before = reads();
   let found: string[] = [];
@@ -57,7 +57,7 @@ test('ten faults are named, and that there are more; then no more keys are read'
   expect((reads() - before) % (2 * 1_100)).toBe(0);
 });
 
-test('what is good is not looked at again for a minute; what is bad is, so that a fix shows', async () => {
+test('keys without faults are checked again after a minute, and those with faults at once', async () => {
   const { keys, ids, credentials } = await storeOf(3, (at) => at === 1);
   expect((await told(keys))[0]).toMatch(`fault ${ids[1]}: `);
   await keys.change(ids[1] as string, () => ({ record: { secrets: secretsOf(credentials[1]?.digest as string) } }));
@@ -67,7 +67,7 @@ test('what is good is not looked at again for a minute; what is bad is, so that 
   expect(reads()).toBe(before);
 });
 
-test('a list of keys that was changed is found in seconds, however often the doctor is asked, and so is its repair', async () => {
+test('a damaged list of keys and its repair are found in seconds, however often the doctor is asked', async () => {
   const { keys, ids } = await storeOf(3);
   const list = async () => (await told(keys)).at(-1);
   expect(await list()).toBe('good has every key');
@@ -85,7 +85,7 @@ test('a list of keys that was changed is found in seconds, however often the doc
   expect(await list()).toMatch(/^fault 3 keys work and are missing/);
 });
 
-test('keys that cannot be read, and keys in no list, are faults too', async () => {
+test('unreadable keys and keys that are in no list are faults', async () => {
   const { keys, ids } = await storeOf(4);
   await redis.hset(`gateway:key:{${ids[0]}}`, { plan: 'gold', ok_plan: 'damaged' });
   await redis.hset(`gateway:key:{${ids[1]}}`, { expires_at: 'soon', ok_expires_at: 'damaged' });

@@ -33,7 +33,7 @@ async function examine(stack: Stack): Promise<CheckResult[]> {
 const badOf = async (stack: Stack) =>
   (await examine(stack)).filter(({ about, status }) => status !== 'good' && !about.endsWith('replicas'));
 
-test('if everything is in order, it says so for each point', async () => {
+test('the doctor reports each check that is in order', async () => {
   const { stack } = await setUp();
   const findings = await examine(stack);
   expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
@@ -82,7 +82,7 @@ test.for([
     'fault',
     /cannot be read/,
   ],
-] as const)('a Redis that %s is told of, with what to do', async ([, commands, status, found]) => {
+] as const)('the doctor reports a Redis that %s, with the remedy', async ([, commands, status, found]) => {
   const { redis, stack } = await setUp();
   for (const [name, ...parameters] of commands) await redis.call(name, ...parameters);
   await expect
@@ -92,7 +92,7 @@ test.for([
     ]);
 });
 
-test('its advice on plan values works, and the answer stays small however many there are', async () => {
+test("the doctor's advice on plan values works, and its answer stays small however many there are", async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', { 'free.ban_seconds': 'x'.repeat(5_000), 'free.minutes': '60' });
   await expect
@@ -103,7 +103,7 @@ test('its advice on plan values works, and the answer stays small however many t
   await expect.poll(() => badOf(stack)).toHaveLength(100);
 });
 
-test('it says that a ban_after of the former rule is ignored, and warns of one over eight times the minute limit', async () => {
+test('the doctor reports a ban_after of the former rule as ignored, and warns of one over eight times the minute limit', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', {
     'free.ban_after': '20',
@@ -135,7 +135,7 @@ test('it says that a ban_after of the former rule is ignored, and warns of one o
   expect(await redis.hexists('gateway:plans', 'free.ban_after')).toBe(0);
 });
 
-test('it reports a missing Redis and a missing core', async () => {
+test('the doctor reports a missing Redis and a missing core', async () => {
   const { server, stack } = await setUp({ CORE_URL: 'http://127.0.0.1:1' });
   await server.stop();
   // The plan table is old after a while, which a busy machine takes.
@@ -151,7 +151,7 @@ test('it reports a missing Redis and a missing core', async () => {
   ]);
 });
 
-test('it reports a core with another token, and the default user of Redis', async () => {
+test('the doctor reports a core with another token and the default user of Redis', async () => {
   const { stack: other } = await setUp({ CORE_TOKEN: 'token-of-the-core-here' });
   const { server } = await setUp();
   const stack = await startStack({
@@ -170,7 +170,7 @@ test('it reports a core with another token, and the default user of Redis', asyn
   ]);
 });
 
-test('it checks every node of a cluster, and slots that are not served', async () => {
+test('the doctor checks every node of a cluster and slots that are not served', async () => {
   const cluster = await startRedisCluster();
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
   // The nodes tell each other of their slots.
@@ -205,7 +205,7 @@ test('it checks every node of a cluster, and slots that are not served', async (
     });
 });
 
-test('it names the key and the secret whose network a hand made malformed', async () => {
+test('the doctor names the key and the secret whose network was malformed by hand', async () => {
   const { redis, stack } = await setUp();
   const id = idOf(await stack.issueKey());
   const field = (await redis.hkeys(`gateway:key:{${id}}`)).find((name) => name.startsWith('secret:')) as string;
@@ -218,7 +218,7 @@ test('it names the key and the secret whose network a hand made malformed', asyn
   expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(200);
 });
 
-test('ctl doctor prints for people, and exits with 1 if there is a fault', async () => {
+test('ctl doctor prints a readable report and exits with 1 if there is a fault', async () => {
   const { redis, stack } = await setUp();
   const doctor = (...options: string[]) => ctl(stack, ...options, 'doctor');
   const fine = await doctor();

@@ -61,7 +61,7 @@ const EDITS: Readonly<Record<string, (id: string) => unknown>> = {
   'a secret': (id) => redis.hset(hashOf(id), `secret:${'a'.repeat(43)}`, 'x - read - 0 made'),
 };
 
-test(`what was edited by hand is told once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async () => {
+test(`an edit by hand is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async () => {
   await redis.flushdb();
   const [stack, other] = await Promise.all([start(), start()]);
   const edited = new Map<string, string>();
@@ -93,7 +93,7 @@ const LOST_LIMITS = [
   { given: ENTERPRISE, typed: { minute: undefined }, good: ['enterprise', 10, 20], said: 'minute' },
 ];
 
-test('a plan without its limits is an alarm, the last good values stay, and operators can act', async () => {
+test('a plan without its limits raises an alarm, its last valid values stay, and operators can act', async () => {
   await redis.flushdb();
   const stack = await start();
   const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
@@ -130,7 +130,7 @@ test('a plan without its limits is an alarm, the last good values stay, and oper
   }
 });
 
-test('a key of which no good limits are known can be disabled, banned and revoked', async () => {
+test('a key without any known valid limits can be disabled, banned and revoked', async () => {
   const stack = await start();
   const id = idOf(await stack.issueKey(ENTERPRISE));
   await redis.hdel(hashOf(id), 'minute', 'ok_minute');
@@ -142,7 +142,7 @@ test('a key of which no good limits are known can be disabled, banned and revoke
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
 });
 
-test('an edit by hand is told before the change that hides it', async () => {
+test('an edit by hand is recorded before the change that hides it', async () => {
   const under = await redisUnderTest(REDIS_URL);
   const { id } = await under.createKey();
   await redis.hset(hashOf(id), { minute: '7', banned_until: inSeconds(600) });
@@ -157,7 +157,7 @@ test('an edit by hand is told before the change that hides it', async () => {
   ]);
 });
 
-test('a ban set by hand is told with its end and shown as such, and a ban lifted by hand is told', async () => {
+test('a ban set by hand is recorded with its end and shown as such, and a ban lifted by hand is recorded', async () => {
   await redis.flushdb();
   const stack = await start();
   const id = idOf(await stack.issueKey());
@@ -173,7 +173,7 @@ test('a ban set by hand is told with its end and shown as such, and a ban lifted
   expect(await toldOf(stack, id)).toHaveLength(3);
 });
 
-test('a ban that a decision set is not taken for an edit, whatever the clock does; its end by hand is', async () => {
+test('a ban set by a decision is not taken for an edit, whatever the clock does, but lifting it by hand is', async () => {
   const under = await redisUnderTest(REDIS_URL);
   under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
   const credential = await under.createKey();
@@ -191,7 +191,7 @@ test('a ban that a decision set is not taken for an edit, whatever the clock doe
   expect(await edits()).toEqual(['ban.lift']);
 });
 
-test('a key deleted by hand is told once, and a backup restores it', async () => {
+test('a key deleted by hand is recorded once, and a backup restores it', async () => {
   await redis.flushdb();
   const stack = await start();
   const [id, other] = [idOf(await stack.issueKey()), idOf(await stack.issueKey())];
@@ -222,7 +222,7 @@ test('a key deleted by hand is told once, and a backup restores it', async () =>
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
-test('a place that was typed into the list of keys and is no key is removed, and is no revocation', async () => {
+test('an entry typed into the list of keys that is no key is removed without a revocation', async () => {
   await redis.flushdb();
   const stack = await start();
   await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
@@ -236,7 +236,7 @@ test('a place that was typed into the list of keys and is no key is removed, and
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
 
-test('a key that no gateway has written is not taken for an edited one', async () => {
+test('a key that was not written by a gateway is not taken for an edited one', async () => {
   const stack = await start();
   const id = idOf(await stack.issueKey());
   expect(await redis.hdel(hashOf(id), 'ok_secrets')).toBe(1);
@@ -247,7 +247,7 @@ test('a key that no gateway has written is not taken for an edited one', async (
   await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
 });
 
-test('the plans are read by their cache, and once more only for an edit', async () => {
+test('the plans are read by the plan cache, and once more only for an edit', async () => {
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
   const storage = new RedisStorage(connection);

@@ -31,7 +31,7 @@ describe.for([
   ['the embedded limiter', {}],
   ['Redis', withRedis],
 ] as const)('with %s', ([, environment]) => {
-  test('a request is explained: plan, both buckets before and after, cause of the refusal, time, place', async () => {
+  test('the explanation of a request has its plan, both buckets before and after, cause of the refusal, time and place', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const key = await stack.issueKey(tight);
@@ -62,7 +62,7 @@ describe.for([
     expect(Math.abs(Date.parse(why.at as string) + missing - fullAt)).toBeLessThan(1_500);
   });
 
-  test('bans, shadow refusals and disabled keys are explained; unknown keys are not kept', async () => {
+  test('bans, shadow refusals and disabled keys are explained, and unknown keys are not kept', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const key = await stack.issueKey(tight);
@@ -129,7 +129,7 @@ test('in a merged list, simultaneous decisions stay in order', () => {
   expect([first, ...sameTime, second].sort(newestFirst)).toEqual([...sameTime, second, first]);
 });
 
-test('with several workers a decision is found whichever of them took it', async () => {
+test('with several workers a decision is found whichever of them made it', async () => {
   const workers = await startWorkers();
   const key = await workers.issueKey();
   const pids = new Set<number>();
@@ -161,7 +161,7 @@ test('with several workers a decision is found whichever of them took it', async
   expect((await decisionsOnKey(2))[0]).toMatchObject({ requestId: disabled.id, outcome: 'disabled' });
 });
 
-test('the command line explains a key or a request, and says so if both or none are given', async () => {
+test('ctl explains a key or a request and reports if both or none are given', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey(tight);

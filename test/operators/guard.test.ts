@@ -21,32 +21,32 @@ async function change(headers: Record<string, string>): Promise<[status: number,
 test.for([
   ['no browser', {}],
   ['the console', { Origin: own, 'Sec-Fetch-Site': 'same-origin' }],
-  ['the console in a browser that tells only the origin', { Origin: own }],
+  ['the console in a browser that sends only the origin', { Origin: own }],
   ['the console by another name of this machine', { Host: `localhost:${port}`, Origin: `http://localhost:${port}` }],
   ['the console behind a tunnel', { Host: 'LOCALHOST:1234', Origin: 'http://localhost:1234' }],
   ['an operator on IPv6', { Host: `[::1]:${port}` }],
-] as const)('%s may change what is there', async ([, headers]) => {
+] as const)('%s may make changes', async ([, headers]) => {
   expect(await change(headers)).toEqual([201, undefined]);
 });
 
 test.for([
   ['another site', { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' }],
-  ['another site, in a browser that tells only the origin', { Origin: 'https://evil.example' }],
-  ['another site, in a browser that tells only that', { 'Sec-Fetch-Site': 'cross-site' }],
+  ['another site, in a browser that sends only the origin', { Origin: 'https://evil.example' }],
+  ['another site, in a browser that sends only this', { 'Sec-Fetch-Site': 'cross-site' }],
   ['another service on this machine', { Origin: 'http://127.0.0.1:3000', 'Sec-Fetch-Site': 'same-site' }],
   ['a page of no origin', { Origin: 'null' }],
   ['an origin that is none', { Origin: 'evil' }],
   ['a name that was made to resolve to this machine', { Host: `evil.example:${port}` }],
-  ['such a name, and the page of the same origin', { Host: 'evil.example', Origin: 'http://evil.example' }],
+  ['such a name with the page of the same origin', { Host: 'evil.example', Origin: 'http://evil.example' }],
   ['an address of another machine', { Host: `10.0.0.1:${port}` }],
-  ['a name that only begins well', { Host: 'localhost.evil.example' }],
-] as const)('%s changes nothing, with the right token either', async ([, headers]) => {
+  ['a name that only begins with a valid one', { Host: 'localhost.evil.example' }],
+] as const)('%s changes nothing, even with the right token', async ([, headers]) => {
   const before = (await stack.admin('GET', '/keys')).json as { total: number };
   expect(await change(headers)).toEqual([403, 'forbidden']);
   expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: before.total });
 });
 
-test('under another name than loopback nothing can be read, not even public files', async () => {
+test('nothing, not even public files, can be read under a name other than loopback', async () => {
   for (const path of ['/keys', '/metrics', '/livez']) {
     const headers = { Host: `evil.example:${port}` };
     expect((await send(stack.adminUrl + path, { key: TOKEN, headers })).status).toBe(403);
@@ -55,7 +55,7 @@ test('under another name than loopback nothing can be read, not even public file
   expect(await sendBytes(stack.adminUrl, 'GET /livez HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 200 /);
 });
 
-test('no answer can be read by a page of another origin, and a preflight allows nothing', async () => {
+test('a page of another origin can read no answer, and a preflight allows nothing', async () => {
   const headers = {
     Origin: 'https://evil.example',
     'Access-Control-Request-Method': 'DELETE',
@@ -70,7 +70,7 @@ test('no answer can be read by a page of another origin, and a preflight allows 
   }
 });
 
-test('after ten wrong tokens a minute an address must wait, even with the right one; others and probes need not', async () => {
+test('after ten wrong tokens a minute an address must wait, even with the right one, unlike others and probes', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });
@@ -86,7 +86,7 @@ test('after ten wrong tokens a minute an address must wait, even with the right 
   expect((await ask(undefined, '/livez')).status).toBe(200);
 });
 
-test('a listener outside loopback accepts any name, and requires its token', async () => {
+test('a listener outside loopback accepts any host name and requires its token', async () => {
   const open = await startStack({ ADMIN_HOST: '0.0.0.0' });
   const headers = { Host: `admin.example:${port}` };
   expect((await send(`${open.adminUrl}/plans`, { key: TOKEN, headers })).status).toBe(200);

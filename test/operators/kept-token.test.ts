@@ -18,7 +18,7 @@ const settingsIn = (DATA_DIR: string) => ({ DATA_DIR, PORT: '0', ADMIN_PORT: '0'
 const failedStart = (DATA_DIR: string, limits = ':'): Promise<Ended> =>
   startProcess('sh', ['-c', `${limits}; exec ${process.execPath} gateway/main.ts`], settingsIn(DATA_DIR)).ended;
 
-test('a generated token is readable only by its owner, and stays', async () => {
+test('a generated token is readable only by its owner and is kept', async () => {
   const folder = await temporaryFolder();
   const token = await keptToken(folder);
   expect(token).toMatch(/^[\w-]{43}$/);
@@ -38,7 +38,7 @@ test('three simultaneous starts on a new folder agree on one token, 300 times', 
   }
 });
 
-test('gateways started at once agree on one token, and each requires it', async () => {
+test('gateways that start at once agree on one token, and each requires it', async () => {
   const DATA_DIR = await temporaryFolder();
   const { url: REDIS_URL } = await emptyDatabase();
   const gateways = await Promise.all(
@@ -62,7 +62,7 @@ test.for([
   ['one character', 'x'],
   ['15 characters', 'x'.repeat(15)],
   ['two words', 'sixteen characters and more'],
-] as const)('a kept token that is %s is refused and not changed', async ([, text]) => {
+] as const)('a stored token that is %s is refused and not changed', async ([, text]) => {
   const folder = await temporaryFolder();
   await writeFile(tokenFile(folder), text);
   await expect(keptToken(folder)).rejects.toThrow(sentenceOn(folder));
@@ -77,7 +77,7 @@ test('an empty token file stops a start and the command line with a message', as
   expect(await Promise.all([failedStart(folder), command])).toEqual([told, told]);
 });
 
-test('a start on a full disk fails with a message and leaves nothing behind; the next one with room makes a token', async () => {
+test('a start on a full disk fails with a message and leaves nothing behind, and the next one with room creates a token', async () => {
   const folder = await temporaryFolder();
   // A process that can write no file must not be asked for its coverage.
   const { code, err } = await failedStart(folder, 'unset NODE_V8_COVERAGE; ulimit -f 0');
@@ -98,7 +98,7 @@ test.for([
   ['', 'token-of-the-tests'],
   ['Bearer ', 'token-of-the-tests'],
   ['Bearer token-of-the-test', 'token-of-the-tests'],
-] as const)('the header %j does not carry the token %j', ([header, expected]) => {
+] as const)('the header %j is not accepted for the token %j', ([header, expected]) => {
   expect(carriesToken(header, [expected])).toBe(false);
   expect(carriesToken(header, [])).toBe(false);
   expect(carriesToken(header, ['', expected, 'another-token-than-that'])).toBe(false);
@@ -124,7 +124,7 @@ test.for(['', 'x', 'x'.repeat(15), `${LONG},`, `,${LONG}`, `${LONG},,${LONG}`, `
   },
 );
 
-test('an ADMIN_TOKEN that is too short is refused; if it is empty, one is made', () => {
+test('an ADMIN_TOKEN that is too short is refused, and an empty one is generated', () => {
   expect(() => readGatewaySettings({ ADMIN_TOKEN: 'x' })).toThrow('ADMIN_TOKEN: must be a token of at least 16');
   expect(readGatewaySettings({ ADMIN_TOKEN: '' }).ADMIN_TOKEN).toBeUndefined();
 });

@@ -24,7 +24,7 @@ const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PAT
 describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a key is shown with the current state of both buckets, and nothing is taken', async () => {
+  test('a key is shown with the current state of both buckets without taking a token', async () => {
     const key = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
     expect((await show(stack, key)).buckets).toEqual({
       minute: { limit: 10, remaining: 10, used: 0 },
@@ -40,7 +40,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(waitMs).toBeLessThanOrEqual(((4 * 86_400) / 100) * 1_000);
   });
 
-  test('another plan, other limits, another name, another secret: used tokens stay used', async () => {
+  test('a change of plan, limits, name or secret gives no tokens back', async () => {
     const key = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
     for (let sent = 0; sent < 4; sent++) await statusOf(stack, key);
     for (const changes of [
@@ -62,7 +62,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ name: 'new', plan: 'pro' });
   });
 
-  test('a disabled key is refused at once, an enabled one admitted; an end in the past ends it, another end brings it back', async () => {
+  test('a key that is disabled or expired is refused at once, and admitted once it is enabled or its expiry is moved', async () => {
     const key = await stack.issueKey();
     expect((await change(stack, key, { disabled: true })).json).toMatchObject({ state: 'disabled' });
     expect(await statusOf(stack, key)).toBe(401);
@@ -74,7 +74,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await statusOf(stack, key)).toBe(200);
   });
 
-  test('a rotated key has both secrets during the grace time, on the same buckets, then only the new one', async () => {
+  test('a rotated key has both secrets on the same buckets during the grace period, then only the new one', async () => {
     const old = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
     const askedAt = performance.now();
     const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 2 });
@@ -96,7 +96,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await show(stack, key)).toMatchObject({ secrets: [{ name: 'first' }] });
   });
 
-  test('without a grace time the old secret ends at once, and only the first answer shows the new one', async () => {
+  test('without a grace period the old secret expires at once, and only the first answer shows the new one', async () => {
     const old = await stack.issueKey();
     const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 0 });
     const key = (rotated.json as { key: string }).key;
@@ -119,34 +119,16 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 
   test.for([
-    [{}, 'The body contains no changes.'],
-    [{ plan: 'gold' }, 'plan must be one of'],
-    [{ minute: 'many' }, 'minute must be a whole number'],
-    [{ disabled: 'yes' }, 'disabled must be true or false'],
-    [{ expiresAt: 'soon' }, 'expiresAt must be an RFC 3339 time like 2026-11-25T14:05:00Z'],
-    [{ expiresAt: '2300-01-01T00:00:00Z' }, 'expiresAt must lie between 1970 and 2255'],
-    [{ name: '\ud800' }, 'name must be well-formed Unicode'],
-    [{ secret: 'mine' }, '"secret" is not known'],
-  ] as const)('a change to %j is refused in words', async ([changes, message]) => {
-    const key = await stack.issueKey();
-    const answer = await change(stack, key, changes);
-    expect([answer.status, (answer.json as { message: string }).message]).toEqual([
-      400,
-      expect.stringContaining(message),
-    ]);
-  });
-
-  test.for([
     ['PATCH', '', { name: 'a' }],
     ['POST', '/rotate', { graceSeconds: 0 }],
     ['PUT', '/ban', { seconds: 1 }],
     ['DELETE', '/ban', undefined],
-  ] as const)('%s %s of an unknown key is 404, and writes nothing', async ([method, path, body]) => {
+  ] as const)('%s %s of an unknown key is 404 and writes nothing', async ([method, path, body]) => {
     const answer = await stack.admin(method, `/keys/000000000000${path}`, body);
     expect([answer.status, (await stack.admin('GET', '/keys/000000000000')).status]).toEqual([404, 404]);
   });
 
-  test('changes of one key at the same time all count', async () => {
+  test('concurrent changes of one key are all made', async () => {
     const key = await stack.issueKey();
     const answers = await Promise.all([
       change(stack, key, { minute: 11 }),
@@ -159,7 +141,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
 });
 
 describe.for(bothStacks(redisUrl))('many keys with %s', async ([, environment]) => {
-  test('are listed in pages without omission or repetition, and found by a part of their name', async () => {
+  test('are listed in pages without omission or repetition and found by a part of their name', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const names = Array.from({ length: 25 }, (_, at) => (at % 10 === 0 ? `Acme ${at}` : `other ${at}`));
@@ -197,7 +179,7 @@ test('a change concurrent with a revocation leaves nothing behind', async () => 
   expect(await redis.keys('gateway:key:*')).toEqual([]);
 });
 
-test('a key made unreadable by hand is not changed any further', async () => {
+test('a key made unreadable by hand is not changed further', async () => {
   const stack = await startStack(withRedis);
   const [odd, text] = [await stack.issueKey(), await stack.issueKey()];
   await redis.hdel(`gateway:key:{${idOf(odd)}}`, 'ok_secrets', 'ok_plan', 'plan');

@@ -11,29 +11,15 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
-const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
-
-test.for([
-  ['in the past', '2020-01-01T00:00:00Z', 'must lie in the future'],
-  ['too far ahead to be counted exactly', '9999-12-31T00:00:00Z', 'must lie in the future, before 2255'],
-  ['no time', 'soon', 'must be an RFC 3339 time like 2026-11-25T14:05:00Z'],
-] as const)('an end %s is refused', async ([, expiresAt, message]) => {
-  const stack = await startStack();
-  const answer = await stack.admin('POST', '/keys', { name: 'a', plan: 'free', expiresAt });
-  expect([answer.status, answer.json]).toEqual([
-    400,
-    expect.objectContaining({ message: expect.stringContaining(message) }),
-  ]);
-});
+const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
 
 test.for([
   ['of no plan', { plan: 'gold' }, 'active'],
   ['of no plan and never kept', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
-  ['with an end that is no time', { expires_at: '2030-12-31' }, 'active'],
+  ['with an expiry that is no time', { expires_at: '2030-12-31' }, 'active'],
   ['disabled by hand', { disabled: '1' }, 'disabled'],
   ['with an empty mark', { disabled: '' }, 'active'],
-] as const)('a key that was %s by hand is shown as it is, and can be revoked', async ([, edit, state]) => {
-  const stack = await startStack(withRedis);
+] as const)('a key that is %s is shown unchanged and can be revoked', async ([, edit, state]) => {
   const key = await stack.issueKey();
   const id = idOf(key);
   await redis.hset(`gateway:key:{${id}}`, edit);
@@ -43,16 +29,14 @@ test.for([
   expect(await redis.exists(`gateway:key:{${id}}`)).toBe(0);
 });
 
-test('a key whose data is of another type is shown as unreadable, and can be revoked', async () => {
-  const stack = await startStack(withRedis);
+test('a key whose data is of another type is shown as unreadable and can be revoked', async () => {
   const id = idOf(await stack.issueKey());
   await redis.set(`gateway:key:{${id}}`, 'text');
-  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ keys: [{ id, state: 'unreadable' }] });
+  expect((await stack.admin('GET', '/keys?state=unreadable')).json).toMatchObject({ keys: [{ id }] });
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
 });
 
-test('a key can be revoked whatever was written by hand in place of its use', async () => {
-  const stack = await startStack(withRedis);
+test('a key can be revoked whatever was written by hand in place of its usage', async () => {
   const key = await stack.issueKey();
   const id = idOf(key);
   await redis.set(`gateway:usage:{${id}}`, 'text');
@@ -62,9 +46,8 @@ test('a key can be revoked whatever was written by hand in place of its use', as
 });
 
 test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
-  'a count that somebody made %s is 0 for people as it is for decisions',
+  'a count that was made %s by hand is shown as 0 and decided as 0',
   async (count) => {
-    const stack = await startStack(withRedis);
     const key = await stack.issueKey();
     const id = idOf(key);
     await redis.hset(`gateway:key:{${id}}`, { admitted: count, refused: count });
@@ -74,8 +57,7 @@ test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
   },
 );
 
-test('a ban until an impossible time is not a ban', async () => {
-  const stack = await startStack(withRedis);
+test('a ban until an impossible time is ignored', async () => {
   const key = await stack.issueKey();
   await redis.hset(`gateway:key:{${idOf(key)}}`, 'banned_until', '9999999999999999');
   const answer = await send(`${stack.gateway}/v1/pets`, { key });
@@ -102,7 +84,7 @@ test('without Redis the admin listener answers 503 with a message, and no digest
   expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
 });
 
-test('an operator learns why nothing can be read', async () => {
+test('the error of a failed read gives its reason', async () => {
   const server = await startRedisServer();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
   const ask = async () => ((await stack.admin('GET', '/keys')).json as { message: string }).message;
@@ -114,8 +96,7 @@ test('an operator learns why nothing can be read', async () => {
   await expect.poll(ask).toBe('Redis is not connected.');
 });
 
-test('concurrent changes of plans all count', async () => {
-  const stack = await startStack(withRedis);
+test('concurrent changes of plans are all made', async () => {
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>
       stack.admin('PATCH', `/plans/${plan}`, { minute: 21 + 10 * at }),

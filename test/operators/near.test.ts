@@ -35,12 +35,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await namesOf(query)).toEqual(names);
   });
 
-  test.for(['0', '101', '-1', '80.5', 'all', '', '80&near=90'])('near=%s is refused with a message', async (near) => {
-    const { status, json } = await stack.admin('GET', `/keys?near=${near}`);
-    expect([status, json]).toMatchObject([400, { message: 'near must be a whole number from 1 to 100.' }]);
-  });
-
-  test('the command line lists them, by default from 80 %', async () => {
+  test('ctl lists the keys near their limit, by default from 80 %', async () => {
     const near = await ctl(stack, 'keys', 'list', '--near');
     expect(near).toMatchObject({ code: 0, err: '' });
     expect(near.out).toMatch(/ used up +free +active +20 +20 +100 % /);
@@ -58,7 +53,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   });
 });
 
-test('a key without usable limits is never near', async () => {
+test('a key without usable limits is never near its limit', async () => {
   const { url: own, redis } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL: own, REDIS_TIMEOUT_MS: '5000' });
   await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1 });

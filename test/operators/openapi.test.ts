@@ -14,7 +14,7 @@ import { startStack } from '../support/stack.ts';
  * here at least one success of each operation.
  */
 
-test('it is served to operators, and has every operation', async () => {
+test('the admin description is served to operators and has every operation', async () => {
   const stack = await startStack();
   expect((await send(`${stack.adminUrl}/admin/openapi.json`)).status).toBe(401);
   const document = (await stack.admin('GET', '/admin/openapi.json')).json as Document;
@@ -25,7 +25,7 @@ test('it is served to operators, and has every operation', async () => {
   expect(described.sort()).toEqual(ROUTES.map(({ name, method, path }) => [name, method, path]).sort());
 });
 
-test('an operation of each kind has its role, its parameters and its bodies', () => {
+test('an operation of each kind is described with its role, parameters and bodies', () => {
   const { paths, components } = describeOperations(ROUTES);
   const { get, post } = paths['/keys'] ?? {};
   expect(get?.description).toBe('Needs the role viewer.');
@@ -115,7 +115,7 @@ test.for([
   ['a member that is not described', { role: 'admin', rank: 1 }, /additional properties/],
   ['a member that is missing', { name: 'ann' }, /required property 'role'/],
   ['a value that is not described', { role: 'root' }, /allowed values/],
-] as const)('%s fails the test that sees it', async ([, body, fault]) => {
+] as const)('%s is detected by the check of answers', async ([, body, fault]) => {
   const url = await serveHttp((_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json', 'x-request-id': 'r1' }).end(JSON.stringify(body));
   });

@@ -38,7 +38,7 @@ const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).h
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('of two people who saw the same table, the second gets a conflict and changes nothing', async () => {
+  test('the second of two people who edit the same version gets a conflict and changes nothing', async () => {
     const stack = await freshStack(environment);
     const version = await versionOf(stack);
     const first = await patch(stack, 'free', { minute: 61 }, version);
@@ -49,7 +49,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect((await patch(stack, 'pro', { minute: 301 }, await versionOf(stack))).status).toBe(200);
   });
 
-  test('of many concurrent changes to one version exactly one is made', async () => {
+  test('exactly one of many concurrent changes to one version is made', async () => {
     const stack = await freshStack(environment);
     const version = await versionOf(stack);
     const answers = await Promise.all(
@@ -61,7 +61,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await historyOf(stack)).toHaveLength(1);
   });
 
-  test('the history says who changed what, when and why, the newest first; a change without effect is not recorded', async () => {
+  test('the history lists who changed what, when and why, newest first, and no changes without effect', async () => {
     const stack = await freshStack(environment);
     await patch(stack, 'free', { minute: 90, day: 2_000, author: 'ada', reason: 'launch week' });
     await patch(stack, 'free', { minute: 90, author: 'bob' });
@@ -89,21 +89,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await historyOf(stack, '?limit=1')).toEqual(history.slice(0, 1));
   });
 
-  test.for([
-    ['/plans', { plans: { free: { minute: 7 }, __proto: { minute: 7 } } }, '"__proto" is not known'],
-    ['/plans', JSON.parse('{"plans": {"free": {"minute": 7}, "__proto__": {}}}'), 'plans.__proto__ is not a plan'],
-    ['/plans', { plans: 'free' }, 'plans must be an object of plans'],
-    ['/plans', { plans: { free: 7 } }, 'plans.free must be an object'],
-    ['/plans/rollback', { id: 7 }, 'id must be the id of a change'],
-    ['/plans/rollback', { id: 'last' }, 'id must be the id of a change'],
-  ])('%s with %j is refused in words, and changes nothing', async ([path, body, fault]) => {
-    const stack = await freshStack(environment);
-    const { status, json } = await stack.admin(path === '/plans' ? 'PATCH' : 'POST', path as string, body);
-    expect([status, (json as { message: string }).message]).toEqual([400, expect.stringContaining(fault as string)]);
-    expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
-  });
-
-  test('a rollback reverts the whole last change; a second one restores it', async () => {
+  test('a rollback reverts the whole last change, and a second one restores it', async () => {
     const stack = await freshStack(environment);
     expect((await stack.admin('POST', '/plans/rollback', {})).status).toBe(404);
     await patch(stack, 'free', { minute: 90, day: 2_000 });
@@ -116,7 +102,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   // The embedded database is open in one process only, so nobody edits it beside a gateway.
   if ('REDIS_URL' in environment)
-    test('a rollback of another change than the sender saw, or of overwritten fields, is refused', async () => {
+    test('a rollback of a change that the sender did not see, or of overwritten fields, is refused', async () => {
       const stack = await freshStack(withRedis);
       await patch(stack, 'free', { minute: 90 });
       const [seen] = await historyOf(stack);
@@ -136,7 +122,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       await redis.hset('gateway:plans', 'free.minute', '77');
       expect((await patch(stack, 'free', { minute: 61 }, version)).status).toBe(409);
       await expect.poll(() => historyOf(stack)).toHaveLength(1);
-      await sleep(1_200);
+      await sleep(600);
       expect(await historyOf(stack)).toMatchObject([
         { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
       ]);
@@ -161,38 +147,21 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
         message: 'free.minute had no valid value before. Set the one that you want.',
       });
     });
-
-  test.for([
-    ['plans/free', { minute: '60' }, 'minute must be a whole number from 1 to 1000000000'],
-    ['plans/free', { minute: 0 }, 'minute must be a whole number'],
-    ['plans/free', { minutes: 5 }, '"minutes" is not known'],
-    ['plans/free', { author: 'ada' }, 'The body contains no changes.'],
-    ['plans/free', { minute: 5, author: 'a\u001b[2Jb' }, 'author must not be empty or have control characters'],
-    ['plans/free', { minute: 5, reason: 'a'.repeat(501) }, 'reason'],
-    ['plans/enterprise', { minute: 5 }, 'enterprise has no minute of its own'],
-  ] as const)('PATCH %s with %j is refused with a message', async ([path, body, message]) => {
-    const stack = await startStack(environment);
-    const answer = await stack.admin('PATCH', `/${path}`, body);
-    expect([answer.status, (answer.json as { message: string }).message]).toEqual([
-      400,
-      expect.stringContaining(message),
-    ]);
-  });
 });
 
-test('four gateways record and tell one change by hand once, and a change through one of them not again', async () => {
+test('four gateways record and log a change by hand once, and a change through one of them not again', async () => {
   await redis.flushdb();
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
   await redis.hset('gateway:plans', 'free.minute', '88');
   await expect.poll(() => redis.xlen('gateway:plans:history')).toBe(1);
   await patch(stacks[0] as Stack, 'free', { minute: 99, author: 'ada' });
-  await sleep(2_000);
+  await sleep(1_000);
   expect((await historyOf(stacks[1] as Stack)).map(({ author }) => author)).toEqual(['ada', 'unknown']);
   expect((await activityOf(stacks[1] as Stack)).map(({ actor }) => actor)).toEqual(['ada', 'unknown']);
 });
 
-test('the history in Redis keeps the last thousand changes', async () => {
+test('the history in Redis has the last thousand changes', async () => {
   const stack = await freshStack(withRedis);
   const entry = ['author', 'a', 'reason', '', 'action', 'set', 'changes', '[]', 'version', 'v'];
   for (let at = 0; at < 1_005; at++) redis.xadd('gateway:plans:history', '*', ...entry);

@@ -14,7 +14,7 @@ async function askTimes(stack: Stack, key: string, times: number): Promise<void>
 }
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('a trial shows which keys of the plan would have been refused, and how often, and changes nothing', async () => {
+  test('a trial shows which keys of the plan would have been refused and how often, and changes nothing', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const [busy, calm, own, pro, revoked] = [
@@ -44,24 +44,14 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await stack.admin('POST', '/plans/free/try', { minute: 60 })).json).toMatchObject({ affected: [] });
   });
 
-  test.for([
-    [404, '/plans/gold/try', { minute: 5 }, 'There is no such plan.'],
-    [400, '/plans/free/try', {}, 'The body contains no limits to try.'],
-    [400, '/plans/free/try', { minute: 0 }, 'minute must be a whole number from 1'],
-    [400, '/plans/free/try', { ban_after: 5 }, '"ban_after" is not known'],
-    [400, '/plans/enterprise/try', { minute: 5 }, 'enterprise has no limits of its own'],
-    [400, '/plans/free/try?after=x', { minute: 5 }, 'after must be'],
-  ] as const)('%i for POST %s with %j', async ([status, path, body, message]) => {
+  test('a trial of an unknown plan is 404', async () => {
     const stack = await startStack(environment);
-    const answer = await stack.admin('POST', path, body);
-    expect([answer.status, (answer.json as { message: string }).message]).toEqual([
-      status,
-      expect.stringContaining(message),
-    ]);
+    const { status, json } = await stack.admin('POST', '/plans/gold/try', { minute: 5 });
+    expect([status, json]).toMatchObject([404, { message: 'There is no such plan.' }]);
   });
 });
 
-test('the command line reads all pages, and lists the most often refused first', async () => {
+test('ctl plans try reads all pages and lists the most often refused keys first', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const minute = Math.floor(Date.now() / 60_000);

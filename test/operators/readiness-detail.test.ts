@@ -27,7 +27,7 @@ async function hangingCore() {
   return core;
 }
 
-test('a Redis that hangs is reported to who polls readiness only, which waits for nothing and probes no core', async () => {
+test('/readyz reports a hanging Redis without waiting for it and without a probe of the core', async () => {
   const [redis, core] = [await startRedisServer(), await hangingCore()];
   cleanUp(redis.stop);
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250', CORE_URL: core.url });
@@ -44,7 +44,7 @@ test('a Redis that hangs is reported to who polls readiness only, which waits fo
   expect(core.heads).toEqual([]);
 });
 
-test('one of several cores that hangs is reported, the workers probe it anyway', async () => {
+test('/readyz reports one of several cores that hangs', async () => {
   const [hangs, works] = [await hangingCore(), await hangingCore()];
   const stack = await startStack({ CORE_URL: `${hangs.url},${works.url}` });
   await polled(stack).toBe('well');
@@ -52,7 +52,7 @@ test('one of several cores that hangs is reported, the workers probe it anyway',
   await polled(stack).toMatch(new RegExp(`^core ${hangs.url} does not answer \\(unknown since \\S+Z\\)\\.$`));
 });
 
-test('a single core that hangs is reported from a client’s request that got no answer, until one gets an answer', async () => {
+test('/readyz reports a single hanging core from an unanswered request until the next answer', async () => {
   const core = await hangingCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '300' });
   const key = await stack.issueKey();
@@ -65,7 +65,7 @@ test('a single core that hangs is reported from a client’s request that got no
   expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
 });
 
-test('a core that hangs is one finding for the console, readiness, the doctor and its command', async () => {
+test('a hanging core is the same finding in the console, /readyz, the doctor and ctl doctor', async () => {
   const core = await hangingCore();
   const stack = await startStack({ CORE_URL: core.url });
   const about = `core ${core.url}`;

@@ -121,7 +121,7 @@ describe('a write whose reply was lost with its connection is answered as done',
     expect(history[0]).toMatchObject({ author: 'ann', changes: [{ field: 'pro.minute', from: '300', to: '301' }] });
   });
 
-  test('and each of them is told once', async () => {
+  test('each write whose reply was lost is recorded once', async () => {
     const { activity } = (await stack.admin('GET', '/activity')).json as { activity: { action: string }[] };
     const told = activity.map(({ action }) => action).reverse();
     const issued = 'key.create';
@@ -149,7 +149,7 @@ test('a key that exists although its operator got 503 is listed', async () => {
   expect(await listed(rig.stack)).toEqual(await existing(rig.redis));
 });
 
-test('a rotation done although its operator got 503, and its retry, keep the secret in use valid', async () => {
+test('a rotation made although its operator got 503, and its retry, keep the secret in use valid', async () => {
   const rig = await setUp();
   const { redis, stack } = rig;
   const key = await stack.issueKey();

@@ -19,7 +19,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const whole = ({ json }: { json: unknown }) => (json as { key: string }).key;
   const statuses = (...keys: string[]) => Promise.all(keys.map(statusOf));
 
-  test('a repeated rotation ends no secret at once, and leaves the secret in use its grace time', async () => {
+  test('a repeated rotation revokes no secret at once and leaves the secret in use its grace period', async () => {
     const old = await stack.issueKey();
     const second = whole(await rotate(old, { graceSeconds: 60 }));
     const third = whole(await rotate(old, { graceSeconds: 60 }));
@@ -28,7 +28,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await statuses(old, second, third, whole(last))).toEqual([200, 200, 401, 200]);
   });
 
-  test('a repeated rotation gives the secret its own expiry, and not the end that the first one set', async () => {
+  test('a repeated rotation gives the new secret its own expiry, not the one set by the first rotation', async () => {
     const key = await stack.issueKey();
     const secretsOf = ({ json }: { json: unknown }) => (json as { secrets: Secret[] }).secrets;
     const ofKey = `/keys/${idOf(key)}`;
@@ -45,7 +45,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     }
   });
 
-  test('if several secrets have no end, the one to replace is named, and no other ends', async () => {
+  test('if several secrets have no expiry, the one to replace must be named, and no other expires', async () => {
     const first = await stack.issueKey();
     const added = await stack.admin('POST', `/keys/${idOf(first)}/secrets`, { name: 'billing', scope: ['read'] });
     const { id, key: billing } = added.json as { id: string; key: string };

@@ -24,7 +24,7 @@ test('the runbook is served without a token, with an anchor for every alert and 
   expect([again.status, again.text]).toEqual([304, '']);
 });
 
-test('every link on every page leads to something that is there', async () => {
+test('every link on every runbook page leads to something that exists', async () => {
   const { adminUrl } = await startStack();
   const pages = await Promise.all(PATHS.map(async (path) => [path, (await send(adminUrl + path)).text] as const));
   const links = pages.flatMap(([path, text]) =>
@@ -47,7 +47,7 @@ test('every link on every page leads to something that is there', async () => {
   expect(bad).toEqual([]);
 });
 
-test('only documents are served, by GET and HEAD', async () => {
+test('only documents are served below /runbook, by GET and HEAD', async () => {
   const { adminUrl } = await startStack();
   for (const path of ['/runbook/', '/runbook/RUNBOOK.md', '/runbook/pages.ts', '/runbook/.env'])
     expect([path, (await send(adminUrl + path)).status]).toEqual([path, 401]);

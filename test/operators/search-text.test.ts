@@ -14,11 +14,11 @@ test.for([
   ['a curl line', `curl -H 'Authorization: Bearer ${apiKey}' http://127.0.0.1:8080/v1/pets`],
   ['a key that was cut off', apiKey.slice(0, 30)],
   ['a key with more behind it', `${apiKey}abc`],
-] as const)('of %s only the id is left', ([, pasted]) => {
+] as const)('only the id of %s is kept', ([, pasted]) => {
   expect(searchText(pasted)).toEqual({ text: credential.id, hadSecret: true });
 });
 
-test('a key from a log has no secret', () => {
+test('a shortened key from a log has no secret', () => {
   expect(searchText(`as_${credential.id}_…`)).toEqual({ text: credential.id, hadSecret: false });
   expect(searchText(`{"level":30,"requestId":"r-1","keyId":"${credential.id}","plan":"pro"}`)).toEqual({
     text: credential.id,
@@ -26,7 +26,7 @@ test('a key from a log has no secret', () => {
   });
 });
 
-test('a secret without its beginning is not searched for', () => {
+test('a secret without its prefix is not searched for', () => {
   expect(searchText(secret)).toEqual({ text: '', hadSecret: true });
   expect(searchText(`my key: ${secret}`)).toEqual({ text: '', hadSecret: true });
 });
@@ -38,6 +38,6 @@ test.for([
   '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   '北京 动物园',
   '0af7651916cd43dd8448eb211c80319c',
-])('%s stays as it is', (text) => {
+])('the search text %s is unchanged', (text) => {
   expect(searchText(` ${text} `)).toEqual({ text, hadSecret: false });
 });

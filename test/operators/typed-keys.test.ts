@@ -32,7 +32,7 @@ async function type(fields: Record<string, string>, secret = 'k3JtQz81 - read,wr
   return { id: credential.id, apiKey };
 }
 
-test('a key that was typed by hand is adopted once, and is a key like any other', async () => {
+test('a key that was typed by hand is adopted once and works like any other', async () => {
   const { id, apiKey } = await type(GOOD);
   expect(await statusOf(apiKey)).toBe(200);
   await expect.poll(() => toldOf(id), { timeout: 5_000 }).toEqual(['by hand: key.create']);
@@ -48,7 +48,7 @@ test('a key that was typed by hand is adopted once, and is a key like any other'
   expect((await toldOf(id)).filter((told) => told === 'by hand: key.create')).toHaveLength(1);
 });
 
-test('a change of a typed key is told after what was typed', async () => {
+test('a change of a typed key is recorded after its adoption', async () => {
   const { id } = await type(GOOD);
   await stack.admin('PATCH', `/keys/${id}`, { name: 'mine' });
   expect(await toldOf(id)).toEqual(['api: key.change', 'by hand: key.create']);
@@ -59,7 +59,7 @@ test.for([
   ['an expiry that is no time', { ...GOOD, expires_at: 'soon' }, undefined, 'expires_at is not valid: "soon"'],
   ['an enterprise plan without limits', { ...GOOD, plan: 'enterprise' }, undefined, 'minute and day are missing'],
   ['a secret that cannot be read', GOOD, 'first', 'One of its secrets cannot be read'],
-] as const)('a key typed with %s is an alarm, and operators can act on it', async ([, fields, secret, why]) => {
+] as const)('a key typed with %s raises an alarm, and operators can act on it', async ([, fields, secret, why]) => {
   const { id, apiKey } = await type(fields, secret);
   expect(await statusOf(apiKey)).toBe(503);
   await expect.poll(() => alarmsOf(id), { timeout: 5_000 }).toEqual([expect.stringContaining(why)]);
@@ -72,7 +72,7 @@ test.for([
   expect(await statusOf(apiKey)).toBe(401);
 });
 
-test('a typed key without a usable plan works once an operator has given it one', async () => {
+test('a typed key without a usable plan works once an operator has set one', async () => {
   const { id, apiKey } = await type({ ...GOOD, plan: 'gold' });
   expect(await act(stack, 'PATCH', `/keys/${id}`, { name: 'other' })).toBe(409);
   expect(await act(stack, 'PATCH', `/keys/${id}`, { plan: 'pro' })).toBe(200);
@@ -97,7 +97,7 @@ const SPOILT: readonly (readonly [part: string, status: number, (good: string) =
   ['expiresAt', 503, (good) => good.replace(/ \S+/, ' 2030-12-31')],
 ];
 
-test.for(SPOILT)('%s of a secret that was spoilt by hand', async ([part, status, spoil]) => {
+test.for(SPOILT)('%s of a secret that was damaged by hand', async ([part, status, spoil]) => {
   const { id, first, second } = await spoilt(spoil);
   await expect
     .poll(() => alarmsOf(id), { timeout: 5_000 })
@@ -122,7 +122,7 @@ test.for(SPOILT)('%s of a secret that was spoilt by hand', async ([part, status,
   expect(await redis.hget(hashOf(id), 'rejected')).toBeNull();
 });
 
-test('a spoilt secret can be mended by saying what cannot be read, and revoked', async () => {
+test('a damaged secret can be fixed by setting its unreadable fields, and revoked', async () => {
   const { id, second } = await spoilt((good) => good.replace(/ \S+/, ' soon'));
   const secret = (await viewOf(id)).secrets.find(({ name }) => name === 'second');
   const path = `/keys/${id}/secrets/${secret?.id}`;
@@ -133,7 +133,7 @@ test('a spoilt secret can be mended by saying what cannot be read, and revoked',
   expect(await act(stack, 'DELETE', path)).toBe(404);
 });
 
-test('a key whose only secret is spoilt can be disabled, banned and rotated', async () => {
+test('a key whose only secret is damaged can be disabled, banned and rotated', async () => {
   const key = await stack.issueKey();
   const id = idOf(key);
   const [field = ''] = Object.keys(await redis.hgetall(hashOf(id))).filter((one) => one.startsWith('secret:'));
@@ -146,7 +146,7 @@ test('a key whose only secret is spoilt can be disabled, banned and rotated', as
   expect(await viewOf(id)).toMatchObject({ state: 'disabled', secrets: [{ scope: ['read'] }] });
 });
 
-test('a secret in a field whose name is not UTF-8 is really revoked', async () => {
+test('a secret in a field whose name is not UTF-8 can be revoked', async () => {
   const id = idOf(await stack.issueKey());
   const name = Buffer.from([...Buffer.from('secret:'), 0xff, 0x61, 0xfe]);
   await redis.call('HSET', hashOf(id), name, 'k3JtQz81 - read,write - 1795132800 typed');

@@ -13,7 +13,7 @@ async function setUp() {
 const deleted = async (stack: Stack, paths: readonly string[]) =>
   await Promise.all(paths.map(async (path) => (await stack.admin('DELETE', path)).status));
 
-test('a revocation that no replica has is 503 on every gateway, and 404 once one has it', async () => {
+test('a revocation is 503 on every gateway until a replica has it, and 404 after that', async () => {
   const {
     replica,
     stacks: [one, other],
@@ -43,7 +43,7 @@ test('a revocation that no replica has is 503 on every gateway, and 404 once one
   expect(await rotated(other)).toBe(404);
 });
 
-test('what was issued without a replica that has it is named, because nobody has its secret', async () => {
+test('a key issued without a replica that has it is named, because nobody has its secret', async () => {
   const {
     replica,
     stacks: [stack],
@@ -65,7 +65,7 @@ test('what was issued without a replica that has it is named, because nobody has
   ]);
 });
 
-test('a reset that no replica has is 503 and says that it was made; repeating it is safe', async () => {
+test('a reset that no replica has is 503 with the note that it was made, and can be repeated safely', async () => {
   const {
     replica,
     stacks: [stack],

@@ -51,7 +51,7 @@ test.for<[what: string, path: string, given: Given]>([
   ['a page', '/v1/pets?limit=1', PAGE],
   ['a refusal', '/v1/pets', REFUSAL],
   ['a deprecated operation', '/v1/pets/1', PET],
-])('%s as described passes', async ([, path, given]) => {
+])('%s that matches the description passes', async ([, path, given]) => {
   const url = await gatewayThatAnswers(given);
   expect((await send(url + path)).status).toBe(given.status);
 });
@@ -88,20 +88,20 @@ test.for<[what: string, path: string, given: Given, fault: RegExp]>([
     /allowed/,
   ],
   ['another type', '/v1/pets', withHeader(PAGE, 'content-type', 'text/plain'), /type is text\/plain/],
-])('%s fails the test that sees it', async ([, path, given, fault]) => {
+])('%s is detected by the check of answers', async ([, path, given, fault]) => {
   const url = await gatewayThatAnswers(given);
   await expect(send(url + path)).rejects.toThrow(fault);
   await expect(send(url + path)).rejects.toThrow('is not as described');
 });
 
-test('the bytes of a connection are checked too', async () => {
+test('answers on a raw connection are checked too', async () => {
   const bytes = 'GET /v1/pets HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n';
   expect(await sendBytes(await gatewayThatAnswers(REFUSAL), bytes)).toContain('HTTP/1.1 429');
   const bad = await gatewayThatAnswers(without(REFUSAL, 'retry-after'));
   await expect(sendBytes(bad, bytes)).rejects.toThrow(/Retry-After is missing/);
 });
 
-test("another server on the port of a core that ended is not checked against the core's description", async () => {
+test("another server on the port of a stopped core is not checked against the core's description", async () => {
   const stack = await startStack();
   const gateway = await serveHttp((_request, response) => void response.writeHead(200, LIMITS_AND_ID).end('[]'));
   cleanUp(knowGateway(gateway, stack.core));

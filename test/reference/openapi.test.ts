@@ -14,11 +14,11 @@ import { startStack } from '../support/stack.ts';
 const FILE = join(ROOT, 'gateway/reference/openapi.json');
 const api = describeApi();
 
-test('the committed description is current: npm run generate writes it', () => {
+test('the committed description is current with the code, from which npm run generate writes it', () => {
   expect(JSON.parse(readFileSync(FILE, 'utf8'))).toEqual(JSON.parse(JSON.stringify(api)));
 });
 
-test('it has the operations of the interface document, with the same content', () => {
+test('the description has the operations of the interface document with the same content', () => {
   const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, ...operation })),
   );
@@ -45,7 +45,7 @@ function parts(value: unknown, isOne: (part: Record<string, unknown>) => boolean
   return isOne(value as Record<string, unknown>) ? [at, ...inner] : inner;
 }
 
-test('everything has an example: each body, header, parameter and member', () => {
+test('each body, header, parameter and member has an example', () => {
   const has = (part: Record<string, unknown>) => 'example' in part || 'examples' in part;
   const withoutExample = (part: Record<string, unknown>) =>
     !has(part) &&
@@ -106,7 +106,7 @@ test('the schema of a new pet accepts and refuses the same as the core', () => {
   );
 });
 
-test('the gateway serves it to everyone, with the limits of the address', async () => {
+test('the gateway serves the description to everyone with the limits of the address', async () => {
   const stack = await startStack();
   const answer = await send(`${stack.gateway}/v1/openapi.json`);
   expect(answer.status).toBe(200);
@@ -114,7 +114,7 @@ test('the gateway serves it to everyone, with the limits of the address', async 
   expect(answer.text).toBe(readFileSync(FILE, 'utf8'));
 });
 
-test('lists and texts have the bounds that the code has, and its contact has a whole address', () => {
+test('lists and texts have the bounds of the code, and the contact has an absolute URL', () => {
   const { Pets, Orders, Limits, NewPet: pet } = api.components.schemas;
   expect([Pets?.maxItems, Orders?.maxItems]).toEqual([100, 100]);
   const members = (schema: unknown) => (schema as { properties: Record<string, object> }).properties;
@@ -128,7 +128,7 @@ test('lists and texts have the bounds that the code has, and its contact has a w
   expect(hostname).toMatch(/\.example$/);
 });
 
-test('each of its schemas is valid JSON Schema 2020-12', () => {
+test('each schema of the description is valid JSON Schema 2020-12', () => {
   const ajv = schemaValidator();
   const document = JSON.parse(readFileSync(FILE, 'utf8')) as { components: Record<string, Record<string, object>> };
   const { schemas: bodies = {}, headers = {}, parameters = {} } = document.components;

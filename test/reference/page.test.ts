@@ -6,7 +6,7 @@ import { startStack } from '../support/stack.ts';
 
 const FILES = ['', 'page.css', 'parts.css', 'page.js', 'icon.svg'];
 
-test('the page and its files are public, isolated from other origins, and show the limits of the address', async () => {
+test('the reference and its files are public, isolated from other origins, and have the limits of the address', async () => {
   const { gateway } = await startStack();
   for (const name of FILES) {
     const { status, headers } = await send(`${gateway}/docs/${name}`, {
@@ -26,7 +26,7 @@ test('the page and its files are public, isolated from other origins, and show t
   }
 });
 
-test('an error leads to its line in the reference, which says what to do', async () => {
+test('an error links to its line in the reference, which says what to do', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'free', minute: 1 });
   const { text: page } = await send(`${stack.gateway}/docs/`);
@@ -77,7 +77,7 @@ test('/docs redirects to /docs/, and unknown paths below it are 404', async () =
   }
 });
 
-test('only GET and HEAD are accepted, without a body', async () => {
+test('the reference accepts only GET and HEAD without a body', async () => {
   const { gateway } = await startStack();
   for (const path of ['/docs/', '/docs', '/v1/openapi.json']) {
     const url = gateway + path;
@@ -93,7 +93,7 @@ test('only GET and HEAD are accepted, without a body', async () => {
   }
 });
 
-test('a cached file is not sent again', async () => {
+test('a cached file of the reference is not sent again', async () => {
   const { gateway } = await startStack();
   for (const path of ['/docs/', '/docs/page.js', '/v1/openapi.json']) {
     const { etag = '' } = (await send(gateway + path)).headers;
@@ -106,7 +106,7 @@ test('a cached file is not sent again', async () => {
   }
 });
 
-test('a client that accepts gzip gets it', async () => {
+test('a client that accepts gzip gets the reference in gzip', async () => {
   const { gateway } = await startStack();
   const url = `${gateway}/v1/openapi.json`;
   const plain = await send(url, { headers: { 'accept-encoding': 'br, gzip;q=0' } });
@@ -119,7 +119,7 @@ test('a client that accepts gzip gets it', async () => {
   expect(headers.vary).toBe('Accept-Encoding');
 });
 
-test('a first visit is few requests, and a reload is one: the page names immutable versions of its files', async () => {
+test('a first visit to the reference takes few requests and a reload one', async () => {
   const { gateway } = await startStack();
   const { text, headers } = await send(`${gateway}/docs/`);
   expect(headers['cache-control']).toBe('no-cache');
@@ -133,7 +133,7 @@ test('a first visit is few requests, and a reload is one: the page names immutab
   }
 });
 
-test('a hundred people behind one address can load and reload the page, and still call without a key', async () => {
+test('a hundred people behind one address can load and reload the reference and still send requests without a key', async () => {
   const { gateway } = await startStack();
   const named = [...(await send(`${gateway}/docs/`)).text.matchAll(/(?:href|src)="([^"]+\?v=[^"]+)"/g)];
   const files = [
@@ -151,7 +151,7 @@ test('a hundred people behind one address can load and reload the page, and stil
   expect((await send(`${gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
 });
 
-test('an address that reads endlessly is refused: a browser with a page, a program in the Error format', async () => {
+test('an address that reads endlessly is refused, a browser with a page and a program in the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const large = `${stack.gateway}/v1/openapi.json`;
@@ -190,7 +190,7 @@ test('an address that reads endlessly is refused: a browser with a page, a progr
   });
 });
 
-test('the page has the plans in force in numbers, and follows them', async () => {
+test('the reference shows the limits of the plans in force and their changes', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   const page = async () => (await send(`${stack.gateway}/docs/`)).text;
@@ -214,7 +214,7 @@ test('the page has the plans in force in numbers, and follows them', async () =>
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
 });
 
-test('the figures of the line, the ban and the 80 % signal have the truth as a text alternative', async () => {
+test('the figures of the line, the ban and the 80 % signal have a correct text alternative', async () => {
   const { gateway, issueKey } = await startStack();
   const { text } = await send(`${gateway}/docs/`);
   const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)"><desc id="\1">([^<]+)</g)];

@@ -104,7 +104,7 @@ async function matchesIn(
   return JSON.parse(out) as Matches;
 }
 
-test('JavaScript without the u flag reads every pattern as with it', () => {
+test('JavaScript reads every pattern the same with and without the u flag', () => {
   expect(patterns.length).toBeGreaterThan(5);
   expect(inJavaScript('')).toEqual(expected);
 });
@@ -119,7 +119,7 @@ test.for([
   expect(await matchesIn(command, [...args], file, program, given)).toEqual(expected);
 });
 
-test('a name accepted by one of them is accepted by the service', () => {
+test('a name accepted by a published pattern is accepted by the service', () => {
   const { properties } = JSON.parse(text).components.schemas.NewPet;
   const [pattern, none] = [new RegExp(properties.name.pattern), new RegExp(properties.name.not.pattern)];
   for (const name of SAMPLES) {
@@ -129,7 +129,7 @@ test('a name accepted by one of them is accepted by the service', () => {
 });
 
 /** In Python, Perl and Java `$` also matches before a final line feed, so no sample above ends with one. */
-test('a line feed at the end of a name is refused by a pattern without an anchor', () => {
+test('a pattern without an anchor refuses a line feed at the end of a name', () => {
   const { not } = JSON.parse(text).components.schemas.NewPet.properties.name;
   expect(new RegExp(not.pattern).test('Rex\n')).toBe(true);
 });

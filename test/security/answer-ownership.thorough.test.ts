@@ -55,7 +55,7 @@ test.for(cases)(
   },
 );
 
-test('an unrequested answer ends the connection and answers nobody', async () => {
+test('an unrequested answer closes the connection and answers nobody', async () => {
   const sockets: Socket[] = [];
   const core = await faultyCore((socket, head) => {
     if (!sockets.includes(socket)) sockets.push(socket);

@@ -64,7 +64,7 @@ function mutant(streams: readonly Stream[], roll: Dice, number: number): Stream 
 }
 
 test(
-  `${FUZZ_SECONDS} s of mutated bytes: no 5xx, nothing unhandled, and the gateway still serves`,
+  `${FUZZ_SECONDS} s of mutated bytes cause no 5xx and no unhandled error, and the gateway still serves`,
   async () => {
     const stack = await startStack();
     const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000_000, day: 100_000_000 });

@@ -80,7 +80,7 @@ async function useEverywhere(gateway: string, key: string, other: string): Promi
   return [...answers.map(({ headers, text }) => JSON.stringify(headers) + text), ...broken];
 }
 
-test('keys and secrets appear nowhere: answers, log, metrics, core, process list, Redis', async () => {
+test('keys and secrets appear in no answer, log, metric, process list, core or Redis', async () => {
   const redisServer = await startRedisServer();
   cleanUp(redisServer.stop);
   const url = redisServer.url.replace('//', `//:${REDIS_PASSWORD}@`);

@@ -12,13 +12,13 @@ import { recordingCore } from './recording-core.ts';
 
 const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
-test('the corpus is large, and its cases are all different', () => {
+test('the corpus is large and its cases are all different', () => {
   expect(CORPUS.length).toBeGreaterThanOrEqual(300);
   expect(new Set(CORPUS.map(({ name }) => name)).size).toBe(CORPUS.length);
   expect(new Set(CORPUS.map(({ writes, cut }) => [cut, ...writes].join('|'))).size).toBe(CORPUS.length);
 });
 
-test('of all hostile byte streams, the core receives exactly the admitted requests', async () => {
+test('the core receives exactly the admitted requests of all hostile byte streams', async () => {
   const core = await recordingCore();
   const stack = await startStack({ CORE_URL: core.url });
   const answers = await play(stack.gateway, streamsOf(CORPUS, await stack.issueKey(unlimited)));
@@ -72,7 +72,7 @@ async function plainProxy(target: string, decided: Decided[]): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test('the same check finds the faults of a forwarder that passes everything on', async () => {
+test('the corpus check finds the faults of a forwarder that forwards everything', async () => {
   const core = await recordingCore(200);
   const decided: Decided[] = [];
   const url = await plainProxy(core.url, decided);
@@ -111,11 +111,11 @@ test.for([
     'GET /v1/pets HTTP/1.1\r\nx-request-id: 1\r\n\r\n',
     'without what the gateway says of it: GET /v1/pets HTTP/1.1',
   ],
-] as const)('the check catches %s', ([, bytes, fault]) => {
+] as const)('the corpus check detects %s', ([, bytes, fault]) => {
   expect(judge([bytes], decidedOnce).faults).toContain(fault);
 });
 
-test('the check accepts an admitted request', () => {
+test('the corpus check accepts an admitted request', () => {
   expect(judge([`GET /v1/pets?limit=1 HTTP/1.1\r\n${ID}: 1\r\n\r\n`], decidedOnce)).toEqual({
     requests: 1,
     faults: [],

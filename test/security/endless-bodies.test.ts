@@ -45,7 +45,7 @@ test.for([
   ['without a key, of a length', POST, [LONG], 401],
   ['where the operation takes none', 'GET /v1/pets HTTP/1.1', [bearer, CHUNKED], 400],
   ['where there is nothing', 'POST /v1/nothing HTTP/1.1', [bearer, CHUNKED], 404],
-] as const)('an endless body, %s, ends its connection', async ([, line, headers, status]) => {
+] as const)('an endless body, %s, closes its connection', async ([, line, headers, status]) => {
   const { answer, bytes } = await sendWithoutEnd(line, headers);
   // A reset discards an answer that was not read yet.
   if (answer !== '') expect(Number(answer.split(' ', 2)[1])).toBe(status);

@@ -94,7 +94,7 @@ async function operate(stack: Stack, id: string | undefined): Promise<void> {
 }
 
 test.for(['', '/2'])(
-  'the gateway’s user may do everything the gateway needs on one Redis%s, without a refused command',
+  'the gateway’s user is refused no command that the gateway needs on one Redis%s',
   async (database) => {
     const { server, root } = await setUp();
     const { types, ...webhook } = await webhookSettings();
@@ -104,7 +104,7 @@ test.for(['', '/2'])(
   },
 );
 
-test('the gateway’s user may do everything the gateway needs on a cluster, without a refused command', async () => {
+test('the gateway’s user is refused no command that the gateway needs on a cluster', async () => {
   const cluster = await startRedisCluster();
   for (const { redis } of cluster.nodes) await installUsers(redis);
   const urls = cluster.nodes.map(({ url }) => urlOf('gateway', url)).join(',');
@@ -116,34 +116,37 @@ test('the gateway’s user may do everything the gateway needs on a cluster, wit
   for (const { redis } of cluster.nodes) expect(await refusals(redis)).toEqual([]);
 });
 
-test.for([false, true])('the gateway’s user may do all that its storage does, on a cluster: %s', async (isCluster) => {
-  const cluster = isCluster ? await startRedisCluster() : undefined;
-  const single = isCluster ? undefined : await setUp();
-  const roots = single === undefined ? (cluster?.nodes.map(({ redis }) => redis) ?? []) : [single.root];
-  if (cluster !== undefined) for (const root of roots) await installUsers(root);
-  const nodes = cluster?.nodes ?? (single ? [single.server] : []);
-  const urls = nodes.map(({ url }) => urlOf('gateway', url)).join(',');
-  const redis = await connect(targetOf(isCluster ? 'cluster' : 'single', urls), readableLog().logger);
-  cleanUp(() => redis.disconnect());
-  const storage = new RedisStorage(redis, { leftBehindMs: 0 });
-  await expect.poll(() => storage.isEmpty().catch(() => undefined)).toBe(true);
-  const id = idOfKey(1);
-  expect(await storage.change(issuing(id))).toBe(true);
-  await redis.zrem('gateway:keys', id);
-  expect([await storage.unlistedKeys(), await storage.relistKeys()]).toEqual([[id], 1]);
-  for (const newestFirst of [false, true]) {
-    for (const offset of [undefined, 0])
-      expect(await storage.listKeys({ limit: 9, offset, newestFirst, withRevoked: true })).toHaveLength(1);
-  }
-  expect(await storage.change(revoking(id))).toBe(true);
-  await redis.sadd('gateway:outboxes', `x ${id}`);
-  await storage.moveOutboxes();
-  await storage.change({ parts: [], entries: [auditEntry(id)] });
-  const part = { record: 'plans:kept', exists: false, set: { a: '1' } } as const;
-  expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }, part], entries: [] })).toBe(true);
-  expect(await storage.tail('audit', { count: 9 })).toHaveLength(3);
-  for (const one of roots) expect(await refusals(one)).toEqual([]);
-});
+test.for([false, true])(
+  'the gateway’s user may run all commands of its storage on a cluster: %s',
+  async (isCluster) => {
+    const cluster = isCluster ? await startRedisCluster() : undefined;
+    const single = isCluster ? undefined : await setUp();
+    const roots = single === undefined ? (cluster?.nodes.map(({ redis }) => redis) ?? []) : [single.root];
+    if (cluster !== undefined) for (const root of roots) await installUsers(root);
+    const nodes = cluster?.nodes ?? (single ? [single.server] : []);
+    const urls = nodes.map(({ url }) => urlOf('gateway', url)).join(',');
+    const redis = await connect(targetOf(isCluster ? 'cluster' : 'single', urls), readableLog().logger);
+    cleanUp(() => redis.disconnect());
+    const storage = new RedisStorage(redis, { leftBehindMs: 0 });
+    await expect.poll(() => storage.isEmpty().catch(() => undefined)).toBe(true);
+    const id = idOfKey(1);
+    expect(await storage.change(issuing(id))).toBe(true);
+    await redis.zrem('gateway:keys', id);
+    expect([await storage.unlistedKeys(), await storage.relistKeys()]).toEqual([[id], 1]);
+    for (const newestFirst of [false, true]) {
+      for (const offset of [undefined, 0])
+        expect(await storage.listKeys({ limit: 9, offset, newestFirst, withRevoked: true })).toHaveLength(1);
+    }
+    expect(await storage.change(revoking(id))).toBe(true);
+    await redis.sadd('gateway:outboxes', `x ${id}`);
+    await storage.moveOutboxes();
+    await storage.change({ parts: [], entries: [auditEntry(id)] });
+    const part = { record: 'plans:kept', exists: false, set: { a: '1' } } as const;
+    expect(await storage.change({ parts: [{ record: 'plans', set: { a: '1' } }, part], entries: [] })).toBe(true);
+    expect(await storage.tail('audit', { count: 9 })).toHaveLength(3);
+    for (const one of roots) expect(await refusals(one)).toEqual([]);
+  },
+);
 
 test('sentinels and replicas have users with all permissions that a failover needs', async () => {
   const watched = await startSentinels();
@@ -204,7 +207,7 @@ test.for(FOREIGN)("the gateway's user is refused %s %s %s", async ([name = '', .
   await expect(shared.as('gateway').call(name, ...rest)).rejects.toThrow(REFUSED);
 });
 
-test('SREs can read and edit plans and keys and inspect Redis, but cannot break anything', async () => {
+test('SREs can read and edit plans and keys and inspect Redis, but not break anything', async () => {
   const { as, root } = shared;
   const sre = as('sre');
   expect(await sre.hset('gateway:plans', 'free.minute', '120')).toBe(1);
@@ -252,7 +255,7 @@ async function logIn(url: string, username: string, password: string): Promise<s
   return reason;
 }
 
-test('nobody can log in with the shipped users; with the hash of a password in its line, one can', async () => {
+test('the shipped users cannot log in until the hash of a password is added to their line', async () => {
   const shipped = readFileSync(join(ROOT, 'deploy/redis/users.acl'), 'utf8');
   const closed = await serverWith(shipped);
   for (const user of ['', ...USERS.keys()]) expect(await logIn(closed, user, 'any')).toMatch(/^(WRONGPASS|NOAUTH)/);
@@ -263,7 +266,7 @@ test('nobody can log in with the shipped users; with the hash of a password in i
   expect(await logIn(open, 'sre', 'secret')).toMatch(/^WRONGPASS/);
 });
 
-test('the gateway’s user may run exactly the commands in its source and those of connections', () => {
+test('the gateway’s user may run exactly the commands in the source and those of connections', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
   const files = ['storage', 'key-places', 'outbox', 'step', 'peers'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');

@@ -80,14 +80,14 @@ test('a single Redis is used over TLS, with the user and password of the URL', a
 test.for([
   ['of another CA', { REDIS_CA_FILE: stranger.caFile }],
   ['of a CA that nobody named', {}],
-] as const)('a certificate %s is refused, and the log says why', async ([, settings]) => {
+] as const)('a certificate %s is refused, and the log gives the reason', async ([, settings]) => {
   const port = await startTlsServer();
   const stack = await startStack({ REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`, ...settings });
   expect(await askWithNewKey(stack)).toBe(503);
   expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/certificate/);
 });
 
-test('a certificate for another name is refused', async () => {
+test('a certificate of Redis for another name is refused', async () => {
   const port = await startTlsServer();
   const stack = await startStack({
     REDIS_URL: `rediss://${CREDENTIALS}@localhost:${port}`,
@@ -97,7 +97,7 @@ test('a certificate for another name is refused', async () => {
   expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/altnames/);
 });
 
-test('a wrong password is reported in words, without the password', async () => {
+test('a wrong password is reported in a sentence without the password', async () => {
   const port = await startTlsServer();
   const stack = await startStack({
     REDIS_URL: `rediss://gateway:wrong-canary@127.0.0.1:${port}`,
@@ -133,7 +133,7 @@ test('the nodes of a cluster are used over TLS', async () => {
   await tellsOfCertificate(wrong);
 });
 
-test('a connection closed during a handshake whose certificate is refused ends nothing else', async () => {
+test('a connection closed during a handshake with a refused certificate has no other effect', async () => {
   const port = await startTlsServer();
   const ca = await readFile(authority.caFile, 'utf8');
   let refused = 0;

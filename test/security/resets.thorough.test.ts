@@ -65,7 +65,7 @@ test('connections reset at any moment do no harm, also if they become WebSockets
   await expectGoodHealth(stack, key);
 });
 
-test('the same holds with TLS, and for other bytes on its port', async () => {
+test('TLS connections reset at any moment, and other bytes on the TLS port, do no harm', async () => {
   const { caFile, certFile, keyFile } = await createAuthority();
   const ca = await readFile(caFile);
   const stack = await startStack({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });

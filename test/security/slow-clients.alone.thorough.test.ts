@@ -140,7 +140,7 @@ const baseline = await healthyP99(gateway);
 const slowKey = (client: number): string => gateway.slowKeys[client % gateway.slowKeys.length] as string;
 
 test.for(kinds)(
-  '1,000 clients that %s are cut in time, with little effect on a healthy one',
+  '1,000 clients that %s are disconnected in time with little effect on a healthy one',
   TIMED,
   async ([, first, write]) => {
     const cuts = Array.from({ length: CLIENTS }, (_, at) => untilCut(gateway.url, first(slowKey(at)), write));
@@ -152,7 +152,7 @@ test.for(kinds)(
   },
 );
 
-test('1,000 clients that never read are cut in time, with little effect on a healthy one', TIMED, async () => {
+test('1,000 clients that never read are disconnected in time with little effect on a healthy one', TIMED, async () => {
   const crowd = Array.from({ length: CLIENTS }, (_, at) => connect(gateway.url, GET + bearer(slowKey(at))));
   const sockets = await Promise.all(crowd);
   for (const socket of sockets) socket.pause();
@@ -166,7 +166,7 @@ test('1,000 clients that never read are cut in time, with little effect on a hea
 });
 
 test(
-  'an answer that its client does not read is given up, even if the client reads a byte now and then',
+  'an answer that its client does not read is abandoned, even if the client reads a byte now and then',
   TIMED,
   async () => {
     // More than the kernel buffers for two connections.

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { listeningCore } from '../support/faulty-core.ts';
-import { send, sendBytes } from '../support/http.ts';
+import { sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 /** Headers that a core may trust because clients cannot set them. */
@@ -81,16 +81,4 @@ test('a client cannot set, double or remove a header that the core trusts, in an
   // Nearly all are admitted without the claim. The others are refused: another credential, host or length.
   expect([...new Set(statuses)].sort()).toEqual([200, 400, 401]);
   expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(400);
-});
-
-test('an upgrade is ignored: the request is answered in HTTP/1.1, and the core sees no upgrade', async () => {
-  const core = await listeningCore();
-  const stack = await startStack({ CORE_URL: core.url });
-  const key = await stack.issueKey();
-  for (const upgrade of ['websocket', 'h2c', 'TLS/1.2']) {
-    const headers = { Connection: 'Upgrade, HTTP2-Settings', Upgrade: upgrade, 'HTTP2-Settings': 'AAMAAABkAAQAAP__' };
-    expect((await send(`${stack.gateway}/v1/pets`, { key, headers })).status).toBe(200);
-    expect(core.heads.at(-1)).not.toMatch(/upgrade|http2/i);
-  }
-  expect(core.heads).toHaveLength(3);
 });

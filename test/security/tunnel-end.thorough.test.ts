@@ -13,7 +13,7 @@ import { webSocketCore } from './web-socket-core.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 
-test('when one end closes, the other is closed too', async () => {
+test('when one end of a WebSocket closes, the other is closed too', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -24,7 +24,7 @@ test('when one end closes, the other is closed too', async () => {
   await expect.poll(() => core.closeCodes).toEqual([1_006, 1_006]);
 });
 
-test('a stop during a handshake closes the connection to the core too', TIMED, async () => {
+test('a stop during a WebSocket handshake closes the connection to the core too', TIMED, async () => {
   const ended = Promise.withResolvers<void>();
   const core = await webSocketCore((socket) => void socket.resume().once('end', () => ended.resolve()));
   const stack = await startLive({ CORE_URL: core.url });
@@ -37,7 +37,7 @@ test('a stop during a handshake closes the connection to the core too', TIMED, a
   expect(stopMs).toBeLessThan(3_000);
 });
 
-test('an idle WebSocket is closed, one with pings is not', TIMED, async () => {
+test('an idle WebSocket is closed, and one with pings is not', TIMED, async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url }, { webSocketIdleMs: 1_500 });
   const key = await stack.issueKey();
@@ -63,7 +63,7 @@ test('a stop closes WebSockets at once with code 1001 at both ends, and opens no
   expect(core.closeCodes).toEqual([1_001]);
 });
 
-test('nothing is inserted into an unfinished frame: the connection ends', async () => {
+test('an unfinished WebSocket frame is not followed by a close frame', async () => {
   const half = Buffer.from([0x82, 10, 1, 2, 3]);
   const core = await webSocketCore((socket) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
@@ -82,7 +82,7 @@ test('nothing is inserted into an unfinished frame: the connection ends', async 
 test.for([
   ['the embedded limiter', {}],
   ['Redis', { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' }],
-] as const)('with %s, a revoked key loses its WebSocket, and others keep theirs', async ([, environment]) => {
+] as const)('with %s, a revoked key loses its WebSocket and others keep theirs', async ([, environment]) => {
   const core = await webSocketCore();
   const stack = await startLive({ ...environment, CORE_URL: core.url });
   const [revoked, kept] = [await stack.issueKey(SLOW), await stack.issueKey(SLOW)];
@@ -100,7 +100,7 @@ test.for([
   expect(tunnels[2]?.webSocket.readyState).toBe(WebSocket.OPEN);
 });
 
-test('a disabled or expired key keeps no WebSocket either', async () => {
+test('a disabled or expired key loses its WebSocket', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });
   for (const edit of [{ disabled: '1' }, { expires_at: '1700000000' }]) {
@@ -127,7 +127,7 @@ test('a WebSocket counts as a connection of its address', async () => {
   await expect.poll(ask).toBe(200);
 });
 
-test('the core is not asked for a WebSocket whose client left while its key was looked up', async () => {
+test('the core receives no handshake whose client left during the key lookup', async () => {
   const proxy = await startFaultProxy(redisUrl);
   const core = await webSocketCore();
   const stack = await startLive({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });

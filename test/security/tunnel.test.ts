@@ -13,7 +13,7 @@ import { webSocketCore } from './web-socket-core.ts';
 /** A close frame with the code 4000, masked with zeros. */
 const CLOSE_4000 = '\x88\x82\0\0\0\0\x0f\xa0';
 
-test('a WebSocket costs one request, and its 101 has the limit headers', async () => {
+test('a WebSocket takes one token, and its 101 has the limit headers', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey(SLOW);
@@ -41,7 +41,7 @@ test('a WebSocket costs one request, and its 101 has the limit headers', async (
   expect(line()?.durationMs).toBeGreaterThan(0);
 });
 
-test('the core gets the same as for any request: no key, no claims of the client, the checked target', async () => {
+test('the core receives a handshake without the key and claims of the client and with the checked target', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url, CORE_TOKEN: 'token-for-the-core' });
   const key = await stack.issueKey();
@@ -77,7 +77,7 @@ test('the core gets the same as for any request: no key, no claims of the client
   expect(rawHeaders.join()).not.toContain(key);
 });
 
-test('without a valid key or a token left there is no WebSocket, and the core sees nothing', async () => {
+test('a handshake without a valid key or a token left is refused and does not reach the core', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   expect(await open(stack)).toBe(401);
@@ -112,7 +112,7 @@ test('an upgrade to another protocol or on another path is ignored', async () =>
   expect(core.handshakes).toHaveLength(0);
 });
 
-test('an upgrade behind other requests begins after their answers, with what the client has already sent', async () => {
+test('an upgrade behind other requests begins after their answers with the bytes that the client has already sent', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -130,7 +130,7 @@ test.for([
   ['whose key would stay behind', { Connection: 'Upgrade, Sec-WebSocket-Key' }],
   ['with a body', { 'Content-Length': '5' }],
   ['with a body of chunks', { 'Transfer-Encoding': 'chunked' }],
-] as const)('a handshake %s is 400, and the core sees nothing', async ([, headers]) => {
+] as const)('a handshake %s is 400 and does not reach the core', async ([, headers]) => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const answer = await sendBytes(
@@ -174,7 +174,7 @@ test.for([
   },
 );
 
-test('it works over TLS, and the core is told so', async () => {
+test('a WebSocket works over TLS, and the core receives this in X-Forwarded-Proto', async () => {
   const { certFile, keyFile, caFile } = await createAuthority();
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url, TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });

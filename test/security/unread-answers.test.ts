@@ -41,7 +41,7 @@ async function readRest(socket: Socket): Promise<number> {
 
 const HELD_MS = 1_500;
 
-test('the connections with the most unread bytes are cut until the rest is below the limit', async () => {
+test('connections with the most unread bytes are closed until the rest is below the limit', async () => {
   const modest = await askFor(7);
   const greedy = [await askFor(20), await askFor(6, 6, 6)];
   await sleep(HELD_MS);
@@ -50,7 +50,7 @@ test('the connections with the most unread bytes are cut until the rest is below
   expect(cuts).toEqual(['unread_answers', 'unread_answers']);
 });
 
-test('of the connections on which too much waits behind an answer, those with the most are cut', async () => {
+test('connections with the most bytes waiting behind an answer are closed first', async () => {
   const cut: string[] = [];
   const waiting = await startServer({
     host: '127.0.0.1',

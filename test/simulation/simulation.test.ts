@@ -10,14 +10,14 @@ import { shortest } from './shortest.ts';
 const { redis } = await emptyDatabase();
 
 // Of the whole run's seeds in simulation.thorough.test.ts they are the first.
-test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} seeds break no promise`, async () => {
+test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds break no invariant`, async () => {
   const { violations, local } = await simulateSeeds({ redis });
   expect(violations).toEqual([]);
   // Redis was away often enough.
   expect(local).toBeGreaterThan(500);
 });
 
-test('a seed gives one history', async () => {
+test('a seed always gives the same history', async () => {
   const [first, again, other] = [7, 7, 8].map((seed) => () => run(planOf(seed, STEPS), { redis }));
   const { digest } = await first!();
   expect((await again!()).digest).toBe(digest);
@@ -30,7 +30,7 @@ describe('the quick seeds find', () => {
   });
 });
 
-test('a failing seed gets a short history', async () => {
+test('a failing seed is reduced to a short history', async () => {
   const name = 'a gateway does not hear of its own changes';
   const options = { redis, broken: BREAKS[name] };
   const plan = planOf((await firstSeedWith(name, redis)) ?? 0, STEPS);

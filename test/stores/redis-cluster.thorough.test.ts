@@ -43,7 +43,7 @@ const left = async (id: string) => [
   await redis.exists(`gateway:outbox:{${id}}`),
 ];
 
-test('on a cluster the entries of a change are in its logs when it is acknowledged, and nothing is left behind', async () => {
+test('on a cluster the audit entries of a change are in its logs when it is acknowledged, and none is left behind', async () => {
   for (let at = 0; at < 8; at++) {
     const id = newKey();
     for (const change of [issuing(id), renaming(id), revoking(id)]) expect(await storage.change(change)).toBe(true);
@@ -90,7 +90,7 @@ const CHANGES: [what: string, of: (id: string) => Change, actions: string[]][] =
 
 describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
   test.for([true, false])(
-    'and is killed at any step leaves each entry once (its last call was sent: %s)',
+    'and is killed at any step leaves each audit entry once (its last call was sent: %s)',
     async (isSent) => {
       const made: boolean[] = [];
       for (let calls = 1; ; calls++) {
@@ -126,7 +126,7 @@ describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
   );
 });
 
-test('a change that arrives only after others have taken over is not made, because nobody would look for its entries', async () => {
+test('a change that arrives after others have taken over is not made', async () => {
   const connection = await connected();
   const send = connection.sendCommand.bind(connection);
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -146,7 +146,7 @@ test('a change that arrives only after others have taken over is not made, becau
   expect(await redis.zscore('gateway:keys', id)).toBeNull();
 });
 
-test('changes that others take over while they are made are made with their entries, or not at all', async () => {
+test('changes that others take over while they are made are made with their audit entries or not at all', async () => {
   const hasty = new RedisStorage(await connected(), { leftBehindMs: 0 });
   let isDone = false;
   const moving = (async () => {
@@ -172,7 +172,7 @@ test('changes that others take over while they are made are made with their entr
   await redis.del('gateway:tokens');
 });
 
-test('an outbox entry that was typed by hand is dropped, and one whose log is no stream is reported', async () => {
+test('an outbox entry typed by hand is dropped, and one whose log is no stream is reported', async () => {
   const id = newKey();
   const lost: LogEntry[] = [];
   const reporting = new RedisStorage(redis, { onLost: (entry) => void lost.push(entry), leftBehindMs: 0 });
@@ -201,7 +201,7 @@ test('the index of a cluster is rebuilt from all of its nodes', async () => {
   expect(await storage.isEmpty()).toBe(false);
 });
 
-test('while the slot of a key moves to another node, its changes are made or refused, and no entry is lost', async () => {
+test('while the slot of a key migrates, its changes are made or refused, and no audit entry is lost', async () => {
   const id = newKey();
   await storage.change(issuing(id));
   const slot = slotOf(`{${id}}`);
@@ -228,7 +228,7 @@ test('while the slot of a key moves to another node, its changes are made or ref
   expect(made.at(-1)).toBe(true);
 });
 
-test('while the node of the audit log is away, a change elsewhere is made, and its entry follows', async () => {
+test('while the node of the audit log is away, a change on another node is made, and its entry follows', async () => {
   const node = await cluster.ownerOf(slotOf('gateway:activity'));
   for (const name of ['gateway:outboxes', 'gateway:tokens']) expect(await cluster.ownerOf(slotOf(name))).not.toBe(node);
   node.server.pause();

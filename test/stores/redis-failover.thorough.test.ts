@@ -8,7 +8,7 @@ import { readableLog } from '../support/log.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
 import { idOfKey, issuing, targetOf } from '../support/redis-storage.ts';
 
-test('a primary that is killed takes no acknowledged key with it, and what was not made does not exist', async () => {
+test('a killed primary loses no acknowledged key, and a key that was not issued does not exist', async () => {
   const watched = await startSentinels();
   const redis = await connectBySentinels(targetOf('sentinel', watched.urls, MASTER_NAME), readableLog().logger);
   cleanUp(() => redis.disconnect());

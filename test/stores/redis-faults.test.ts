@@ -22,7 +22,7 @@ async function setUp(timeoutMs = 300) {
   return { server, redis, proxy, storage: await storageAt(proxy.url, {}, timeoutMs) };
 }
 
-test('if nobody answers, nobody knows whether it was made, and it takes 4 s to say so', async () => {
+test('a change without an answer is reported after 4 s as of unknown outcome', async () => {
   const { proxy, redis, storage } = await setUp(1_000);
   proxy.set({ kind: 'hold' });
   const beganAt = performance.now();
@@ -33,7 +33,7 @@ test('if nobody answers, nobody knows whether it was made, and it takes 4 s to s
   expect(await redis.exists(`gateway:key:{${idOfKey(1)}}`)).toBe(1);
 });
 
-test('a change that was sent again and could not be made is never made, whenever its first call arrives', async () => {
+test('a retried change that failed is never made, whenever its first call arrives', async () => {
   const { redis } = await setUp();
   const script = readFileSync(join(ROOT, 'gateway/stores/redis/change.lua'), 'utf8');
   const key = `gateway:key:{${idOfKey(1)}}`;
@@ -72,7 +72,7 @@ describe('a change that Redis refuses, or that was not sent, was not made', asyn
   const [id, other] = [idOfKey(1), idOfKey(2)];
   await storage.change(issuing(id));
 
-  test('out of memory, when only an urgent change is made', async () => {
+  test('when Redis is out of memory, only an urgent change is made', async () => {
     await storage.change(issuing(other));
     await redis.config('SET', 'maxmemory', '1');
     expect(await refused(storage.change(issuing(idOfKey(3))))).toBe('The change was not made. Redis is out of memory.');
@@ -115,7 +115,7 @@ describe('a change that Redis refuses, or that was not sent, was not made', asyn
   });
 });
 
-test('keys that are issued one after another or at once take one call each', async () => {
+test('keys issued one after another or at once take one call each', async () => {
   const { server } = await setUp();
   const redis = await connectedRedis(server.url);
   const storage = await storageAt(server.url);

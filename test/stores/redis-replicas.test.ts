@@ -31,7 +31,7 @@ test('a change is acknowledged when a replica has it', async () => {
   expect(await ofReplicas(redis)).toMatchObject([{ status: 'good' }]);
 });
 
-test('one that no replica has is made and not acknowledged, and a later one is', async () => {
+test('a change that no replica has is made but not acknowledged, and a later one is', async () => {
   const { url, replica, redis, follower, storage } = await setUp();
   await storage.change(issuing(idOfKey(1)));
   replica.pause();
@@ -60,7 +60,7 @@ test('one that no replica has is made and not acknowledged, and a later one is',
   expect(await other.change(isGone)).toBe(true);
 });
 
-test('without a replica a change waits for none, and the doctor warns', async () => {
+test('a change waits for no replica if none is connected, and the doctor warns', async () => {
   const { replica, redis, storage } = await setUp();
   await storage.change(issuing(idOfKey(1)));
   await replica.stop();
@@ -75,7 +75,7 @@ test('without a replica a change waits for none, and the doctor warns', async ()
   expect(found).toMatchObject({ status: 'warning', found: expect.stringContaining('acknowledged changes are lost') });
 });
 
-test('without a replica a change is acknowledged also if the connection is lost right after its answer', async () => {
+test('without a replica a change is acknowledged even if the connection is lost right after its answer', async () => {
   const { url, redis } = await emptyDatabase();
   const proxy = await startFaultProxy(url);
   const storage = await storageAt(proxy.url);

@@ -21,7 +21,7 @@ async function issue(fields?: Record<string, string>): Promise<string> {
 const numbers = async (query: KeyListQuery) =>
   (await storage.listKeys(query)).map(({ id }) => Number(id.slice('Key'.length)));
 
-test('nothing is stored until something is, whatever a change leaves behind for a while', async () => {
+test('an empty store is recognized, whatever a change leaves behind for a while', async () => {
   expect(await storage.isEmpty()).toBe(true);
   await redis.set('gateway:change:{gateway:plans}:x', 'called off');
   await redis.set('somebody:else', '1');
@@ -61,7 +61,7 @@ test('keys are listed by creation, then by id, in pages, and keep their places w
   expect(await storage.countKeys()).toBe(4);
 });
 
-test('a revoked key leaves the fields as they are in that step, and keeps its place', async () => {
+test('a revocation keeps the fields as of that step and the place of the key', async () => {
   const id = await issue();
   await redis.hset(`gateway:key:{${id}}`, { admitted: '7', secret: 'x' });
   await redis.set(`gateway:usage:{${id}}`, 'spoilt');
@@ -75,7 +75,7 @@ test('a revoked key leaves the fields as they are in that step, and keeps its pl
   expect(await storage.change(revoking(id))).toBe(false);
 });
 
-test('what is left of a revoked key loses its place once it has expired', async () => {
+test('the rest of a revoked key loses its place once it has expired', async () => {
   const id = await issue();
   await storage.change(revoking(id));
   await redis.del(`gateway:usage:{${id}}`);
@@ -85,7 +85,7 @@ test('what is left of a revoked key loses its place once it has expired', async 
   expect(await redis.zscore('gateway:keys:revoked', id)).toBeNull();
 });
 
-test('an index that is no sorted set keeps a key from being issued, and nothing is left of it', async () => {
+test('an index that is no sorted set prevents issuing a key, of which nothing remains', async () => {
   await issue();
   await redis.rename('gateway:keys', 'test:keys');
   await redis.set('gateway:keys', 'spoilt');
@@ -94,7 +94,7 @@ test('an index that is no sorted set keeps a key from being issued, and nothing 
   await redis.rename('test:keys', 'gateway:keys');
 });
 
-test('bytes that are not UTF-8 are read as U+FFFD and do not keep a record from being changed', async () => {
+test('bytes that are not UTF-8 are read as U+FFFD and do not prevent a change of the record', async () => {
   const id = await issue();
   await redis.call('HSET', `gateway:key:{${id}}`, 'name', Buffer.from([0x41, 0xff, 0x42]), Buffer.from([0xfe]), 'x');
   const read = await storage.read(`key:${id}`);
@@ -106,7 +106,7 @@ test('bytes that are not UTF-8 are read as U+FFFD and do not keep a record from 
   expect(await storage.change(rename)).toBe(false);
 });
 
-test('an entry equal to one of more than a minute ago repeats nothing', async () => {
+test('an audit entry equal to one of more than a minute ago is no repetition', async () => {
   await redis.del('gateway:activity');
   const { log, fields } = auditEntry('a');
   const asked = { log, fields: { ...fields, requestId: '1' } };
@@ -115,7 +115,7 @@ test('an entry equal to one of more than a minute ago repeats nothing', async ()
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
-test('a page of keys is read once, each with its marks, and no key behind it', async () => {
+test('a page of keys is read in one call with its counts and no further key', async () => {
   for (let at = 0; at < 250; at++) await issue();
   const connection = await connectedRedis(url);
   const sent = countCommands(connection);
@@ -128,7 +128,7 @@ test('a page of keys is read once, each with its marks, and no key behind it', a
   expect(sent('hgetall')).toBe(200);
 });
 
-test('a key that is revoked or gets its place after it was found is not told', async () => {
+test('a key that is revoked or listed after the scan found it is not reported', async () => {
   await redis.flushdb();
   const all = Array.from({ length: 3_000 }, (_, at) => idOfKey(at));
   const pipeline = redis.pipeline();

@@ -75,7 +75,7 @@ async function hasAll(storage: SqliteStorage, { renamed = 0, revoked = 0, disabl
   );
 }
 
-test('on a full disk every key can be revoked or disabled, nothing else is acknowledged, and it goes on with room', async (context) => {
+test('on a full disk every key can be revoked or disabled, and nothing else is acknowledged until there is room', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   const storage = await withKeys(folder);
@@ -140,7 +140,7 @@ test.for([
   expect(await storage.countKeys()).toBe(created - sample.revoked);
 });
 
-test('a revocation that finds the disk full is made, and a change in the same turn is not', async (context) => {
+test('a revocation on a full disk is made, and another change in the same turn is not', async (context) => {
   const disk = await diskFor(context);
   const storage = await withKeys(join(disk.folder, 'data'));
   await disk.fill();
@@ -188,7 +188,7 @@ test.for([
   },
 );
 
-test('states that the owner handed over on a full disk are saved once there is room', async (context) => {
+test('states handed over on a full disk are saved once there is room', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
@@ -216,7 +216,7 @@ async function storedNow(folder: string, records: readonly RecordName[]): Promis
   return stored;
 }
 
-test('without its reserve a full disk still starts, and has what is stored in force', async (context) => {
+test('a start on a full disk without the reserve has the stored data in force', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
@@ -228,7 +228,7 @@ test('without its reserve a full disk still starts, and has what is stored in fo
   await expect(storage.change(rename(0, 'refused'))).rejects.toMatchObject(bySystem);
 });
 
-test('in a read-only folder all that was acknowledged is in force, changes are refused, and no copy is left', async (context) => {
+test('in a read-only folder all acknowledged data is in force, changes are refused, and no copy is left', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   const writer = startProcess(process.execPath, ['test/support/sqlite-writer.ts', folder, '1'], {});
@@ -261,7 +261,7 @@ test('in a read-only folder all that was acknowledged is in force, changes are r
   expect(await next.change(rename(1, 'new'))).toBe(true);
 });
 
-test('where nothing is stored and nothing can be, the start fails and says why', async (context) => {
+test('a start fails with the reason if nothing is stored and nothing can be', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await disk.fill();
@@ -271,7 +271,7 @@ test('where nothing is stored and nothing can be, the start fails and says why',
   expect(() => new SqliteStorage(disk.folder)).toThrow('holds no database, and none can be created. DATA_DIR is read-');
 });
 
-test('a damaged database is not started over', async (context) => {
+test('a damaged database is not replaced by an empty one', async (context) => {
   const { folder } = await diskFor(context);
   await writeFile(join(folder, 'gateway.db'), 'x'.repeat(8_192));
   expect(() => new SqliteStorage(folder)).toThrow('gateway.db is damaged. Restore a backup.');

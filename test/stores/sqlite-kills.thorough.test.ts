@@ -47,7 +47,7 @@ async function actionsOf(storage: SqliteStorage): Promise<Map<string, Set<string
   return actions;
 }
 
-test(`kill -9 ${KILLS} times: all that was acknowledged is there, and nothing is half made`, async () => {
+test(`${KILLS} times kill -9 lose no acknowledged change and leave none incomplete`, async () => {
   const folder = await temporaryFolder();
   const all = new Map<string, string[]>();
   let next = 1;

@@ -60,7 +60,7 @@ async function lastFound({ folder }: Recorded, wal: Buffer): Promise<number> {
   return found;
 }
 
-test('a power cut leaves all that was acknowledged, and nothing half made, wherever it cuts the log', async () => {
+test('a power cut anywhere in the log loses no acknowledged change and leaves none incomplete', async () => {
   const recorded = await record();
   const { wal, synced } = recorded;
   expect(synced.length).toBe(CHANGES + 1);
@@ -74,7 +74,7 @@ test('a power cut leaves all that was acknowledged, and nothing half made, where
   }
 });
 
-test('a power cut may leave anything behind the last synced frame', async () => {
+test('a power cut may leave any bytes after the last synced frame', async () => {
   const recorded = await record();
   const { wal, synced } = recorded;
   for (const [made, length] of synced.slice(0, -1).entries()) {

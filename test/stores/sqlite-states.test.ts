@@ -40,7 +40,7 @@ const rename = (id: string, from: string | undefined, to: string) => ({
   entries: [],
 });
 
-test('a change takes the state over, and its result too; a key is not loaded before', async () => {
+test('a change takes over the state and its result before the key is loaded', async () => {
   const { storage, decider } = await open();
   decider.states.set('a', { admitted: '7', banned_until: '9', bans: '1' });
   const order: string[] = [];
@@ -83,7 +83,7 @@ test('a revoked key leaves the counts of its last decisions, and a late state do
   expect(await storage.readMany(['key:a', 'revoked:a'])).toEqual([undefined, { admitted: '8', revoked: '1' }]);
 });
 
-test('what is loaded in a turn is sent before the key is to be released', async () => {
+test('keys loaded in a turn are sent before their release is requested', async () => {
   const { storage, decider } = await open();
   const order: string[] = [];
   const loaded = storage.load('a').then(() => order.push('loaded'));

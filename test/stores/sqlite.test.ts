@@ -22,7 +22,7 @@ const put = (id: string, set: Record<string, string | undefined>) => ({
   entries: [{ log: 'audit' as const, fields: { target: id } }],
 });
 
-test('the changes of one turn are one commit, and one that fails is undone alone', async () => {
+test('the changes of one event-loop turn are one commit, and a failed one is rolled back alone', async () => {
   const { storage, folder } = await open();
   await storage.change(put('first', { name: 'first' }));
   const before = await commitsIn(join(folder, 'gateway.db-wal'));
@@ -52,21 +52,24 @@ test('the changes of one turn are one commit, and one that fails is undone alone
   expect(await storage.tail('audit', { count: 100 })).toHaveLength(21);
 });
 
-test.for(['removed', 'replaced'])('once its file was %s, nothing is acknowledged, and all can be read', async (how) => {
-  const { storage, folder } = await open();
-  await storage.change(put('first', { name: 'first' }));
-  const file = join(folder, 'gateway.db');
-  await rename(file, `${file}.away`);
-  if (how === 'replaced') await copyFile(`${file}.away`, file);
-  await expect(storage.change({ ...put('first', { name: 'x' }), isUrgent: true })).rejects.toThrow(NotMade);
-  expect(storage.fault()).toMatch(/^The file of the database was removed or replaced\./);
-  expect(await storage.read('key:first')).toEqual({ name: 'first' });
-  await rename(`${file}.away`, file);
-  expect(storage.fault()).toBeUndefined();
-  expect(await storage.change(put('first', { name: 'second' }))).toBe(true);
-});
+test.for(['removed', 'replaced'])(
+  'once its file was %s, nothing is acknowledged and everything can be read',
+  async (how) => {
+    const { storage, folder } = await open();
+    await storage.change(put('first', { name: 'first' }));
+    const file = join(folder, 'gateway.db');
+    await rename(file, `${file}.away`);
+    if (how === 'replaced') await copyFile(`${file}.away`, file);
+    await expect(storage.change({ ...put('first', { name: 'x' }), isUrgent: true })).rejects.toThrow(NotMade);
+    expect(storage.fault()).toMatch(/^The file of the database was removed or replaced\./);
+    expect(await storage.read('key:first')).toEqual({ name: 'first' });
+    await rename(`${file}.away`, file);
+    expect(storage.fault()).toBeUndefined();
+    expect(await storage.change(put('first', { name: 'second' }))).toBe(true);
+  },
+);
 
-test('what is acknowledged is there after a start, in files that only the owner reads', async () => {
+test('acknowledged data is there after a restart, in files that only the owner can read', async () => {
   const folder = join(await temporaryFolder(), 'made', 'by the gateway');
   const storage = new SqliteStorage(folder);
   await storage.change(put('a', { created_at: '5.25', name: '\u0000 \ud800 "' }));
@@ -89,7 +92,7 @@ test('what is acknowledged is there after a start, in files that only the owner 
   expect(await next.listKeys({ limit: 5 })).toEqual([{ createdAt: 5.25, id: 'a' }]);
 });
 
-test('an entry equal to one of more than a minute ago repeats nothing', async () => {
+test('an audit entry equal to one of more than a minute ago is no repetition', async () => {
   const { storage } = await open();
   const asked = { log: 'audit' as const, fields: { target: 'a', requestId: '1' } };
   const make = () => storage.change({ parts: [], entries: [asked] });
@@ -100,14 +103,14 @@ test('an entry equal to one of more than a minute ago repeats nothing', async ()
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
-test('a second gateway on the same folder is refused, and told which process has it', async () => {
+test('a second gateway on the same folder is refused with the process that holds it', async () => {
   const { folder } = await open();
   expect(() => new SqliteStorage(folder)).toThrow(new RegExp(`process ${process.pid}\\b.* set REDIS_URL`));
   const { code, err } = await startProcess(process.execPath, [WRITER, folder], {}).ended;
   expect([code, err]).toEqual([1, expect.stringContaining(`process ${process.pid}.`)]);
 });
 
-test.runIf(process.getuid?.() === 0)('who may read the database and not its lock is refused', async () => {
+test.runIf(process.getuid?.() === 0)('a process that may read the database but not its lock is refused', async () => {
   const { folder, storage } = await open();
   await storage.change(put('a', { name: 'a' }));
   await chmod(folder, 0o755);
@@ -121,7 +124,7 @@ test.runIf(process.getuid?.() === 0)('who may read the database and not its lock
 test.for([
   ['zeros', Buffer.alloc(4_096)],
   ['half a page', Buffer.from('SQLite format 3\0')],
-] as const)('a lock that a power cut left with %s locks', async ([, content]) => {
+] as const)('a lock file that a power cut left with %s still locks', async ([, content]) => {
   const folder = await temporaryFolder();
   await writeFile(join(folder, 'lock'), content);
   const storage = new SqliteStorage(folder);

@@ -46,7 +46,7 @@ async function withKey(storage: Storage, about: Partial<KeyRecord> = {}) {
 }
 
 describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
-  test('make a change that narrows a key or a secret with the room that is reserved, and no other', async () => {
+  test('use reserved space only for a change that narrows a key or a secret', async () => {
     const made: unknown[] = [];
     const storage = await open();
     const noting = withOwn(storage, {
@@ -132,7 +132,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     (['before', 'behind'] as const).map((when) => [name as keyof typeof DEEDS, when] as const),
   );
 
-  test.for(FAULTS)('%s with a fault %s any step: it is made with its entry, or neither', async ([name, when]) => {
+  test.for(FAULTS)('%s with a fault %s any step is made with its audit entry or not at all', async ([name, when]) => {
     for (let nth = 1; ; nth++) {
       const sound = await open();
       const failing = failingAt(sound, nth, when);

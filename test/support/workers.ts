@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { expect } from 'vitest';
+import { expect, vi } from 'vitest';
 import { childrenOf } from './children.ts';
 import { listeningCore } from './faulty-core.ts';
 import { type Answer, post, send } from './http.ts';
@@ -42,7 +42,8 @@ export async function workersEnvironment(environment: NodeJS.ProcessEnv = {}): P
 
 export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
   const workers = await launchWorkers(environment);
-  await eventually(workers.pids).toHaveLength(Number(environment.WORKERS ?? 2));
+  const all = Number(environment.WORKERS ?? 2);
+  await vi.waitFor(() => expect(workers.pids()).toHaveLength(all), { timeout: 60_000 });
   return workers;
 }
 

@@ -1,4 +1,3 @@
-import { pick, runningSums, zipf } from '../scale/traffic.ts';
 import { type Ask, LIST } from './asks.ts';
 
 /** A real day's mix: many keys, some far more often than others, few writes, and a tenth over its limit. */
@@ -38,4 +37,27 @@ function draw(keys: number, pets: number): Drawn[] {
     if (kind < OF_LIST + OF_ONE) return { method: 'GET', path: `${LIST}/${1 + Math.floor(Math.random() * pets)}`, key };
     return { method: 'POST', path: LIST, key };
   });
+}
+
+/** The share of the i-th of so many keys is as 1/i (Zipf's law, exponent 1): what is measured of API clients comes close. */
+function zipf(keys: number): number[] {
+  const weights = Array.from({ length: keys }, (_, at) => 1 / (at + 1));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  return weights.map((weight) => weight / total);
+}
+
+function runningSums(shares: readonly number[]): number[] {
+  let sum = 0;
+  return shares.map((share) => {
+    sum += share;
+    return sum;
+  });
+}
+
+function pick(sums: readonly number[]): number {
+  const at = Math.random();
+  return Math.max(
+    0,
+    sums.findIndex((sum) => sum >= at),
+  );
 }

@@ -2,8 +2,11 @@ import type { Credential } from '../../../gateway/limiter/credential.ts';
 import type { Limiter } from '../../../gateway/limiter/limiter.ts';
 import { median } from '../../support/statistics.ts';
 import { keepInFlight } from '../load/in-flight.ts';
-import type { Shard } from './cluster.ts';
 import type { RedisCosts } from './model.ts';
+
+interface Shard {
+  cpuMicroseconds(): number;
+}
 
 const ROUNDS = 7;
 const ROUND_MS = 400;
@@ -16,7 +19,7 @@ const MANY = 32;
 export async function calibrate(
   limiter: Limiter,
   credentials: readonly Credential[],
-  shard: Pick<Shard, 'cpuMicroseconds'>,
+  shard: Shard,
 ): Promise<RedisCosts> {
   let turn = 0;
   const decide = () => limiter.decide(credentials[turn++ % credentials.length] as Credential);
@@ -35,7 +38,7 @@ export async function calibrate(
 /** With so many in flight they share a call: what comes while one is under way goes out in the next. */
 async function microsecondsPerDecision(
   decide: () => Promise<unknown>,
-  shard: Pick<Shard, 'cpuMicroseconds'>,
+  shard: Shard,
   inFlight: number,
 ): Promise<number> {
   const before = shard.cpuMicroseconds();

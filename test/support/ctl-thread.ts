@@ -1,0 +1,40 @@
+import { inspect } from 'node:util';
+import { parentPort } from 'node:worker_threads';
+import type { Ended } from './process.ts';
+
+/** Runs the operators' command line once for each message, with the modules that it has loaded before. */
+
+export interface Run {
+  readonly words: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+}
+
+const PROGRAM = new URL('../../gateway/operators/cli/program.ts', import.meta.url);
+const written = { out: '', err: '' };
+let runs = 0;
+
+function keep(stream: NodeJS.WriteStream, name: keyof typeof written): void {
+  // Every run adds a listener.
+  stream.setMaxListeners(0);
+  stream.write = (text) => {
+    written[name] += text;
+    return true;
+  };
+}
+keep(process.stdout, 'out');
+keep(process.stderr, 'err');
+
+async function run({ words, env }: Run): Promise<Ended> {
+  Object.assign(written, { out: '', err: '' });
+  process.argv = [process.execPath, PROGRAM.pathname, ...words];
+  process.env = { ...env };
+  process.exitCode = undefined;
+  // Another address is another program.
+  await import(`${PROGRAM}?${++runs}`).catch((fault: unknown) => {
+    process.exitCode = 1;
+    written.err += inspect(fault);
+  });
+  return { code: Number(process.exitCode ?? 0), ...written };
+}
+
+parentPort?.on('message', async (asked: Run) => parentPort?.postMessage(await run(asked)));
