@@ -198,6 +198,16 @@ test('100,000 admissions of 20,000 keys are charged once, alongside decisions', 
   expect(new Set(counts)).toEqual(new Set(['5']));
 });
 
+test('a charge that is answered after the deadline of a decision still reports the levels', async () => {
+  const { id } = await under.createKey({ minute: 10, day: 100 });
+  const proxy = await startFaultProxy(url);
+  const late = await connectedRedis(proxy.url);
+  const charger = new RedisLimiter(late, () => under.plans, { clock: () => under.now, timeoutMs: 50 });
+  proxy.set({ kind: 'delay', ms: 150 });
+  const [charged] = await charger.charge([{ ...noDebt(), admitted: 4, due: 4, asOf: under.now, id }]);
+  expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([6, 96]);
+});
+
 test('an unanswered charge is sent once and counted, and one that did not run is sent again', async () => {
   const clients = new Clients(
     () => under.plans,
