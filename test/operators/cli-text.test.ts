@@ -21,10 +21,10 @@ test.for([
 test.for([
   ['24', 'It needs a unit: 24s, 24m, 24h or 24d.'],
   ['1', 'It needs a unit: 1s, 1m, 1h or 1d.'],
-  ['1.5h', 'It must be a length of time'],
-  ['-1h', 'It must be a length of time'],
-  ['1w', 'It must be a length of time'],
-  ['', 'It must be a length of time'],
+  ['1.5h', 'It must be a duration'],
+  ['-1h', 'It must be a duration'],
+  ['1w', 'It must be a duration'],
+  ['', 'It must be a duration'],
 ] as const)('the duration "%s" is refused', ([text, message]) => {
   expect(() => seconds(text)).toThrow(message);
 });

@@ -26,11 +26,11 @@ async function ask(gateway: string, clients: readonly (string | undefined)[]): P
 }
 
 test.for([
-  ['10.0.0.0/8', 'warning: TRUSTED_PROXIES 10.0.0.0/8 is a whole network'],
-  ['10.2.0.0/23', 'warning: TRUSTED_PROXIES 10.2.0.0/23 is a whole network'],
-  ['fd00:1::/48', 'warning: TRUSTED_PROXIES fd00:1::/48 is a whole network'],
-  ['0.0.0.0/0', 'fault: TRUSTED_PROXIES 0.0.0.0/0 is everyone'],
-  ['::/0', 'fault: TRUSTED_PROXIES ::/0 is everyone'],
+  ['10.0.0.0/8', 'warning: TRUSTED_PROXIES 10.0.0.0/8 covers a whole network'],
+  ['10.2.0.0/23', 'warning: TRUSTED_PROXIES 10.2.0.0/23 covers a whole network'],
+  ['fd00:1::/48', 'warning: TRUSTED_PROXIES fd00:1::/48 covers a whole network'],
+  ['0.0.0.0/0', 'fault: TRUSTED_PROXIES 0.0.0.0/0 covers every address'],
+  ['::/0', 'fault: TRUSTED_PROXIES ::/0 covers every address'],
 ])('the doctor reports TRUSTED_PROXIES %s', async ([TRUSTED_PROXIES, found]) => {
   const stack = await startStack({ TRUSTED_PROXIES: `127.0.0.1,${TRUSTED_PROXIES}` });
   expect(await told(stack)).toEqual([expect.stringMatching(`^${found}: List only your proxies`)]);

@@ -16,11 +16,11 @@ const bodies = (method: string, path: string, ...rows: readonly (readonly [body:
 const queries = (path: string, ...rows: readonly (readonly [query: string, message: string])[]): Row[] =>
   rows.map(([query, message]) => ['GET', `${path}?${query}`, undefined, message]);
 
-const NO_TAG = 'tag must be the name and the value of a tag, as customer:acme.';
-const NO_SUMS = 'by must be day, key, or tag: and the name of a tag, as tag:customer.';
+const NO_TAG = 'tag must be the name and value of a tag, such as customer:acme.';
+const NO_SUMS = 'by must be day, key, or tag: with the name of a tag, such as tag:customer.';
 const NOT_NEAR = 'near must be a whole number from 1 to 100.';
-const NO_NEXT = 'after must be what `next` of an answer was.';
-const NETWORKS = 'networks must hold addresses, or blocks';
+const NO_NEXT = 'after must be the `next` of a previous response.';
+const NETWORKS = 'networks must contain addresses, or blocks';
 const BACKWARDS = 'from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z';
 
 const ROWS: readonly Row[] = [
@@ -34,7 +34,7 @@ const ROWS: readonly Row[] = [
   ...bodies(
     'PATCH',
     KEY,
-    [{}, 'Nothing to change was given.'],
+    [{}, 'The body contains no changes.'],
     [{ plan: 'gold' }, 'plan must be one of'],
     [{ minute: 'many' }, 'minute must be a whole number'],
     [{ disabled: 'yes' }, 'disabled must be true or false'],
@@ -91,7 +91,7 @@ const ROWS: readonly Row[] = [
     [{ minute: '60' }, 'minute must be a whole number from 1 to 1000000000'],
     [{ minute: 0 }, 'minute must be a whole number'],
     [{ minutes: 5 }, '"minutes" is not known'],
-    [{ author: 'ada' }, 'Nothing to change was given.'],
+    [{ author: 'ada' }, 'The body contains no changes.'],
     [{ minute: 5, author: 'a\u001b[2Jb' }, 'author must not be empty or have control characters'],
     [{ minute: 5, reason: 'a'.repeat(501) }, 'reason'],
   ),
@@ -102,14 +102,14 @@ const ROWS: readonly Row[] = [
     [{}, 'plans is required.'],
     [{ plans: [] }, 'plans must be an object of plans'],
     [{ plans: 'free' }, 'plans must be an object of plans'],
-    [{ plans: {} }, 'Nothing to change was given.'],
-    [{ plans: { free: {} } }, 'Nothing to change was given.'],
+    [{ plans: {} }, 'The body contains no changes.'],
+    [{ plans: { free: {} } }, 'The body contains no changes.'],
     [{ plans: { free: 7 } }, 'plans.free must be an object'],
     [{ plans: { gold: { minute: 5 } } }, '"gold" is not known.'],
     [{ plans: { free: { minute: '5' } } }, 'plans.free.minute must be a whole number'],
     [{ plans: { free: { minute: 5 }, enterprise: { minute: 5 } } }, 'enterprise has no minute of its own'],
     [{ plans: { free: { minute: 7 }, __proto: { minute: 7 } } }, '"__proto" is not known'],
-    [JSON.parse('{"plans": {"free": {"minute": 7}, "__proto__": {}}}'), 'plans.__proto__ is no plan'],
+    [JSON.parse('{"plans": {"free": {"minute": 7}, "__proto__": {}}}'), 'plans.__proto__ is not a plan'],
   ),
   ...bodies(
     'POST',
@@ -120,7 +120,7 @@ const ROWS: readonly Row[] = [
   ...bodies(
     'POST',
     '/plans/free/try',
-    [{}, 'Nothing to try was given.'],
+    [{}, 'The body contains no limits to try.'],
     [{ minute: 0 }, 'minute must be a whole number from 1'],
     [{ ban_after: 5 }, '"ban_after" is not known'],
   ),
@@ -186,7 +186,7 @@ const ROWS: readonly Row[] = [
 const everything = async () =>
   await Promise.all([KEY, '/keys', '/plans', '/tokens', '/activity'].map((path) => stack.admin('GET', path)));
 
-test.for(ROWS)('%s %s with %j is refused with a message and changes nothing', async ([method, path, body, message]) => {
+test.for(ROWS)('%s %s is refused with a message and changes nothing: %j', async ([method, path, body, message]) => {
   const before = (await everything()).map(({ text }) => text);
   const { status, json } = await stack.admin(method, path, body);
   const code = path.includes('?') ? 'invalid_parameter' : 'invalid_request';
