@@ -1,4 +1,4 @@
-import { HttpError } from '../../../shared/http/errors.ts';
+import { z } from 'zod';
 import type { Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
@@ -8,9 +8,12 @@ import { redactSecrets } from '../access-token.ts';
 import { CTL } from '../user-agent.ts';
 import { toTime } from './key-view.ts';
 import type { AdminCall } from './operation.ts';
+import { readQuery } from './query.ts';
 import { who } from './values.ts';
 
 /** How the activity tells an operator's call. */
+
+const Who = z.object(who);
 
 /** Who and why, as the sender of a body says. */
 interface Given {
@@ -26,7 +29,8 @@ export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
  * @throws {HttpError} 400 for a bad author or reason in the query
  */
 export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
-  const { author = textIn(query, 'author'), reason = textIn(query, 'reason') } = given;
+  const said = readQuery(Who, query);
+  const { author = said.author, reason = said.reason } = given;
   return {
     actor: redactSecrets(caller.name ?? author ?? 'unknown'),
     reason: redactSecrets(reason ?? ''),
@@ -89,14 +93,6 @@ const withoutSecrets = ({ field, from, to }: FieldChange): FieldChange => ({
   ...(from !== undefined && { from: redactSecrets(from) }),
   ...(to !== undefined && { to: redactSecrets(to) }),
 });
-
-function textIn(query: URLSearchParams, name: keyof typeof who): string | undefined {
-  const [text, ...more] = query.getAll(name);
-  if (text === undefined) return undefined;
-  const { success, data } = who[name].safeParse(text);
-  if (success && more.length === 0) return data;
-  throw new HttpError('invalid_parameter', `${name} must be given once, as one line of text.`);
-}
 
 /** Browsers send Fetch Metadata with every request; the command line names itself. A program can claim either. */
 function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {

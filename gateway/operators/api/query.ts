@@ -3,9 +3,30 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { splitTags } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
-import { time } from './values.ts';
+import { redactSecrets } from '../access-token.ts';
+import type { AdminRoute } from './operation.ts';
+import { time, who } from './values.ts';
 
 /** The parameters of queries. An operation reads only what its schema has, so the OpenAPI document lacks none. */
+
+type Parameters = Readonly<Record<string, z.ZodType>>;
+
+/** Those of an operation. Each change can say who makes it and why. */
+export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method' | 'needs' | 'query'>): Parameters => ({
+  ...(query?.shape as Parameters | undefined),
+  ...(method !== 'GET' && needs !== 'viewer' && who),
+});
+
+/** @throws {HttpError} 400 for a parameter that is not known: a misspelt filter would find everything */
+export function refuseUnknown(known: readonly string[], query: URLSearchParams): void {
+  const unknown = [...query.keys()].find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  const others = known.length === 0 ? 'It has none.' : `Known are ${known.join(', ')}.`;
+  const named = redactSecrets(unknown).slice(0, LONGEST_NAME);
+  throw new HttpError('invalid_parameter', `${named} is no parameter of this operation. ${others}`);
+}
+
+const LONGEST_NAME = 50;
 
 /**
  * The parameters of a query.

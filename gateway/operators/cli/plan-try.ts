@@ -28,7 +28,8 @@ Examples:
   ctl plans set free --minute 30 --mode shadow`,
     )
     .action(async (plan: string, limits: { minute?: number; day?: number }) => {
-      const ask = (path: string) => session.call<TrialAnswer>('POST', path, limits);
+      const ask = async (path: string) =>
+        (await session.exchange({ method: 'POST', path, body: limits, isTrial: true })).body as TrialAnswer;
       const { isWhole: _isWhole, ...trial } = await readTrial(ask, plan);
       session.print(trial, () => describe(plan, trial));
     });

@@ -48,7 +48,7 @@ export class Session {
 
   /** The activity says who made a change, and why. A named token says itself whose it is. */
   #withWho(request: AdminRequest): AdminRequest {
-    if (request.method === 'GET') return request;
+    if (request.method === 'GET' || request.isTrial) return request;
     const said = { author: operator(), ...(this.reason && { reason: this.reason }) };
     const separator = request.path.includes('?') ? '&' : '?';
     return { ...request, path: `${request.path}${separator}${new URLSearchParams(said)}` };

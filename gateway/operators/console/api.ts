@@ -36,6 +36,8 @@ interface CallOptions {
   readonly token?: string | null;
   /** Why a change is made. A body that has an author has its own reason, too. */
   readonly reason?: string | undefined;
+  /** Whether it changes nothing, although it is no GET. */
+  readonly isTrial?: true;
 }
 
 export interface Answered<T> {
@@ -51,7 +53,7 @@ export interface Answered<T> {
 export async function callApi<T = unknown>(
   method: string,
   path: string,
-  { body, ifMatch, token = keptToken(), reason }: CallOptions = {},
+  { body, ifMatch, token = keptToken(), reason, isTrial }: CallOptions = {},
 ): Promise<Answered<T>> {
   // Calls that were running at logout send nothing more.
   if (token === null) throw new Unreachable('Nobody is logged in.');
@@ -59,7 +61,8 @@ export async function callApi<T = unknown>(
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (ifMatch !== undefined) headers['If-Match'] = ifMatch;
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const { response, text } = await ask(method === 'GET' ? path : saying(path, reason), { method, headers, ...sent });
+  const isChange = method !== 'GET' && !isTrial;
+  const { response, text } = await ask(isChange ? saying(path, reason) : path, { method, headers, ...sent });
   const value = read(text);
   noteAnswer(path, response.status);
   if (response.ok) return { body: value as T, etag: response.headers.get('ETag') };

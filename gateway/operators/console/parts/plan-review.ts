@@ -39,7 +39,8 @@ export function WhatIf({ plan, limits }: WhatIfProps) {
   useEffect(() => {
     if (isNone) return;
     let isOver = false;
-    const ask = async (path: string) => (await callApi<TrialAnswer>('POST', path, { body: limits })).body;
+    const ask = async (path: string) =>
+      (await callApi<TrialAnswer>('POST', path, { body: limits, isTrial: true })).body;
     readTrial(ask, plan, MOST_PAGES).then(
       (found) => !isOver && setTrial(found),
       (fault: Error) => !isOver && setTrial(fault),
