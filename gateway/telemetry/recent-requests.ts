@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { count, time } from '../../shared/schemas/answer-parts.ts';
+import { SECOND } from '../limiter/clock.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
 import type { Outcome } from './outcomes.ts';
@@ -167,7 +168,8 @@ export class RecentRequests {
         found.push(report);
         if (found.length === query.limit) break;
       } else {
-        const ban = `${slot.keyId} ${report.decision?.bannedUntil}`;
+        const minute = query.isByMinute ? Math.floor(slot.at / MINUTE_MS) : '';
+        const ban = `${slot.keyId} ${report.decision?.bannedUntil} ${minute}`;
         const { report: newest, refused } = byBan.get(ban) ?? { report, refused: 0 };
         byBan.set(ban, { report: newest, refused: refused + 1 + slot.repeated });
       }
@@ -272,6 +274,8 @@ export const RequestQuery = z.object({
    * process reports its own, and `limit` counts for nothing.
    */
   bansOf: z.array(z.string()).optional(),
+  /** Of each ban, the newest of each minute, without the request that began the ban: the limits refused that one. */
+  isByMinute: z.boolean().optional(),
 });
 export type RequestQuery = z.infer<typeof RequestQuery>;
 
@@ -314,8 +318,9 @@ export interface FoundRequests {
 }
 
 function matches(slot: NotedRequest, query: RequestQuery): boolean {
-  const { keyId, requestId, isDecided, status, code, text, from, to, after, bansOf } = query;
+  const { keyId, requestId, isDecided, status, code, text, from, to, after, bansOf, isByMinute } = query;
   if (bansOf !== undefined && !(slot.outcome === 'banned' && bansOf.includes(slot.keyId ?? ''))) return false;
+  if (isByMinute && beganBan(decisionIn(slot))) return false;
   if (isDecided && decisionIn(slot) === undefined) return false;
   if (keyId !== undefined && slot.keyId !== keyId) return false;
   if (requestId !== undefined && slot.requestId !== requestId) return false;
@@ -326,6 +331,10 @@ function matches(slot: NotedRequest, query: RequestQuery): boolean {
   if (after !== undefined && cursorOf(slot) >= after) return false;
   return text === undefined || textOf(slot).includes(text);
 }
+
+/** A ban lasts whole seconds from its decision on, to the microsecond. */
+const beganBan = (verdict: Verdict | undefined): boolean =>
+  verdict?.outcome === 'banned' && (verdict.bannedUntil - verdict.now) % SECOND === 0;
 
 const textOf = ({ requestId, path, address, keyId = '', code = '', outcome }: NotedRequest): string =>
   `${requestId} ${path} ${address} ${keyId} ${code} ${outcome}`.toLowerCase();

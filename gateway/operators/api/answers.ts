@@ -68,6 +68,10 @@ export const KeySummary = z.object({
 });
 export type KeySummary = z.infer<typeof KeySummary>;
 
+/** The running ban of a key, where not all of the key is shown. */
+export const BanView = KeySummary.pick({ bannedUntil: true, banReason: true, banRefused: true, bans: true });
+export type BanView = z.infer<typeof BanView>;
+
 export const BucketView = z.object({
   limit: count,
   remaining: count,
@@ -117,8 +121,12 @@ export type FoundAnswer = z.infer<typeof FoundAnswer>;
 export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
 export type UseOfTime = z.infer<typeof UseOfTime>;
 
-/** `now` is on the clock of decisions. */
-export const KeyUsageAnswer = z.object({ now: time, minutes: listOf(UseOfTime), days: listOf(UseOfTime) });
+/** `now` is on the clock of decisions. `banned` is what bans have refused, as far as the gateways remember. */
+export const KeyUsageAnswer = z.object({
+  now: time,
+  minutes: listOf(UseOfTime.extend({ banned: count })),
+  days: listOf(UseOfTime),
+});
 export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;
 
 /** The use of one key. Its name, plan and tags are the current ones, or those at its revocation. */
@@ -127,13 +135,14 @@ export const UsageOfKey = z.object({
   name: z.string(),
   plan: z.string(),
   tags: tags.optional(),
+  ban: BanView.optional(),
   admitted: count,
   refused: count,
 });
 export type UsageOfKey = z.infer<typeof UsageOfKey>;
 
 /** On one day (UTC). */
-export const UsedOnDay = UsageOfKey.extend({ day: z.iso.date() });
+export const UsedOnDay = UsageOfKey.omit({ ban: true }).extend({ day: z.iso.date() });
 export type UsedOnDay = z.infer<typeof UsedOnDay>;
 
 /** The use of the keys with one value of a tag. `value` is undefined for those without the tag. */
@@ -157,8 +166,10 @@ export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
 
 /** A request. Without a `status` it is under way. */
 export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true }).extend({
-  /** Of the key as it is now; undefined if it does not exist any more. */
+  /** Of the key as it is now, or was at its revocation. */
   keyName: z.string().optional(),
+  /** The ban of the key that runs now. */
+  keyBan: BanView.optional(),
   secretId: z.string().optional(),
   /** Why it was answered so, and what to look at or to change. Undefined if it was served. */
   reason: z.string().optional(),

@@ -2,11 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
+import { MILLISECOND } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
 import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
-import type { RequestsAnswer, RequestView } from './answers.ts';
+import type { BanView, RequestsAnswer, RequestView } from './answers.ts';
+import { runningBans } from './ban-refusals.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
 import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
 
@@ -41,30 +43,34 @@ export const RequestsQuery = z.object({
 
 /**
  * The newest first; `after` is the `next` of another answer. With `tag` only requests of keys that have each of these
- * tags now. No request has them, so one call looks for them for a second: a page can be short and still have a `next`.
+ * tags now, or had them at their revocation. No request has them, so one call looks for them for a second: a page can be
+ * short and still have a `next`.
  */
 export const listRequests: AdminOperation = async ({ deps, query }) => {
   const { tag: given, ...asked } = readQuery(RequestsQuery, query);
   const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
   checkOrder(wanted.from, wanted.to);
   const limit = tags.length === 0 ? wanted.limit : MOST;
-  const [views, missing, keys] = [[] as RequestView[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
+  const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
   const giveUpAt = performance.now() + SEARCH_MS;
   let after = wanted.after;
   let isAtEnd = false;
-  while (!isAtEnd && views.length < wanted.limit && performance.now() < giveUpAt) {
-    const found = await deps.requests.find({ ...wanted, after, limit });
-    for (const one of found.missing) missing.add(one);
-    await learnKeys(deps, found.requests, keys, tags.length > 0);
-    for (const report of found.requests) {
-      if (views.length === wanted.limit) break;
-      const key = keys.get(report.keyId ?? '');
-      if (hasTags(key?.record.tags, tags)) views.push(describe(report, key));
+  while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
+    const page = await deps.requests.find({ ...wanted, after, limit });
+    for (const one of page.missing) missing.add(one);
+    await learnKeys(deps, page.requests, keys, tags.length > 0);
+    for (const report of page.requests) {
+      if (found.length === wanted.limit) break;
+      if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
       after = report.cursor;
     }
-    isAtEnd = found.requests.length < limit;
+    isAtEnd = page.requests.length < limit;
   }
-  const next = isAtEnd && views.length < wanted.limit ? undefined : after;
+  const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
+  // This list needs no store, so the end of a ban is compared with the clock of this machine.
+  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND);
+  const views = found.map((report) => describe(report, keys, bans));
+  const next = isAtEnd && found.length < wanted.limit ? undefined : after;
   return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
 };
 
@@ -132,7 +138,7 @@ async function learnKeys(
 ): Promise<void> {
   const ids = new Set(requests.flatMap(({ keyId, decision }) => (decision === undefined ? [] : (keyId ?? []))));
   const learn = async (id: string) => {
-    known.set(id, await (mustBeKnown ? keys.get(id) : keys.get(id).catch(() => undefined)));
+    known.set(id, await (mustBeKnown ? keys.everKnown(id) : keys.everKnown(id).catch(() => undefined)));
   };
   const late = sleep(NAMES_WITHIN_MS, undefined, { ref: false }).then(() => {
     throw new Unavailable('The keys were not read in time.', 'Redis does not answer.');
@@ -143,12 +149,18 @@ async function learnKeys(
   });
 }
 
-function describe(report: RequestReport, key: KeyEntry | undefined): RequestView {
+function describe(
+  report: RequestReport,
+  keys: ReadonlyMap<string, KeyEntry | undefined>,
+  bans: ReadonlyMap<string, BanView>,
+): RequestView {
   const { cursor: _cursor, digest, fault: _fault, ...shown } = report;
-  const { name, secrets = [] } = key?.record ?? {};
+  const { keyId = '' } = report;
+  const { name, secrets = [] } = keys.get(keyId)?.record ?? {};
   return {
     ...shown,
     keyName: name,
+    keyBan: bans.get(keyId),
     secretId: secrets.find((secret) => secret.digest === digest)?.id,
     ...whyOf(report),
   };

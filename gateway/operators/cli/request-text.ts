@@ -1,5 +1,6 @@
 import type { RequestView } from '../api/answers.ts';
 import { timesInWords } from '../common-words.ts';
+import { banNote } from './key-text.ts';
 import { colour } from './session.ts';
 import { type Cell, harmless, table } from './table.ts';
 import { preciseTimeText } from './time-text.ts';
@@ -26,9 +27,8 @@ function outcomeOf({ status, outcome, decision }: RequestView): string {
 }
 
 export function describeRequests(requests: readonly RequestView[], hasReasons: boolean): string {
-  const hasMore = requests.some(({ repeated }) => repeated > 0);
-  const head = hasMore ? [...HEAD, 'more'] : HEAD;
-  const rows = requests.map((request) => [...cellsOf(request), ...(hasMore ? [request.repeated] : [])]);
+  const head = [...HEAD, '?more', '?note'];
+  const rows = requests.map((one) => [...cellsOf(one), one.repeated || undefined, banNote(one.keyBan)]);
   const [first = '', ...lines] = table(head, rows, paintStatus).split('\n');
   return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
 }
@@ -60,6 +60,7 @@ export function describeRequest(request: RequestView): string {
     ['what to do', request.advice],
     ['repeated', repeated > 0 ? `${repeated} more like it in the same minute` : undefined],
     ['key', keyName === undefined ? keyId : `${keyId} (${keyName})`],
+    ['note', banNote(request.keyBan)],
     ['secret', request.secretId],
     ['address', request.address],
     ['plan', decision?.plan && `${decision.plan}, of table version ${decision.planVersion ?? 'unknown'}`],

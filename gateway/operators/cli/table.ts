@@ -12,13 +12,18 @@ const PLAIN = Object.fromEntries(
 /**
  * Formats rows of cells as aligned columns with a header; numbers are right-aligned. Control characters, which may be
  * in data edited by hand, could manipulate the terminal: a mark replaces them.
+ * @param titles a column whose title begins with `?` is left out if it is empty
  * @param paint colours a cell; the width counts visible characters only
  */
 export function table(
-  head: readonly string[],
-  rows: readonly (readonly Cell[])[],
+  titles: readonly string[],
+  cells: readonly (readonly Cell[])[],
   paint: (text: string, column: string) => string = (text) => text,
 ): string {
+  const isShown = (_: unknown, at: number) =>
+    !titles[at]?.startsWith('?') || cells.some((row) => row[at] !== undefined);
+  const head = titles.filter(isShown).map((title) => title.replace(/^\?/, ''));
+  const rows = cells.map((row) => row.filter(isShown));
   const isNumeric = (column: number) => rows.every((row) => typeof row[column] !== 'string');
   const made = new Table({
     chars: { ...PLAIN, middle: '  ' },

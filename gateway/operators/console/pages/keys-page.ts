@@ -5,12 +5,12 @@ import { withoutSecret } from '../find.ts';
 import { html } from '../html.ts';
 import { askForKey } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
-import { KeyLink, Meter, Pager, State, TagChips, When } from '../parts/pieces.ts';
+import { KeyLink, Meter, Pager, StateOf, TagChips, When } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { PLAN_NAMES } from '../plan-fields.ts';
 import { usePolled } from '../polled.ts';
 import { navigate, type Route } from '../router.ts';
-import { counted, planInWords, runningBan, stateInWords, tooSmallInWords } from '../words.ts';
+import { counted, planInWords, stateInWords } from '../words.ts';
 
 const EVERY_MS = 5_000;
 const SHOWN = 25;
@@ -20,7 +20,7 @@ const FILTERS = ['name', 'tag', 'plan', 'state', 'near', 'sort'] as const;
 const COLUMNS: readonly Column<KeyView>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} />` },
   { title: 'Plan', show: ({ plan }) => planInWords(plan) },
-  { title: 'State', show: (key) => html`<${State} state=${key.state} /> <${StateNote} of=${key} />` },
+  { title: 'State', show: StateOf },
   { title: 'Used this minute', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.minute} label="Minute" />` },
   { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
   {
@@ -106,12 +106,6 @@ function Filters({ query }: { query: URLSearchParams }) {
       ${query.size > 0 && html`<a href="/console/keys">Clear</a>`}
     </form>
   `;
-}
-
-/** That a key is banned, or too small. */
-function StateNote({ of: key }: { of: KeyView }) {
-  if (key.bannedUntil !== undefined) return html`<span class="note">${runningBan(key)}</span>`;
-  return key.tooSmall && html`<span class="note">${tooSmallInWords(key.waitSeconds)}</span>`;
 }
 
 const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];

@@ -3,7 +3,7 @@ import { listFrom } from '../api.ts';
 import { html } from '../html.ts';
 import { usePolled } from '../polled.ts';
 import { number, percent, planInWords } from '../words.ts';
-import { Card, KeyLink, Meter, State } from './pieces.ts';
+import { Card, KeyLink, Meter, StateOf } from './pieces.ts';
 import { type Column, Table } from './table.ts';
 
 const EVERY_MS = 5_000;
@@ -13,7 +13,7 @@ type LoudKey = TopAnswer['keys'][number];
 
 const LOUD: readonly Column<LoudKey>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
-  { title: 'State', show: ({ state }) => html`<${State} state=${state} />` },
+  { title: 'State', show: StateOf },
   { title: 'Requests', isFigure: true, show: ({ recent }) => number(recent.admitted + recent.refused) },
   {
     title: 'Refused',
@@ -39,6 +39,7 @@ export function BusiestKeys() {
 const NEAR: readonly Column<KeyView>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
   { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+  { title: 'State', show: StateOf },
   { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
 ];
 

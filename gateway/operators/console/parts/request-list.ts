@@ -6,7 +6,7 @@ import { usePolled } from '../polled.ts';
 import { outcomeOf } from '../request-words.ts';
 import { addressOfRequests } from '../router.ts';
 import { clockToSecond, exactTime, milliseconds, number } from '../words.ts';
-import { KeyLink } from './pieces.ts';
+import { BanNote, KeyLink } from './pieces.ts';
 import { RequestDetails } from './request-details.ts';
 import { type Column, Table } from './table.ts';
 
@@ -91,10 +91,10 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
 /** Clients choose the ids of requests, so several can have the same. */
 const idOf = ({ requestId, at, gateway }: RequestView): string => `${requestId} ${at} ${gateway.pid}`;
 
-function KeyOf({ keyId, keyName }: RequestView) {
+function KeyOf({ keyId, keyName, keyBan }: RequestView) {
   if (keyId === undefined) return html`<span class="note">none</span>`;
   if (keyName === undefined) return html`<code class="id">${keyId}</code>`;
-  return html`<span class="key"><${KeyLink} id=${keyId} name=${keyName} /></span>`;
+  return html`<span class="key"><${KeyLink} id=${keyId} name=${keyName} /></span> <${BanNote} ban=${keyBan} />`;
 }
 
 function Outcome({ of: request }: { of: RequestView }) {
