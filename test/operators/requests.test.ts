@@ -6,6 +6,7 @@ import type {
   ExplainAnswer,
   RequestsAnswer,
   RequestView,
+  SeenFinding,
   TrafficAnswer,
 } from '../../gateway/operators/api/answers.ts';
 import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
@@ -279,12 +280,35 @@ test('with two gateways of two workers all are heard, and one that hangs is list
     await eventually(findings).toEqual([silent, silent]);
     const [shown, checked] = await findings();
     expect(checked).toEqual(shown);
+    // Since its last sign, which it gives every five seconds.
+    const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
+    expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
+    expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
   } finally {
     signalAll(there.child.pid as number, 'SIGCONT');
   }
   there.child.kill('SIGTERM');
   await there.ended;
   expect((await list()).missing).toEqual([]);
+});
+
+test('a gateway that was killed is forgotten with the next look on its host, and at once where another has its name', async () => {
+  const { url, redis } = await emptyDatabase();
+  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
+  await eventually(missing).toEqual([]);
+  signalAll(there.child.pid as number, 'SIGKILL');
+  await there.ended;
+  expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
+  // Of another host: one that is silent, one that was restarted under its name, and one that was silent for too long.
+  const now = Math.floor(Date.now() / 1_000);
+  const own = `${hostname()}:${here.child.pid}`;
+  await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
+  expect(await missing()).toEqual(['elsewhere:7']);
+  const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
+  expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([
+    expect.objectContaining({ about: 'gateway elsewhere:7', since: new Date((now - 60) * 1_000).toISOString() }),
+  ]);
 });
 
 test('a worker that hangs is named with its gateway, unless that is the one that is asked', async () => {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, unknown } from '../../check-result.ts';
-import { FindingsSince, type SeenFinding } from './findings-since.ts';
+import { FindingsSince } from './findings-since.ts';
 
 /** What gives no answer for this long is unknown: never well. */
 const KNOWN_WITHIN_MS = 3_000;
@@ -39,7 +39,7 @@ export class Health {
   readonly #looks: Readonly<Record<string, (isWatched: boolean) => Findings>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
-  #seen: readonly SeenFinding[] = [];
+  #seen: readonly CheckResult[] = [];
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   /** The first look of those since somebody watches. */
@@ -61,12 +61,12 @@ export class Health {
   }
 
   /** What the last look found; nothing if nobody asks. */
-  get seen(): readonly SeenFinding[] {
+  get seen(): readonly CheckResult[] {
     return this.#seen;
   }
 
   /** The worst of what is not well: a fault, or what is unknown. Undefined if all is well, or nobody asks. */
-  worst(): SeenFinding | undefined {
+  worst(): CheckResult | undefined {
     return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status))[0];
   }
 

@@ -87,7 +87,10 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
         const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
         return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
       });
-      const silent = { requests: [], missing: there.missing ?? ['gateways that Redis knows of'] };
+      const silent = {
+        requests: [],
+        missing: there.missing?.map(({ gateway }) => gateway) ?? ['gateways that Redis knows of'],
+      };
       return mergeFound([here, ...answers, silent], query);
     },
   };
@@ -97,7 +100,9 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
   const advice = 'It hangs, or its machine does, or it was killed: then this ends five minutes after its last sign.';
-  return (missing ?? []).map((gateway) => unknown(`gateway ${gateway}`, 'does not answer', advice));
+  return (missing ?? []).map(({ gateway, seenAt: since }) => {
+    return { ...unknown(`gateway ${gateway}`, 'does not answer', advice), since };
+  });
 }
 
 /** The answer to another gateway. */
