@@ -257,6 +257,8 @@ export class NotedRequest {
 export const RequestQuery = z.object({
   keyId: z.string().optional(),
   requestId: z.string().optional(),
+  /** Only decisions on the key, with one of these outcomes. */
+  outcomes: z.array(z.string()).optional(),
   /** Only those with a decision on an existing key, by this gateway alone. */
   isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
@@ -318,11 +320,12 @@ export interface FoundRequests {
 }
 
 function matches(slot: NotedRequest, query: RequestQuery): boolean {
-  const { keyId, requestId, isDecided, status, code, text, from, to, after, bansOf, isByMinute } = query;
+  const { keyId, requestId, outcomes, isDecided, status, code, text, from, to, after, bansOf, isByMinute } = query;
   if (bansOf !== undefined && !(slot.outcome === 'banned' && bansOf.includes(slot.keyId ?? ''))) return false;
   if (isByMinute && beganBan(decisionIn(slot))) return false;
   if (isDecided && decisionIn(slot) === undefined) return false;
   if (keyId !== undefined && slot.keyId !== keyId) return false;
+  if (outcomes !== undefined && !(slot.kind === 'refused' && outcomes.includes(slot.outcome))) return false;
   if (requestId !== undefined && slot.requestId !== requestId) return false;
   if (status !== undefined && slot.status !== status && Math.floor(slot.status / 100) !== status) return false;
   if (code !== undefined && slot.code !== code) return false;
