@@ -2,7 +2,7 @@ import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeyView, LoudKey, SecretView } from '../api/answers.ts';
 import { banInWords, type RunningBan, tooSmallInWords } from '../common-words.ts';
 import { colour, type Style } from './session.ts';
-import { type Cell, harmless, table } from './table.ts';
+import { type Cell, type Facts, linesOf, table } from './table.ts';
 import { timeText } from './time-text.ts';
 
 /** API keys in words. */
@@ -101,11 +101,11 @@ export function describeBans(views: readonly KeySummary[]): string {
 
 /** One key, with its buckets at the time of the call. */
 export function describeKey(key: KeyView): string {
-  const facts: [name: string, fact: string | undefined][] = [
+  const facts: Facts = [
     ['id', key.id],
     ['name', key.name],
     ['plan', key.plan],
-    ['state', colour(STATES[key.state] ?? 'yellow', key.state)],
+    ['state', key.state],
     ['created', timeText(key.createdAt)],
     ['expires', key.expiresAt && timeText(key.expiresAt)],
     ['last used', key.lastUsedAt ? timeText(key.lastUsedAt) : 'never'],
@@ -118,9 +118,8 @@ export function describeKey(key: KeyView): string {
     ['admitted, refused', `${key.admitted}, ${key.refused}`],
     ['shadow refusals', key.shadowed?.toString()],
   ];
-  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
-  const lines = known.map(([name, fact]) => `${name.padEnd(18)}${name === 'state' ? fact : harmless(fact)}`);
-  return key.buckets === undefined ? lines.join('\n') : `${lines.join('\n')}\n\n${describeBuckets(key.buckets)}`;
+  const lines = linesOf(facts, paintState);
+  return key.buckets === undefined ? lines : `${lines}\n\n${describeBuckets(key.buckets)}`;
 }
 
 function ownLimits({ minute, day }: KeyView): string | undefined {

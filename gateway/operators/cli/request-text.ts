@@ -2,7 +2,7 @@ import type { RequestView } from '../api/answers.ts';
 import { timesInWords } from '../common-words.ts';
 import { banNote } from './key-text.ts';
 import { colour } from './session.ts';
-import { type Cell, harmless, table } from './table.ts';
+import { type Cell, harmless, linesOf, table } from './table.ts';
 import { preciseTimeText } from './time-text.ts';
 
 /** Requests in words. */
@@ -50,7 +50,7 @@ export function describeRequest(request: RequestView): string {
   const { decision, gateway, status, code, keyId, keyName, repeated } = request;
   const buckets = decision?.buckets;
   const answer = code === undefined ? String(status) : `${status} ${code}`;
-  const facts: [name: string, fact: string | undefined][] = [
+  return linesOf([
     ['request', `${request.method} ${request.path}`],
     ['id', request.requestId],
     ['at', preciseTimeText(request.at)],
@@ -72,9 +72,7 @@ export function describeRequest(request: RequestView): string {
     ['mode', decision?.mode],
     ['time', timesInWords(request.times, milliseconds)],
     ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
-  ];
-  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
-  return known.map(([name, fact]) => `${name.padEnd(18)}${harmless(fact)}`).join('\n');
+  ]);
 }
 
 const atTime = (time: string | undefined): string | undefined => time && preciseTimeText(time);

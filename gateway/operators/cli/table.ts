@@ -35,4 +35,12 @@ export function table(
   return made.toString().replaceAll(/ +$/gm, '');
 }
 
+export type Facts = readonly (readonly [name: string, fact: string | undefined])[];
+
+/** One fact a line, without those that are not known. @param paint as of a table */
+export const linesOf = (facts: Facts, paint: (text: string, name: string) => string = (text) => text): string =>
+  facts
+    .flatMap(([name, fact]) => (fact === undefined ? [] : `${name.padEnd(18)}${paint(harmless(fact), name)}`))
+    .join('\n');
+
 export const harmless = (text: string): string => text.replaceAll(/\p{Cc}/gu, '\u{fffd}');

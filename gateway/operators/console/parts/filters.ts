@@ -12,8 +12,10 @@ export interface FilterSpec {
   readonly placeholder?: string;
   /** Suggestions. Other texts can be typed. */
   readonly suggestions?: readonly string[];
-  /** The only values, `[value, label]` each. */
+  /** The only values, `[value, label]` each. A choice takes effect at once. */
   readonly options?: readonly (readonly [string, string])[];
+  /** What no choice means; `Any` when left out. */
+  readonly otherwise?: string;
 }
 
 /** The filters that an address has. */
@@ -65,11 +67,11 @@ export function Filters({ specs, query, addressOf }: FiltersProps) {
 
 const Labelled = (spec: FilterSpec) => html`<label class="filter">${spec.label}${inputOf(spec)}</label>`;
 
-function inputOf({ name, type, placeholder, suggestions, options }: FilterSpec) {
+function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'Any' }: FilterSpec) {
   if (type !== undefined) return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} />`;
   if (options !== undefined)
-    return html`<select name=${name}>
-      <option value="">Any</option>
+    return html`<select name=${name} onChange=${choose}>
+      <option value="">${otherwise}</option>
       ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
     </select>`;
   const list = suggestions && `filter-${name}`;
@@ -78,6 +80,8 @@ function inputOf({ name, type, placeholder, suggestions, options }: FilterSpec) 
     ${suggestions && html`<datalist id=${list}>${suggestions.map((value) => html`<option value=${value} />`)}</datalist>`}
   `;
 }
+
+const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.requestSubmit();
 
 /** A filter as its field shows it. A time that cannot be read is left to the gateway to refuse. */
 const typedOf = ({ type }: FilterSpec, value: string): string =>
