@@ -101,7 +101,7 @@ test('a pasted key shows its gauges, its usage by day, and its refusals in words
   // Also what another program of the customer is told.
   await send(`${stack.gateway}/v1/pets/7`, { key });
   const why =
-    'It was refused: the minute limit was used up\\. A retry works from (\\d+ \\w+, )?\\d\\d:\\d\\d(:\\d\\d)?\\.';
+    'It was refused: the minute limit was used up\\.( A retry works from (\\d+ \\w+, )?\\d\\d:\\d\\d(:\\d\\d)?\\.)?';
   const toldOf = (path: string) => expect.stringMatching(new RegExp(`GET ${path} ${why} What to do$`));
   await expect
     .poll(() => page.locator('#refusals li').allInnerTexts(), { timeout: 15_000 })

@@ -107,26 +107,4 @@ function read(text: string): unknown {
   }
 }
 
-interface List {
-  readonly next?: number | undefined;
-}
-
-/**
- * One page of a list. The gateway checks a limited number of keys per call, so a search continues until something is
- * found.
- * @param path with its query, without the offset
- * @param entriesOf the entries in an answer
- */
-export async function listFrom<T extends List>(
-  path: string,
-  offset: number,
-  entriesOf: (answer: T) => readonly unknown[],
-): Promise<T> {
-  for (let at = offset; ; ) {
-    const { body } = await get<T>(`${path}${path.includes('?') ? '&' : '?'}offset=${at}`);
-    if (entriesOf(body).length > 0 || body.next === undefined) return body;
-    at = body.next;
-  }
-}
-
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;

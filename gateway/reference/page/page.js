@@ -208,7 +208,8 @@ function whyOf({ code, limit, retryAt, repeated }) {
   const more = repeated === 0 ? '' : ` So were ${number(repeated)} more in the same minute.`;
   if (code === 'insufficient_scope') return `It was refused: the secret lacks the scope.${more}`;
   const why = code === 'key_banned' ? 'the key was banned' : `the ${limit} limit was used up`;
-  return `It was refused: ${why}. A retry works from ${clock(retryAt)}.${more}`;
+  const retry = retryAt * 1_000 > Date.now() ? ` A retry works from ${clock(retryAt)}.` : '';
+  return `It was refused: ${why}.${retry}${more}`;
 }
 
 document.addEventListener('visibilitychange', refresh);

@@ -1,6 +1,5 @@
 import type { FoundAnswer, KeysAnswer, KeyView } from '../../api/answers.ts';
-import { listFrom } from '../api.ts';
-import { withoutSecret } from '../find.ts';
+import { bodyOf } from '../api.ts';
 import { html } from '../html.ts';
 import { askForKey } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
@@ -10,6 +9,8 @@ import { type Column, Table } from '../parts/table.ts';
 import { PLAN_NAMES } from '../plan-fields.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfKeys, navigate, type Route } from '../router.ts';
+import { searchText } from '../search-text.ts';
+import { firstFilled } from '../whole-answers.ts';
 import { counted, planInWords, stateInWords } from '../words.ts';
 
 const EVERY_MS = 5_000;
@@ -63,12 +64,13 @@ export function KeysPage({ route: { query } }: { route: Route }) {
   const text = query.get('find');
   const filters = filtersIn(FILTERS, query);
   const chosen: Readonly<Record<string, string>> = text === null ? filters : { find: text };
-  const path =
-    text === null
-      ? `/keys?${new URLSearchParams({ limit: String(SHOWN), ...filters })}`
-      : `/keys/find?text=${encodeURIComponent(withoutSecret(text))}`;
-  const { value, fault } = usePolled<KeysAnswer | FoundAnswer>(`${path} ${offset}`, EVERY_MS, () =>
-    listFrom<KeysAnswer | FoundAnswer>(path, offset, ({ keys }) => keys),
+  const asked = {
+    ...(text === null ? { limit: String(SHOWN), ...filters } : { text: searchText(text).text }),
+    offset: String(offset),
+  };
+  const path = text === null ? '/keys' : '/keys/find';
+  const { value, fault } = usePolled<KeysAnswer | FoundAnswer>(`keys ${JSON.stringify(asked)}`, EVERY_MS, () =>
+    firstFilled<KeysAnswer | FoundAnswer>(bodyOf, path, asked, ({ keys }) => keys),
   );
   const { sort: _sort, ...narrowing } = chosen;
   const empty =

@@ -1,8 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks';
-import { withoutSecret } from '../find.ts';
 import { html } from '../html.ts';
 import { toIso, toLocal } from '../key-dialogs.ts';
 import { navigate } from '../router.ts';
+import { searchText } from '../search-text.ts';
 
 /** A part of the address that selects rows of a list. Without a type it is a text. */
 export interface FilterSpec {
@@ -88,4 +88,4 @@ const typedOf = ({ type }: FilterSpec, value: string): string =>
   type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 
 const filterOf = ({ type }: FilterSpec, typed: string): string =>
-  type === 'time' ? (toIso(typed) ?? '') : withoutSecret(typed);
+  type === 'time' ? (toIso(typed) ?? '') : searchText(typed).text;

@@ -1,10 +1,11 @@
 import { useRef, useState } from 'preact/hooks';
 import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { get } from '../api.ts';
+import { bodyOf } from '../api.ts';
 import { type Content, html } from '../html.ts';
 import { usePolled } from '../polled.ts';
 import { outcomeOf } from '../request-words.ts';
 import { addressOfRequests } from '../router.ts';
+import { firstFilled } from '../whole-answers.ts';
 import { clockToSecond, exactTime, milliseconds, number } from '../words.ts';
 import { BanNote, KeyLink } from './pieces.ts';
 import { RequestDetails } from './request-details.ts';
@@ -39,7 +40,7 @@ const WITH_KEYS = COLUMNS.toSpliced(1, 0, KEY);
 interface RequestListProps {
   readonly label: string;
   /** The question to the gateway. */
-  readonly asked: URLSearchParams;
+  readonly asked: Readonly<Record<string, string>>;
   readonly hasKeys: boolean;
   /** Whether a request that is the only one is open. */
   readonly opensOnlyOne?: boolean;
@@ -50,7 +51,7 @@ interface RequestListProps {
 
 /** Requests of all gateways, the newest first. While one of them is open, the list does not move. */
 export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, after }: RequestListProps) {
-  const path = `/requests?${asked}`;
+  const path = `requests ${JSON.stringify(asked)}`;
   const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
   const isOpen = (request: RequestView, among: readonly RequestView[]) =>
     chosen.get(idOf(request)) ?? (opensOnlyOne && among.length === 1);
@@ -62,14 +63,9 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   };
   const { value, fault } = usePolled(path, EVERY_MS, async () => {
     if (isHeld() && shown.current !== undefined) return shown.current.answer;
-    let { body } = await get<RequestsAnswer>(path);
-    // The gateway looks for those of a tag only a while per call.
-    for (const query = new URLSearchParams(asked); body.requests.length === 0 && body.next !== undefined; ) {
-      query.set('after', body.next);
-      ({ body } = await get<RequestsAnswer>(`/requests?${query}`));
-    }
-    shown.current = { path, answer: body };
-    return body;
+    const answer = await firstFilled<RequestsAnswer>(bodyOf, '/requests', asked, ({ requests }) => requests);
+    shown.current = { path, answer };
+    return answer;
   });
   const rows = value?.requests;
   const toggle = (request: RequestView) =>
