@@ -128,12 +128,7 @@ const limits = objectOf(
       LIMITS.strikesLeft,
     ),
     ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
-    bannedUntil: {
-      description: 'Unix second at which the current ban ends, or null.',
-      type: ['integer', 'null'],
-      minimum: 0,
-      examples: [null],
-    },
+    bannedUntil: nullable('Unix second at which the current ban ends, or null.', 'integer', null, { minimum: 0 }),
     scope: {
       description: 'What the key is allowed to do.',
       type: 'array',
@@ -142,12 +137,9 @@ const limits = objectOf(
       items: { type: 'string', enum: SCOPES },
       examples: [LIMITS.scope],
     },
-    expiresAt: {
-      description: 'When the key expires, in UTC, or null.',
-      type: ['string', 'null'],
+    expiresAt: nullable('When the key expires, in UTC, or null.', 'string', '2027-11-21T12:00:00.000Z', {
       format: 'date-time',
-      examples: ['2027-11-21T12:00:00.000Z'],
-    },
+    }),
     usage: {
       description:
         'Requests admitted and refused on each of the last 36 days (UTC) with at least one, the oldest first.',
