@@ -33,7 +33,9 @@ test.for([1_280, 375])(
     await rowOf(page, 'Requests', `loud ${width}`).first().getByText(line).waitFor();
     expect((await shortcomings(page)).found).toEqual([]);
     await visit(page, '/console/usage');
-    await rowOf(page, 'Usage', `loud ${width}`).getByText(line).waitFor();
+    await rowOf(page, 'Usage', `loud ${width}`)
+      .getByText(/banned until .* \(in [45] min\), first ban/)
+      .waitFor();
     await visit(page, '/');
     await rowOf(page, 'Busiest keys', `loud ${width}`).getByText(line).waitFor();
     expect(faults).toEqual([]);

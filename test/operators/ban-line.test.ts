@@ -83,7 +83,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     const { requests } = await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(key)}`);
     expect(requests.map(({ keyBan }) => keyBan)).toEqual(requests.map(() => ban));
     const { usage } = await get<{ usage: UsageOfKey[] }>(stack, '/usage?by=key');
-    expect(usage.find(({ id }) => id === idOf(key))?.ban).toEqual(ban);
+    expect(usage.find(({ id }) => id === idOf(key))?.ban).toEqual({ ...ban, banRefused: undefined });
     expect(usage.find(({ id }) => id === idOf(other))).not.toHaveProperty('ban');
     const ofOther = await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(other)}`);
     expect(ofOther.requests.map((one) => 'keyBan' in one)).toEqual([false, false]);
@@ -124,10 +124,13 @@ test('what two gateways have refused is one sum, and the command line says until
   const ban = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban, refused 1,214 since/;
   expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(new RegExp(`^banned until +${ban.source}$`, 'm'));
   expect(await bannedIn(stack, key)).toBe(1_213);
-  for (const list of ['keys list --state banned', 'keys top', 'keys list --sort used', 'requests', 'usage --by key'])
+  for (const list of ['keys list --state banned', 'keys top', 'keys list --sort used', 'requests'])
     expect((await ctl(stack, ...list.split(' '))).out).toMatch(
       new RegExp(` note\\n(.*\\n)*.*banned until ${ban.source}`),
     );
+  expect((await ctl(stack, 'usage', '--by', 'key')).out).toMatch(
+    / note\n.* banned until \S+ \(in \d min\), first ban$/m,
+  );
   expect((await ctl(stack, 'requests', '--limit', '1')).out).toMatch(
     new RegExp(`^note +banned until ${ban.source}$`, 'm'),
   );

@@ -135,6 +135,7 @@ export const UsageOfKey = z.object({
   name: z.string(),
   plan: z.string(),
   tags: tags.optional(),
+  /** Without what it has refused, which would ask all gateways for each page. */
   ban: BanView.optional(),
   admitted: count,
   refused: count,

@@ -8,8 +8,8 @@ import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-m
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { UsageSums } from '../whole-answers.ts';
 import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';
-import { refusedByBans, runningBans } from './ban-refusals.ts';
-import { shownTags } from './key-view.ts';
+import { refusedByBans } from './ban-refusals.ts';
+import { banOf, shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
 import { after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
@@ -60,9 +60,9 @@ export const listUsage: AdminOperation = async ({ deps, query }) => {
   if (by === 'day' || by === 'key') {
     const { keys, next } = await deps.keys.walk({ after: cursor, limit });
     if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
-    const bans = await runningBans(deps, keys, now);
+    const banned = (key: KeyEntry) => (key.bannedUntil > now ? { ban: banOf(key, now) } : {});
     return answer(
-      keys.flatMap((key) => sumOf(daysOfKey(key))).map((sum) => ({ ...sum, ban: bans.get(sum.id) })),
+      keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) }))),
       next,
     );
   }
