@@ -16,7 +16,7 @@ export interface KeyRefusal {
 }
 
 export const REFUSALS_SHOWN = 5;
-/** All customers of a gateway share them, because each look concerns all gateways. */
+/** All keys share them, because each look concerns all gateways. A key has one of them. */
 const LOOKS_A_SECOND = 5;
 
 const CODES: Readonly<Record<string, string>> = {
@@ -28,20 +28,21 @@ const CODES: Readonly<Record<string, string>> = {
 /** Reads the last refusals of a key, as far as the gateways remember them. */
 export class KeyRefusals {
   readonly #find: (query: RequestQuery) => Promise<FoundRequests>;
+  readonly #looked = new Set<string>();
   #second = 0;
-  #looks = 0;
 
   /** @param find among the requests of all gateways */
   constructor(find: (query: RequestQuery) => Promise<FoundRequests>) {
     this.#find = find;
   }
 
-  /** The newest first; undefined if too many were looked for in this second. */
+  /** The newest first; undefined if there were too many looks in this second. */
   async of(keyId: string): Promise<readonly KeyRefusal[] | undefined> {
     const second = Math.floor(performance.now() / 1_000);
-    this.#looks = second === this.#second ? this.#looks + 1 : 1;
+    if (second !== this.#second) this.#looked.clear();
     this.#second = second;
-    if (this.#looks > LOOKS_A_SECOND) return undefined;
+    if (this.#looked.has(keyId) || this.#looked.size === LOOKS_A_SECOND) return undefined;
+    this.#looked.add(keyId);
     const { requests } = await this.#find({ keyId, outcomes: Object.keys(CODES), limit: REFUSALS_SHOWN });
     return requests.map(describe);
   }

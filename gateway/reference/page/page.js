@@ -136,7 +136,7 @@ function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedU
   byId('strikes').textContent = number(strikesLeft);
   byId('strikes-note').textContent = bannedUntil === null ? 'Not banned' : `Banned until ${clock(bannedUntil)}`;
   showUsage(usage);
-  if (refusals !== null) showRefusals(refusals);
+  showRefusals(refusals);
   return REFRESH_MS;
 }
 
@@ -192,7 +192,12 @@ function showUsage(usage) {
   byId('usage-words').textContent = words;
 }
 
+const NONE = byId('no-refusals').textContent;
+
+/** @param refusals null if they could not be read: then the last ones stay */
 function showRefusals(refusals) {
+  byId('no-refusals').textContent = refusals === null ? 'They cannot be read now. The page asks again.' : NONE;
+  if (refusals === null) return;
   byId('refusals').replaceChildren(
     ...refusals.map((refusal) => {
       const entry = element('li', `${clock(refusal.at)} `);
@@ -222,6 +227,8 @@ function useKey(given) {
   byId('key').value = '';
   byId('forget').hidden = key === undefined;
   byId('key-report').hidden = true;
+  byId('refusals').replaceChildren();
+  byId('no-refusals').hidden = false;
   showSamples();
   say(key === undefined ? '' : 'Asking the gateway …');
   void refresh();
