@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import type { Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
@@ -7,7 +8,7 @@ import type { Activity, FieldChange } from '../../stores/audit.ts';
 import { redactSecrets } from '../access-token.ts';
 import { CTL } from '../user-agent.ts';
 import { toTime } from './key-view.ts';
-import type { AdminCall } from './operation.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminCall } from './operation.ts';
 import { readQuery } from './query.ts';
 import { who } from './values.ts';
 
@@ -38,6 +39,16 @@ export function aboutCall({ caller, request, requestId, query }: AdminCall, give
     requestId,
     token: caller.tokenId,
   };
+}
+
+/**
+ * The body of a change, and what all its entries have in common.
+ * @throws {HttpError} as `readBody` and `aboutCall` do
+ */
+export async function readChange<T extends object>(call: AdminCall, schema: z.ZodType<T>) {
+  const body: T & Given = await readBody(schema, call.request, call.response, ADMIN_BODY_LIMIT_BYTES);
+  const { author, reason, ...given } = body;
+  return { about: aboutCall(call, { author, reason }), given };
 }
 
 /** An entry, without any secret that somebody wrote into a name. */
