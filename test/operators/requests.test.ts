@@ -268,6 +268,9 @@ test('with two gateways of two workers all are heard, and one that hangs is list
     return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
   };
   expect(await findings()).toEqual([undefined, undefined]);
+  const ban = { seconds: 600, reason: 'a test' };
+  await post(`${here.adminUrl}/keys/${idOf(key)}/ban`, ban, { method: 'PUT', key: ADMIN_TOKEN });
+  expect((await list()).requests[0]?.keyBan).toMatchObject({ banReason: 'a test', banRefused: 0 });
   signalAll(there.child.pid as number, 'SIGSTOP');
   try {
     const askedAt = performance.now();
@@ -275,6 +278,8 @@ test('with two gateways of two workers all are heard, and one that hangs is list
     expect(performance.now() - askedAt).toBeLessThan(2_500);
     expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
     expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
+    // It is waited for once, not once more for what it has refused.
+    expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
     const about = `gateway ${hostname()}:${there.child.pid}`;
     const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
     await eventually(findings).toEqual([silent, silent]);

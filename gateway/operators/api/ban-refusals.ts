@@ -27,18 +27,19 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
   );
 }
 
-/** The running bans of keys, by the keys' ids, at a time in microseconds. */
+/**
+ * The running bans of keys, by the keys' ids, at a time in microseconds.
+ * @param isCounted whether to ask all gateways what the bans have refused
+ */
 export async function runningBans(
   deps: Requests,
   entries: readonly KeyEntry[],
   now: number,
+  isCounted: boolean,
 ): Promise<ReadonlyMap<string, BanView>> {
   const banned = entries.filter(({ bannedUntil }) => bannedUntil > now);
-  const bans = await withBanRefusals(
-    deps,
-    banned.map((entry) => ({ id: entry.id, ...banOf(entry, now) })),
-  );
-  return new Map(bans.map(({ id, ...ban }) => [id, ban]));
+  const bans = banned.map((entry) => ({ id: entry.id, ...banOf(entry, now) }));
+  return new Map((isCounted ? await withBanRefusals(deps, bans) : bans).map(({ id, ...ban }) => [id, ban]));
 }
 
 const MINUTE_MS = 60_000;

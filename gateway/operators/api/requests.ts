@@ -68,7 +68,8 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
   }
   const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
   // This list needs no store, so the end of a ban is compared with the clock of this machine.
-  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND);
+  // A gateway that hangs is waited for once.
+  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
   const views = found.map((report) => describe(report, keys, bans));
   const next = isAtEnd && found.length < wanted.limit ? undefined : after;
   return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
