@@ -9,6 +9,8 @@ export interface CheckResult {
   readonly found: string;
   /** What the operator can do. */
   readonly advice?: string | undefined;
+  /** Since when; undefined if only repeated checks can tell. */
+  readonly since?: string;
 }
 
 export const good = (about: string, found: string): CheckResult => ({ about, status: 'good', found });

@@ -20,6 +20,7 @@ import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
 import { runbookRoutes } from './operators/api/runbook-pages.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-address.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
+import { KeyRefusals } from './telemetry/key-refusals.ts';
 import { exposeBackup, exposeRedisMemory } from './telemetry/state.ts';
 import { WatchedTraffic } from './telemetry/watched-traffic.ts';
 import { checkCores } from './upstream/check-cores.ts';
@@ -29,18 +30,24 @@ import { probeCores } from './upstream/probe-core.ts';
 const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };
 const OPERATORS_HEAD_BYTES = 8_192;
 
+export interface OperatorsServer extends Pick<RunningServer, 'url' | 'stop'> {
+  /** What the owner of a key may know of its requests. */
+  readonly refusals: KeyRefusals;
+}
+
 /** Opens the operators' listener. */
 export async function serveOperators(
   settings: GatewaySettings,
   backend: PlannedBackend,
   logger: Logger,
   { isLocal, requests, banned, workers, processes, ...about }: AboutGateway,
-): Promise<Pick<RunningServer, 'url' | 'stop'>> {
+): Promise<OperatorsServer> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const coreToken = coreTokenOf(settings, logger);
   const stores = await backend.operators();
   const peers = backend.peers?.(answerPeer(requests));
   peers?.start();
+  const ofAll = ofAllGateways(requests, peers);
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
@@ -64,7 +71,7 @@ export async function serveOperators(
         planCache: backend.planCache,
         ...stores,
         logger,
-        requests: ofAllGateways(requests, peers),
+        requests: ofAll,
         traffic,
         redisMode: settings.REDIS_URL === undefined ? ('embedded' as const) : settings.REDIS_MODE,
         findings: new FindingsSince(),
@@ -96,6 +103,7 @@ export async function serveOperators(
   });
   return {
     url: server.url,
+    refusals: new KeyRefusals((query) => ofAll.find(query)),
     async stop() {
       traffic.stop();
       health.stop();

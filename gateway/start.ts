@@ -17,6 +17,7 @@ import { Tunnels } from './pipeline/tunnels.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
 import { KeyFactsReader } from './stores/key-facts.ts';
+import type { KeyRefusal } from './telemetry/key-refusals.ts';
 import { KeyWatch } from './telemetry/key-watch.ts';
 import { Traffic } from './telemetry/request-metrics.ts';
 import { exposeCertificate, exposeState } from './telemetry/state.ts';
@@ -24,16 +25,21 @@ import type { CoreState } from './upstream/core.ts';
 import { createForwarder } from './upstream/forwarder.ts';
 import { type Happening, happeningOf } from './webhooks/message.ts';
 
-/**
- * Serves clients: opens the upstream, then the listener. @param notify is called with each event of a key, for
- * WEBHOOK_URL
- */
+/** What serves clients needs of the process that serves operators. */
+export interface ForClients {
+  /** Called with each event of a key, for WEBHOOK_URL. */
+  notify(happening: Happening): void;
+  /** The last refusals of a key by all gateways; undefined if they cannot be read now. */
+  refusals(id: string): Promise<readonly KeyRefusal[] | undefined>;
+}
+
+/** Serves clients: opens the upstream, then the listener. */
 export async function serveClients(
   settings: GatewaySettings,
   backend: PlannedBackend,
   logger: Logger,
   metrics: Metrics,
-  notify: (happening: Happening) => void,
+  { notify, refusals }: ForClients,
   given: Partial<ServerLimits> = {},
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<RunningServer & { cores(): CoreState[] }> {
@@ -56,6 +62,7 @@ export async function serveClients(
       limiter: backend.limiter,
       clients: backend.clients,
       facts: new KeyFactsReader(backend.keys, backend.clients),
+      refusals,
       plans: () => backend.planCache.table,
       recent: backend.recent,
       banned: backend.banned,

@@ -49,6 +49,11 @@ export function shortLength(seconds: number): string {
   return `${count} ${short}`;
 }
 
+/** Whether TZ names no zone that this machine knows. Times are in UTC then. */
+export const isZoneUnknown = (): boolean =>
+  [undefined, 'Etc/Unknown'].includes(new Intl.DateTimeFormat().resolvedOptions().timeZone) &&
+  new Date().getTimezoneOffset() === 0;
+
 const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
 
 /** Describes how the time of a request is split; undefined if it reached no part. @param write formats a duration */

@@ -24,6 +24,21 @@ export async function* partsOf<T extends Part>(
   }
 }
 
+/** Returns the first part that has entries, or the last one, because one call may find none among many records. */
+export async function firstFilled<T extends Part>(
+  ask: Ask<T>,
+  path: string,
+  asked: Readonly<Record<string, string>>,
+  entriesOf: (part: T) => readonly unknown[],
+): Promise<T> {
+  let last: T | undefined;
+  for await (const part of partsOf(ask, path, asked)) {
+    last = part;
+    if (entriesOf(part).length > 0) break;
+  }
+  return last as T;
+}
+
 /** The maximum number of entries that one call may return. */
 const MOST_A_CALL = 1_000;
 

@@ -1,4 +1,5 @@
 import { takesNoBody } from '../../shared/http/body.ts';
+import { HttpError } from '../../shared/http/errors.ts';
 import type { AddressAllowance } from '../limiter/address-allowance.ts';
 import { ticksUntilFull } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
@@ -11,6 +12,7 @@ import { dateOf } from '../limiter/usage-marks.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
 import type { KeyFactsReader } from '../stores/key-facts.ts';
+import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
 import { retryAfterSeconds } from './client-headers.ts';
@@ -22,6 +24,7 @@ import type { OwnAnswer } from './send-answer.ts';
 export interface OwnAnswersDependencies {
   readonly limiter: Limiter;
   readonly facts: KeyFactsReader;
+  readonly refusals: (id: string) => Promise<readonly KeyRefusal[] | undefined>;
   readonly plans: () => PlanTable;
   readonly allowance: AddressAllowance;
   /** The allowance that pays for reading the reference. */
@@ -79,6 +82,7 @@ export class OwnAnswers {
     exchange.route = LIMITS_ROUTE;
     refuseKeyInTarget(request.target);
     if (request.hasBody) throw takesNoBody();
+    const wantsRefusals = readRefusals(request.target);
     const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
     exchange.credential = credential;
     if (credential === undefined) throw UNAUTHORIZED;
@@ -91,7 +95,9 @@ export class OwnAnswers {
       exchange.keyStatus = undefined;
       throw UNAUTHORIZED;
     }
-    const body = JSON.stringify(describeLimits(verdict, known, this.#deps.plans()));
+    const limits = describeLimits(verdict, known, this.#deps.plans());
+    const refusals = wantsRefusals ? { refusals: (await this.#deps.refusals(credential.id)) ?? null } : undefined;
+    const body = JSON.stringify({ ...limits, ...refusals });
     return { status: 200, headers: ['Content-Type', 'application/json'], body };
   }
 
@@ -106,6 +112,13 @@ export class OwnAnswers {
     exchange.addressStatus = this.#deps.allowance.consume(exchange.network);
     if (exchange.addressStatus.outcome === 'refused') throw ADDRESS_LIMITED;
   }
+}
+
+/** Whether a request for limits asks for refusals. They cost a look at all gateways. @throws {HttpError} 400 */
+function readRefusals(target: string): boolean {
+  const [given = 'false', ...more] = new URLSearchParams(target.split('?')[1]).getAll('refusals');
+  if (more.length === 0 && (given === 'true' || given === 'false')) return given === 'true';
+  throw new HttpError('invalid_parameter', 'refusals must be true or false, and given once.');
 }
 
 /** The body of GET /v1/limits. Times are Unix seconds, except `expiresAt`, which is ISO 8601. */

@@ -6,6 +6,7 @@ import type { Verdict } from '../limiter/limiter.ts';
 import type { StoredPlans } from '../limiter/plans.ts';
 import type { SavedState } from '../stores/embedded-limiter.ts';
 import type { Fields, Storage } from '../stores/storage.ts';
+import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { RequestQuery, RequestReport } from '../telemetry/recent-requests.ts';
 import type { ProcessState } from '../telemetry/watched-traffic.ts';
@@ -45,6 +46,8 @@ export interface AskedOfPrimary {
   readonly decide: readonly [LocalQuestion, Verdict | undefined];
   /** The limit status of a key, under the same conditions. */
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
+  /** The last refusals of a key by all gateways. Undefined if they cannot be read now. */
+  readonly refusals: readonly [id: string, readonly KeyRefusal[] | undefined];
   /** Without Redis, like the next two: loads the fields of a key. Undefined if they cannot be read now. */
   readonly load: readonly [id: string, LoadedKey | undefined];
   /** Stores states. The answer says whether they are stored. */

@@ -1,6 +1,6 @@
 import { flushCompileCache } from 'node:module';
 import { HttpError } from '../../shared/http/errors.ts';
-import { LONGEST_USE_MS, type RunningServer } from '../../shared/http/server.ts';
+import { LONGEST_USE_MS } from '../../shared/http/server.ts';
 import { Counter, sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
 import type { Running, Starting } from '../../shared/process/run.ts';
@@ -8,6 +8,7 @@ import { tryPort } from '../../shared/process/start-faults.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
 import type { PlannedBackend } from '../open-backend.ts';
+import type { OperatorsServer } from '../serve-operators.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { SqliteStorage } from '../stores/sqlite/storage.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
@@ -53,7 +54,7 @@ export async function startPrimary(
   ]);
   if (tried[1].status === 'rejected') throw new AggregateError(reasonsOf(tried));
   let backend: PlannedBackend | undefined;
-  let operators: Pick<RunningServer, 'url' | 'stop'> | undefined;
+  let operators: OperatorsServer | undefined;
   let planCache: PlanCache | undefined;
   let counted: PlannedBackend['counted'] = () => [];
   let hasLoaded = false;
@@ -83,6 +84,7 @@ export async function startPrimary(
         },
         onHappened: (happening) => webhooks.send(happening),
         decide: (name, question) => levels.answer(name, question),
+        refusals: (id) => operators?.refusals.of(id),
         withoutRedis: owner,
       }),
   });

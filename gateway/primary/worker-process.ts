@@ -3,6 +3,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { compiledFolder } from '../../shared/process/compile-cache.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import type { Verdict } from '../limiter/limiter.ts';
+import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import type { Happening } from '../webhooks/message.ts';
 import { Channel } from './channel.ts';
 import { ASKS_FOR_FILES, type FilesMessage } from './last-good-files.ts';
@@ -44,6 +45,7 @@ export interface WorkerOptions {
   onHappened(happening: Happening): void;
   /** A local decision for all workers. */
   decide(name: 'decide' | 'peek', question: LocalQuestion): Promise<Verdict | undefined>;
+  refusals(id: string): Promise<readonly KeyRefusal[] | undefined> | undefined;
   readonly withoutRedis?: AnswersWithoutRedis | undefined;
 }
 
@@ -102,7 +104,7 @@ export class WorkerProcess {
   #isKilled = false;
 
   constructor(number: number, options: WorkerOptions) {
-    const { port, order, onReport, onHappened, decide, withoutRedis } = options;
+    const { port, order, onReport, onHappened, decide, refusals, withoutRedis } = options;
     const files = options.files();
     this.number = number;
     // JSON has no undefined, which removes a field of a record.
@@ -131,6 +133,7 @@ export class WorkerProcess {
       happened: (happening) => void onHappened(happening),
       decide: (question) => decide('decide', question),
       peek: (question) => decide('peek', question),
+      refusals: (id) => refusals(id)?.catch(() => undefined),
       load: (id) => {
         this.hasKeys = true;
         return withoutRedis?.load(this, id);

@@ -16,6 +16,8 @@ import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts'
 
 /** A report also shows the primary that this worker does not hang. */
 const REPORT_EVERY_MS = 500;
+/** Longer than the primary waits for other gateways: who misses a deadline counts as silent. */
+const REFUSALS_WITHIN_MS = 3_000;
 
 /**
  * A worker: serves clients on the port shared by all workers. Operators talk to the primary. @param number the worker's
@@ -80,7 +82,10 @@ export async function startWorker(
   // A table that was read meanwhile may be older.
   if (changedPlans !== undefined) backend.planCache.take(changedPlans);
   if (order?.mustLoad) await backend.loaded;
-  const server = await serveClients(settings, backend, logger, metrics, (event) => primary.send('happened', event));
+  const server = await serveClients(settings, backend, logger, metrics, {
+    notify: (event) => primary.send('happened', event),
+    refusals: (id) => primary.ask('refusals', id, REFUSALS_WITHIN_MS),
+  });
   report = () => ({
     counted: metrics.counted(),
     isLoaded: backend.isLoaded(),

@@ -2,6 +2,7 @@ import { SCOPES } from '../limiter/credential.ts';
 import { MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
 import { DAYS_KEPT } from '../limiter/usage-marks.ts';
+import { type KeyRefusal, REFUSALS_SHOWN } from '../telemetry/key-refusals.ts';
 import type { Schema } from './document.ts';
 
 /** The shape of GET /limits, which the gateway answers itself. */
@@ -18,6 +19,16 @@ export const LIMITS = {
   scope: ['read', 'write'],
   expiresAt: null,
   usage: [{ day: '2026-11-22', admitted: 101, refused: 0 }],
+};
+
+const REFUSAL: KeyRefusal = {
+  at: 1795262395,
+  method: 'GET',
+  path: '/v1/pets',
+  code: 'rate_limit_exceeded',
+  limit: 'minute',
+  retryAt: 1795262397,
+  repeated: 0,
 };
 
 const count = (description: string, example: number, minimum = 0): Schema => ({
@@ -66,7 +77,40 @@ const ban = objectOf(
   BAN,
 );
 
-export const limitsSchema: Schema = objectOf(
+const nullable = (description: string, type: 'integer' | 'string', example: unknown, more = {}): Schema => ({
+  description,
+  type: [type, 'null'],
+  ...more,
+  examples: [example],
+});
+
+const refusals: Schema = {
+  description:
+    'The last requests of the key that its limits, a ban or its scope refused, the newest first, as far as the gateways ' +
+    'remember them. Null if they cannot be read now. Only with `refusals=true`.',
+  type: ['array', 'null'],
+  maxItems: REFUSALS_SHOWN,
+  items: objectOf(
+    'A refused request.',
+    {
+      at: count('Unix second at which it arrived.', REFUSAL.at),
+      method: { description: 'Its method.', type: 'string', examples: [REFUSAL.method] },
+      path: { description: 'Its path.', type: 'string', examples: [REFUSAL.path] },
+      code: { description: 'The code of its error.', type: 'string', examples: [REFUSAL.code] },
+      limit: nullable('The limit that refused it, or null.', 'string', REFUSAL.limit, {
+        enum: ['minute', 'day', null],
+      }),
+      retryAt: nullable('Unix second from which on a retry works, or null.', 'integer', REFUSAL.retryAt, {
+        minimum: 0,
+      }),
+      repeated: count('Refused requests like it that followed in the same minute.', REFUSAL.repeated),
+    },
+    REFUSAL,
+  ),
+  examples: [[REFUSAL]],
+};
+
+const limits = objectOf(
   'The limits and usage of a key.',
   {
     name: {
@@ -84,12 +128,7 @@ export const limitsSchema: Schema = objectOf(
       LIMITS.strikesLeft,
     ),
     ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
-    bannedUntil: {
-      description: 'Unix second at which the current ban ends, or null.',
-      type: ['integer', 'null'],
-      minimum: 0,
-      examples: [null],
-    },
+    bannedUntil: nullable('Unix second at which the current ban ends, or null.', 'integer', null, { minimum: 0 }),
     scope: {
       description: 'What the key is allowed to do.',
       type: 'array',
@@ -98,12 +137,9 @@ export const limitsSchema: Schema = objectOf(
       items: { type: 'string', enum: SCOPES },
       examples: [LIMITS.scope],
     },
-    expiresAt: {
-      description: 'When the key expires, in UTC, or null.',
-      type: ['string', 'null'],
+    expiresAt: nullable('When the key expires, in UTC, or null.', 'string', '2027-11-21T12:00:00.000Z', {
       format: 'date-time',
-      examples: ['2027-11-21T12:00:00.000Z'],
-    },
+    }),
     usage: {
       description:
         'Requests admitted and refused on each of the last 36 days (UTC), the oldest first. Days without requests are left out.',
@@ -123,3 +159,6 @@ export const limitsSchema: Schema = objectOf(
   },
   LIMITS,
 );
+
+/** Only `refusals` can be missing. */
+export const limitsSchema: Schema = { ...limits, properties: { ...(limits.properties as object), refusals } };

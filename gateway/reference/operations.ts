@@ -160,7 +160,16 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
       "Returns the key's plan, both of its limits and its usage. It costs the key nothing, and it works even when the limits " +
       "are used up and during a ban. It counts against the limit of the client's address, as a request without a key does. " +
       '`X-RateLimit-*` are those of the key.',
-    parameters: EVERY,
+    parameters: [
+      {
+        name: 'refusals',
+        in: 'query',
+        required: false,
+        description: 'Adds the last refused requests of the key. All gateways are asked, so this takes longer.',
+        schema: { type: 'boolean', default: false, examples: [true] },
+      },
+      ...EVERY,
+    ],
     success: { status: 200, description: 'The limits of the key.', content: json('Limits', LIMITS) },
     errors: [],
     canBeTried: true,

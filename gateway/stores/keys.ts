@@ -112,9 +112,9 @@ export class Keys {
     return this.#storage.countKeys();
   }
 
-  /** The name of a key that exists or was revoked in the last 36 days. */
-  async nameOf(id: string): Promise<string | undefined> {
-    return ((await this.get(id)) ?? (await this.#revoked(id)))?.record.name || undefined;
+  /** A key that exists or was revoked in the last 36 days. */
+  async everKnown(id: string): Promise<KeyEntry | undefined> {
+    return (await this.get(id)) ?? (await this.#revoked(id));
   }
 
   /** Lists the newest keys first, page by page, with other work of this process between two pages. */

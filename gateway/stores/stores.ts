@@ -44,7 +44,10 @@ export interface Peers {
   ask(
     content: unknown,
     withinMs: number,
-  ): Promise<{ answers: readonly PeerAnswer[]; missing: readonly string[] | undefined }>;
+  ): Promise<{
+    answers: readonly PeerAnswer[];
+    missing: readonly { readonly gateway: string; readonly seenAt: string }[] | undefined;
+  }>;
   stop(): Promise<void>;
 }
 

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { count, time } from '../../shared/schemas/answer-parts.ts';
+import { SECOND } from '../limiter/clock.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
 import type { Outcome } from './outcomes.ts';
@@ -169,7 +170,8 @@ export class RecentRequests {
         found.push(report);
         if (found.length === query.limit) break;
       } else {
-        const ban = `${slot.keyId} ${report.decision?.bannedUntil}`;
+        const minute = query.isByMinute ? Math.floor(slot.at / MINUTE_MS) : '';
+        const ban = `${slot.keyId} ${report.decision?.bannedUntil} ${minute}`;
         const { report: newest, refused } = byBan.get(ban) ?? { report, refused: 0 };
         byBan.set(ban, { report: newest, refused: refused + 1 + slot.repeated });
       }
@@ -257,6 +259,8 @@ export class NotedRequest {
 export const RequestQuery = z.object({
   keyId: z.string().optional(),
   requestId: z.string().optional(),
+  /** Only requests with a decision of one of these outcomes. */
+  outcomes: z.array(z.string()).optional(),
   /** Only requests with a decision on an existing key, and only by this gateway. */
   isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
@@ -274,6 +278,8 @@ export const RequestQuery = z.object({
    * others. Each process reports its own, and `limit` is ignored.
    */
   bansOf: z.array(z.string()).optional(),
+  /** Whether the newest of each minute is reported, without the request that began the ban, which a limit refused. */
+  isByMinute: z.boolean().optional(),
 });
 export type RequestQuery = z.infer<typeof RequestQuery>;
 
@@ -317,10 +323,12 @@ export interface FoundRequests {
 }
 
 function matches(slot: NotedRequest, query: RequestQuery): boolean {
-  const { keyId, requestId, isDecided, status, code, text, from, to, after, bansOf } = query;
+  const { keyId, requestId, outcomes, isDecided, status, code, text, from, to, after, bansOf, isByMinute } = query;
   if (bansOf !== undefined && !(slot.outcome === 'banned' && bansOf.includes(slot.keyId ?? ''))) return false;
+  if (isByMinute && beganBan(decisionIn(slot))) return false;
   if (isDecided && decisionIn(slot) === undefined) return false;
   if (keyId !== undefined && slot.keyId !== keyId) return false;
+  if (outcomes !== undefined && !(slot.kind === 'refused' && outcomes.includes(slot.outcome))) return false;
   if (requestId !== undefined && slot.requestId !== requestId) return false;
   if (status !== undefined && slot.status !== status && Math.floor(slot.status / 100) !== status) return false;
   if (code !== undefined && slot.code !== code) return false;
@@ -329,6 +337,10 @@ function matches(slot: NotedRequest, query: RequestQuery): boolean {
   if (after !== undefined && cursorOf(slot) >= after) return false;
   return text === undefined || textOf(slot).includes(text);
 }
+
+/** A ban lasts whole seconds from its decision on, to the microsecond. */
+const beganBan = (verdict: Verdict | undefined): boolean =>
+  verdict?.outcome === 'banned' && (verdict.bannedUntil - verdict.now) % SECOND === 0;
 
 const textOf = ({ requestId, path, address, keyId = '', code = '', outcome }: NotedRequest): string =>
   `${requestId} ${path} ${address} ${keyId} ${code} ${outcome}`.toLowerCase();

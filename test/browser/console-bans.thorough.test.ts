@@ -29,11 +29,34 @@ test.for([1_280, 375])(
     expect(await rowOf(page, 'Bans', `loud ${width}`).locator('[data-label="Refused since"]').innerText()).toMatch(
       /6$/,
     );
+    await visit(page, '/console/requests');
+    await rowOf(page, 'Requests', `loud ${width}`).first().getByText(line).waitFor();
+    expect((await shortcomings(page)).found).toEqual([]);
+    await visit(page, '/console/usage');
+    await rowOf(page, 'Usage', `loud ${width}`)
+      .getByText(/banned until .* \(in [45] min\), first ban/)
+      .waitFor();
+    await visit(page, '/');
+    await rowOf(page, 'Busiest keys', `loud ${width}`).getByText(line).waitFor();
     expect(faults).toEqual([]);
   },
 );
 
-test('a key whose limits are too low for its clients is marked in the list and on its page', async () => {
+test('the minutes of a key show what its bans refused, also when they are lifted', async () => {
+  const key = await stack.issueKey({ name: 'lifted', minute: 1 });
+  for (let sent = 0; sent < 9; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
+  const { page, faults } = await openConsole(browser, stack, `/console/key?id=${idOf(key)}`);
+  const minutes = page.locator('figure', { hasText: 'Requests a minute as a table' });
+  await minutes.locator('summary').click();
+  const [head] = await minutes.locator('thead tr').allInnerTexts();
+  expect(head?.split(/\s*\t\s*/)).toEqual(['Time', 'Admitted', 'Refused', 'Refused by a ban']);
+  const rows = (await minutes.locator('tbody tr').allInnerTexts()).map((row) => row.split('\t').slice(1).map(Number));
+  expect(rows.reduce((sum, row) => sum.map((one, at) => one + (row[at] ?? 0)), [0, 0, 0])).toEqual([1, 3, 5]);
+  expect(faults).toEqual([]);
+});
+
+test('a key that is too small for its clients says so in the list and on its page', async () => {
   const id = idOf(await stack.issueKey({ name: 'small' }));
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
   const marks = Array.from({ length: 15 }, (_, at) => `${minute - 15 + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);

@@ -2,6 +2,8 @@ import type { Locator, Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { openBrowser } from '../support/browser.ts';
+import { launchChromium } from '../support/chromium.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { isShown, openConsole } from '../support/console.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
@@ -110,5 +112,16 @@ test("a key's charts cover an hour or 15 minutes, and 35 or 7 days, up to the cu
   expect(new Set(days).size).toBe(days.length);
   const today = chart(page, 'Requests a day (UTC)').locator('tbody tr').first();
   expect(await today.locator('td').allTextContents()).toEqual(['1', '0']);
+  expect(faults).toEqual([]);
+});
+
+test('a browser without a time zone shows times in UTC, and says so', async () => {
+  const lost = await launchChromium({ TZ: 'Nonsense' });
+  cleanUp(() => lost.close());
+  const { page, faults } = await openConsole(lost, stack, `/console/key?id=${idOf(key)}`);
+  await page.getByText('This browser knows no time zone. Times are in UTC.').waitFor();
+  const created = page.locator('dt', { hasText: 'Issued' }).locator('+ dd time');
+  const at = (await created.getAttribute('datetime')) ?? '';
+  expect(await created.innerText()).toContain(at.slice(11, 16));
   expect(faults).toEqual([]);
 });

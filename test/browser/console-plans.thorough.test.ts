@@ -69,7 +69,10 @@ test('the review shows what the new limits would have refused in the last hour',
   await question(page).getByText(`busy shop: ${wouldRefuse} of 12, instead of 0`).waitFor();
   await confirm(page, 'Cancel');
   await reviewPlan(page, 'Business', { 'Requests a minute': '999' });
-  await question(page).getByText('would have refused none of 12 requests by 1 key').waitFor();
+  await question(page)
+    .getByText('As far as can be known, these limits would have refused none of 12 requests by 1 key.')
+    .waitFor();
+  await question(page).getByText('This is the least: requests are counted by minute').waitFor();
   expect(faults).toEqual([]);
 });
 

@@ -50,7 +50,7 @@ test('finding out why a request was refused, from its id, takes 1 click', async 
   expect(clicks()).toBe(1);
 });
 
-test('finding and banning the busiest key takes 3 clicks', async () => {
+test('find who is loudest, ban it, and lift the ban again, each with its reason: 5 clicks', async () => {
   const key = await stack.issueKey({ name: 'the loudest' });
   for (let sent = 0; sent < 30; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();
@@ -62,7 +62,40 @@ test('finding and banning the busiest key takes 3 clicks', async () => {
   await click('button', 'Ban', question(page));
   await page.getByText('Reason: too loud').waitFor();
   expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ state: 'banned' });
-  expect(clicks()).toBe(3);
+  await click('button', 'Lift ban');
+  await question(page).getByLabel('Why?').fill('they have called');
+  await click('button', 'Lift ban', question(page));
+  await rowOf(page, 'Audit log', 'they have called').waitFor();
+  expect((await stack.admin('GET', `/keys/${idOf(key)}`)).json).toMatchObject({ state: 'active' });
+  expect(clicks()).toBe(5);
+});
+
+test('try a limit of a plan on the last hour, then set it: 4 clicks', async () => {
+  const key = await stack.issueKey({ name: 'grows', plan: 'business' });
+  await send(`${stack.gateway}/v1/pets`, { key });
+  const { page, click, clicks } = await startWalk();
+  await click('link', 'Plans');
+  await click('button', 'Change Business');
+  await question(page).getByLabel('Requests a minute').fill('2000');
+  await click('button', 'Review', question(page));
+  await question(page).getByText('would have refused none of 1 request by 1 key').waitFor();
+  await question(page).getByLabel('Who are you?').fill('anna');
+  await question(page).getByLabel('Why?').fill('they grow');
+  await click('button', 'Apply', question(page));
+  await rowOf(page, 'In force', 'Business').getByText('2,000').waitFor();
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({ business: { minute: 2_000 } });
+  expect(clicks()).toBe(4);
+});
+
+test('find who lowered a plan: 1 click', async () => {
+  await stack.admin('PATCH', '/plans/free', { minute: 30, author: 'carl', reason: 'to save the core' });
+  const { page, click, clicks } = await startWalk();
+  await click('link', 'Plans');
+  const change = rowOf(page, 'Audit log', 'to save the core');
+  await change.getByText('carl').waitFor();
+  await change.getByText('Free, requests a minute').waitFor();
+  expect(clicks()).toBe(1);
+  await stack.admin('PATCH', '/plans/free', { minute: 60 });
 });
 
 test("rolling back yesterday's plan change takes 3 clicks", async () => {

@@ -117,6 +117,15 @@ export interface components {
                 admitted: number;
                 refused: number;
             }[];
+            refusals?: {
+                at: number;
+                method: string;
+                path: string;
+                code: string;
+                limit: "minute" | "day" | null;
+                retryAt: number | null;
+                repeated: number;
+            }[] | null;
         };
         Error: {
             code: "invalid_request" | "invalid_parameter" | "unauthorized" | "insufficient_scope" | "not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "payload_too_large" | "uri_too_long" | "unsupported_media_type" | "expectation_failed" | "rate_limit_exceeded" | "key_banned" | "headers_too_large" | "internal_error" | "bad_gateway" | "unavailable" | "gateway_timeout" | "http_version_not_supported";
@@ -766,7 +775,9 @@ export interface operations {
     };
     getLimits: {
         parameters: {
-            query?: never;
+            query?: {
+                refusals?: boolean;
+            };
             header?: {
                 "X-Request-Id"?: components["parameters"]["requestId"];
             };

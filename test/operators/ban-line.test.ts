@@ -1,6 +1,14 @@
 import http from 'node:http';
 import { describe, expect, test } from 'vitest';
-import type { BansAnswer, KeysAnswer, KeyView, RequestsAnswer } from '../../gateway/operators/api/answers.ts';
+import type {
+  BansAnswer,
+  KeysAnswer,
+  KeyUsageAnswer,
+  KeyView,
+  RequestsAnswer,
+  TopAnswer,
+  UsageOfKey,
+} from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { post, send } from '../support/http.ts';
@@ -15,6 +23,13 @@ const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
 const get = async <T>(stack: Stack, path: string): Promise<T> => (await stack.admin('GET', path)).json as T;
 const view = (stack: Stack, key: string) => get<KeyView>(stack, `/keys/${idOf(key)}`);
 const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).banRefused;
+
+/** What bans refused, of all minutes. */
+async function bannedIn(stack: Stack, key: string): Promise<number> {
+  const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
+  expect(minutes.map(({ at }) => at)).toEqual([...new Set(minutes.map(({ at }) => at))].sort());
+  return minutes.reduce((sum, minute) => sum + minute.banned, 0);
+}
 
 /** Sends so many requests, all of which a ban refuses. */
 async function refused(stack: Stack, key: string, times: number): Promise<void> {
@@ -53,6 +68,29 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
       );
     await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
     expect(await view(stack, key)).not.toHaveProperty('banRefused');
+    // The limits refused the request that began the ban.
+    expect(await bannedIn(stack, key)).toBe(150);
+  });
+
+  test('wherever a key is listed, its ban is told, and the minutes of the key have what bans refused', async () => {
+    const [key, other] = [await banned(stack), await stack.issueKey({ minute: 1 })];
+    await refused(stack, key, 7);
+    for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key: other });
+    await expect.poll(() => bannedIn(stack, key)).toBe(7);
+    const ban = { bannedUntil: (await view(stack, key)).bannedUntil, bans: 1, banRefused: 8 };
+    const { keys } = await get<TopAnswer>(stack, '/keys/top');
+    expect(keys.find(({ id }) => id === idOf(key))).toMatchObject(ban);
+    const { requests } = await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(key)}`);
+    expect(requests.map(({ keyBan }) => keyBan)).toEqual(requests.map(() => ban));
+    const { usage } = await get<{ usage: UsageOfKey[] }>(stack, '/usage?by=key');
+    expect(usage.find(({ id }) => id === idOf(key))?.ban).toEqual({ ...ban, banRefused: undefined });
+    expect(usage.find(({ id }) => id === idOf(other))).not.toHaveProperty('ban');
+    const ofOther = await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(other)}`);
+    expect(ofOther.requests.map((one) => 'keyBan' in one)).toEqual([false, false]);
+    expect(await bannedIn(stack, other)).toBe(0);
+    const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
+    const sum = (of: 'admitted' | 'refused' | 'banned') => minutes.reduce((total, minute) => total + minute[of], 0);
+    expect([sum('admitted'), sum('refused'), sum('banned')]).toEqual([1, 3, 7]);
   });
 
   test('refusals by limits in the minute before a ban are not counted as refused by the ban', async () => {
@@ -85,7 +123,17 @@ test("refusals of two gateways are summed, and the command line shows the ban's 
   await expect.poll(() => refusedOf(other, key)).toBe(1_214);
   const ban = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban, refused 1,214 since/;
   expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(new RegExp(`^banned until +${ban.source}$`, 'm'));
-  expect((await ctl(stack, 'keys', 'list', '--state', 'banned')).out).toMatch(new RegExp(`banned until ${ban.source}`));
+  expect(await bannedIn(stack, key)).toBe(1_213);
+  for (const list of ['keys list --state banned', 'keys top', 'keys list --sort used', 'requests'])
+    expect((await ctl(stack, ...list.split(' '))).out).toMatch(
+      new RegExp(` note\\n(.*\\n)*.*banned until ${ban.source}`),
+    );
+  expect((await ctl(stack, 'usage', '--by', 'key')).out).toMatch(
+    / note\n.* banned until \S+ \(in \d min\), first ban$/m,
+  );
+  expect((await ctl(stack, 'requests', '--limit', '1')).out).toMatch(
+    new RegExp(`^note +banned until ${ban.source}$`, 'm'),
+  );
   expect((await ctl(other, 'bans', 'list')).out).toMatch(/ refused since +reason\n.* 1 +1214 +-\n/);
   // A second ban: as if the first one had just ended.
   await redis.hset(`gateway:key:{${idOf(key)}}`, { banned_until: '1', ban_decided: '1' });

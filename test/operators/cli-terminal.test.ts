@@ -127,17 +127,21 @@ test('an expiry in the past needs a confirmation, or --yes without a terminal', 
 test('times are local on a terminal, and UTC with --utc, in a pipe and as JSON', async () => {
   const key = await stack.issueKey({ expiresAt: '2030-06-30T20:00:00Z' });
   const show = ['keys', 'show', idOf(key)];
-  const [shown, utc, json, inPipe, history] = await Promise.all([
+  const [shown, utc, json, inPipe, history, nowhere] = await Promise.all([
     onTerminal(show, { TZ: 'Asia/Kolkata' }).ended,
     onTerminal([...show, '--utc'], { TZ: 'Asia/Kolkata' }).ended,
     onTerminal(['--json', ...show], { TZ: 'Asia/Kolkata' }).ended,
     ctlWith({ ...operatorOf(stack), TZ: 'Asia/Kolkata' }, ...show),
     onTerminal(['activity', '--limit', '1'], { TZ: 'Asia/Kolkata' }).ended,
+    onTerminal(show, { TZ: 'Nonsense' }).ended,
   ]);
   expect(shown.out).toContain('2030-07-01 01:30:00 +05:30');
   expect(utc.out).toContain('2030-06-30 20:00:00 +00:00');
   for (const { out } of [json, inPipe]) expect(out).toContain('2030-06-30T20:00:00.000Z');
   expect(history.out).toMatch(/ \d\d:\d\d:\d\d \+05:30 /);
+  const note = 'Note: the time zone Nonsense is unknown. Times are in UTC.\r\n';
+  expect([nowhere.out.startsWith(note), nowhere.out.includes('2030-06-30 20:00:00 +00:00')]).toEqual([true, true]);
+  expect([shown, utc, json, inPipe].filter(({ out }) => out.includes('is unknown'))).toEqual([]);
 });
 
 test('ctl keys find prompts on a terminal', async () => {

@@ -1,6 +1,4 @@
 import { expect, test } from 'vitest';
-import { createApiKey } from '../../gateway/limiter/credential.ts';
-import { withoutSecret } from '../../gateway/operators/console/find.ts';
 import { post, send } from '../support/http.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 
@@ -72,23 +70,7 @@ test('every console page is the same file, and no file imports what a browser ca
   }
 });
 
-test('only the id of a pasted key is searched for', async () => {
-  for (let turn = 0; turn < 100; turn++) {
-    const { apiKey, credential } = createApiKey();
-    for (const text of [
-      apiKey,
-      ` ${apiKey} `,
-      `Authorization: Bearer ${apiKey}`,
-      apiKey.slice(0, 30),
-      `as_${credential.id}_…`,
-    ])
-      expect(withoutSecret(text)).toBe(credential.id);
-  }
-  for (const text of ['acme', '4fXk20LmQa9z', 'as_acme', '1d9d2e71-70ef-42a0-853b-af79a5ee6eab'])
-    expect(withoutSecret(` ${text}`)).toBe(text);
-});
-
-test("the console's files contain no data and are the same for everyone", async () => {
+test('they contain no data: they are always the same, for everyone', async () => {
   const other = await startStack({ ADMIN_TOKEN: 'another-token-of-the-tests' });
   await stack.issueKey({ name: 'a customer' });
   await stack.admin('PATCH', '/plans/free', { minute: 61_237 });

@@ -66,6 +66,6 @@ test('ctl plans try reads all pages and lists the most often refused keys first'
   expect([code, err]).toEqual([0, '']);
   expect(out).toMatch(/90 +0 +51 {2}key 1050\n\S+ +50 +0 +11 {2}key 7\n\n/);
   expect(out).toContain(
-    '2 of 1100 keys of free that sent requests in the last hour would have been refused, at least 62 of 1238 requests.',
+    'At least 62 of 1238 requests of the last hour would have been refused, of at least 2 of 1100 keys of free.',
   );
 });

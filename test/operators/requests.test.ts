@@ -6,17 +6,18 @@ import type {
   ExplainAnswer,
   RequestsAnswer,
   RequestView,
+  SeenFinding,
   TrafficAnswer,
 } from '../../gateway/operators/api/answers.ts';
 import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, send } from '../support/http.ts';
+import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
-import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
+import { ADMIN_TOKEN, eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
 /** What a gateway remembers of requests, and how operators ask for it. */
 
@@ -272,6 +273,9 @@ describe('with two gateways of two workers', async () => {
       return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
     };
     expect(await findings()).toEqual([undefined, undefined]);
+    const ban = { seconds: 600, reason: 'a test' };
+    await post(`${here.adminUrl}/keys/${idOf(key)}/ban`, ban, { method: 'PUT', key: ADMIN_TOKEN });
+    expect((await list()).requests[0]?.keyBan).toMatchObject({ banReason: 'a test', banRefused: 0 });
     signalAll(there.child.pid as number, 'SIGSTOP');
     try {
       const askedAt = performance.now();
@@ -279,11 +283,17 @@ describe('with two gateways of two workers', async () => {
       expect(performance.now() - askedAt).toBeLessThan(2_500);
       expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
       expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
+      // It is waited for once, not once more for what it has refused.
+      expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
       const about = `gateway ${hostname()}:${there.child.pid}`;
       const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
       await eventually(findings).toEqual([silent, silent]);
       const [shown, checked] = await findings();
       expect(checked).toEqual(shown);
+      // Since its last sign, which it gives every five seconds.
+      const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
+      expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
+      expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
     } finally {
       signalAll(there.child.pid as number, 'SIGCONT');
     }
@@ -291,6 +301,25 @@ describe('with two gateways of two workers', async () => {
     await there.ended;
     expect((await list()).missing).toEqual([]);
   });
+});
+
+test('a killed gateway is forgotten at the next check on its host, or when another one has its name', async () => {
+  const { url, redis } = await emptyDatabase();
+  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
+  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
+  await eventually(missing).toEqual([]);
+  signalAll(there.child.pid as number, 'SIGKILL');
+  await there.ended;
+  expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
+  // Of another host: one that is silent, one that was restarted under its name, and one that was silent for too long.
+  const now = Math.floor(Date.now() / 1_000);
+  const own = `${hostname()}:${here.child.pid}`;
+  await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
+  expect(await missing()).toEqual(['elsewhere:7']);
+  const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
+  expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([
+    expect.objectContaining({ about: 'gateway elsewhere:7', since: new Date((now - 60) * 1_000).toISOString() }),
+  ]);
 });
 
 test('while Redis hangs, the list is returned in about a second without key names, and one by tag gives the reason', async () => {

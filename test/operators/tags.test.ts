@@ -98,6 +98,7 @@ describe.for([
     expect(await requested(`tag=of:use&tag=env:prod&limit=2&after=${next}`)).toEqual([one, one].map(idOf));
     // A revoked key has been used all the same, and by the same customer.
     await stack.admin('DELETE', `/keys/${idOf(third)}`);
+    expect(await requested('tag=of:use&tag=env:prod')).toEqual([third, one, one, one].map(idOf));
     const usage = async <T>(query: string) => (await get<{ usage: T[] }>(stack, `/usage?${query}`)).usage;
     const byKey = await usage<UsageOfKey>('tag=of:use&by=key');
     expect(byKey.map(({ id, tags, admitted }) => [id, tags?.env, admitted]).sort()).toEqual(

@@ -32,16 +32,17 @@ async function takeForReadme(browser: Browser, demo: Demo): Promise<void> {
 
 async function takeAll(browser: Browser, demo: Demo, folder: string): Promise<void> {
   await mkdir(folder, { recursive: true });
-  const [acme, umbrella] = ['acme web shop', 'umbrella scraper'].map((name) => demo.keys.get(name)?.id);
+  const [acme, wayne] = ['acme web shop', 'wayne analytics'].map((name) => demo.keys.get(name)?.id);
   const pages = {
     overview: '/',
     keys: '/console/keys',
     key: `/console/key?id=${acme}`,
-    banned: `/console/key?id=${umbrella}`,
+    banned: `/console/key?id=${wayne}`,
     requests: '/console/requests',
-    refused: `/console/requests?keyId=${umbrella}&status=429`,
+    refused: `/console/requests?keyId=${wayne}&status=429`,
     plans: '/console/plans',
     bans: '/console/bans',
+    usage: '/console/usage',
     activity: '/console/activity',
     access: '/console/access',
     health: '/console/health',

@@ -5,8 +5,8 @@ import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
 import type { Changed } from '../../gateway/primary/messages.ts';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
-import { serveOperators } from '../../gateway/serve-operators.ts';
-import { serveClients } from '../../gateway/start.ts';
+import { type OperatorsServer, serveOperators } from '../../gateway/serve-operators.ts';
+import { type ForClients, serveClients } from '../../gateway/start.ts';
 import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { Webhooks } from '../../gateway/webhooks/webhooks.ts';
@@ -46,9 +46,13 @@ export async function startGateway(
     secret: webhookSecretOf(settings, logger),
   });
   metrics.counts(() => webhooks.counted());
-  const onHappened = webhooks.send.bind(webhooks);
-  const clients = await serveClients(settings, backend, logger, metrics, onHappened, limits, routes);
-  const operators = await serveOperators(settings, backend, logger, {
+  let operators: OperatorsServer | undefined;
+  const forClients: ForClients = {
+    notify: webhooks.send.bind(webhooks),
+    refusals: async (id) => await operators?.refusals.of(id),
+  };
+  const clients = await serveClients(settings, backend, logger, metrics, forClients, limits, routes);
+  operators = await serveOperators(settings, backend, logger, {
     metrics,
     requests: {
       find: async (query) => ({ requests: await backend.recent.find(query), missing: [] }),
@@ -67,7 +71,7 @@ export async function startGateway(
     async stop(lameDuckMs, lingerMs) {
       await clients.stop({ lameDuckMs, lingerMs });
       await webhooks.stop();
-      await operators.stop();
+      await operators?.stop();
       await backend.close();
       await embedded?.storage.close();
     },

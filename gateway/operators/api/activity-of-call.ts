@@ -1,4 +1,5 @@
-import { HttpError } from '../../../shared/http/errors.ts';
+import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import type { Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
@@ -7,10 +8,13 @@ import type { Activity, FieldChange } from '../../stores/audit.ts';
 import { redactSecrets } from '../access-token.ts';
 import { CTL } from '../user-agent.ts';
 import { toTime } from './key-view.ts';
-import type { AdminCall } from './operation.ts';
+import { ADMIN_BODY_LIMIT_BYTES, type AdminCall } from './operation.ts';
+import { readQuery } from './query.ts';
 import { who } from './values.ts';
 
 /** How the audit log describes an operator's call. */
+
+const Who = z.object(who);
 
 /** The author and the reason as given in a body. */
 interface Given {
@@ -26,7 +30,8 @@ export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
  * @throws {HttpError} 400 for a bad author or reason in the query
  */
 export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
-  const { author = textIn(query, 'author'), reason = textIn(query, 'reason') } = given;
+  const said = readQuery(Who, query);
+  const { author = said.author, reason = said.reason } = given;
   return {
     actor: redactSecrets(caller.name ?? author ?? 'unknown'),
     reason: redactSecrets(reason ?? ''),
@@ -34,6 +39,16 @@ export function aboutCall({ caller, request, requestId, query }: AdminCall, give
     requestId,
     token: caller.tokenId,
   };
+}
+
+/**
+ * Reads the body of a change, and what all its entries have in common.
+ * @throws {HttpError} as `readBody` and `aboutCall` do
+ */
+export async function readChange<T extends object>(call: AdminCall, schema: z.ZodType<T>) {
+  const body: T & Given = await readBody(schema, call.request, call.response, ADMIN_BODY_LIMIT_BYTES);
+  const { author, reason, ...given } = body;
+  return { about: aboutCall(call, { author, reason }), given };
 }
 
 /** Builds an entry without any secret that somebody wrote into a name. */
@@ -87,14 +102,6 @@ const withoutSecrets = ({ field, from, to }: FieldChange): FieldChange => ({
   ...(from !== undefined && { from: redactSecrets(from) }),
   ...(to !== undefined && { to: redactSecrets(to) }),
 });
-
-function textIn(query: URLSearchParams, name: keyof typeof who): string | undefined {
-  const [text, ...more] = query.getAll(name);
-  if (text === undefined) return undefined;
-  const { success, data } = who[name].safeParse(text);
-  if (success && more.length === 0) return data;
-  throw new HttpError('invalid_parameter', `${name} must be given only once, as one line of text.`);
-}
 
 /** Browsers send Fetch Metadata with every request, and the command line its name. A program can claim to be either. */
 function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {

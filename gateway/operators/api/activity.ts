@@ -89,7 +89,8 @@ class TargetNames {
   }
 
   async #ofKey(id: string): Promise<string | undefined> {
-    const name = this.#ofKeys.get(id) ?? (isKeyId(id) ? this.#deps.keys.nameOf(id) : Promise.resolve(undefined));
+    if (!isKeyId(id)) return undefined;
+    const name = this.#ofKeys.get(id) ?? this.#deps.keys.everKnown(id).then((key) => key?.record.name || undefined);
     this.#ofKeys.set(id, name);
     return await name;
   }

@@ -68,6 +68,10 @@ export const KeySummary = z.object({
 });
 export type KeySummary = z.infer<typeof KeySummary>;
 
+/** The running ban of a key, where not all of the key is shown. */
+export const BanView = KeySummary.pick({ bannedUntil: true, banReason: true, banRefused: true, bans: true });
+export type BanView = z.infer<typeof BanView>;
+
 export const BucketView = z.object({
   limit: count,
   remaining: count,
@@ -117,8 +121,12 @@ export type FoundAnswer = z.infer<typeof FoundAnswer>;
 export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
 export type UseOfTime = z.infer<typeof UseOfTime>;
 
-/** `now` is the time on the clock that decides. */
-export const KeyUsageAnswer = z.object({ now: time, minutes: listOf(UseOfTime), days: listOf(UseOfTime) });
+/** `now` is the time on the clock that decides. `banned` counts what bans refused, as far as the gateways remember. */
+export const KeyUsageAnswer = z.object({
+  now: time,
+  minutes: listOf(UseOfTime.extend({ banned: count })),
+  days: listOf(UseOfTime),
+});
 export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;
 
 /** The use of one key. Its name, plan and tags are the current ones, or those at its revocation. */
@@ -127,13 +135,15 @@ export const UsageOfKey = z.object({
   name: z.string(),
   plan: z.string(),
   tags: tags.optional(),
+  /** Without what it has refused, which would ask all gateways for each page. */
+  ban: BanView.optional(),
   admitted: count,
   refused: count,
 });
 export type UsageOfKey = z.infer<typeof UsageOfKey>;
 
 /** The use on one day (UTC). */
-export const UsedOnDay = UsageOfKey.extend({ day: z.iso.date() });
+export const UsedOnDay = UsageOfKey.omit({ ban: true }).extend({ day: z.iso.date() });
 export type UsedOnDay = z.infer<typeof UsedOnDay>;
 
 /** The use of the keys with one value of a tag. `value` is undefined for keys without the tag. */
@@ -157,8 +167,10 @@ export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
 
 /** A request. It has no `status` while it is in progress. */
 export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true }).extend({
-  /** The current name of the key; undefined if the key no longer exists. */
+  /** The current name of the key, or its name at the revocation. */
   keyName: z.string().optional(),
+  /** The running ban of the key. */
+  keyBan: BanView.optional(),
   secretId: z.string().optional(),
   /** Why it was answered this way. Undefined if it was served. */
   reason: z.string().optional(),

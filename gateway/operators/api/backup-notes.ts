@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
-import { aboutCall, allOf, entry } from './activity-of-call.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import { allOf, entry, readChange } from './activity-of-call.ts';
+import type { AdminDependencies, AdminOperation } from './operation.ts';
 
 /** When keys were last backed up. The writer of a backup reports it: the gateway cannot know what was kept. */
 
@@ -16,12 +15,10 @@ export const BackupMade = z.strictObject({
 
 /** Notes that a backup of all keys is complete. */
 export const noteBackup: AdminOperation = async (call) => {
-  const { deps, request, response } = call;
-  const about = aboutCall(call);
-  const { keys } = await readBody(BackupMade, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { about, given } = await readChange(call, BackupMade);
   const seconds = Math.floor(Date.now() / 1_000);
-  const activity = entry(about, 'backup.make', '*', allOf({ keys: String(keys) }));
-  await deps.backups.note(seconds, activity);
+  const activity = entry(about, 'backup.make', '*', allOf({ keys: String(given.keys) }));
+  await call.deps.backups.note(seconds, activity);
   return { status: 201, body: { completedAt: timeOf(seconds) } };
 };
 

@@ -1,16 +1,16 @@
 import { z } from 'zod';
-import { announcesBody, readBody } from '../../../shared/http/body.ts';
+import { announcesBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { Activity, FieldChange } from '../../stores/audit.ts';
-import { aboutCall, allOf, entry } from './activity-of-call.ts';
+import { aboutCall, allOf, entry, readChange } from './activity-of-call.ts';
 import type { BansAnswer } from './answers.ts';
 import { withBanRefusals } from './ban-refusals.ts';
 import { apply } from './key-changes.ts';
 import { describeKey, toTime } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminOperation } from './operation.ts';
+import type { AdminCall, AdminOperation } from './operation.ts';
 import { offset, readQuery } from './query.ts';
 import { who } from './values.ts';
 
@@ -41,12 +41,12 @@ export const listBans: AdminOperation = async ({ deps, query }) => {
 
 /** Bans a key from now on. Replaces a running ban. */
 export const setBan: AdminOperation = async (call) => {
-  const { deps, params, request, response } = call;
+  const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
-  const { seconds, ...given } = await readBody(NewBan, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { about, given } = await readChange(call, NewBan);
+  const { seconds } = given;
   const now = await deps.keys.now();
   const until = now + seconds * SECOND;
-  const about = aboutCall(call, given);
   const activity = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
   const key = await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity }));
   return { status: 200, body: await describe(deps, key, now) };
@@ -66,10 +66,8 @@ export const NewReset = z.strictObject(who);
 
 /** Lifts a ban and fills both buckets, for a fresh start. The counts of use stay. The body can be left out. */
 export const resetKey: AdminOperation = async (call) => {
-  const { deps, params, request, response } = call;
-  const { id } = await findKey(deps, params[0]);
-  const given = announcesBody(request) ? await readBody(NewReset, request, response, ADMIN_BODY_LIMIT_BYTES) : {};
-  const about = aboutCall(call, given);
+  const { id } = await findKey(call.deps, call.params[0]);
+  const about = announcesBody(call.request) ? (await readChange(call, NewReset)).about : aboutCall(call);
   return await forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
 };
 

@@ -35,6 +35,7 @@ const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; 
     '../../stores/audit-words.ts',
     '../../stores/roles.ts',
     '../common-words.ts',
+    '../search-text.ts',
     '../whole-answers.ts',
   ].map((specifier) => ({
     ...{ name: basename(specifier), specifier },

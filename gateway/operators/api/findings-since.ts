@@ -1,10 +1,5 @@
 import type { CheckResult } from '../../check-result.ts';
 
-/** A finding that is not good, with the time of the first check that found it. */
-export interface SeenFinding extends CheckResult {
-  readonly since?: string;
-}
-
 /** Remembers since when each bad finding has existed. Only findings of the last check are remembered. */
 export class FindingsSince {
   #since: ReadonlyMap<string, string> = new Map();
@@ -13,13 +8,16 @@ export class FindingsSince {
    * Adds the times to the findings of a check.
    * @param known findings of another check that runs more often, whose times are used
    */
-  seen(findings: readonly CheckResult[], known: readonly SeenFinding[] = []): SeenFinding[] {
+  seen(findings: readonly CheckResult[], known: readonly CheckResult[] = []): CheckResult[] {
     const now = new Date().toISOString();
     const others = new Map(known.map((one) => [nameOf(one), one.since]));
     const seen = findings.map((finding) =>
       finding.status === 'good'
         ? finding
-        : { ...finding, since: others.get(nameOf(finding)) ?? this.#since.get(nameOf(finding)) ?? now },
+        : {
+            ...finding,
+            since: finding.since ?? others.get(nameOf(finding)) ?? this.#since.get(nameOf(finding)) ?? now,
+          },
     );
     this.#since = new Map(seen.flatMap((one) => ('since' in one ? [[nameOf(one), one.since]] : [])));
     return seen;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, unknown } from '../../check-result.ts';
-import { FindingsSince, type SeenFinding } from './findings-since.ts';
+import { FindingsSince } from './findings-since.ts';
 
 /** After this long without an answer, a dependency is unknown. */
 const KNOWN_WITHIN_MS = 3_000;
@@ -37,7 +37,7 @@ export class Health {
   readonly #checks: Readonly<Record<string, (isWatched: boolean) => Findings>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
-  #seen: readonly SeenFinding[] = [];
+  #seen: readonly CheckResult[] = [];
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   /** The first check since somebody began to watch. */
@@ -59,12 +59,12 @@ export class Health {
   }
 
   /** The findings of the last check; empty if nobody asks. */
-  get seen(): readonly SeenFinding[] {
+  get seen(): readonly CheckResult[] {
     return this.#seen;
   }
 
   /** The worst finding that is a fault or unknown. Undefined if all is well, or nobody asks. */
-  worst(): SeenFinding | undefined {
+  worst(): CheckResult | undefined {
     return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status))[0];
   }
 

@@ -1,13 +1,12 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import type { WithActivity } from '../../stores/audit.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
-import { aboutCall, differences, entry, keyTexts } from './activity-of-call.ts';
+import { differences, entry, keyTexts, readChange } from './activity-of-call.ts';
 import { describe, findKey, keyName, planName, toMicroseconds } from './keys.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { limitValue, tags, time, who } from './values.ts';
 
 /** Changes of a key. They never refill its buckets: used tokens stay used, and a lower limit cuts what is left. */
@@ -29,11 +28,10 @@ export const KeyChanges = z.strictObject({
 
 /** Changes the fields of a key that an operator may change. */
 export const changeKey: AdminOperation = async (call) => {
-  const { deps, params, request, response } = call;
+  const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
-  const { author, reason, ...given } = await readBody(KeyChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { about, given } = await readChange(call, KeyChanges);
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
-  const about = aboutCall(call, { author, reason });
   const now = await deps.keys.now();
   const key = await apply(deps, id, (record) => {
     const changes = toRecord(given);

@@ -5,7 +5,7 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import { countsOf } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
-import type { FoundAnswer, KeysAnswer, KeyView, TopAnswer } from './answers.ts';
+import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import { withBanRefusals } from './ban-refusals.ts';
 import { decisionsOn } from './decisions.ts';
 import { dayBucket, KeyFilters, wantedKeys } from './key-filter.ts';
@@ -45,7 +45,7 @@ export const listKeys: AdminOperation = async ({ deps, query }) => {
   const { table } = deps.planCache;
   const isWanted = wantedKeys(filters, table, now);
   const shown = (entries: readonly KeyEntry[]) =>
-    withBanRefusals<KeyView>(
+    withBanRefusals(
       deps,
       entries.map((entry) => describeKeyInFull(entry, table, now)),
     );
@@ -101,7 +101,8 @@ export const topKeys: AdminOperation = async ({ deps, query }) => {
     if (isLoud && isWanted(entry)) first.offer({ entry, recent });
   });
   const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
-  return { status: 200, body: { minutes, total, offset, keys, next } satisfies TopAnswer };
+  const body = { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
+  return { status: 200, body: body satisfies TopAnswer };
 };
 
 interface Loud {

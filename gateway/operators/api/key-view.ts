@@ -29,8 +29,7 @@ export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tag
 
 /** A key as operators see it at a time in microseconds, without the digests of its secrets. */
 export function describeKey(entry: KeyEntry, now: number) {
-  const { id, record, bannedUntil, banReason, bans, admitted, refused, shadowed, refusals } = entry;
-  const isBanned = bannedUntil > now;
+  const { id, record, admitted, refused, shadowed, refusals } = entry;
   return {
     id,
     name: record.name,
@@ -45,16 +44,25 @@ export function describeKey(entry: KeyEntry, now: number) {
     secrets: record.secrets
       .filter(({ expiresAt = Infinity }) => expiresAt > now)
       .map((secret) => describeSecret(secret, entry.used)),
-    bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
-    banReason: isBanned && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
-    /** ban-refusals.ts fills it in, for lists of running bans. */
-    banRefused: undefined as number | undefined,
-    bans,
+    ...banOf(entry, now),
+    // What a request that is refused now would be told to wait.
     waitSeconds: refusals.lineUntil > now ? Math.ceil((refusals.lineUntil - now) / SECOND) : undefined,
     tooSmall: isTooSmall(entry, now) || undefined,
     admitted,
     refused,
     shadowed: shadowed || undefined,
+  };
+}
+
+/** The running ban of a key. */
+export function banOf({ bannedUntil, banReason, bans }: KeyEntry, now: number) {
+  const isBanned = bannedUntil > now;
+  return {
+    bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
+    banReason: isBanned && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
+    /** ban-refusals.ts fills it in, for lists of running bans. */
+    banRefused: undefined as number | undefined,
+    bans,
   };
 }
 

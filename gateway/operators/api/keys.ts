@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
@@ -8,10 +7,10 @@ import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../..
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
-import { aboutCall, allOf, differences, entry, keyTexts } from './activity-of-call.ts';
+import { aboutCall, allOf, differences, entry, keyTexts, readChange } from './activity-of-call.ts';
 import { withBanRefusals } from './ban-refusals.ts';
 import { describeKeyInFull } from './key-view.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { limitValue, line, tags, time, who } from './values.ts';
 
 /** Later times are not exact in microseconds. */
@@ -40,8 +39,9 @@ function isWithinReach(text: string): boolean {
 
 /** Issues a key. Only this answer ever shows the whole key. */
 export const createKey: AdminOperation = async (call) => {
-  const { deps, request, response } = call;
-  const { expiresAt, author, reason, ...given } = await readBody(NewKey, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { deps } = call;
+  const { about, given } = await readChange(call, NewKey);
+  const { expiresAt } = given;
   const { apiKey, credential } = createApiKey();
   const createdAt = await deps.keys.now();
   const record: KeyRecord = {
@@ -50,7 +50,7 @@ export const createKey: AdminOperation = async (call) => {
     createdAt,
     expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
   };
-  const activity = entry(aboutCall(call, { author, reason }), 'key.create', credential.id, allOf(keyTexts(record)));
+  const activity = entry(about, 'key.create', credential.id, allOf(keyTexts(record)));
   await orUnclaimed(deps.keys.create(credential.id, record, activity), `key ${credential.id}`);
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 };

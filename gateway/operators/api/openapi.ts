@@ -14,7 +14,7 @@ import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
 import { roleFor } from '../../stores/roles.ts';
 import * as answers from './answers.ts';
 import type { AdminRoute } from './operation.ts';
-import { who } from './values.ts';
+import { parametersOf } from './query.ts';
 
 /** Generates the OpenAPI 3.1 document of the admin API from the table of its operations. */
 
@@ -147,20 +147,19 @@ function schemasOf(named: readonly (readonly [string, z.ZodType])[], io: 'input'
 
 function operationOf(route: AdminRoute, named: readonly (readonly [string, z.ZodType])[]): Operation {
   const { name, method, path, summary, needs, body, isBodyOptional, isVersioned } = route;
-  const isChange = method !== 'GET' && needs !== 'viewer';
   const pathParameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter = '']) =>
     parameterOf(parameter, 'path', { type: 'string' }, true),
   );
-  const ofQuery = queryParameters({
-    ...(route.query?.shape as Record<string, z.ZodType> | undefined),
-    ...(isChange && who),
-  });
   return {
     operationId: name,
     tags: [tagOf(path)],
     summary,
     description: `Needs the role ${roleFor(method, needs)}.`,
-    parameters: [...pathParameters, ...ofQuery, ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : [])],
+    parameters: [
+      ...pathParameters,
+      ...queryParameters(route),
+      ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : []),
+    ],
     ...(body && {
       requestBody: {
         required: isBodyOptional !== true,
@@ -199,8 +198,8 @@ const errorsOf = ({ method, path, body, errors = [] }: AdminRoute): number[] => 
   return [...new Set([...COMMON_ERRORS, ...implied, ...errors])].sort();
 };
 
-function queryParameters(shape: Readonly<Record<string, z.ZodType>>): Parameter[] {
-  return Object.entries(shape).map(([name, schema]) => {
+function queryParameters(route: AdminRoute): Parameter[] {
+  return Object.entries(parametersOf(route)).map(([name, schema]) => {
     const isRequired = !schema.safeParse(undefined).success;
     const fallback = isRequired ? undefined : schema.parse(undefined);
     return parameterOf(

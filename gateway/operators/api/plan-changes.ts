@@ -1,13 +1,12 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { isUsable, type StoredPlans, storedValue } from '../../limiter/plans.ts';
 import { type FieldChange, RecordId } from '../../stores/audit.ts';
 import { HISTORY_LENGTH, type RecordedChange } from '../../stores/plans.ts';
-import { aboutCall } from './activity-of-call.ts';
+import { readChange } from './activity-of-call.ts';
 import type { HistoryAnswer } from './answers.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import type { AdminOperation } from './operation.ts';
 import { applyChange, etag } from './plans.ts';
 import { readQuery, wholeNumber } from './query.ts';
 import { who } from './values.ts';
@@ -33,11 +32,12 @@ export const Rollback = z.strictObject({
 
 /** Reverts the last change; reverting twice restores it. Refused if one of its fields has changed since. */
 export const rollBack: AdminOperation = async (call) => {
-  const { deps, request, response } = call;
-  const { id, author, reason } = await readBody(Rollback, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { deps } = call;
+  const { about, given } = await readChange(call, Rollback);
   const [last] = await deps.plans.history(1);
   if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
-  if (id !== undefined && id !== last.id) throw new HttpError('conflict', 'That is no longer the last change.');
+  if (given.id !== undefined && given.id !== last.id)
+    throw new HttpError('conflict', 'That is no longer the last change.');
   const takenBack = (seen: StoredPlans) => {
     if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
       throw new HttpError(
@@ -47,7 +47,7 @@ export const rollBack: AdminOperation = async (call) => {
     return before(last.changes);
   };
   const warning = await applyChange(deps, takenBack, {
-    about: aboutCall(call, { author, reason: reason || `rolls back ${last.id}` }),
+    about: { ...about, reason: about.reason || `rolls back ${last.id}` },
     action: 'rollback',
   });
   return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { listed } from '../../../shared/lists.ts';
 import { must } from '../../../shared/schemas/must.ts';
@@ -17,9 +16,9 @@ import {
   whenAbsent,
 } from '../../limiter/plans.ts';
 import { type MakeChanges, type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
-import { type About, aboutCall } from './activity-of-call.ts';
+import { type About, readChange } from './activity-of-call.ts';
 import { planName } from './keys.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminCall, type AdminDependencies, type AdminOperation } from './operation.ts';
+import type { AdminCall, AdminDependencies, AdminOperation } from './operation.ts';
 import { planNumber, refusingProto, who } from './values.ts';
 
 type Value = number | string | null;
@@ -61,23 +60,21 @@ export const showPlans: AdminOperation = async ({ deps }) => {
  * If-Match (RFC 9110 §13.1.1), they only change if the table is still the one that the sender has seen.
  */
 export const changePlan: AdminOperation = async (call) => {
-  const { deps, params, request, response } = call;
+  const { deps, params } = call;
   const plan = params[0] ?? '';
   if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
-  const { author, reason, ...fields } = await readBody(PlanChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
-  const changes = unlessMoved(call, storedFields(plan, fields));
-  const warning = await applyChange(deps, changes, { about: aboutCall(call, { author, reason }), action: 'set' });
+  const { about, given } = await readChange(call, PlanChanges);
+  const warning = await applyChange(deps, unlessMoved(call, storedFields(plan, given)), { about, action: 'set' });
   return { status: 200, body: deps.planCache.table[plan], headers: [...etag(deps), ...warning] };
 };
 
 /** Changes fields of several plans in one step, with one record in the history. If-Match works as for a single plan. */
 export const changePlans: AdminOperation = async (call) => {
-  const { deps, request, response } = call;
-  const { plans, author, reason } = await readBody(TableChanges, request, response, ADMIN_BODY_LIMIT_BYTES);
-  const given = Object.entries(plans) as [PlanName, Readonly<Record<string, Value | undefined>>][];
-  const changes = Object.assign({}, ...given.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
-  if (given.length === 0) throw nothingGiven();
-  const about = aboutCall(call, { author, reason });
+  const { deps } = call;
+  const { about, given } = await readChange(call, TableChanges);
+  const plans = Object.entries(given.plans) as [PlanName, Readonly<Record<string, Value | undefined>>][];
+  const changes = Object.assign({}, ...plans.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
+  if (plans.length === 0) throw nothingGiven();
   const warning = await applyChange(deps, unlessMoved(call, changes), { about, action: 'set' });
   return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
 };

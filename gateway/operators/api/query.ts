@@ -3,9 +3,30 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { splitTags } from '../../limiter/tags.ts';
 import { type KeyCursor, readCursor } from '../../stores/storage.ts';
-import { time } from './values.ts';
+import { redactSecrets } from '../access-token.ts';
+import type { AdminRoute } from './operation.ts';
+import { time, who } from './values.ts';
 
 /** An operation reads only parameters of its schema, so that the OpenAPI document has all of them. */
+
+type Parameters = Readonly<Record<string, z.ZodType>>;
+
+/** The parameters of an operation. Each change may have an author and a reason. */
+export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method' | 'needs' | 'query'>): Parameters => ({
+  ...(query?.shape as Parameters | undefined),
+  ...(method !== 'GET' && needs !== 'viewer' && who),
+});
+
+/** Refuses unknown parameters, because a misspelt filter would find everything. @throws {HttpError} 400 */
+export function refuseUnknown(known: readonly string[], query: URLSearchParams): void {
+  const unknown = [...query.keys()].find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  const others = known.length === 0 ? 'It has none.' : `The parameters are ${known.join(', ')}.`;
+  const named = redactSecrets(unknown).slice(0, LONGEST_NAME);
+  throw new HttpError('invalid_parameter', `${named} is not a parameter of this operation. ${others}`);
+}
+
+const LONGEST_NAME = 50;
 
 /** Reads the parameters of a query. @throws {HttpError} 400 for a value that its schema refuses, or a repeated one */
 export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {

@@ -2,11 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
+import { MILLISECOND } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/stores.ts';
 import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
-import type { RequestsAnswer, RequestView } from './answers.ts';
+import type { BanView, RequestsAnswer, RequestView } from './answers.ts';
+import { runningBans } from './ban-refusals.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
 import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
 
@@ -40,32 +42,36 @@ export const RequestsQuery = z.object({
 });
 
 /**
- * Lists requests, the newest first. `after` is the `next` of a previous answer. With `tag`, only requests of keys that
- * now have all of these tags are listed. Requests do not store tags, so one call searches for a second: a page can be
- * short and still have a `next`.
+ * Lists requests, the newest first. `after` is the `next` of a previous answer. With `tag`, only requests of keys are
+ * listed that have all of these tags, or had them at their revocation. Requests do not store tags, so one call searches
+ * for a second: a page can be short and still have a `next`.
  */
 export const listRequests: AdminOperation = async ({ deps, query }) => {
   const { tag: given, ...asked } = readQuery(RequestsQuery, query);
   const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
   checkOrder(wanted.from, wanted.to);
   const limit = tags.length === 0 ? wanted.limit : MOST;
-  const [views, missing, keys] = [[] as RequestView[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
+  const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
   const giveUpAt = performance.now() + SEARCH_MS;
   let after = wanted.after;
   let isAtEnd = false;
-  while (!isAtEnd && views.length < wanted.limit && performance.now() < giveUpAt) {
-    const found = await deps.requests.find({ ...wanted, after, limit });
-    for (const one of found.missing) missing.add(one);
-    await learnKeys(deps, found.requests, keys, tags.length > 0);
-    for (const report of found.requests) {
-      if (views.length === wanted.limit) break;
-      const key = keys.get(report.keyId ?? '');
-      if (hasTags(key?.record.tags, tags)) views.push(describe(report, key));
+  while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
+    const page = await deps.requests.find({ ...wanted, after, limit });
+    for (const one of page.missing) missing.add(one);
+    await learnKeys(deps, page.requests, keys, tags.length > 0);
+    for (const report of page.requests) {
+      if (found.length === wanted.limit) break;
+      if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
       after = report.cursor;
     }
-    isAtEnd = found.requests.length < limit;
+    isAtEnd = page.requests.length < limit;
   }
-  const next = isAtEnd && views.length < wanted.limit ? undefined : after;
+  const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
+  // This list needs no store, so the end of a ban is compared with the clock of this machine.
+  // A gateway that hangs is waited for once.
+  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
+  const views = found.map((report) => describe(report, keys, bans));
+  const next = isAtEnd && found.length < wanted.limit ? undefined : after;
   return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
 };
 
@@ -82,7 +88,10 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
         const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
         return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
       });
-      const silent = { requests: [], missing: there.missing ?? ['the gateways registered in Redis'] };
+      const silent = {
+        requests: [],
+        missing: there.missing?.map(({ gateway }) => gateway) ?? ['the gateways registered in Redis'],
+      };
       return mergeFound([here, ...answers, silent], query);
     },
   };
@@ -93,7 +102,9 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
   const advice =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
-  return (missing ?? []).map((gateway) => unknown(`gateway ${gateway}`, 'does not answer', advice));
+  return (missing ?? []).map(({ gateway, seenAt: since }) => {
+    return { ...unknown(`gateway ${gateway}`, 'does not answer', advice), since };
+  });
 }
 
 /** Answers another gateway. */
@@ -134,7 +145,7 @@ async function learnKeys(
 ): Promise<void> {
   const ids = new Set(requests.flatMap(({ keyId, decision }) => (decision === undefined ? [] : (keyId ?? []))));
   const learn = async (id: string) => {
-    known.set(id, await (mustBeKnown ? keys.get(id) : keys.get(id).catch(() => undefined)));
+    known.set(id, await (mustBeKnown ? keys.everKnown(id) : keys.everKnown(id).catch(() => undefined)));
   };
   const late = sleep(NAMES_WITHIN_MS, undefined, { ref: false }).then(() => {
     throw new Unavailable('The keys could not be read in time.', 'Redis does not answer.');
@@ -145,12 +156,18 @@ async function learnKeys(
   });
 }
 
-function describe(report: RequestReport, key: KeyEntry | undefined): RequestView {
+function describe(
+  report: RequestReport,
+  keys: ReadonlyMap<string, KeyEntry | undefined>,
+  bans: ReadonlyMap<string, BanView>,
+): RequestView {
   const { cursor: _cursor, digest, fault: _fault, ...shown } = report;
-  const { name, secrets = [] } = key?.record ?? {};
+  const { keyId = '' } = report;
+  const { name, secrets = [] } = keys.get(keyId)?.record ?? {};
   return {
     ...shown,
     keyName: name,
+    keyBan: bans.get(keyId),
     secretId: secrets.find((secret) => secret.digest === digest)?.id,
     ...whyOf(report),
   };

@@ -13,6 +13,7 @@ import type { AdminOperation, AdminRoute } from './operation.ts';
 import { HistoryQuery, Rollback, rollBack, showHistory } from './plan-changes.ts';
 import { Trial, TrialQuery, tryPlan } from './plan-try.ts';
 import { changePlan, changePlans, PlanChanges, showPlans, TableChanges } from './plans.ts';
+import { parametersOf, refuseUnknown } from './query.ts';
 import { listRequests, RequestsQuery } from './requests.ts';
 import { addSecret, changeSecret, NewSecret, Rotation, revokeSecret, rotateKey, SecretChanges } from './secrets.ts';
 import { createToken, listTokens, NewToken, revokeToken, whoAmI } from './tokens.ts';
@@ -202,5 +203,10 @@ function row(
 ): AdminRoute {
   const [method = '', path = ''] = at.split(' ');
   const [[name, operation]] = Object.entries(named) as [[string, AdminOperation]];
-  return { name, method, path, summary, operation, ...facts };
+  const known = Object.keys(parametersOf({ method, ...facts }));
+  const checked: AdminOperation = async (call) => {
+    refuseUnknown(known, call.query);
+    return await operation(call);
+  };
+  return { name, method, path, summary, operation: checked, ...facts };
 }

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
@@ -8,11 +7,11 @@ import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts
 import { parseNetwork } from '../../limiter/networks.ts';
 import type { WithActivity } from '../../stores/audit.ts';
 import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
-import { aboutCall, allOf, differences, entry, secretTexts } from './activity-of-call.ts';
+import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
 import { answerWithKey, findKey, futureTime, keyName, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminDependencies, type AdminOperation } from './operation.ts';
+import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and expiry. A change affects no other secret. */
@@ -52,16 +51,16 @@ export const SecretChanges = z.strictObject({
 
 /** Adds a secret. Only this answer ever shows the whole key. */
 export const addSecret: AdminOperation = async (call) => {
-  const { deps, params, request, response } = call;
+  const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
-  const { expiresAt, author, reason, ...given } = await readBody(NewSecret, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { about, given } = await readChange(call, NewSecret);
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
   const secret = makeSecret(credential.digest, now, {
     ...given,
-    expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
+    expiresAt: given.expiresAt === undefined ? undefined : toMicroseconds(given.expiresAt),
   });
-  const activity = entry(aboutCall(call, { author, reason }), 'secret.create', id, allOf(secretTexts(secret)));
+  const activity = entry(about, 'secret.create', id, allOf(secretTexts(secret)));
   const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
   await orUnclaimed(added, `secret ${secret.id}`);
   return { status: 201, body: { id: secret.id, key: apiKey } };
@@ -69,24 +68,18 @@ export const addSecret: AdminOperation = async (call) => {
 
 /** Changes the name, the bounds or the expiry of a secret. */
 export const changeSecret: AdminOperation = async (call) => {
-  const { deps, params, request, response } = call;
+  const { deps, params } = call;
   const { id } = await findKey(deps, params[0]);
-  const { expiresAt, author, reason, ...given } = await readBody(
-    SecretChanges,
-    request,
-    response,
-    ADMIN_BODY_LIMIT_BYTES,
-  );
-  if (expiresAt === undefined && Object.keys(given).length === 0)
-    throw new HttpError('invalid_request', 'The body contains no changes.');
-  const about = aboutCall(call, { author, reason });
+  const { about, given } = await readChange(call, SecretChanges);
+  const { expiresAt } = given;
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
   const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
     const expiry = expiresAt !== undefined && {
       expiresAt: expiresAt === null ? undefined : toMicroseconds(expiresAt),
       own: undefined,
     };
-    checkUnreadable(old, { ...given, expiresAt });
+    checkUnreadable(old, given);
     const changed: StoredSecret = { ...old, name, scope, networks, ...expiry };
     const fields = differences(secretTexts(old), secretTexts(changed));
     const activity =
@@ -134,18 +127,12 @@ export const Rotation = z.strictObject({
  * unclaimed secret.
  */
 export const rotateKey: AdminOperation = async (call) => {
-  const { deps, params, request, response } = call;
-  const key = await findKey(deps, params[0]);
-  const { id } = key;
-  const { graceSeconds, secretId, scope, networks, expiresAt, ...given } = await readBody(
-    Rotation,
-    request,
-    response,
-    ADMIN_BODY_LIMIT_BYTES,
-  );
+  const { deps, params } = call;
+  const { id } = await findKey(deps, params[0]);
+  const { about, given } = await readChange(call, Rotation);
+  const { graceSeconds, secretId, scope, networks, expiresAt } = given;
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
-  const about = aboutCall(call, given);
   const toReplace =
     secretId === undefined ? (record: Pick<KeyRecord, 'secrets'>) => theOneToReplace(record, now) : secretIn(secretId);
   const rotated = await applyTo(deps, id, toReplace, (old, record) => {

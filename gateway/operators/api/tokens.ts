@@ -1,13 +1,12 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { ROLES } from '../../stores/roles.ts';
 import type { OperatorToken } from '../../stores/tokens.ts';
 import { createAccessToken } from '../access-token.ts';
-import { aboutCall, allOf, differences, entry } from './activity-of-call.ts';
+import { aboutCall, allOf, differences, entry, readChange } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
-import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';
+import type { AdminOperation } from './operation.ts';
 import { line, who } from './values.ts';
 
 /** Operators' tokens with a name and a role. */
@@ -20,11 +19,11 @@ export const NewToken = z.strictObject({
 
 /** Creates a token. Only this answer ever shows it. */
 export const createToken: AdminOperation = async (call) => {
-  const { deps, request, response } = call;
-  const { name, role, ...given } = await readBody(NewToken, request, response, ADMIN_BODY_LIMIT_BYTES);
+  const { about, given } = await readChange(call, NewToken);
+  const { name, role } = given;
   const { id, token, digest } = createAccessToken();
-  const activity = entry(aboutCall(call, given), 'token.create', id, allOf({ name, role }));
-  await deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
+  const activity = entry(about, 'token.create', id, allOf({ name, role }));
+  await call.deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
   return { status: 201, body: { id, token, name, role } };
 };
 

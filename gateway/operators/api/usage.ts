@@ -8,7 +8,8 @@ import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-m
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { UsageSums } from '../whole-answers.ts';
 import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';
-import { shownTags } from './key-view.ts';
+import { refusedByBans } from './ban-refusals.ts';
+import { banOf, shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';
 import type { AdminOperation } from './operation.ts';
 import { after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
@@ -41,7 +42,8 @@ export const UsageQuery = z.object({
  * `limit` counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add up the sums.
  */
 export const listUsage: AdminOperation = async ({ deps, query }) => {
-  const today = Math.floor((await deps.keys.now()) / DAY);
+  const now = await deps.keys.now();
+  const today = Math.floor(now / DAY);
   const keptFrom = today - DAYS_KEPT + 1;
   const { limit, after, by, ...range } = readQuery(UsageQuery, query);
   const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
@@ -56,7 +58,12 @@ export const listUsage: AdminOperation = async ({ deps, query }) => {
   let cursor = cursorIn(after);
   if (by === 'day' || by === 'key') {
     const { keys, next } = await deps.keys.walk({ after: cursor, limit });
-    return answer(by === 'day' ? keys.flatMap(daysOfKey) : keys.flatMap((key) => sumOf(daysOfKey(key))), next);
+    if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
+    const banned = (key: KeyEntry) => (key.bannedUntil > now ? { ban: banOf(key, now) } : {});
+    return answer(
+      keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) }))),
+      next,
+    );
   }
   const sums = new UsageSums();
   for (let checked = 0; checked < SUMMED; checked += PAGE) {
@@ -89,9 +96,16 @@ export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
   const entry = await findKey(deps, params[0]);
   const now = await deps.keys.now();
   const minute = Math.floor(now / MINUTE);
-  const minutes = countsOf(entry.usage.minutes, entry)
-    .filter(({ at }) => at > minute - MINUTES_KEPT && at <= minute)
-    .map(({ at, ...count }) => ({ at: new Date((at * MINUTE) / MILLISECOND).toISOString(), ...count }));
+  const banned = await refusedByBans(deps, entry.id, minute);
+  const decided = new Map(countsOf(entry.usage.minutes, entry).map((count) => [count.at, count]));
+  const minutes = [...new Set([...decided.keys(), ...banned.keys()])]
+    .filter((at) => at > minute - MINUTES_KEPT && at <= minute)
+    .sort((a, b) => a - b)
+    .map((at) => {
+      const { admitted, refused } = decided.get(at) ?? { admitted: 0, refused: 0 };
+      const time = new Date((at * MINUTE) / MILLISECOND).toISOString();
+      return { at: time, admitted, refused, banned: banned.get(at) ?? 0 };
+    });
   const today = Math.floor(now / DAY);
   const days = daysOf(entry, today - DAYS_KEPT + 1, today).map(({ day, admitted, refused }) => ({
     at: day,

@@ -60,6 +60,8 @@ export interface AdminRequest {
   readonly body?: unknown;
   /** The ETag of the version that the sender has seen. */
   readonly ifMatch?: string | undefined;
+  /** Whether it changes nothing, although it is no GET. */
+  readonly isTrial?: true;
 }
 
 export interface AdminReply {

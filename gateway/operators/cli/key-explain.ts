@@ -3,7 +3,7 @@ import type { DecisionReport, DecisionsAnswer, ExplainAnswer } from '../api/answ
 import { KEY, pathTo } from './key-names.ts';
 import { describeKey } from './key-text.ts';
 import type { Session } from './session.ts';
-import { harmless, table } from './table.ts';
+import { linesOf, table } from './table.ts';
 import { preciseTimeText, timeText } from './time-text.ts';
 
 /** Adds `keys explain`, which shows why requests were admitted or refused. */
@@ -67,7 +67,7 @@ async function explainRequest(session: Session, request: string, limit: string):
 
 function describeDecision(decision: DecisionReport): string {
   const { buckets, plan, planVersion, gateway } = decision;
-  const facts: [name: string, fact: string | undefined][] = [
+  return linesOf([
     ['request', decision.requestId],
     ['key', decision.keyId],
     ['outcome', decision.outcome],
@@ -81,9 +81,7 @@ function describeDecision(decision: DecisionReport): string {
     ['decided at', decision.at && preciseTimeText(decision.at)],
     ['mode', decision.mode],
     ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
-  ];
-  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
-  return known.map(([name, fact]) => `${name.padEnd(18)}${harmless(fact)}`).join('\n');
+  ]);
 }
 
 const change = (bucket?: { before: number; after: number }): string =>

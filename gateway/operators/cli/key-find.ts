@@ -1,4 +1,3 @@
-import { createInterface } from 'node:readline/promises';
 import { text as textOf } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import type { FoundAnswer, FoundKey } from '../api/answers.ts';
@@ -31,7 +30,7 @@ Examples:
   wl-paste | ctl keys find       a key that a customer has sent`,
     )
     .action(async (given: string | undefined) => {
-      const { text, hadSecret } = searchText(given ?? (await read()));
+      const { text, hadSecret } = searchText(given ?? (await read(session)));
       if (hadSecret && text === '')
         find.error('error: this looks like the secret of a key without its id. Nothing was sent.');
       if (text === '') find.error('error: pass a name, an id, a request id or a key.');
@@ -48,12 +47,9 @@ Examples:
 }
 
 /** Asks on a terminal, and otherwise reads standard input. */
-async function read(): Promise<string> {
-  if (!process.stdin.isTTY) return (await textOf(process.stdin)).slice(0, MOST_READ);
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  const answer = await terminal.question('A name, an id, a request id or a key: ').catch(() => '');
-  terminal.close();
-  return answer;
+async function read(session: Session): Promise<string> {
+  if (process.stdin.isTTY) return await session.question('A name, an id, a request id or a key: ');
+  return (await textOf(process.stdin)).slice(0, MOST_READ);
 }
 
 /** @throws {AdminError} if there is none */

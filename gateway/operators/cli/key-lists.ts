@@ -11,6 +11,7 @@ import {
   type TopBy,
 } from '../api/key-order.ts';
 import { KEY_STATES } from '../api/key-view.ts';
+import { firstFilled } from '../whole-answers.ts';
 import { describeIdle, describeKeys, describeNear, describeTop } from './key-text.ts';
 import type { Session } from './session.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
@@ -108,18 +109,11 @@ type Describe = (keys: readonly KeyView[]) => string;
 
 /** Calls until a key is found. */
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
-  let at = query.offset;
-  for (;;) {
-    const page = await session.call<KeysAnswer>('GET', `/keys?${new URLSearchParams({ ...query, offset: at ?? '0' })}`);
-    if (page.keys.length === 0 && page.next !== undefined) {
-      at = String(page.next);
-      continue;
-    }
-    const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
-    const list = { ...page, offset: Number(query.offset) };
-    session.print(list, () => `${describe(page.keys)}\n\n${page.keys.length} of ${page.total}${next}`);
-    return;
-  }
+  const ask = (path: string) => session.call<KeysAnswer>('GET', path);
+  const page = await firstFilled(ask, '/keys', query, ({ keys }) => keys);
+  const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
+  const list = { ...page, offset: Number(query.offset) };
+  session.print(list, () => `${describe(page.keys)}\n\n${page.keys.length} of ${page.total}${next}`);
 }
 
 async function listSorted(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {

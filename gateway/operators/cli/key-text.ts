@@ -1,8 +1,8 @@
 import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeyView, LoudKey, SecretView } from '../api/answers.ts';
-import { banInWords, tooSmallInWords } from '../common-words.ts';
+import { banInWords, type RunningBan, tooSmallInWords } from '../common-words.ts';
 import { colour, type Style } from './session.ts';
-import { harmless, table } from './table.ts';
+import { type Cell, type Facts, linesOf, table } from './table.ts';
 import { timeText } from './time-text.ts';
 
 /** Describes API keys in words. */
@@ -17,76 +17,74 @@ const STATES: Readonly<Record<string, Style>> = { active: 'green', banned: 'red'
 const paintState = (text: string, column: string): string =>
   column === 'state' ? colour(STATES[text.trim()] ?? 'yellow', text) : text;
 
-export function describeKeys(views: readonly KeyView[]): string {
-  const head = ['id', 'name', 'plan', 'state', 'minute', 'day', 'admitted', 'refused', 'created', 'expires'];
-  const hasTags = views.some(({ tags }) => tags !== undefined);
-  const hasNotes = views.some((key) => noteOf(key) !== undefined);
-  const rows = views.map((key) => [
-    key.id,
-    key.name,
-    key.plan,
-    key.state,
-    key.minute,
-    key.day,
-    key.admitted,
-    key.refused,
-    timeText(key.createdAt),
-    key.expiresAt && timeText(key.expiresAt),
-    ...(hasTags ? [writeTags(key.tags)] : []),
-    ...(hasNotes ? [noteOf(key)] : []),
-  ]);
-  return table([...head, ...(hasTags ? ['tags'] : []), ...(hasNotes ? ['note'] : [])], rows, paintState);
-}
+type Listed = KeyView & Partial<Pick<LoudKey, 'recent'> & Pick<FoundKey, 'foundBy'>>;
+type Column = readonly [title: string, cell: (key: Listed) => Cell];
 
-/** Notes that a key is banned, or that its limits are too small. */
-function noteOf(key: KeyView): string | undefined {
-  if (key.bannedUntil !== undefined) return `banned until ${banInWords(key, timeText(key.bannedUntil))}`;
-  return key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined;
-}
+const COMMON: readonly Column[] = [
+  ['id', ({ id }) => id],
+  ['name', ({ name }) => name],
+  ['plan', ({ plan }) => plan],
+  ['state', ({ state }) => state],
+];
+const COUNTS: readonly Column[] = [
+  ['admitted', ({ admitted }) => admitted],
+  ['refused', ({ refused }) => refused],
+  ['created', ({ createdAt }) => timeText(createdAt)],
+];
+const NOTE: Column = ['?note', noteOf];
 
-export function describeFound(views: readonly FoundKey[]): string {
-  const rows = views.map(({ id, name, plan, state, foundBy }) => [id, name, plan, state, foundBy]);
-  return table(['id', 'name', 'plan', 'state', 'found by'], rows, paintState);
-}
+const tableOf =
+  (...columns: readonly Column[]) =>
+  (keys: readonly Listed[]): string => {
+    const shown = [...COMMON, ...columns, NOTE];
+    const rows = keys.map((key) => shown.map(([, cell]) => cell(key)));
+    return table(
+      shown.map(([title]) => title),
+      rows,
+      paintState,
+    );
+  };
 
-export function describeTop(views: readonly LoudKey[]): string {
-  const rows = views.map(({ id, name, plan, state, recent: { admitted, refused }, buckets }) => [
-    id,
-    name,
-    plan,
-    state,
-    admitted + refused,
-    refused,
-    buckets && percent(buckets.day),
-  ]);
-  return table(['id', 'name', 'plan', 'state', 'requests', 'refused', 'of the day'], rows, paintState);
-}
+export const describeKeys = tableOf(
+  ['minute', ({ minute }) => minute],
+  ['day', ({ day }) => day],
+  ...COUNTS,
+  ['expires', ({ expiresAt }) => expiresAt && timeText(expiresAt)],
+  ['?tags', ({ tags }) => writeTags(tags)],
+);
+
+export const describeFound = tableOf(['found by', ({ foundBy }) => foundBy]);
+
+export const describeTop = tableOf(
+  ['requests', ({ recent }) => recent && recent.admitted + recent.refused],
+  ['refused', ({ recent }) => recent?.refused],
+  ['of the day', ({ buckets }) => buckets && percent(buckets.day)],
+);
 
 /** Describes keys with their last use. */
-export function describeIdle(views: readonly KeyView[]): string {
-  const rows = views.map(({ id, name, plan, state, admitted, refused, createdAt, lastUsedAt }) => [
-    id,
-    name,
-    plan,
-    state,
-    admitted,
-    refused,
-    timeText(createdAt),
-    lastUsedAt === undefined ? 'never' : timeText(lastUsedAt),
-  ]);
-  return table(['id', 'name', 'plan', 'state', 'admitted', 'refused', 'created', 'last used'], rows, paintState);
-}
-
-const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;
+export const describeIdle = tableOf(...COUNTS, [
+  'last used',
+  ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt)),
+]);
 
 /** Describes keys with their use of the day limit. */
-export function describeNear(views: readonly KeyView[]): string {
-  const rows = views.map(({ id, name, plan, state, buckets }) => {
-    const day = buckets?.day;
-    return [id, name, plan, state, day?.limit, day?.used, day && percent(day), day?.fullAt && timeText(day.fullAt)];
-  });
-  return table(['id', 'name', 'plan', 'state', 'day', 'used', 'of limit', 'full again'], rows, paintState);
+export const describeNear = tableOf(
+  ['day', ({ buckets }) => buckets?.day.limit],
+  ['used', ({ buckets }) => buckets?.day.used],
+  ['of limit', ({ buckets }) => buckets && percent(buckets.day)],
+  ['full again', ({ buckets }) => buckets?.day.fullAt && timeText(buckets.day.fullAt)],
+);
+
+/** Notes that a key is banned, or that its limits are too small. */
+function noteOf(key: Listed): string | undefined {
+  return banNote(key) ?? (key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined);
 }
+
+/** Notes that a key is banned. */
+export const banNote = (ban: RunningBan | undefined): string | undefined =>
+  ban?.bannedUntil && `banned until ${banInWords(ban, timeText(ban.bannedUntil))}`;
+
+const percent = ({ used, limit }: BucketView): string => `${Math.floor((used / limit) * 100)} %`;
 
 export function describeBans(views: readonly KeySummary[]): string {
   const rows = views.map((key) => [
@@ -103,11 +101,11 @@ export function describeBans(views: readonly KeySummary[]): string {
 
 /** Describes one key, with its buckets at the time of the call. */
 export function describeKey(key: KeyView): string {
-  const facts: [name: string, fact: string | undefined][] = [
+  const facts: Facts = [
     ['id', key.id],
     ['name', key.name],
     ['plan', key.plan],
-    ['state', colour(STATES[key.state] ?? 'yellow', key.state)],
+    ['state', key.state],
     ['created', timeText(key.createdAt)],
     ['expires', key.expiresAt && timeText(key.expiresAt)],
     ['last used', key.lastUsedAt ? timeText(key.lastUsedAt) : 'never'],
@@ -120,9 +118,8 @@ export function describeKey(key: KeyView): string {
     ['admitted, refused', `${key.admitted}, ${key.refused}`],
     ['shadow refusals', key.shadowed?.toString()],
   ];
-  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
-  const lines = known.map(([name, fact]) => `${name.padEnd(18)}${name === 'state' ? fact : harmless(fact)}`);
-  return key.buckets === undefined ? lines.join('\n') : `${lines.join('\n')}\n\n${describeBuckets(key.buckets)}`;
+  const lines = linesOf(facts, paintState);
+  return key.buckets === undefined ? lines : `${lines}\n\n${describeBuckets(key.buckets)}`;
 }
 
 function ownLimits({ minute, day }: KeyView): string | undefined {

@@ -28,7 +28,8 @@ Examples:
   ctl plans set free --minute 30 --mode shadow`,
     )
     .action(async (plan: string, limits: { minute?: number; day?: number }) => {
-      const ask = (path: string) => session.call<TrialAnswer>('POST', path, limits);
+      const ask = async (path: string) =>
+        (await session.exchange({ method: 'POST', path, body: limits, isTrial: true })).body as TrialAnswer;
       const { isWhole: _isWhole, ...trial } = await readTrial(ask, plan);
       session.print(trial, () => describe(plan, trial));
     });
@@ -36,7 +37,7 @@ Examples:
 
 function describe(plan: string, { keys, requests, affected }: TrialAnswer): string {
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
-  const summary = `${affected.length} of ${keys} keys of ${plan} that sent requests in the last hour would have been refused, at least ${total} of ${requests} requests.`;
+  const summary = `At least ${total} of ${requests} requests of the last hour would have been refused, of at least ${affected.length} of ${keys} keys of ${plan}.`;
   if (affected.length === 0) return summary;
   const rows = affected.map(({ id, name, requests: sent, refused, wouldRefuse }) => [
     id,

@@ -1,7 +1,9 @@
 import { CommanderError } from 'commander';
+import { isZoneUnknown } from '../common-words.ts';
 import { createCommands } from './commands.ts';
 import { EXIT, outcomeOf } from './outcome.ts';
 import { Session } from './session.ts';
+import { harmless } from './table.ts';
 
 /** The command line is a thin client of the admin listener, the same for Redis and for the embedded limiter. */
 
@@ -20,6 +22,12 @@ const program = await createCommands(new Session(process.env, () => program.opts
 // This sets the zone of every time that Node prints.
 program.on('option:utc', () => {
   process.env.TZ = 'UTC';
+});
+
+program.hook('preAction', () => {
+  const { TZ } = process.env;
+  if (TZ && process.stdout.isTTY && !isJson() && isZoneUnknown())
+    process.stderr.write(`Note: the time zone ${harmless(TZ)} is unknown. Times are in UTC.\n`);
 });
 
 await program.parseAsync().catch((fault: unknown) => {

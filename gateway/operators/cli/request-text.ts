@@ -1,7 +1,8 @@
 import type { RequestView } from '../api/answers.ts';
 import { timesInWords } from '../common-words.ts';
+import { banNote } from './key-text.ts';
 import { colour } from './session.ts';
-import { type Cell, harmless, table } from './table.ts';
+import { type Cell, harmless, linesOf, table } from './table.ts';
 import { preciseTimeText } from './time-text.ts';
 
 /** Describes requests in words. */
@@ -26,9 +27,8 @@ function outcomeOf({ status, outcome, decision }: RequestView): string {
 }
 
 export function describeRequests(requests: readonly RequestView[], hasReasons: boolean): string {
-  const hasMore = requests.some(({ repeated }) => repeated > 0);
-  const head = hasMore ? [...HEAD, 'more'] : HEAD;
-  const rows = requests.map((request) => [...cellsOf(request), ...(hasMore ? [request.repeated] : [])]);
+  const head = [...HEAD, '?more', '?note'];
+  const rows = requests.map((one) => [...cellsOf(one), one.repeated || undefined, banNote(one.keyBan)]);
   const [first = '', ...lines] = table(head, rows, paintStatus).split('\n');
   return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
 }
@@ -50,7 +50,7 @@ export function describeRequest(request: RequestView): string {
   const { decision, gateway, status, code, keyId, keyName, repeated } = request;
   const buckets = decision?.buckets;
   const answer = code === undefined ? String(status) : `${status} ${code}`;
-  const facts: [name: string, fact: string | undefined][] = [
+  return linesOf([
     ['request', `${request.method} ${request.path}`],
     ['id', request.requestId],
     ['at', preciseTimeText(request.at)],
@@ -60,6 +60,7 @@ export function describeRequest(request: RequestView): string {
     ['what to do', request.advice],
     ['repeated', repeated > 0 ? `${repeated} more like it in the same minute` : undefined],
     ['key', keyName === undefined ? keyId : `${keyId} (${keyName})`],
+    ['note', banNote(request.keyBan)],
     ['secret', request.secretId],
     ['address', request.address],
     ['plan', decision?.plan && `${decision.plan}, table version ${decision.planVersion ?? 'unknown'}`],
@@ -71,9 +72,7 @@ export function describeRequest(request: RequestView): string {
     ['mode', decision?.mode],
     ['time', timesInWords(request.times, milliseconds)],
     ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
-  ];
-  const known = facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
-  return known.map(([name, fact]) => `${name.padEnd(18)}${harmless(fact)}`).join('\n');
+  ]);
 }
 
 const atTime = (time: string | undefined): string | undefined => time && preciseTimeText(time);

@@ -48,7 +48,7 @@ export class Session {
 
   /** Adds who makes a change and why, for the audit log. A named token already identifies its owner. */
   #withWho(request: AdminRequest): AdminRequest {
-    if (request.method === 'GET') return request;
+    if (request.method === 'GET' || request.isTrial) return request;
     const said = { author: operator(), ...(this.reason && { reason: this.reason }) };
     const separator = request.path.includes('?') ? '&' : '?';
     return { ...request, path: `${request.path}${separator}${new URLSearchParams(said)}` };

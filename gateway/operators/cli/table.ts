@@ -12,13 +12,18 @@ const PLAIN = Object.fromEntries(
 /**
  * Formats rows of cells as aligned columns with a header; numbers are right-aligned. Control characters could
  * manipulate the terminal, and may be in data edited by hand, so a mark replaces them.
+ * @param titles a column whose title begins with `?` is left out if it is empty
  * @param paint colours a cell; the width counts visible characters only
  */
 export function table(
-  head: readonly string[],
-  rows: readonly (readonly Cell[])[],
+  titles: readonly string[],
+  cells: readonly (readonly Cell[])[],
   paint: (text: string, column: string) => string = (text) => text,
 ): string {
+  const isShown = (_: unknown, at: number) =>
+    !titles[at]?.startsWith('?') || cells.some((row) => row[at] !== undefined);
+  const head = titles.filter(isShown).map((title) => title.replace(/^\?/, ''));
+  const rows = cells.map((row) => row.filter(isShown));
   const isNumeric = (column: number) => rows.every((row) => typeof row[column] !== 'string');
   const made = new Table({
     chars: { ...PLAIN, middle: '  ' },
@@ -29,5 +34,13 @@ export function table(
   for (const row of rows) made.push(row.map((cell, at) => paint(harmless(String(cell ?? '-')), head[at] ?? '')));
   return made.toString().replaceAll(/ +$/gm, '');
 }
+
+export type Facts = readonly (readonly [name: string, fact: string | undefined])[];
+
+/** One fact a line, without those that are not known. @param paint as of a table */
+export const linesOf = (facts: Facts, paint: (text: string, name: string) => string = (text) => text): string =>
+  facts
+    .flatMap(([name, fact]) => (fact === undefined ? [] : `${name.padEnd(18)}${paint(harmless(fact), name)}`))
+    .join('\n');
 
 export const harmless = (text: string): string => text.replaceAll(/\p{Cc}/gu, '\u{fffd}');

@@ -38,6 +38,8 @@ interface CallOptions {
   readonly token?: string | null;
   /** Why a change is made. A body with an author has its own reason. */
   readonly reason?: string | undefined;
+  /** Whether it changes nothing, although it is no GET. */
+  readonly isTrial?: true;
 }
 
 export interface Answered<T> {
@@ -53,7 +55,7 @@ export interface Answered<T> {
 export async function callApi<T = unknown>(
   method: string,
   path: string,
-  { body, ifMatch, token = keptToken(), reason }: CallOptions = {},
+  { body, ifMatch, token = keptToken(), reason, isTrial }: CallOptions = {},
 ): Promise<Answered<T>> {
   // Calls that were running at logout stop here.
   if (token === null) throw new Unreachable('Nobody is logged in.');
@@ -61,7 +63,8 @@ export async function callApi<T = unknown>(
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (ifMatch !== undefined) headers['If-Match'] = ifMatch;
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const { response, text } = await ask(method === 'GET' ? path : saying(path, reason), { method, headers, ...sent });
+  const isChange = method !== 'GET' && !isTrial;
+  const { response, text } = await ask(isChange ? saying(path, reason) : path, { method, headers, ...sent });
   const value = read(text);
   noteAnswer(path, response.status);
   if (response.ok) return { body: value as T, etag: response.headers.get('ETag') };
@@ -103,28 +106,6 @@ function read(text: string): unknown {
     return text === '' ? undefined : JSON.parse(text);
   } catch (cause) {
     throw new Unreachable('This server is not a gateway’s admin listener.', { cause });
-  }
-}
-
-interface List {
-  readonly next?: number | undefined;
-}
-
-/**
- * One page of a list. The gateway checks a limited number of keys per call, so a search continues until something is
- * found.
- * @param path with its query, without the offset
- * @param entriesOf the entries in an answer
- */
-export async function listFrom<T extends List>(
-  path: string,
-  offset: number,
-  entriesOf: (answer: T) => readonly unknown[],
-): Promise<T> {
-  for (let at = offset; ; ) {
-    const { body } = await get<T>(`${path}${path.includes('?') ? '&' : '?'}offset=${at}`);
-    if (entriesOf(body).length > 0 || body.next === undefined) return body;
-    at = body.next;
   }
 }
 

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallerAnswer } from '../api/answers.ts';
+import { isZoneUnknown } from '../common-words.ts';
 import { forgetToken, get, keptToken } from './api.ts';
 import { forgetAuthor } from './author.ts';
 import { closeDialogs, DialogHost } from './dialog.ts';
@@ -96,6 +97,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
           ${Object.entries(MENU).map(([page, name]) => html`<li><a href=${addressOf(page as PageName)} aria-current=${isIn(page, route.page) ? 'page' : undefined}>${name}</a></li>`)}
         </ul>
         <${StateOfGateway} />
+        ${isZoneUnknown() && html`<p class="note">This browser knows no time zone. Times are in UTC.</p>`}
       </nav>
       <main id="main" tabindex="-1" ref=${main}>
         <${View} key=${place} route=${route} />

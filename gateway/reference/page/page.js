@@ -4,7 +4,6 @@ const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
 const REFRESH_MS = 5_000;
 const SLOWEST_MS = 60_000;
 const COPIED_MS = 2_000;
-const REFUSALS_SHOWN = 5;
 
 const byId = (id) => document.getElementById(id);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -104,7 +103,7 @@ async function refresh() {
   asking = asked;
   let next;
   try {
-    const response = await fetch('/v1/limits', {
+    const response = await fetch('/v1/limits?refusals=true', {
       headers: { authorization: `Bearer ${key}` },
       signal: asked.signal,
       cache: 'no-store',
@@ -120,7 +119,7 @@ async function refresh() {
 }
 
 /** @returns the time until the next refresh */
-function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedUntil, expiresAt, usage }) {
+function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedUntil, expiresAt, usage, refusals }) {
   waitMs = REFRESH_MS;
   byId('key-report').hidden = false;
   const until = expiresAt === null ? '' : ` It expires on ${new Date(expiresAt).toLocaleString('en-GB')}.`;
@@ -137,6 +136,7 @@ function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedU
   byId('strikes').textContent = number(strikesLeft);
   byId('strikes-note').textContent = bannedUntil === null ? 'Not banned' : `Banned until ${clock(bannedUntil)}`;
   showUsage(usage);
+  showRefusals(refusals);
   return REFRESH_MS;
 }
 
@@ -190,6 +190,31 @@ function showUsage(usage) {
   const words = `The last 36 days: ${total('admitted')} requests admitted, ${total('refused')} refused.`;
   byId('usage-bars').setAttribute('aria-label', words);
   byId('usage-words').textContent = words;
+}
+
+const NONE = byId('no-refusals').textContent;
+
+/** @param refusals null if they could not be read: then the last ones stay */
+function showRefusals(refusals) {
+  byId('no-refusals').textContent = refusals === null ? 'They cannot be read now. The page asks again.' : NONE;
+  if (refusals === null) return;
+  byId('refusals').replaceChildren(
+    ...refusals.map((refusal) => {
+      const entry = element('li', `${clock(refusal.at)} `);
+      const link = element('a', 'What to do', { href: `#error-${refusal.code}` });
+      entry.append(element('code', `${refusal.method} ${refusal.path}`), ` ${whyOf(refusal)} `, link);
+      return entry;
+    }),
+  );
+  byId('no-refusals').hidden = refusals.length > 0;
+}
+
+function whyOf({ code, limit, retryAt, repeated }) {
+  const more = repeated === 0 ? '' : ` So were ${number(repeated)} more in the same minute.`;
+  if (code === 'insufficient_scope') return `It was refused: the secret lacks the scope.${more}`;
+  const why = code === 'key_banned' ? 'the key was banned' : `the ${limit} limit was used up`;
+  const retry = retryAt * 1_000 > Date.now() ? ` A retry works from ${clock(retryAt)}.` : '';
+  return `It was refused: ${why}.${retry}${more}`;
 }
 
 document.addEventListener('visibilitychange', refresh);
@@ -261,23 +286,11 @@ async function send(operation) {
       .map(([name, value]) => `${name}: ${value}`)
       .join('\n');
     headers.hidden = false;
-    if (response.status === 429 && key !== undefined)
-      noteRefusal(`${init.method} ${target}`, response, JSON.parse(text));
   } catch (fault) {
     status.textContent = 'No response';
     place.textContent = fault.message;
   }
   void refresh();
-}
-
-function noteRefusal(request, response, { code, message }) {
-  const wait = lengthOf(Number(response.headers.get('retry-after')));
-  const entry = element('li', `${new Date().toLocaleTimeString('en-GB')} `);
-  const link = element('a', 'What to do', { href: `#error-${code}` });
-  entry.append(element('code', request), ` ${message.replace(/\.$/, '')}: ${wait}. `, link);
-  byId('refusals').prepend(entry);
-  while (byId('refusals').children.length > REFUSALS_SHOWN) byId('refusals').lastChild.remove();
-  byId('no-refusals').hidden = true;
 }
 
 for (const operation of all('.operation'))

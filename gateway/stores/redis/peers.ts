@@ -17,7 +17,7 @@ const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
 const LISTED_EVERY_MS = 5_000;
-/** A gateway that has not looked for this long has ended without signing off. */
+/** A gateway that has not looked for this long counts as ended. One that hangs must not be forgotten sooner. */
 const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
@@ -26,6 +26,14 @@ const LIST_WITHIN_MS = 1_000;
 
 /** How operators see a gateway: its host and its process. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (fault) {
+    return (fault as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
 
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
 
@@ -56,13 +64,29 @@ export class Peers implements Asked {
   async ask(content: unknown, withinMs: number): ReturnType<Asked['ask']> {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();
-    const asked = await Promise.race([this.#others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
-    if (asked === undefined) return { answers: [], missing: undefined };
+    const listed = await Promise.race([this.#others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
+    if (listed === undefined) return { answers: [], missing: undefined };
+    const asked = [...listed.keys()];
     await Promise.race([this.#hear(asked, content, answers, until), waited(Math.max(0, until - performance.now()))]);
+    const silent = asked.filter((gateway) => !answers.has(gateway));
+    const ended = this.#endedOf(silent, [this.#own, ...answers.keys()]);
     return {
       answers: [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer })),
-      missing: asked.filter((gateway) => !answers.has(gateway)).map(nameOf),
+      missing: silent
+        .filter((gateway) => !ended.includes(gateway))
+        .map((gateway) => ({ gateway: nameOf(gateway), seenAt: new Date(listed.get(gateway) ?? 0).toISOString() })),
     };
+  }
+
+  /** Strikes silent gateways whose process has ended: it ran on this host, or another one has its name now. */
+  #endedOf(silent: readonly string[], heard: readonly string[]): readonly string[] {
+    const names = heard.map(nameOf);
+    const ended = silent.filter((gateway) => {
+      const [name = '', host, pid] = /^(.*):(\d+)(?=:)/.exec(gateway) ?? [];
+      return names.includes(name) || (host === hostname() && !isRunning(Number(pid)));
+    });
+    if (ended.length > 0) void this.#redis.zrem(GATEWAYS, ...ended).catch(() => undefined);
+    return ended;
   }
 
   /** Collects the answers. Never rejects. */
@@ -119,12 +143,14 @@ export class Peers implements Asked {
     }
   }
 
-  async #others(): Promise<string[]> {
-    const seen = pairsOf(await this.#redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES'));
+  /** When each other gateway last looked, in Unix ms. */
+  async #others(): Promise<Map<string, number>> {
+    const seen = new Map(pairsOf(await this.#redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES')));
     const oldest = Date.now() / 1_000 - FORGOTTEN_AFTER_SECONDS;
-    const gone = seen.filter(([, at]) => Number(at) < oldest).map(([gateway]) => gateway);
+    const gone = [...seen.keys()].filter((gateway) => Number(seen.get(gateway)) < oldest);
     if (gone.length > 0) await this.#redis.zrem(GATEWAYS, ...gone);
-    return seen.map(([gateway]) => gateway).filter((gateway) => gateway !== this.#own && !gone.includes(gateway));
+    for (const gateway of [this.#own, ...gone]) seen.delete(gateway);
+    return new Map([...seen].map(([gateway, at]) => [gateway, Number(at) * 1_000]));
   }
 
   async #put(list: string, text: string): Promise<void> {

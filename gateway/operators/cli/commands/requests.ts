@@ -122,16 +122,13 @@ async function read(
 ): Promise<{ requests: RequestView[]; missing: string[] }> {
   const requests: RequestView[] = [];
   const missing = new Set<string>();
-  let after: string | undefined;
-  do {
-    const limit = String(Math.min(most - requests.length, MOST_A_CALL));
-    const query = new URLSearchParams({ ...filters, limit, ...(after !== undefined && { after }) });
-    const page = await session.call<RequestsAnswer>('GET', `/requests?${query}`);
+  const asked = { ...filters, limit: String(Math.min(most, MOST_A_CALL)) };
+  for await (const page of session.parts<RequestsAnswer>('/requests', asked)) {
     requests.push(...page.requests);
     for (const one of page.missing) missing.add(one);
-    after = page.next;
-  } while (after !== undefined && requests.length < most);
-  return { requests, missing: [...missing] };
+    if (requests.length >= most) break;
+  }
+  return { requests: requests.slice(0, most), missing: [...missing] };
 }
 
 /** Reads a time, or how long ago it was. @throws {InvalidArgumentError} for anything else */

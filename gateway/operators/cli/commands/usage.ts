@@ -3,6 +3,7 @@ import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
 import type { UsageAnswer, UsedOnDay } from '../../api/answers.ts';
 import { csvOf, usageCells } from '../../console/csv.ts';
 import { readUsage } from '../../whole-answers.ts';
+import { banNote } from '../key-text.ts';
 import type { Session } from '../session.ts';
 import { harmless, table } from '../table.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
@@ -61,7 +62,10 @@ async function showSums(session: Session, asked: Asked & { readonly by: string }
   noteKept(session, asked, keptFrom);
   const [head = [], ...cells] = usageCells(rows, asked.by);
   if (isCsv && !session.isJson) return session.write(csvOf([head, ...cells]));
-  session.print({ usage: rows }, () => (rows.length === 0 ? 'No key was used.' : table(head.map(String), cells)));
+  const noted = rows.map((row, at) => [...(cells[at] ?? []), 'ban' in row ? banNote(row.ban) : undefined]);
+  session.print({ usage: rows }, () =>
+    rows.length === 0 ? 'No key was used.' : table([...head.map(String), '?note'], noted),
+  );
 }
 
 async function* daysOf(session: Session, range: Asked): Pages {

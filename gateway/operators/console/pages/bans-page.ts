@@ -1,5 +1,5 @@
 import type { BansAnswer, KeySummary } from '../../api/answers.ts';
-import { listFrom } from '../api.ts';
+import { bodyOf } from '../api.ts';
 import { html } from '../html.ts';
 import { askToLiftBan } from '../key-dialogs.ts';
 import { ActionButton } from '../parts/action-button.ts';
@@ -7,6 +7,7 @@ import { KeyLink, Pager, When } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { navigate, type Route } from '../router.ts';
+import { firstFilled } from '../whole-answers.ts';
 import { number, planInWords } from '../words.ts';
 
 const EVERY_MS = 3_000;
@@ -15,7 +16,7 @@ const EVERY_MS = 3_000;
 export function BansPage({ route: { query } }: { route: Route }) {
   const offset = Number(query.get('offset') ?? 0) || 0;
   const { value, fault, refresh } = usePolled(`bans ${offset}`, EVERY_MS, () =>
-    listFrom<BansAnswer>('/bans', offset, ({ bans }) => bans),
+    firstFilled<BansAnswer>(bodyOf, '/bans', { offset: String(offset) }, ({ bans }) => bans),
   );
   const columns: readonly Column<KeySummary>[] = [
     { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },

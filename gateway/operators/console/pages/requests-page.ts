@@ -34,7 +34,7 @@ const SPECS: readonly FilterSpec[] = [
 export function RequestsPage({ route: { query } }: { route: Route }) {
   const filters = filtersIn(FILTERS, query);
   const after = query.get('after');
-  const asked = new URLSearchParams({ limit: String(SHOWN), ...filters, ...(after !== null && { after }) });
+  const asked = { limit: String(SHOWN), ...filters, ...(after !== null && { after }) };
   const isFiltered = Object.keys(filters).length > 0;
   const turn = (to: string | undefined) =>
     navigate(addressOfRequests({ ...filters, ...(to !== undefined && { after: to }) }));

@@ -4,7 +4,7 @@ import { csvOf, usageCells } from '../csv.ts';
 import { download } from '../download.ts';
 import { html } from '../html.ts';
 import { type FilterSpec, Filters, filtersIn } from '../parts/filters.ts';
-import { KeyLink, TagChips } from '../parts/pieces.ts';
+import { BanNote, KeyLink, TagChips } from '../parts/pieces.ts';
 import { type Column, Table } from '../parts/table.ts';
 import { usePolled } from '../polled.ts';
 import { addressOfUsage, type Route } from '../router.ts';
@@ -58,7 +58,10 @@ const COUNTS: readonly Column<Row>[] = [
 ];
 
 const OF_KEYS: readonly Column<UsageOfKey>[] = [
-  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} />` },
+  {
+    title: 'Key',
+    show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} /> <${BanNote} ban=${key.ban} />`,
+  },
   { title: 'Plan', show: ({ plan }) => planInWords(plan) },
   ...COUNTS,
 ];

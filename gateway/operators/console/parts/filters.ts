@@ -1,8 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks';
-import { withoutSecret } from '../find.ts';
 import { html } from '../html.ts';
 import { toIso, toLocal } from '../key-dialogs.ts';
 import { navigate } from '../router.ts';
+import { searchText } from '../search-text.ts';
 
 /** A part of the address that filters a list. Without a type it is a text. */
 export interface FilterSpec {
@@ -12,8 +12,10 @@ export interface FilterSpec {
   readonly placeholder?: string;
   /** Suggested values. Others can be typed. */
   readonly suggestions?: readonly string[];
-  /** The only possible values, as `[value, label]`. */
+  /** The only possible values, as `[value, label]`. A choice takes effect at once. */
   readonly options?: readonly (readonly [string, string])[];
+  /** The label of no choice; `Any` by default. */
+  readonly otherwise?: string;
 }
 
 /** Reads the filters in an address. */
@@ -65,11 +67,11 @@ export function Filters({ specs, query, addressOf }: FiltersProps) {
 
 const Labelled = (spec: FilterSpec) => html`<label class="filter">${spec.label}${inputOf(spec)}</label>`;
 
-function inputOf({ name, type, placeholder, suggestions, options }: FilterSpec) {
+function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'Any' }: FilterSpec) {
   if (type !== undefined) return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} />`;
   if (options !== undefined)
-    return html`<select name=${name}>
-      <option value="">Any</option>
+    return html`<select name=${name} onChange=${choose}>
+      <option value="">${otherwise}</option>
       ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
     </select>`;
   const list = suggestions && `filter-${name}`;
@@ -79,9 +81,11 @@ function inputOf({ name, type, placeholder, suggestions, options }: FilterSpec) 
   `;
 }
 
+const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.requestSubmit();
+
 /** Formats a filter for its field. A time that cannot be read is left for the gateway to refuse. */
 const typedOf = ({ type }: FilterSpec, value: string): string =>
   type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 
 const filterOf = ({ type }: FilterSpec, typed: string): string =>
-  type === 'time' ? (toIso(typed) ?? '') : withoutSecret(typed);
+  type === 'time' ? (toIso(typed) ?? '') : searchText(typed).text;

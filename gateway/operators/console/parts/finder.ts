@@ -1,9 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { FoundAnswer, RequestsAnswer } from '../../api/answers.ts';
 import { get } from '../api.ts';
-import { withoutSecret } from '../find.ts';
 import { html } from '../html.ts';
 import { addressOf, addressOfKey, addressOfRequests, navigate } from '../router.ts';
+import { searchText } from '../search-text.ts';
 
 /** The maximum length of a text for the search of requests. */
 const LONGEST_TEXT = 200;
@@ -25,7 +25,7 @@ export function Finder() {
 
   async function submit(event: SubmitEvent) {
     event.preventDefault();
-    const text = withoutSecret(input.current?.value ?? '');
+    const { text } = searchText(input.current?.value ?? '');
     if (input.current !== null) input.current.value = text;
     if (text === '') return;
     setFault('');
@@ -39,7 +39,7 @@ export function Finder() {
   // A pasted key must not stay on the screen.
   function drop(event: Event) {
     const field = event.target as HTMLInputElement;
-    const text = withoutSecret(field.value);
+    const { text } = searchText(field.value);
     if (text !== field.value.trim()) field.value = text;
   }
 

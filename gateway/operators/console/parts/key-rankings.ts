@@ -1,19 +1,20 @@
 import type { KeysAnswer, KeyView, TopAnswer } from '../../api/answers.ts';
-import { listFrom } from '../api.ts';
+import { bodyOf } from '../api.ts';
 import { html } from '../html.ts';
 import { usePolled } from '../polled.ts';
+import { firstFilled } from '../whole-answers.ts';
 import { number, percent, planInWords } from '../words.ts';
-import { Card, KeyLink, Meter, State } from './pieces.ts';
+import { Card, KeyLink, Meter, StateOf } from './pieces.ts';
 import { type Column, Table } from './table.ts';
 
 const EVERY_MS = 5_000;
-const SHOWN = 8;
+const SHOWN = '8';
 
 type LoudKey = TopAnswer['keys'][number];
 
 const LOUD: readonly Column<LoudKey>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
-  { title: 'State', show: ({ state }) => html`<${State} state=${state} />` },
+  { title: 'State', show: StateOf },
   { title: 'Requests', isFigure: true, show: ({ recent }) => number(recent.admitted + recent.refused) },
   {
     title: 'Refused',
@@ -26,7 +27,7 @@ const LOUD: readonly Column<LoudKey>[] = [
 /** Lists the keys with the most requests in the last minutes. */
 export function BusiestKeys() {
   const { value, fault } = usePolled('top', EVERY_MS, () =>
-    listFrom<TopAnswer>(`/keys/top?limit=${SHOWN}`, 0, ({ keys }) => keys),
+    firstFilled<TopAnswer>(bodyOf, '/keys/top', { limit: SHOWN }, ({ keys }) => keys),
   );
   return html`
     <${Card} title="Busiest keys" id="busiest-title" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
@@ -39,13 +40,14 @@ export function BusiestKeys() {
 const NEAR: readonly Column<KeyView>[] = [
   { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
   { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+  { title: 'State', show: StateOf },
   { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
 ];
 
 /** Lists the keys that have used at least 80 % of their day limit. */
 export function NearTheirLimit() {
   const { value, fault } = usePolled('near', EVERY_MS, () =>
-    listFrom<KeysAnswer>(`/keys?near=80&limit=${SHOWN}`, 0, ({ keys }) => keys),
+    firstFilled<KeysAnswer>(bodyOf, '/keys', { near: '80', limit: SHOWN }, ({ keys }) => keys),
   );
   const more = value?.next !== undefined && html`<a href="/console/keys?near=80">All of them</a>`;
   return html`

@@ -7,7 +7,7 @@ const SHOWN = 10;
 
 /** Lists the last requests of a key that the gateways remember. */
 export function KeyRequests({ id }: { id: string }) {
-  const asked = new URLSearchParams({ keyId: id, limit: String(SHOWN) });
+  const asked = { keyId: id, limit: String(SHOWN) };
   const all = html`<a href=${addressOfRequests({ keyId: id })}>All its requests</a>`;
   return html`
     <${Card} title="Last requests" id="requests-title" actions=${all}>

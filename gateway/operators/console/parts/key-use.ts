@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { KeyUsageAnswer, UseOfTime } from '../../api/answers.ts';
+import type { KeyUsageAnswer } from '../../api/answers.ts';
 import { get, keyPath } from '../api.ts';
 import { html } from '../html.ts';
 import { usePolled } from '../polled.ts';
@@ -34,19 +34,20 @@ interface UseProps {
   readonly title: string;
   readonly step: Step;
   /** Idle times are left out, and shown as 0. */
-  readonly used: readonly UseOfTime[];
+  readonly used: KeyUsageAnswer[`${Step}s`];
   readonly now: number;
 }
 
 function Use({ title, step, used, now }: UseProps) {
   const [length, choose] = useState<number>(LONGEST[step]);
   const times = timesUpTo(now, step, length);
-  const byTime = new Map(used.map((one) => [Date.parse(one.at) / 1_000, one]));
-  const values = (of: 'admitted' | 'refused') => times.map((at) => byTime.get(at)?.[of] ?? 0);
-  const series: Series[] = [
-    { label: 'Admitted', color: 'admitted', kind: 'bars', values: values('admitted') },
-    { label: 'Refused', color: 'refused', kind: 'bars', values: values('refused') },
-  ];
+  const byTime = new Map(used.map((one) => [Date.parse(one.at) / 1_000, one as KeyUsageAnswer['minutes'][number]]));
+  const bars = (label: string, of: 'admitted' | 'refused' | 'banned'): Series => {
+    return { label, color: of, kind: 'bars', values: times.map((at) => byTime.get(at)?.[of] ?? 0) };
+  };
+  const series = [bars('Admitted', 'admitted'), bars('Refused', 'refused')];
+  // What bans refuse is known as long as the gateways remember the requests.
+  if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
   return html`
     <${Card} title=${title} id=${`by-${step}-title`} actions=${html`<${TimeRange} ...${{ step, length, choose }} />`}>
       <${Chart} ...${{ title, step, times, series, format: count }} />

@@ -1,8 +1,8 @@
-import type { BucketView } from '../../api/answers.ts';
+import type { BanView, BucketView, KeySummary } from '../../api/answers.ts';
 import { type Content, html } from '../html.ts';
 import { addressOfKey, addressOfKeys } from '../router.ts';
 import type { Tags } from '../tags.ts';
-import { clock, exactTime, number, percent, relative, stateInWords } from '../words.ts';
+import { clock, exactTime, number, percent, relative, runningBan, stateInWords, tooSmallInWords } from '../words.ts';
 
 /** Small parts that several pages share. */
 
@@ -18,6 +18,18 @@ export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
 
 export const State = ({ state }: { state: string }) =>
   html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
+
+/** Shows the state of a key, and notes a ban or that its limits are too small. */
+export const StateOf = (key: KeySummary) =>
+  html`<${State} state=${key.state} /> ${
+    key.bannedUntil === undefined
+      ? key.tooSmall && html`<span class="note">${tooSmallInWords(key.waitSeconds)}</span>`
+      : html`<span class="note">${runningBan(key)}</span>`
+  }`;
+
+/** Notes a ban where the state of the key is not shown. */
+export const BanNote = ({ ban }: { ban: BanView | undefined }) =>
+  ban !== undefined && html`<span class="note">banned ${runningBan(ban)}</span>`;
 
 /** Shows a point in time, with the exact time on hover. */
 export const When = ({ at }: { at: string }) =>

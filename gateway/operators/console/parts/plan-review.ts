@@ -39,7 +39,8 @@ export function WhatIf({ plan, limits }: WhatIfProps) {
   useEffect(() => {
     if (isNone) return;
     let isOver = false;
-    const ask = async (path: string) => (await callApi<TrialAnswer>('POST', path, { body: limits })).body;
+    const ask = async (path: string) =>
+      (await callApi<TrialAnswer>('POST', path, { body: limits, isTrial: true })).body;
     readTrial(ask, plan, MOST_PAGES).then(
       (found) => !isOver && setTrial(found),
       (fault: Error) => !isOver && setTrial(fault),
@@ -52,6 +53,8 @@ export function WhatIf({ plan, limits }: WhatIfProps) {
   return html`<div class="what-if" role="status"><h3>In the last hour</h3>${inWords(trial)}</div>`;
 }
 
+const LEAST = html`<p class="note">This is the least: requests are counted by minute, so bursts within a minute are not seen. Shadow mode finds the exact number.</p>`;
+
 function inWords(trial: Trial | Error | undefined) {
   if (trial === undefined) return html`<p>Trying the limits on the requests of the last hour …</p>`;
   if (trial instanceof Error) return html`<p>These limits could not be tried: ${trial.message}</p>`;
@@ -60,11 +63,14 @@ function inWords(trial: Trial | Error | undefined) {
   const scope = isWhole ? '' : ` Only the first ${number(MOST_PAGES * 100)} keys were checked.`;
   if (requests === 0) return html`<p>No key of this plan had a request.${scope}</p>`;
   if (refused === 0)
-    return html`<p>These limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>`;
+    return html`
+      <p>As far as can be known, these limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>
+      ${LEAST}
+    `;
   return html`
     <p>
       These limits would have refused at least <b>${number(refused)}</b>${` of ${counted(requests, 'request')} (${percent(refused, requests)}), of `}
-      <b>${number(affected.length)}</b>${` of ${counted(keys, 'key')}.${scope}`}
+      at least <b>${number(affected.length)}</b>${` of ${counted(keys, 'key')}.${scope}`}
     </p>
     <ul class="plain">
       ${affected
@@ -75,5 +81,6 @@ function inWords(trial: Trial | Error | undefined) {
         )}
       ${affected.length > SHOWN && html`<li class="note">and ${counted(affected.length - SHOWN, 'more key', 'more keys')}</li>`}
     </ul>
+    ${LEAST}
   `;
 }

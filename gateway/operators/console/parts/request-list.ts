@@ -1,12 +1,13 @@
 import { useRef, useState } from 'preact/hooks';
 import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { get } from '../api.ts';
+import { bodyOf } from '../api.ts';
 import { type Content, html } from '../html.ts';
 import { usePolled } from '../polled.ts';
 import { outcomeOf } from '../request-words.ts';
 import { addressOfRequests } from '../router.ts';
+import { firstFilled } from '../whole-answers.ts';
 import { clockToSecond, exactTime, milliseconds, number } from '../words.ts';
-import { KeyLink } from './pieces.ts';
+import { BanNote, KeyLink } from './pieces.ts';
 import { RequestDetails } from './request-details.ts';
 import { type Column, Table } from './table.ts';
 
@@ -39,7 +40,7 @@ const WITH_KEYS = COLUMNS.toSpliced(1, 0, KEY);
 interface RequestListProps {
   readonly label: string;
   /** The query of the call. */
-  readonly asked: URLSearchParams;
+  readonly asked: Readonly<Record<string, string>>;
   readonly hasKeys: boolean;
   /** Whether a single request is opened at once. */
   readonly opensOnlyOne?: boolean;
@@ -50,7 +51,7 @@ interface RequestListProps {
 
 /** Lists requests of all gateways, the newest first. While one of them is open, the list stays as it is. */
 export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, after }: RequestListProps) {
-  const path = `/requests?${asked}`;
+  const path = `requests ${JSON.stringify(asked)}`;
   const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
   const isOpen = (request: RequestView, among: readonly RequestView[]) =>
     chosen.get(idOf(request)) ?? (opensOnlyOne && among.length === 1);
@@ -62,14 +63,9 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   };
   const { value, fault } = usePolled(path, EVERY_MS, async () => {
     if (isHeld() && shown.current !== undefined) return shown.current.answer;
-    let { body } = await get<RequestsAnswer>(path);
-    // One call searches for requests with a tag only for a limited time.
-    for (const query = new URLSearchParams(asked); body.requests.length === 0 && body.next !== undefined; ) {
-      query.set('after', body.next);
-      ({ body } = await get<RequestsAnswer>(`/requests?${query}`));
-    }
-    shown.current = { path, answer: body };
-    return body;
+    const answer = await firstFilled<RequestsAnswer>(bodyOf, '/requests', asked, ({ requests }) => requests);
+    shown.current = { path, answer };
+    return answer;
   });
   const rows = value?.requests;
   const toggle = (request: RequestView) =>
@@ -91,10 +87,10 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
 /** Clients choose the ids of requests, so several requests can have the same one. */
 const idOf = ({ requestId, at, gateway }: RequestView): string => `${requestId} ${at} ${gateway.pid}`;
 
-function KeyOf({ keyId, keyName }: RequestView) {
+function KeyOf({ keyId, keyName, keyBan }: RequestView) {
   if (keyId === undefined) return html`<span class="note">none</span>`;
   if (keyName === undefined) return html`<code class="id">${keyId}</code>`;
-  return html`<span class="key"><${KeyLink} id=${keyId} name=${keyName} /></span>`;
+  return html`<span class="key"><${KeyLink} id=${keyId} name=${keyName} /></span> <${BanNote} ban=${keyBan} />`;
 }
 
 function Outcome({ of: request }: { of: RequestView }) {
