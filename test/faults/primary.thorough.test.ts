@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, OK } from '../support/faulty-core.ts';
+import { waitingCore } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startRedisServer } from '../support/redis.ts';
@@ -23,13 +23,6 @@ function kill(pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL'): void
   if (signal === 'SIGSTOP') cleanUp(() => isAlive(pid as number) && process.kill(pid as number, 'SIGKILL'));
 }
 
-/** A core whose only answer waits until it is released. */
-async function slowCore() {
-  const arrived = Promise.withResolvers<() => void>();
-  const url = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
-  return { url, arrived: arrived.promise };
-}
-
 async function redisServer() {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
@@ -40,7 +33,7 @@ test.for([
   ['with Redis', {}],
   ['without Redis', { REDIS_URL: '' }],
 ] as const)('SIGHUP with one worker, %s, replaces it and cuts no answer', async ([, settings]) => {
-  const core = await slowCore();
+  const core = await waitingCore();
   const workers = await startWorkers({ ...ONE, ...settings, CORE_URL: core.url });
   const [before] = workers.pids();
   const inFlight = list(workers, await workers.issueKey());
@@ -166,7 +159,7 @@ test('a worker that hangs is replaced', async () => {
 });
 
 test('the workers of a dead primary exit within 10 s, even if an answer never arrives', TIMED, async () => {
-  const core = await slowCore();
+  const core = await waitingCore();
   const workers = await startWorkers({ CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
   const pids = workers.pids();
   const inFlight = list(workers, await workers.issueKey()).catch(({ code }) => code);
@@ -179,7 +172,7 @@ test('the workers of a dead primary exit within 10 s, even if an answer never ar
 });
 
 test('a successor takes the port of a dead primary and kills no process but its hanging worker', TIMED, async () => {
-  const core = await slowCore();
+  const core = await waitingCore();
   const [PORT, other] = [String(await freePort()), await startWorkers()];
   const { url: REDIS_URL } = await emptyDatabase();
   const workers = await startWorkers({ PORT, REDIS_URL, CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { childrenOf } from '../support/children.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
-import { faultyCore, OK } from '../support/faulty-core.ts';
+import { waitingCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
@@ -29,13 +29,6 @@ async function nextChild({ child }: Workers, known: readonly number[]): Promise<
   const fresh = () => childrenOf(child.pid as number).find((pid) => !known.includes(pid));
   await expect.poll(fresh, { interval: 2 }).toBeDefined();
   return fresh() as number;
-}
-
-/** A core whose only answer waits until it is released. */
-async function slowCore() {
-  const arrived = Promise.withResolvers<() => void>();
-  const url = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
-  return { url, arrived: arrived.promise };
 }
 
 test('a killed worker is replaced, each time after a longer delay, and the service continues', async () => {
@@ -123,7 +116,7 @@ test('a connection that is idle when its worker is replaced serves one more requ
 });
 
 test('requests in flight outlive the primary, and no worker is left behind', async () => {
-  const core = await slowCore();
+  const core = await waitingCore();
   const workers = await startWorkers({ CORE_URL: core.url });
   const pids = workers.pids();
   const inFlight = list(workers, await workers.issueKey());
@@ -151,7 +144,7 @@ test('a primary that dies while a worker starts leaves no worker behind', async 
 });
 
 test('Ctrl-C reaches every process and lets requests finish, and a second one does not', async () => {
-  const core = await slowCore();
+  const core = await waitingCore();
   const workers = await startWorkers({ CORE_URL: core.url });
   const pids = workers.pids();
   const pressCtrlC = () => {
@@ -173,7 +166,7 @@ test.for([
   ['workers first', 0],
   ['the primary first', 1],
 ] as const)('after a SIGTERM from a supervisor to every process, %s, requests in flight finish', async ([, turn]) => {
-  const core = await slowCore();
+  const core = await waitingCore();
   const workers = await startWorkers({ CORE_URL: core.url });
   const inFlight = list(workers, await workers.issueKey());
   const answer = await core.arrived;
@@ -193,7 +186,7 @@ const LATE = { WORKERS: '4', NODE_OPTIONS: `--import ${new URL('../support/start
 test.for(['SIGTERM', 'SIGINT'] as const)(
   '%s while the last workers start lets the first one finish its requests and leaves none behind',
   async (signal) => {
-    const core = await slowCore();
+    const core = await waitingCore();
     const workers = await launchWorkers({ ...LATE, CORE_URL: core.url });
     const inFlight = list(workers, await workers.issueKey());
     const answer = await core.arrived;

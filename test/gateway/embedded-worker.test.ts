@@ -5,7 +5,7 @@ import { pageATurn } from '../../gateway/primary/page-a-turn.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, OK } from '../support/faulty-core.ts';
+import { waitingCore } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
@@ -137,13 +137,12 @@ test('a frozen worker is killed, and the revocation that waited for it is in for
 });
 
 test('a worker without its primary accepts no new request, finishes those under way, and exits', async () => {
-  const arrived = Promise.withResolvers<() => void>();
-  const core = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
-  const gateway = await launch({ CORE_URL: core });
+  const core = await waitingCore();
+  const gateway = await launch({ CORE_URL: core.url });
   const [inUse, idle] = [keptAlive(), keptAlive()];
   const key = await gateway.issueKey();
   const underWay = list(gateway, key, inUse);
-  const answer = await arrived.promise;
+  const answer = await core.arrived;
   expect((await send(`${gateway.gateway}/v1/limits`, { key, agent: idle })).status).toBe(200);
   const worker = await workerOf(gateway);
   gateway.child.kill('SIGKILL');

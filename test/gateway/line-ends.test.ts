@@ -49,25 +49,6 @@ test('after the last answer of a connection no other is read, and all waiting re
   expect(connections).toHaveLength(2);
 });
 
-test.for([
-  ['in one piece with the answer', 0],
-  ['later', 50],
-] as const)('unrequested bytes, %s, close the connection and answer nobody', async ([, delayMs]) => {
-  for (const stray of [answer('stray'), 'x', answer('stray').slice(0, 20)]) {
-    const { ask, connections } = await lineUnderTest((socket, path, connection) => {
-      if (connection > 0 || delayMs === 0) socket.write(answer(path) + (connection === 0 ? stray : ''));
-      else {
-        socket.write(answer(path));
-        setTimeout(() => socket.write(stray), delayMs);
-      }
-    });
-    expect(await ask('/first')).toBe('/first');
-    await expect.poll(() => connections[0]?.destroyed).toBe(true);
-    expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
-    expect(connections).toHaveLength(2);
-  }
-});
-
 test('an unreadable answer fails its own request, and later requests learn that the connection is lost', async () => {
   const { ask } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { faultyCore } from '../support/faulty-core.ts';
+import { waitingCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { parsedLines } from '../support/log.ts';
 import { freePort } from '../support/port.ts';
@@ -13,17 +13,6 @@ import { TIMED } from '../support/timed.ts';
 
 const ADMIN_TOKEN = 'token-of-the-tests';
 const anyPorts = { PORT: '0', ADMIN_PORT: '0' };
-
-/** A core whose only answer waits until it is released. */
-async function slowCore() {
-  const arrived = Promise.withResolvers<() => void>();
-  const url = await faultyCore((socket) =>
-    arrived.resolve(
-      () => void socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]'),
-    ),
-  );
-  return { url, arrived: arrived.promise };
-}
 
 async function createKey(admin = ''): Promise<string> {
   const created = await send(`${admin}/keys`, {
@@ -37,7 +26,7 @@ async function createKey(admin = ''): Promise<string> {
 
 test('on SIGTERM requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
   const DATA_DIR = await temporaryFolder();
-  const core = await slowCore();
+  const core = await waitingCore();
   const environment = { ...anyPorts, ADMIN_TOKEN, CORE_URL: core.url, DATA_DIR };
   const gateway = await startService('gateway/main.ts', environment);
   const { gateway: url, admin } = gateway.addresses;
@@ -59,7 +48,7 @@ test('on SIGTERM requests in flight finish, their answers close the connection, 
 });
 
 test("SIGTERM drains as soon as a worker serves, even before the operators' listener is open", async () => {
-  const [DATA_DIR, PORT, core] = [await temporaryFolder(), String(await freePort()), await slowCore()];
+  const [DATA_DIR, PORT, core] = [await temporaryFolder(), String(await freePort()), await waitingCore()];
   const environment = { ...anyPorts, PORT, CORE_URL: core.url, DATA_DIR };
   const before = await startService('gateway/main.ts', { ...environment, ADMIN_TOKEN });
   const key = await createKey(before.addresses.admin);

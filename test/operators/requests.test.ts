@@ -16,8 +16,8 @@ import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
-import { ADMIN_TOKEN, eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
+import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
 /** What a gateway remembers of requests, and how operators ask for it. */
 
@@ -50,10 +50,7 @@ const one = async (stack: Stack, id: string): Promise<RequestView | undefined> =
   return view;
 };
 
-describe.for([
-  ['the embedded limiter', {}],
-  ['Redis', { REDIS_URL, REDIS_TIMEOUT_MS: '5000' }],
-] as const)('with %s', ([, environment]) => {
+describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   test('each request is listed with its outcome, reason, retry time and remedy', async () => {
     const stack = await startStack(environment);
     const key = await stack.issueKey({ name: 'acme', plan: 'free', minute: 60, day: 1 });

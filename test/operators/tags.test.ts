@@ -11,7 +11,7 @@ import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
@@ -23,10 +23,7 @@ const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { ke
 
 const ACME = { customer: 'acme', env: 'prod' };
 
-describe.for([
-  ['the embedded store', {}],
-  ['Redis', withRedis],
-] as const)('with %s', async ([, environment]) => {
+describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
   test('a key has the tags that it was issued with, PATCH replaces all of them, and null or {} removes them', async () => {

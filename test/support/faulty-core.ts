@@ -47,6 +47,13 @@ function endOfRequest(received: string): number | undefined {
   return end <= received.length ? end : undefined;
 }
 
+/** A core whose only answer waits until it is released. */
+export async function waitingCore() {
+  const arrived = Promise.withResolvers<() => void>();
+  const url = await faultyCore((socket) => arrived.resolve(() => void socket.write(OK)));
+  return { url, arrived: arrived.promise };
+}
+
 export const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]';
 
 /** A good answer to a request, with its X-Request-Id, as our core sends it. */

@@ -11,7 +11,7 @@ export interface LineUnderTest {
   readonly line: Wire;
   readonly connections: Socket[];
   /** Requests `path` and returns the body. */
-  ask(path: string, method?: string): Promise<string>;
+  ask(path: string): Promise<string>;
 }
 
 /** What a test does with a request, given its path and the number of its connection, counted from 0. */
@@ -32,7 +32,7 @@ export async function lineUnderTest(
   return {
     line,
     connections,
-    ask: async (target, method = 'GET') => textOf(await askOn(line, { method, target })),
+    ask: async (target) => textOf(await askOn(line, { target })),
   };
 }
 
