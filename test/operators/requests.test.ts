@@ -17,7 +17,7 @@ import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
-import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
+import { ADMIN_TOKEN, eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
 /** What a gateway remembers of requests, and how operators ask for it. */
 
