@@ -4,7 +4,7 @@ import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
-import type { Peers } from '../../stores/stores.ts';
+import type { Peers } from '../../stores/redis/peers.ts';
 import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
 import type { RequestsAnswer, RequestView } from './answers.ts';
 import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';

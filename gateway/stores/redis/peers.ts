@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
-import type { Peers as Asked } from '../stores.ts';
 import type { RedisConnection } from './calls.ts';
 
 /**
@@ -34,7 +33,7 @@ interface Question {
   readonly content: unknown;
 }
 
-export class Peers implements Asked {
+export class Peers {
   readonly #redis: RedisConnection;
   readonly #answer: (content: unknown) => Promise<unknown>;
   readonly #own = `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}`;
@@ -52,8 +51,11 @@ export class Peers implements Asked {
     this.#ended = this.#run();
   }
 
-  /** Asks all others. Never rejects, and returns in time even if Redis is away or hangs. */
-  async ask(content: unknown, withinMs: number): ReturnType<Asked['ask']> {
+  /**
+   * Asks all other gateways. Never rejects, and returns in time even if Redis is away or hangs.
+   * @returns the answers, and the gateways without one (undefined if the gateways are unknown)
+   */
+  async ask(content: unknown, withinMs: number) {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();
     const asked = await Promise.race([this.#others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
