@@ -68,7 +68,8 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
   };
   const operatorsStorage = await backend.operatorsStorage();
   const tail = new TailFollower(backend.storage, announce, true);
-  if (wrappers.isDeaf !== true) void tail.run();
+  const stopped = new AbortController();
+  if (wrappers.isDeaf !== true) tail.run(stopped.signal);
   const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce);
   const limiter = remembering(clients, backend.limiter);
   return {
@@ -81,7 +82,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
     isWell: () => connection.isWell(TIMEOUT_MS) && planCache.version !== undefined,
     async close() {
       isOpen = false;
-      tail.stop();
+      stopped.abort();
       await Promise.all([backend.close(), planCache.stop()]);
     },
   };

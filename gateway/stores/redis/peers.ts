@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
+import { repeat } from '../../../shared/process/repeat.ts';
 import type { RedisConnection } from './calls.ts';
 
 /**
@@ -48,7 +49,7 @@ export class Peers {
   }
 
   start(): void {
-    this.#ended = this.#run();
+    this.#ended = repeat(LOOK_EVERY_MS, this.#stopped.signal, () => this.#look());
   }
 
   /**
@@ -92,16 +93,12 @@ export class Peers {
     await this.#redis.zrem(GATEWAYS, this.#own).catch(() => undefined);
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#stopped;
-    while (!signal.aborted) {
-      try {
-        await this.#list();
-        for (const text of await this.#take(questionsOf(this.#own))) void this.#reply(text);
-      } catch {
-        this.#listedAt = Number.NEGATIVE_INFINITY;
-      }
-      await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+  async #look(): Promise<void> {
+    try {
+      await this.#list();
+      for (const text of await this.#take(questionsOf(this.#own))) void this.#reply(text);
+    } catch {
+      this.#listedAt = Number.NEGATIVE_INFINITY;
     }
   }
 

@@ -173,11 +173,11 @@ export class RedisStorage implements Storage {
   }
 
   /**
-   * Moves the entries of gateways that ended before they could. Call it once a second on any gateway. It counts entries
-   * as left behind if it sees them in two calls 5 s apart. Without a cluster it does nothing.
+   * Moves the entries of gateways that ended before they could. Call it at intervals on any gateway of a cluster. It
+   * counts entries as left behind if it sees them in two calls 5 s apart.
    */
-  async moveOutboxes(): Promise<void> {
-    if (isCluster(this.#redis)) await this.#outboxes.emptyLeftBehind();
+  moveOutboxes(): Promise<void> {
+    return this.#outboxes.emptyLeftBehind();
   }
 
   /**
