@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ACTIONS, VIAS } from './audit-words.ts';
 import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
+import { readChanges } from './stored-json.ts';
 
 /** A changed field, named as in `gateway:plans`. `from` or `to` is undefined if the field was, or is, absent. */
 export const FieldChange = z.object({ field: z.string(), from: z.string().optional(), to: z.string().optional() });
@@ -98,7 +99,7 @@ export class AuditLog {
         if (Number.parseInt(id, 10) < from) return { activity, next: undefined };
         if (activity.length === limit) return { activity, next: last };
         last = id;
-        const entry = readEntry(id, fields);
+        const entry = RecordedActivity.safeParse({ ...readChanges(fields), id }).data;
         if (entry !== undefined && (await isWanted(entry))) activity.push(entry);
       }
       if (page.length < count) return { activity, next: undefined };
@@ -122,13 +123,4 @@ function toFields({ changes, ...entry }: Activity): Fields {
 }
 
 /** @throws {Error} if the fields are not an entry */
-export const activityIn = (fields: Fields): Activity =>
-  Activity.parse({ ...fields, changes: JSON.parse(fields.changes ?? '') });
-
-function readEntry(id: string, fields: Fields): RecordedActivity | undefined {
-  try {
-    return RecordedActivity.parse({ ...activityIn(fields), id });
-  } catch {
-    return undefined;
-  }
-}
+export const activityIn = (fields: Fields): Activity => Activity.parse(readChanges(fields));

@@ -13,7 +13,8 @@ import {
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
-import { type Fields, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
+import { type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
+import { readChanges, readJson } from './stored-json.ts';
 
 /** The number of entries that the history of the plan table keeps. */
 export const HISTORY_LENGTH = 1_000;
@@ -256,7 +257,7 @@ export class Plans {
 
   async history(limit: number): Promise<RecordedChange[]> {
     const entries = await this.#storage.tail('plan history', { count: limit });
-    return entries.flatMap(([id, fields]) => readChange(id, fields) ?? []);
+    return entries.flatMap(([id, fields]) => RecordedChange.safeParse({ ...readChanges(fields), id }).data ?? []);
   }
 }
 
@@ -286,13 +287,8 @@ function editsIn(table: StoredPlans, last: StoredPlans | undefined): LogEntry[] 
 }
 
 /** Undefined if somebody has edited this field too. */
-function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
-  try {
-    return z.record(z.string(), z.string()).parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
-}
+const readSeen = ({ [SEEN]: text }: StoredPlans): StoredPlans | undefined =>
+  readJson(z.record(z.string(), z.string()), text);
 
 /** Whether a table has all required values, and only good ones. */
 export const isWhole = (table: StoredPlans = {}): boolean =>
@@ -319,11 +315,3 @@ const entriesOf = ({ changes, ...rest }: PlanChange, activity: readonly Activity
   { log: 'plan history', fields: { ...rest, changes: JSON.stringify(changes) } },
   ...auditEntries(...activity),
 ];
-
-function readChange(id: string, fields: Fields): RecordedChange | undefined {
-  try {
-    return RecordedChange.parse({ ...fields, id, changes: JSON.parse(fields.changes ?? '') });
-  } catch {
-    return undefined;
-  }
-}
