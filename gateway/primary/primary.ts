@@ -16,7 +16,6 @@ import { LastGoodFiles } from './last-good-files.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
 import type { Changed, StartOrder } from './messages.ts';
-import { pageATurn } from './page-a-turn.ts';
 import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
@@ -122,7 +121,7 @@ export async function startPrimary(
     backend = await openBackend(settings, logger, {
       clients,
       announce,
-      embedded: storage && { storage: pageATurn(storage) },
+      embedded: storage && { storage },
     });
     ({ planCache, counted } = backend);
     opened.resolve(backend);

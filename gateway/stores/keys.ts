@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionOf, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
@@ -117,7 +116,7 @@ export class Keys {
     return ((await this.get(id)) ?? (await this.#revoked(id)))?.record.name || undefined;
   }
 
-  /** Lists the newest keys first, page by page, with other work of this process between two pages. */
+  /** Lists the newest keys first. */
   async list(query: KeyQuery): Promise<KeyList> {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
@@ -134,7 +133,6 @@ export class Keys {
         if (entry !== undefined && query.isWanted(entry)) keys.push(entry);
       }
       after = cursors.at(-1);
-      await nextTurn();
     }
     return { total, keys, next: at < total ? at : undefined };
   }

@@ -115,7 +115,7 @@ export interface Storage {
   now(): Promise<number>;
   /** Undefined if there is no such record. U+FFFD replaces bytes that are not UTF-8. */
   read(record: RecordName): Promise<Fields | undefined>;
-  /** Reads many records without slowing decisions. */
+  /** Reads a page of records. The process does other work between two pages, and decisions stay fast. */
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]>;
   /** Whether no gateway has ever stored anything here. */
   isEmpty(): Promise<boolean>;

@@ -24,8 +24,6 @@ import { type Opened, openFolder } from './open.ts';
 import { Records } from './records.ts';
 import { type Owner, States } from './states.ts';
 
-/** Records that are read without a pause. */
-const READ_AT_ONCE = 500;
 const PROBE_MS = 3_000;
 
 export interface SqliteOptions {
@@ -48,6 +46,7 @@ export class SqliteStorage implements Storage {
   readonly #log: Log;
   readonly #states: States;
   readonly #commits: Commits;
+  #lastPage: Promise<unknown> = Promise.resolve();
 
   /**
    * @param folder DATA_DIR, created if missing
@@ -82,18 +81,22 @@ export class SqliteStorage implements Storage {
   }
 
   async read(record: RecordName): Promise<Fields | undefined> {
-    const [fields] = await this.readMany([record]);
-    return fields;
+    if (keyIdOf(record) !== undefined) await this.#takeStates();
+    return this.#read(record);
   }
 
-  async readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
-    if (records.some((record) => keyIdOf(record) !== undefined)) await this.#takeStates();
-    const found: (Fields | undefined)[] = [];
-    for (const record of records) {
-      if (found.length > 0 && found.length % READ_AT_ONCE === 0) await nextTurn();
-      found.push(this.#read(record));
-    }
-    return found;
+  /**
+   * One call a turn of the event loop, however many operators read lists. Between two calls, a worker gets the keys
+   * that it asks for.
+   */
+  readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
+    const page = this.#lastPage.then(async () => {
+      await this.#takeStates();
+      return records.map((record) => this.#read(record));
+    });
+    const pause = () => nextTurn();
+    this.#lastPage = page.then(pause, pause);
+    return page;
   }
 
   async isEmpty(): Promise<boolean> {
