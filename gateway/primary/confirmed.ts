@@ -1,8 +1,17 @@
+import type { Clients } from '../limiter/clients.ts';
+import type { PlanCache } from '../stores/plan-cache.ts';
 import { Plans } from '../stores/plans.ts';
 import { type Change, NotMade, type RecordName, type Storage, Unknown, withOwn } from '../stores/storage.ts';
 import type { Changed } from './messages.ts';
 
 export type Announce = (changed: Changed) => Promise<void>;
+
+/** Makes this process act on a change. */
+export function actOn(changed: Changed, clients: Clients, planCache: PlanCache | undefined): void {
+  if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
+  else if ('anyKey' in changed) clients.doubtAll();
+  else planCache?.take(changed.plans);
+}
 
 /**
  * The storage of operators, which acknowledges a change once every worker of this gateway acts on it.

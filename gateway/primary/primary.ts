@@ -11,6 +11,7 @@ import type { PlannedBackend } from '../open-backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { SqliteStorage } from '../stores/sqlite/storage.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
+import { actOn } from './confirmed.ts';
 import { KeyOwner } from './key-owner.ts';
 import { LastGoodFiles } from './last-good-files.ts';
 import { endLeftBehind } from './left-behind.ts';
@@ -103,9 +104,7 @@ export async function startPrimary(
 
   async function announce(changed: Changed): Promise<void> {
     await workers.confirm(changed);
-    if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
-    else if ('anyKey' in changed) clients.doubtAll();
-    else planCache?.take(changed.plans);
+    actOn(changed, clients, planCache);
   }
 
   async function openOperators(): Promise<string> {

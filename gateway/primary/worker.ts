@@ -11,6 +11,7 @@ import { serveClients } from '../start.ts';
 import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
 import { Channel } from './channel.ts';
 import { ChannelStorage } from './channel-storage.ts';
+import { actOn } from './confirmed.ts';
 import { KeysOfMachine } from './keys-of-machine.ts';
 import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
 
@@ -44,12 +45,8 @@ export async function startWorker(
       return pages.next().value ?? [];
     },
     changed(changed) {
-      if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
-      else if ('anyKey' in changed) clients.doubtAll();
-      else {
-        changedPlans = changed.plans;
-        opened?.planCache.take(changedPlans);
-      }
+      if ('plans' in changed) changedPlans = changed.plans;
+      actOn(changed, clients, opened?.planCache);
       return true;
     },
     release(id) {
