@@ -10,6 +10,7 @@ import {
   NotMade,
   type RecordName,
   type Storage,
+  type TailQuery,
   Unknown,
 } from '../stores/storage.ts';
 import type { Channel } from './channel.ts';
@@ -43,8 +44,7 @@ export class ChannelStorage implements Storage, KeySource {
   listKeys = (query: KeyListQuery) => this.#call<KeyCursor[]>('listKeys', query);
   unlistedKeys = () => this.#call<string[]>('unlistedKeys');
   relistKeys = () => this.#call<number>('relistKeys');
-  tail = (log: LogName, query: { readonly after?: string | undefined; readonly count: number }) =>
-    this.#call<LoggedEntry[]>('tail', log, query);
+  tail = (log: LogName, query: TailQuery) => this.#call<LoggedEntry[]>('tail', log, query);
 
   /** `onLost` is left out because a function cannot be sent, so a lost entry is not reported. */
   change = ({ onLost: _, ...change }: Change) => this.#call<boolean>('change', change);

@@ -1,6 +1,6 @@
 import { repeat } from '../../shared/process/repeat.ts';
 import { AuditLog, auditEntries } from './audit.ts';
-import { deletionByHand, foreignPlace, handEditsOf, seenOf } from './hand-edits.ts';
+import { byHand, handEditsOf, seenOf } from './hand-edits.ts';
 import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
@@ -88,6 +88,9 @@ export class EditWatch {
     this.#missing.delete(id);
     // A place added by hand has whole seconds.
     const wasKey = !Number.isInteger(createdAt) || (await this.#isInAuditLog(id));
+    const entry = wasKey
+      ? byHand('key.revoke', id, 'Its data is gone.')
+      : byHand('key.reindex', id, 'It was in the list of keys, and is no key.');
     await this.#parts.storage.change({
       parts: [
         { record: `revoked:${id}`, exists: false },
@@ -97,7 +100,7 @@ export class EditWatch {
           moveTo: { record: `revoked:${id}`, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' },
         },
       ],
-      entries: auditEntries(wasKey ? deletionByHand(id) : foreignPlace(id)),
+      entries: auditEntries(entry),
     });
   }
 

@@ -109,6 +109,12 @@ export interface KeyListQuery {
   readonly withRevoked?: boolean;
 }
 
+/** Entries of a log behind an id, or the newest ones. */
+export interface TailQuery {
+  readonly after?: string | undefined;
+  readonly count: number;
+}
+
 /** All calls throw {Unavailable} if the storage cannot be reached or written. */
 export interface Storage {
   /** The clock of decisions: Unix time in microseconds. */
@@ -133,8 +139,8 @@ export interface Storage {
    * @throws {NotMade} if the change was certainly not made, {Unknown} if nobody knows, {Unconfirmed} if it was made
    */
   change(change: Change): Promise<boolean>;
-  /** Entries of a log behind an id, the newest first. */
-  tail(log: LogName, query: { readonly after?: string | undefined; readonly count: number }): Promise<LoggedEntry[]>;
+  /** The newest entries first. */
+  tail(log: LogName, query: TailQuery): Promise<LoggedEntry[]>;
 }
 
 /** A storage with some methods replaced. */

@@ -15,6 +15,7 @@ import {
   type Part,
   type RecordName,
   type Storage,
+  type TailQuery,
   withChanges,
 } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
@@ -161,10 +162,7 @@ export class RedisStorage implements Storage {
     return isMade;
   }
 
-  async tail(
-    log: LogName,
-    { after, count }: { readonly after?: string | undefined; readonly count: number },
-  ): Promise<LoggedEntry[]> {
+  async tail(log: LogName, { after, count }: TailQuery): Promise<LoggedEntry[]> {
     // Redis refuses an interval that ends before the lowest id.
     if (after !== undefined && /^0+-0+$/.test(after)) return [];
     const from = after === undefined ? '+' : `(${after}`;

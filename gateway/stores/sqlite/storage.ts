@@ -15,6 +15,7 @@ import {
   NotMade,
   type RecordName,
   type Storage,
+  type TailQuery,
   withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
@@ -128,11 +129,8 @@ export class SqliteStorage implements Storage {
     return await this.#states.whileHeld(ids, () => this.#commits.make({ run, ids, isUrgent }));
   }
 
-  async tail(
-    log: LogName,
-    { after, count }: { readonly after?: string | undefined; readonly count: number },
-  ): Promise<LoggedEntry[]> {
-    return readable(() => this.#log.tail(log, after, count));
+  async tail(log: LogName, query: TailQuery): Promise<LoggedEntry[]> {
+    return readable(() => this.#log.tail(log, query));
   }
 
   /**
