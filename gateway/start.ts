@@ -16,7 +16,7 @@ import { createPipeline } from './pipeline/pipeline.ts';
 import { Tunnels } from './pipeline/tunnels.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
-import { KeyFactsReader } from './stores/key-facts.ts';
+import { factsReader } from './stores/key-facts.ts';
 import { KeyWatch } from './telemetry/key-watch.ts';
 import { Traffic } from './telemetry/request-metrics.ts';
 import { exposeCertificate, exposeState } from './telemetry/state.ts';
@@ -55,7 +55,7 @@ export async function serveClients(
       routes,
       limiter: backend.limiter,
       clients: backend.clients,
-      facts: new KeyFactsReader(backend.keys, backend.clients),
+      factsOf: factsReader(backend.keys, backend.clients),
       plans: () => backend.planCache.table,
       recent: backend.recent,
       banned: backend.banned,

@@ -10,7 +10,7 @@ import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
 import { dateOf } from '../limiter/usage-marks.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
-import type { KeyFactsReader } from '../stores/key-facts.ts';
+import type { factsReader } from '../stores/key-facts.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
 import { retryAfterSeconds } from './client-headers.ts';
@@ -21,7 +21,7 @@ import type { OwnAnswer } from './send-answer.ts';
 
 export interface OwnAnswersDependencies {
   readonly limiter: Limiter;
-  readonly facts: KeyFactsReader;
+  readonly factsOf: ReturnType<typeof factsReader>;
   readonly plans: () => PlanTable;
   readonly allowance: AddressAllowance;
   /** The allowance that pays for reading the reference. */
@@ -86,7 +86,7 @@ export class OwnAnswers {
     if (verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized')
       throw refusalOf(verdict, exchange.addressStatus, undefined);
     exchange.keyStatus = verdict;
-    const known = await this.#deps.facts.of(credential);
+    const known = await this.#deps.factsOf(credential);
     if (known === undefined) {
       exchange.keyStatus = undefined;
       throw UNAUTHORIZED;

@@ -12,7 +12,7 @@ import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
 import { Channel } from './channel.ts';
 import { ChannelStorage } from './channel-storage.ts';
 import { actOn } from './confirmed.ts';
-import { KeysOfMachine } from './keys-of-machine.ts';
+import { keysOfMachine } from './keys-of-machine.ts';
 import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
 
 /** A report also shows the primary that this worker does not hang. */
@@ -69,7 +69,7 @@ export async function startWorker(
   const backend = await openBackend(settings, logger, {
     embedded: settings.REDIS_URL === undefined ? { storage, limiterOf } : undefined,
     clients,
-    locals: new KeysOfMachine(clients, primary),
+    locals: keysOfMachine(clients, primary),
     plans: order?.plans,
     withinMs: order?.redisWithinMs,
   });
