@@ -89,8 +89,9 @@ export class AuditLog {
    */
   async list({ after, limit, from = 0, to, isWanted }: ActivityQuery): Promise<ActivityPage> {
     const activity: RecordedActivity[] = [];
-    const behind = to === undefined ? undefined : `${Math.max(0, to)}-0`;
-    let last = after !== undefined && behind !== undefined ? earlier(after, behind) : (after ?? behind);
+    let last = after;
+    // Skips the entries that are too new, unless the page before has passed them.
+    if (to !== undefined && (after === undefined || Number.parseInt(after, 10) >= to)) last = `${Math.max(0, to)}-0`;
     for (let checked = 0; checked < CHECKED_AT_ONCE; ) {
       const count = checked === 0 ? Math.min(PAGE, limit + 1) : PAGE;
       const page = await this.#storage.tail('audit', { after: last, count });
@@ -106,12 +107,6 @@ export class AuditLog {
     }
     return { activity, next: last };
   }
-}
-
-function earlier(one: string, other: string): string {
-  const [a = 0, b = 0] = one.split('-').map(Number);
-  const [c = 0, d = 0] = other.split('-').map(Number);
-  return a < c || (a === c && b < d) ? one : other;
 }
 
 /** Entries in the form that a change takes. */

@@ -13,7 +13,7 @@ import {
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
-import { type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
+import { type FieldChanges, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
 import { readChanges, readJson } from './stored-json.ts';
 
 /** The number of entries that the history of the plan table keeps. */
@@ -177,46 +177,34 @@ export class Plans {
    */
   async change(make: MakeChanges, about: AboutChange): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const before = await this.#readOrWriteBack(about.last);
-      const kept = await this.readKept();
-      const changes = make(before ?? {}, untouchedIn(before ?? {}, kept));
+      let table = await this.read();
+      if (table === undefined) {
+        await this.writeBack(about.last);
+        table = await this.read();
+      }
+      const [before, kept] = [table ?? {}, await this.readKept()];
+      const changes = make(before, untouchedIn(before, kept));
       if (Object.keys(changes).length === 0) return undefined;
-      if (before === undefined && !isWhole(changes)) throw new NoTable();
-      const made = await this.#changeFrom({ before: before ?? {}, kept }, changes, about);
-      if (made !== undefined) return made;
+      if (table === undefined && !isWhole(changes)) throw new NoTable();
+      const last = lastOf(kept, about.last);
+      // Records edits by hand first, because this change would hide them.
+      const byHand = editsIn(before, last);
+      const after = { ...before, ...changes };
+      const change = changeFrom(before, after, about);
+      let unrecorded: string | undefined;
+      const isMade = await this.#storage.change({
+        parts: [
+          { record: 'plans', expect: pick(before), set: changes },
+          { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, last) },
+        ],
+        entries: [...byHand, ...(change === undefined ? [] : entriesOf(change, about.entriesFor(change.changes)))],
+        onLost({ log }, why) {
+          if (log === 'plan history') unrecorded = why;
+        },
+      });
+      if (isMade) return { after, change, unrecorded };
     }
     throw new NotMade('The plans were changed by others, again and again.');
-  }
-
-  async #readOrWriteBack(last: StoredPlans | undefined): Promise<StoredPlans | undefined> {
-    const table = await this.read();
-    if (table !== undefined) return table;
-    await this.writeBack(last);
-    return await this.read();
-  }
-
-  async #changeFrom(
-    { before, kept }: { before: StoredPlans; kept: StoredPlans | undefined },
-    changes: StoredPlans,
-    about: AboutChange,
-  ): Promise<PlansChanged | undefined> {
-    const last = lastOf(kept, about.last);
-    // Records edits by hand first, because this change would hide them.
-    const byHand = editsIn(before, last);
-    const after = { ...before, ...changes };
-    const change = changeFrom(before, after, about);
-    let unrecorded: string | undefined;
-    const isMade = await this.#storage.change({
-      parts: [
-        { record: 'plans', expect: pick(before), set: changes },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, last) },
-      ],
-      entries: [...byHand, ...(change === undefined ? [] : entriesOf(change, about.entriesFor(change.changes)))],
-      onLost({ log }, why) {
-        if (log === 'plan history') unrecorded = why;
-      },
-    });
-    return isMade ? { after, change, unrecorded } : undefined;
   }
 
   /**
@@ -295,13 +283,13 @@ export const isWhole = (table: StoredPlans = {}): boolean =>
   STORED_FIELDS.every((field) => isUsable(field, table[field]));
 
 /** All fields of a table. Missing ones are undefined. */
-const pick = (table: StoredPlans): Record<string, string | undefined> =>
+const pick = (table: StoredPlans): FieldChanges =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 
 const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN], [BUILT_IN]: kept[BUILT_IN] });
 
 /** The values to keep of a table: a good one as it is, the last good one in place of a bad one. */
-function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, string | undefined> {
+function keeps(table: StoredPlans, last: StoredPlans = {}): FieldChanges {
   const good = STORED_FIELDS.map((field) => {
     // A choice without a stored value is good too.
     const value = storedValue(table, field);
