@@ -54,7 +54,7 @@ export interface Part {
   readonly moveTo?: Move;
 }
 
-interface Move {
+export interface Move {
   readonly record: RecordName;
   readonly fields: readonly string[];
   readonly seconds: number;

@@ -6,6 +6,7 @@ import {
   type KeyCursor,
   type KeyListQuery,
   keyIdOf,
+  type Move,
   type Part,
   type RecordName,
   withChanges,
@@ -118,11 +119,7 @@ export class Records {
   }
 
   /** A revoked key keeps its place in lists. A record without a key gets none. */
-  #move(
-    record: RecordName,
-    row: Row | undefined,
-    { record: target, fields, seconds, mark = 'revoked' }: NonNullable<Part['moveTo']>,
-  ): void {
+  #move(record: RecordName, row: Row | undefined, { record: target, fields, seconds, mark = 'revoked' }: Move): void {
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
     if (row !== undefined && keyIdOf(record) !== undefined) this.#keyCount -= 1;
