@@ -87,7 +87,9 @@ export async function startWorker(
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
-  outliveThePrimary();
+  // By default, node:cluster ends a worker at once when its primary is gone. With this mark a serving worker finishes
+  // its requests first; a worker that does not serve yet still ends at once.
+  if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
   return {
     // Waits a turn, so that the primary learns that the plans are loaded before it learns that this worker serves.
     addresses: nextTurn()
@@ -102,12 +104,4 @@ export async function startWorker(
       await primary.ask('report', last);
     },
   };
-}
-
-/**
- * By default, node:cluster ends a worker at once when its primary is gone. With this mark a serving worker finishes its
- * requests first; a worker that does not serve yet still ends at once.
- */
-function outliveThePrimary(): void {
-  if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
 }
