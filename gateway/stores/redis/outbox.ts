@@ -3,7 +3,7 @@ import type { LogEntry } from '../storage.ts';
 import { readJson } from '../stored-json.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { markOf, OUTBOXES, outboxOf } from './names.ts';
-import { LATEST_SECONDS, type StepEntry } from './step.ts';
+import { LATEST_SECONDS, type Step, type StepEntry } from './step.ts';
 
 /**
  * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
@@ -24,10 +24,7 @@ const Waiting = z.object({
 /** Adds an entry to its stream, unless it was added under this id before. */
 type Move = (entry: LogEntry, id: string) => Promise<unknown>;
 
-interface Announced {
-  readonly tag: string;
-  readonly id: string;
-}
+export type Announced = Pick<Step, 'tag' | 'id'>;
 
 const announcement = ({ tag, id }: Announced): string => `${id} ${tag}`;
 

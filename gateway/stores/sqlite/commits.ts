@@ -93,7 +93,10 @@ export class Commits {
     return this.#options.room !== undefined && inodeOf(this.#path) !== this.#inode;
   }
 
-  /** @throws {NotMade} while the disk is full, if the step is not urgent */
+  /**
+   * Call this before anything that a step needs, which could itself use the reserved room.
+   * @throws {NotMade} while the disk is full, if the step is not urgent
+   */
   refuse(isUrgent: boolean): void {
     if (this.#fault === FULL && !isUrgent) throw new NotMade(FULL);
   }

@@ -105,7 +105,7 @@ export class SqliteStorage implements Storage {
   }
 
   async countKeys(): Promise<number> {
-    return readable(() => this.#records.countKeys());
+    return this.#records.keyCount;
   }
 
   async listKeys(query: KeyListQuery): Promise<KeyCursor[]> {
