@@ -25,7 +25,7 @@ import {
   writeRecord,
 } from './key-hash.ts';
 import { isNarrower } from './secret-fields.ts';
-import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
+import { type KeyCursor, type KeyListQuery, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
 const PAGE = 100;
 const ATTEMPTS = 10;
@@ -56,11 +56,7 @@ export interface KeyList {
   readonly next: number | undefined;
 }
 
-export interface WalkQuery {
-  /** Undefined for the first page. */
-  readonly after: KeyCursor | undefined;
-  readonly limit: number;
-}
+type WalkQuery = Pick<KeyListQuery, 'after' | 'limit'>;
 
 export interface KeyPage {
   readonly keys: readonly KeyEntry[];
