@@ -18,6 +18,9 @@ import type { AskedOfPrimary, AskedOfWorker, CallAnswer, StorageCall } from './m
 
 const NO_ANSWER = 'The primary process does not answer.';
 
+/** The primary's faults by their names in messages. */
+const FAULTS = { 'not made': NotMade, unknown: Unknown, unavailable: Unavailable };
+
 /** The storage of a worker without Redis. The worker's primary has it open, so a call can wait for a commit there. */
 export class ChannelStorage implements Storage, KeySource {
   readonly #primary: Channel<AskedOfPrimary, AskedOfWorker>;
@@ -52,8 +55,9 @@ export class ChannelStorage implements Storage, KeySource {
   async #call<T>(method: StorageCall['method'], ...args: readonly unknown[]): Promise<T> {
     const answer = await this.#primary.ask('call', { method, args });
     if (answer === undefined) throw method === 'change' ? new Unknown(NO_ANSWER) : new Unavailable(NO_ANSWER);
-    if ('fault' in answer) throw faultOf(answer);
-    return answer.value as T;
+    if ('value' in answer) return answer.value as T;
+    const { fault, message, shown } = answer;
+    throw Object.assign(new FAULTS[fault](message), { shown });
   }
 }
 
@@ -67,11 +71,4 @@ export async function callFor(storage: Storage, { method, args }: StorageCall): 
     const fault = cause instanceof NotMade ? 'not made' : cause instanceof Unknown ? 'unknown' : 'unavailable';
     return { fault, message, shown };
   }
-}
-
-/** The fault of the primary, with its message and what the caller may learn of it. */
-function faultOf({ fault, message, shown }: Extract<CallAnswer, { fault: unknown }>): Unavailable {
-  if (fault === 'unavailable') return new Unavailable(message, shown);
-  const thrown = fault === 'unknown' ? new Unknown(message) : new NotMade(message);
-  return Object.assign(thrown, { shown: shown ?? thrown.shown });
 }

@@ -95,17 +95,14 @@ export class Peers {
 
   async #look(): Promise<void> {
     try {
-      await this.#list();
+      if (performance.now() - this.#listedAt >= LISTED_EVERY_MS) {
+        await this.#redis.zadd(GATEWAYS, Math.floor(Date.now() / 1_000), this.#own);
+        this.#listedAt = performance.now();
+      }
       for (const text of await this.#take(questionsOf(this.#own))) void this.#reply(text);
     } catch {
       this.#listedAt = Number.NEGATIVE_INFINITY;
     }
-  }
-
-  async #list(): Promise<void> {
-    if (performance.now() - this.#listedAt < LISTED_EVERY_MS) return;
-    await this.#redis.zadd(GATEWAYS, Math.floor(Date.now() / 1_000), this.#own);
-    this.#listedAt = performance.now();
   }
 
   async #reply(text: string): Promise<void> {

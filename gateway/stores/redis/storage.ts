@@ -118,7 +118,6 @@ export class RedisStorage implements Storage {
     return this.#places.unlisted();
   }
 
-  /** Gives those keys their places. @returns their number */
   relistKeys(): Promise<number> {
     return this.#places.relist();
   }

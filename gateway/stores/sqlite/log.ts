@@ -53,16 +53,12 @@ export class Log {
   }
 
   tail(log: LogName, { after, count }: TailQuery): LoggedEntry[] {
-    const rows = after === undefined ? this.#read(log, count) : this.#behind.all(log, ...numbersOf(after), count);
+    const rows =
+      after === undefined ? this.#read(log, count) : this.#behind.all(log, ...after.split('-').map(Number), count);
     return (rows as unknown as Row[]).map(({ ms, seq, fields }) => [`${ms}-${seq}`, JSON.parse(fields)]);
   }
 
   #read(log: LogName, count: number): Row[] {
     return this.#newest.all(log, count) as unknown as Row[];
   }
-}
-
-function numbersOf(id: string): [ms: number, seq: number] {
-  const [ms = 0, seq = 0] = id.split('-').map(Number);
-  return [ms, seq];
 }
