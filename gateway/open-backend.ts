@@ -75,7 +75,7 @@ export async function openBackend(
   }
   const loaded = untilLoaded();
   await Promise.race([firstLoad, patience]);
-  let edits: EditWatch | undefined;
+  const stopped = new AbortController();
   let tail: TailFollower | undefined;
   return {
     ...backend,
@@ -86,14 +86,13 @@ export async function openBackend(
     banned: new BannedKeys(),
     async operators() {
       const own = logged(await operatorsStorage(), logger);
-      edits = new EditWatch({ storage: own, plans: new Plans(own), planCache });
-      void edits.run();
+      new EditWatch({ storage: own, plans: new Plans(own), planCache }).run(stopped.signal);
       // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
         tail = new TailFollower(storage, announce, settings.REDIS_MODE !== 'cluster');
         // The first read makes all earlier data doubtful, so it comes before the gateway reports that it has started.
         await tail.follow().catch(() => undefined);
-        void tail.run();
+        tail.run(stopped.signal);
       }
       return storesOver(confirmed(own, announce));
     },
@@ -101,8 +100,7 @@ export async function openBackend(
     isLoaded: () => isLoaded,
     check: async () => [...(await backend.check()), ...(tail === undefined ? [] : [tail.check()])],
     async close() {
-      edits?.stop();
-      tail?.stop();
+      stopped.abort();
       await planCache.stop();
       await backend.close();
     },

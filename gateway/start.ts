@@ -16,7 +16,7 @@ import { createPipeline } from './pipeline/pipeline.ts';
 import { Tunnels } from './pipeline/tunnels.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
-import { KeyFactsReader } from './stores/key-facts.ts';
+import { factsReader } from './stores/key-facts.ts';
 import type { KeyRefusal } from './telemetry/key-refusals.ts';
 import { KeyWatch } from './telemetry/key-watch.ts';
 import { Traffic } from './telemetry/request-metrics.ts';
@@ -61,7 +61,7 @@ export async function serveClients(
       routes,
       limiter: backend.limiter,
       clients: backend.clients,
-      facts: new KeyFactsReader(backend.keys, backend.clients),
+      factsOf: factsReader(backend.keys, backend.clients),
       refusals,
       plans: () => backend.planCache.table,
       recent: backend.recent,

@@ -11,7 +11,7 @@ import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
 import { dateOf } from '../limiter/usage-marks.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
-import type { KeyFactsReader } from '../stores/key-facts.ts';
+import type { factsReader } from '../stores/key-facts.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';
@@ -23,7 +23,7 @@ import type { OwnAnswer } from './send-answer.ts';
 
 export interface OwnAnswersDependencies {
   readonly limiter: Limiter;
-  readonly facts: KeyFactsReader;
+  readonly factsOf: ReturnType<typeof factsReader>;
   readonly refusals: (id: string) => Promise<readonly KeyRefusal[] | undefined>;
   readonly plans: () => PlanTable;
   readonly allowance: AddressAllowance;
@@ -90,7 +90,7 @@ export class OwnAnswers {
     if (verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized')
       throw refusalOf(verdict, exchange.addressStatus, undefined);
     exchange.keyStatus = verdict;
-    const known = await this.#deps.facts.of(credential);
+    const known = await this.#deps.factsOf(credential);
     if (known === undefined) {
       exchange.keyStatus = undefined;
       throw UNAUTHORIZED;

@@ -10,12 +10,16 @@ import {
   NotMade,
   type RecordName,
   type Storage,
+  type TailQuery,
   Unknown,
 } from '../stores/storage.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, CallAnswer, StorageCall } from './messages.ts';
 
 const NO_ANSWER = 'The primary process does not answer.';
+
+/** The primary's faults by their names in messages. */
+const FAULTS = { 'not made': NotMade, unknown: Unknown, unavailable: Unavailable };
 
 /** The storage of a worker without Redis. The worker's primary has it open, so a call can wait for a commit there. */
 export class ChannelStorage implements Storage, KeySource {
@@ -43,8 +47,7 @@ export class ChannelStorage implements Storage, KeySource {
   listKeys = (query: KeyListQuery) => this.#call<KeyCursor[]>('listKeys', query);
   unlistedKeys = () => this.#call<string[]>('unlistedKeys');
   relistKeys = () => this.#call<number>('relistKeys');
-  tail = (log: LogName, query: { readonly after?: string | undefined; readonly count: number }) =>
-    this.#call<LoggedEntry[]>('tail', log, query);
+  tail = (log: LogName, query: TailQuery) => this.#call<LoggedEntry[]>('tail', log, query);
 
   /** `onLost` is left out because a function cannot be sent, so a lost entry is not reported. */
   change = ({ onLost: _, ...change }: Change) => this.#call<boolean>('change', change);
@@ -52,8 +55,9 @@ export class ChannelStorage implements Storage, KeySource {
   async #call<T>(method: StorageCall['method'], ...args: readonly unknown[]): Promise<T> {
     const answer = await this.#primary.ask('call', { method, args });
     if (answer === undefined) throw method === 'change' ? new Unknown(NO_ANSWER) : new Unavailable(NO_ANSWER);
-    if ('fault' in answer) throw faultOf(answer);
-    return answer.value as T;
+    if ('value' in answer) return answer.value as T;
+    const { fault, message, shown } = answer;
+    throw Object.assign(new FAULTS[fault](message), { shown });
   }
 }
 
@@ -67,11 +71,4 @@ export async function callFor(storage: Storage, { method, args }: StorageCall): 
     const fault = cause instanceof NotMade ? 'not made' : cause instanceof Unknown ? 'unknown' : 'unavailable';
     return { fault, message, shown };
   }
-}
-
-/** The fault of the primary, with its message and what the caller may learn of it. */
-function faultOf({ fault, message, shown }: Extract<CallAnswer, { fault: unknown }>): Unavailable {
-  if (fault === 'unavailable') return new Unavailable(message, shown);
-  const thrown = fault === 'unknown' ? new Unknown(message) : new NotMade(message);
-  return Object.assign(thrown, { shown: shown ?? thrown.shown });
 }

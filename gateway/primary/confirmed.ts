@@ -1,8 +1,17 @@
+import type { Clients } from '../limiter/clients.ts';
+import type { PlanCache } from '../stores/plan-cache.ts';
 import { Plans } from '../stores/plans.ts';
-import { type Change, NotMade, type RecordName, type Storage, Unknown, withOwn } from '../stores/storage.ts';
+import { type Change, keyIdOf, NotMade, type RecordName, type Storage, Unknown, withOwn } from '../stores/storage.ts';
 import type { Changed } from './messages.ts';
 
 export type Announce = (changed: Changed) => Promise<void>;
+
+/** Makes this process act on a change. */
+export function actOn(changed: Changed, clients: Clients, planCache: PlanCache | undefined): void {
+  if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
+  else if ('anyKey' in changed) clients.doubtAll();
+  else planCache?.take(changed.plans);
+}
 
 /**
  * The storage of operators, which acknowledges a change once every worker of this gateway acts on it.
@@ -16,7 +25,7 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
   async function read(record: RecordName) {
     const fields = await storage.read(record);
     if (doubtful.has(record)) {
-      await confirm([record as Watched]);
+      await confirm([record]);
       doubtful.delete(record);
     }
     return fields;
@@ -40,10 +49,12 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
     }
   }
 
-  async function confirm(records: readonly Watched[], isReset = false): Promise<void> {
-    await Promise.all(
-      records.map((record) => (record === 'plans' ? announcePlans() : announce(keyIn(record, isReset)))),
-    );
+  async function confirm(records: readonly RecordName[], isReset = false): Promise<void> {
+    const confirmations = records.map((record) => {
+      const key = keyIdOf(record);
+      return key === undefined ? announcePlans() : announce({ key, ...(isReset && { isReset }) });
+    });
+    await Promise.all(confirmations);
   }
 
   /** The plans are sent along, because a worker's connection may be slower than that of operators. */
@@ -55,23 +66,16 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
   return withOwn(storage, { read, change });
 }
 
-/** Records that workers keep in memory. */
-type Watched = 'plans' | `key:${string}`;
-
 /**
- * A key that is new need not be announced, because nobody has presented its id yet. A restored key may have been
- * refused before.
+ * The records that workers keep in memory. A key that is new need not be announced, because nobody has presented its id
+ * yet. A restored key may have been refused before.
  */
-function watchedIn({ parts, entries }: Change): Watched[] {
+function watchedIn({ parts, entries }: Change): RecordName[] {
   const isNew = entries.some(({ fields }) => fields.action === 'key.create');
-  return parts.flatMap(({ record, exists }) => (isWatched(record) && !(isNew && exists === false) ? record : []));
+  const watched = parts.filter(({ record, exists }) =>
+    keyIdOf(record) === undefined ? record === 'plans' : !(isNew && exists === false),
+  );
+  return watched.map(({ record }) => record);
 }
 
-const keyIn = (record: Watched, isReset: boolean): Changed => ({
-  key: record.slice('key:'.length),
-  ...(isReset && { isReset }),
-});
-
 const isReset = ({ entries }: Change): boolean => entries.some(({ fields }) => fields.action === 'key.reset');
-
-const isWatched = (record: RecordName): record is Watched => record === 'plans' || record.startsWith('key:');

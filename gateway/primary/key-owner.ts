@@ -1,16 +1,7 @@
-import type { SavedState } from '../stores/embedded-limiter.ts';
-import type { Fields, Storage } from '../stores/storage.ts';
+import type { SqliteStorage } from '../stores/sqlite/storage.ts';
 import { callFor } from './channel-storage.ts';
 import type { CallAnswer, LoadedKey, SaveOrder, StorageCall } from './messages.ts';
 import type { AnswersWithoutRedis, WorkerProcess } from './worker-process.ts';
-
-/** A storage that only this process has open. */
-export interface OwnStorage extends Storage {
-  /** A key for a worker, which owns the key's state from then on. */
-  load(id: string): Promise<Fields | undefined>;
-  /** Takes states over at once, and stores them. @returns whether they are stored */
-  saveStates(states: readonly SavedState[], options: { readonly mustBeDurable: boolean }): Promise<boolean>;
-}
 
 /**
  * The keys that workers hold without Redis. One process holds a key: before the key's record changes, and before
@@ -22,14 +13,14 @@ export class KeyOwner implements AnswersWithoutRedis {
   /** While two workers hold keys, only one of them loads a key at a time. */
   readonly #loads = new Map<string, Promise<unknown>>();
   #flush: Promise<readonly []> | undefined;
-  #storage: OwnStorage | undefined;
+  #storage: SqliteStorage | undefined;
 
   constructor(workers: () => readonly WorkerProcess[]) {
     this.#workers = workers;
   }
 
   /** Starts to answer the workers from this storage. Until then they get no answer. */
-  serve(storage: OwnStorage): void {
+  serve(storage: SqliteStorage): void {
     this.#storage = storage;
   }
 

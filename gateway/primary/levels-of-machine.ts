@@ -35,9 +35,8 @@ export class LevelsOfMachine {
     name: 'decide' | 'peek',
     { id, digest, use, heardAt, owes }: LocalQuestion,
   ): Promise<Verdict | undefined> {
-    const gathering = this.#gatherings.get(id);
-    if (gathering !== undefined) await gathering;
-    else if (!this.#isCurrent(id, heardAt)) await this.#gather(id);
+    if (!this.#gatherings.has(id) && !this.#isCurrent(id, heardAt)) this.#gatherings.set(id, this.#gather(id));
+    await this.#gatherings.get(id);
     const credential = credentialOf(id, digest, use);
     return name === 'decide' ? this.#known.decide(credential, owes) : this.#known.peek(credential);
   }
@@ -77,13 +76,7 @@ export class LevelsOfMachine {
     return performance.now() - gatheredAt <= FRESH_MS && heardAt <= this.#known.heardAt(id);
   }
 
-  #gather(id: string): Promise<void> {
-    const gathering = this.#askAll(id);
-    this.#gatherings.set(id, gathering);
-    return gathering;
-  }
-
-  async #askAll(id: string): Promise<void> {
+  async #gather(id: string): Promise<void> {
     const askedAt = monotonicClock();
     const answers = await Promise.all(this.#workers().map((worker) => worker.ask('key', id, ANSWER_WITHIN_MS)));
     for (const known of answers) if (known !== undefined) this.#known.takeOver(id, known, askedAt);

@@ -12,12 +12,12 @@ import type { OperatorsServer } from '../serve-operators.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { SqliteStorage } from '../stores/sqlite/storage.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
+import { actOn } from './confirmed.ts';
 import { KeyOwner } from './key-owner.ts';
 import { LastGoodFiles } from './last-good-files.ts';
 import { endLeftBehind } from './left-behind.ts';
 import { LevelsOfMachine } from './levels-of-machine.ts';
 import type { Changed, StartOrder } from './messages.ts';
-import { pageATurn } from './page-a-turn.ts';
 import type { Reason } from './slot.ts';
 import { WorkerProcess } from './worker-process.ts';
 import { Workers } from './workers.ts';
@@ -55,10 +55,8 @@ export async function startPrimary(
   if (tried[1].status === 'rejected') throw new AggregateError(reasonsOf(tried));
   let backend: PlannedBackend | undefined;
   let operators: OperatorsServer | undefined;
-  let planCache: PlanCache | undefined;
-  let counted: PlannedBackend['counted'] = () => [];
   let hasLoaded = false;
-  const clients = new Clients(() => planCache?.ifKnown);
+  const clients = new Clients(() => backend?.planCache.ifKnown);
   const levels = new LevelsOfMachine(clients, () => workers.channels());
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);
@@ -77,7 +75,7 @@ export async function startPrimary(
     launch: (number, reason) =>
       new WorkerProcess(number, {
         port,
-        order: () => orderFor(reason, planCache),
+        order: () => orderFor(reason, backend?.planCache),
         files: () => files.insteadOfBad(),
         onReport({ isLoaded }) {
           hasLoaded ||= isLoaded;
@@ -89,8 +87,8 @@ export async function startPrimary(
       }),
   });
   const watch = () => {
-    const isUnreadable = planCache?.isReadable === false && !planCache.isMissing;
-    levels.watch(isUnreadable || workers.isLocal);
+    const { isReadable = true, isMissing = false } = backend?.planCache ?? {};
+    levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
   if (owner === undefined) setInterval(watch, WATCH_MS).unref();
   // Workers of a first start can then load what this process has compiled. The call is repeated below.
@@ -106,9 +104,7 @@ export async function startPrimary(
 
   async function announce(changed: Changed): Promise<void> {
     await workers.confirm(changed);
-    if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
-    else if ('anyKey' in changed) clients.doubtAll();
-    else planCache?.take(changed.plans);
+    actOn(changed, clients, backend?.planCache);
   }
 
   async function openOperators(): Promise<string> {
@@ -116,19 +112,15 @@ export async function startPrimary(
     flushCompileCache();
     const metrics = createMetrics('gateway_admin');
     metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
-    metrics.counts(() =>
-      sumOf([workers.counted(), counted(), webhooks.counted(), [crashes.family(), droppedLines('gateway')]]),
-    );
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
-    backend = await openBackend(settings, logger, {
-      clients,
-      announce,
-      embedded: storage && { storage: pageATurn(storage) },
-    });
-    ({ planCache, counted } = backend);
-    opened.resolve(backend);
-    operators = await serveOperators(settings, backend, logger, {
+    const own = await openBackend(settings, logger, { clients, announce, embedded: storage && { storage } });
+    backend = own;
+    opened.resolve(own);
+    metrics.counts(() =>
+      sumOf([workers.counted(), own.counted(), webhooks.counted(), [crashes.family(), droppedLines('gateway')]]),
+    );
+    operators = await serveOperators(settings, own, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
       requests: workers,
       banned: () => workers.banned(),

@@ -24,10 +24,11 @@ export class Slot {
   readonly #hasBegun: () => boolean;
   readonly #backOff = new BackOff();
   /** All processes of this slot that have not ended: the serving one, and those that are starting or stopping. */
-  readonly #processes = new Set<WorkerProcess>();
+  readonly processes = new Set<WorkerProcess>();
+  /** The process that serves. */
+  current: WorkerProcess | undefined;
   /** The counts of ended processes, so that totals never fall. */
   #past: readonly Family[] = [];
-  #current: WorkerProcess | undefined;
   /** When the current process began to serve, or when the last one ended. */
   #changedAt = new Date();
   #stopping = new AbortController();
@@ -39,26 +40,18 @@ export class Slot {
     this.#hasBegun = hasBegun;
   }
 
-  get current(): WorkerProcess | undefined {
-    return this.#current;
-  }
-
-  get processes(): readonly WorkerProcess[] {
-    return [...this.#processes];
-  }
-
   state(): WorkerState {
     return {
       worker: this.#number,
-      pid: this.#current?.pid,
+      pid: this.current?.pid,
       since: this.#changedAt.toISOString(),
-      silentMs: Math.round(this.#current?.silentMs ?? 0),
+      silentMs: Math.round(this.current?.silentMs ?? 0),
     };
   }
 
   /** The counts of this slot since the start, over all its processes. The last half second may be missing. */
   counted(): Family[] {
-    return sumOf([this.#past, ...[...this.#processes].map(({ report }) => report?.counted ?? [])]);
+    return sumOf([this.#past, ...[...this.processes].map(({ report }) => report?.counted ?? [])]);
   }
 
   /**
@@ -69,11 +62,11 @@ export class Slot {
   async start(reason: Reason): Promise<string> {
     const { launch, logger, replacedMs } = this.#options;
     const worker = launch(this.#number, reason);
-    this.#processes.add(worker);
+    this.processes.add(worker);
     void worker.ended.then((end) => this.#hasEnded(worker, end, reason));
     const address = await worker.serving;
-    const before = this.#current;
-    this.#current = worker;
+    const before = this.current;
+    this.current = worker;
     this.#changedAt = new Date();
     logger.info({ worker: this.#number, pid: worker.pid }, 'worker serves');
     await before?.stop({ lameDuckMs: 0, lingerMs: replacedMs });
@@ -83,18 +76,18 @@ export class Slot {
   /** Stops all processes for good. */
   async stop(how: Stopping): Promise<void> {
     this.#stopping.abort();
-    await Promise.all([...this.#processes].map((worker) => worker.stop(how)));
+    await Promise.all([...this.processes].map((worker) => worker.stop(how)));
   }
 
   kill(): void {
     this.#stopping.abort();
-    for (const worker of this.#processes) worker.kill();
+    for (const worker of this.processes) worker.kill();
   }
 
   #hasEnded(worker: WorkerProcess, end: WorkerEnd, reason: Reason): void {
     const { logger, onCrash } = this.#options;
     this.#past = sumOf([this.#past, worker.report?.counted ?? []]);
-    this.#processes.delete(worker);
+    this.processes.delete(worker);
     const fields = { worker: this.#number, pid: worker.pid, ...end, said: end.said || undefined };
     if (this.#stopping.signal.aborted || worker.isStopping) {
       logger.info(fields, 'worker stopped');
@@ -104,9 +97,9 @@ export class Slot {
     if (!this.#hasBegun()) return;
     logger.error(fields, 'worker ended');
     onCrash();
-    if (this.#current !== worker && reason !== 'first') return;
+    if (this.current !== worker && reason !== 'first') return;
     const servedMs = Date.now() - this.#changedAt.getTime();
-    this.#current = undefined;
+    this.current = undefined;
     this.#changedAt = new Date();
     void this.#refill(servedMs);
   }
@@ -114,11 +107,11 @@ export class Slot {
   /** Starts workers until one serves. The waits in between grow with every early end. */
   async #refill(servedMs: number): Promise<void> {
     const { signal } = this.#stopping;
-    for (let lastedMs = servedMs; this.#current === undefined && !signal.aborted; lastedMs = 0) {
+    for (let lastedMs = servedMs; this.current === undefined && !signal.aborted; lastedMs = 0) {
       const waitMs = this.#backOff.next(lastedMs);
       this.#options.logger.warn({ worker: this.#number, waitMs }, 'worker starts again');
       await sleep(waitMs, undefined, { signal }).catch(() => {});
-      if (this.#current === undefined && !signal.aborted) await this.start('replacement').catch(() => {});
+      if (this.current === undefined && !signal.aborted) await this.start('replacement').catch(() => {});
     }
   }
 }

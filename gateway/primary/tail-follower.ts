@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { repeat } from '../../shared/process/repeat.ts';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import { isKeyId } from '../limiter/credential.ts';
 import type { LoggedEntry, Storage } from '../stores/storage.ts';
@@ -19,7 +19,6 @@ export class TailFollower {
   readonly #storage: Pick<Storage, 'tail'>;
   readonly #announce: Announce;
   readonly #hasOneClock: boolean;
-  readonly #stopped = new AbortController();
   /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
   #last: string | undefined;
   #readAt = performance.now();
@@ -35,17 +34,9 @@ export class TailFollower {
     this.#hasOneClock = hasOneClock;
   }
 
-  /** Runs until `stop`. Never throws: while the store is away, it reads nothing. */
-  async run(): Promise<void> {
-    const { signal } = this.#stopped;
-    while (!signal.aborted) {
-      await this.follow().catch(() => undefined);
-      await sleep(EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
-    }
-  }
-
-  stop(): void {
-    this.#stopped.abort();
+  /** Runs until the signal. While the store is away, it reads nothing. */
+  run(signal: AbortSignal): void {
+    void repeat(EVERY_MS, signal, () => this.follow());
   }
 
   /** Reads and announces the new entries. @throws {Unavailable} if the store is away */

@@ -94,7 +94,7 @@ export class WorkerProcess {
   /** Whether the worker has asked for a key, and may hold one. */
   hasKeys = false;
   readonly #worker: Worker;
-  readonly #stderr: Errors;
+  readonly #stderr: ReturnType<typeof keepErrors>;
   /** Whether the worker has asked how to start. From then on it reads data that may change. */
   #hasStarted = false;
   #serves = false;
@@ -129,7 +129,11 @@ export class WorkerProcess {
         this.#hasStarted = true;
         return order();
       },
-      report: (report) => this.#take(report, onReport),
+      report: (report): undefined => {
+        if (report === undefined) return;
+        this.report = report;
+        onReport(report);
+      },
       happened: (happening) => void onHappened(happening),
       decide: (question) => decide('decide', question),
       peek: (question) => decide('peek', question),
@@ -212,16 +216,12 @@ export class WorkerProcess {
     await this.ended;
   }
 
-  #take(report: WorkerReport | undefined, onReport: WorkerOptions['onReport']): undefined {
-    if (report === undefined) return;
-    this.report = report;
-    onReport(report);
-  }
-
   async #untilServing(): Promise<string> {
     const { promise: served, resolve, reject } = Promise.withResolvers<string>();
     this.#worker.on('message', ({ gateway }: { gateway?: string }) => gateway !== undefined && resolve(gateway));
-    void this.ended.then((end) => reject(new Error(describe(end))));
+    void this.ended.then(({ code, signal, said }) =>
+      reject(new Error(said || `A worker ended before it served: ${signal ?? `exit status ${code}`}.`)),
+    );
     const address = await served;
     this.#serves = true;
     this.#stderr.passOn();
@@ -243,14 +243,7 @@ export class WorkerProcess {
   }
 }
 
-interface Errors {
-  add(text: string): void;
-  said(): string;
-  /** From now on, also writes to this process's standard error. */
-  passOn(): void;
-}
-
-function keepErrors({ stderr }: ChildProcess): Errors {
+function keepErrors({ stderr }: ChildProcess) {
   let said = '';
   const add = (text: string) => {
     said = (said + text).slice(-MAX_SAID);
@@ -259,6 +252,7 @@ function keepErrors({ stderr }: ChildProcess): Errors {
   return {
     add,
     said: () => said.trim(),
+    /** From now on, also writes to this process's standard error. */
     passOn: () => void stderr?.on('data', (text: string) => process.stderr.write(text)),
   };
 }
@@ -270,8 +264,4 @@ function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
     if (child.pid === undefined) resolve({ code: null, signal: null, said: fault.message });
   });
   return promise;
-}
-
-function describe({ code, signal, said }: WorkerEnd): string {
-  return said || `A worker ended before it served: ${signal ?? `exit status ${code}`}.`;
 }

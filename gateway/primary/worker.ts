@@ -11,7 +11,8 @@ import { serveClients } from '../start.ts';
 import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
 import { Channel } from './channel.ts';
 import { ChannelStorage } from './channel-storage.ts';
-import { KeysOfMachine } from './keys-of-machine.ts';
+import { actOn } from './confirmed.ts';
+import { keysOfMachine } from './keys-of-machine.ts';
 import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
 
 /** A report also shows the primary that this worker does not hang. */
@@ -46,12 +47,8 @@ export async function startWorker(
       return pages.next().value ?? [];
     },
     changed(changed) {
-      if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
-      else if ('anyKey' in changed) clients.doubtAll();
-      else {
-        changedPlans = changed.plans;
-        opened?.planCache.take(changedPlans);
-      }
+      if ('plans' in changed) changedPlans = changed.plans;
+      actOn(changed, clients, opened?.planCache);
       return true;
     },
     release(id) {
@@ -74,7 +71,7 @@ export async function startWorker(
   const backend = await openBackend(settings, logger, {
     embedded: settings.REDIS_URL === undefined ? { storage, limiterOf } : undefined,
     clients,
-    locals: new KeysOfMachine(clients, primary),
+    locals: keysOfMachine(clients, primary),
     plans: order?.plans,
     withinMs: order?.redisWithinMs,
   });
@@ -95,7 +92,9 @@ export async function startWorker(
     redis: backend.redis(),
   });
   void backend.loaded.then(reportNow);
-  outliveThePrimary();
+  // By default, node:cluster ends a worker at once when its primary is gone. With this mark a serving worker finishes
+  // its requests first; a worker that does not serve yet still ends at once.
+  if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
   return {
     // Waits a turn, so that the primary learns that the plans are loaded before it learns that this worker serves.
     addresses: nextTurn()
@@ -110,12 +109,4 @@ export async function startWorker(
       await primary.ask('report', last);
     },
   };
-}
-
-/**
- * By default, node:cluster ends a worker at once when its primary is gone. With this mark a serving worker finishes its
- * requests first; a worker that does not serve yet still ends at once.
- */
-function outliveThePrimary(): void {
-  if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;
 }

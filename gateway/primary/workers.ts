@@ -4,7 +4,7 @@ import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import { type FoundRequests, mergeFound, type RequestQuery } from '../telemetry/recent-requests.ts';
-import type { ProcessState, WorkerState } from '../telemetry/watched-traffic.ts';
+import type { WorkerState } from '../telemetry/watched-traffic.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './messages.ts';
 import { Slot, type SlotOptions } from './slot.ts';
@@ -17,9 +17,9 @@ const LIST_WITHIN_MS = 700;
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
 export class Workers {
+  stopping = false;
   readonly #slots: readonly Slot[];
   readonly #logger: Logger;
-  #stopping = false;
   #hasBegun = false;
   /** Actions on all workers run one after the other: the start and every rolling restart. */
   #work: Promise<unknown> = Promise.resolve();
@@ -28,10 +28,6 @@ export class Workers {
   constructor(count: number, options: SlotOptions) {
     this.#slots = Array.from({ length: count }, (_, at) => new Slot(at + 1, options, () => this.#hasBegun));
     this.#logger = options.logger;
-  }
-
-  get stopping(): boolean {
-    return this.#stopping;
   }
 
   get serving(): number {
@@ -44,8 +40,8 @@ export class Workers {
   }
 
   /** What each serving worker reports about the gateway's dependencies, at most half a second old. */
-  processes(): ProcessState[] {
-    return this.#reports;
+  processes(): WorkerReport[] {
+    return this.#serving.flatMap(({ report }) => report ?? []);
   }
 
   channels(): Channel<AskedOfWorker, AskedOfPrimary>[] {
@@ -54,7 +50,7 @@ export class Workers {
 
   /** All workers that have not ended: those that serve, start or stop. */
   all(): WorkerProcess[] {
-    return this.#slots.flatMap(({ processes }) => processes);
+    return this.#slots.flatMap(({ processes }) => [...processes]);
   }
 
   /**
@@ -94,14 +90,14 @@ export class Workers {
 
   /** Stops all workers, even those that are still starting. */
   async stop(how: Stopping): Promise<void> {
-    this.#stopping = true;
+    this.stopping = true;
     // If an operator ends this process early, its workers end with it.
     process.once('exit', () => this.kill());
     await Promise.all(this.#slots.map((slot) => slot.stop(how)));
   }
 
   kill(): void {
-    this.#stopping = true;
+    this.stopping = true;
     for (const slot of this.#slots) slot.kill();
   }
 
@@ -112,12 +108,12 @@ export class Workers {
 
   /** Whether a serving worker makes local decisions. */
   get isLocal(): boolean {
-    return this.#reports.some(({ isLocal }) => isLocal);
+    return this.processes().some(({ isLocal }) => isLocal);
   }
 
   /** The keys that each serving worker last refused because of a ban. */
   banned(): KeysOfMinute[] {
-    return this.#reports.map(({ banned }) => banned);
+    return this.processes().map(({ banned }) => banned);
   }
 
   /** The metrics of the serving workers, with up-to-date counts. A worker that does not answer is left out. */
@@ -143,21 +139,17 @@ export class Workers {
     return this.#slots.flatMap(({ current }) => current ?? []);
   }
 
-  get #reports(): WorkerReport[] {
-    return this.#serving.flatMap(({ report }) => report ?? []);
-  }
-
   async #renewEach(): Promise<void> {
-    if (this.#stopping) return;
+    if (this.stopping) return;
     this.#logger.info('rolling restart begins');
     try {
       for (const slot of this.#slots) {
-        if (this.#stopping) return;
+        if (this.stopping) return;
         await slot.start('renewal');
       }
       this.#logger.info('rolling restart done');
     } catch {
-      if (!this.#stopping) this.#logger.error('rolling restart given up: the new worker did not start');
+      if (!this.stopping) this.#logger.error('rolling restart given up: the new worker did not start');
     }
   }
 }

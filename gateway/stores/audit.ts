@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ACTIONS, VIAS } from './audit-words.ts';
 import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
+import { readChanges } from './stored-json.ts';
 
 /** A changed field, named as in `gateway:plans`. `from` or `to` is undefined if the field was, or is, absent. */
 export const FieldChange = z.object({ field: z.string(), from: z.string().optional(), to: z.string().optional() });
@@ -88,8 +89,9 @@ export class AuditLog {
    */
   async list({ after, limit, from = 0, to, isWanted }: ActivityQuery): Promise<ActivityPage> {
     const activity: RecordedActivity[] = [];
-    const behind = to === undefined ? undefined : `${Math.max(0, to)}-0`;
-    let last = after !== undefined && behind !== undefined ? earlier(after, behind) : (after ?? behind);
+    let last = after;
+    // Skips the entries that are too new, unless the page before has passed them.
+    if (to !== undefined && (after === undefined || Number.parseInt(after, 10) >= to)) last = `${Math.max(0, to)}-0`;
     for (let checked = 0; checked < CHECKED_AT_ONCE; ) {
       const count = checked === 0 ? Math.min(PAGE, limit + 1) : PAGE;
       const page = await this.#storage.tail('audit', { after: last, count });
@@ -98,19 +100,13 @@ export class AuditLog {
         if (Number.parseInt(id, 10) < from) return { activity, next: undefined };
         if (activity.length === limit) return { activity, next: last };
         last = id;
-        const entry = readEntry(id, fields);
+        const entry = RecordedActivity.safeParse({ ...readChanges(fields), id }).data;
         if (entry !== undefined && (await isWanted(entry))) activity.push(entry);
       }
       if (page.length < count) return { activity, next: undefined };
     }
     return { activity, next: last };
   }
-}
-
-function earlier(one: string, other: string): string {
-  const [a = 0, b = 0] = one.split('-').map(Number);
-  const [c = 0, d = 0] = other.split('-').map(Number);
-  return a < c || (a === c && b < d) ? one : other;
 }
 
 /** Entries in the form that a change takes. */
@@ -122,13 +118,4 @@ function toFields({ changes, ...entry }: Activity): Fields {
 }
 
 /** @throws {Error} if the fields are not an entry */
-export const activityIn = (fields: Fields): Activity =>
-  Activity.parse({ ...fields, changes: JSON.parse(fields.changes ?? '') });
-
-function readEntry(id: string, fields: Fields): RecordedActivity | undefined {
-  try {
-    return RecordedActivity.parse({ ...activityIn(fields), id });
-  } catch {
-    return undefined;
-  }
-}
+export const activityIn = (fields: Fields): Activity => Activity.parse(readChanges(fields));

@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { repeat } from '../../shared/process/repeat.ts';
 import { AuditLog, auditEntries } from './audit.ts';
-import { deletionByHand, foreignPlace, handEditsOf, seenOf } from './hand-edits.ts';
+import { byHand, handEditsOf, seenOf } from './hand-edits.ts';
 import { REVOKED_KEPT_SECONDS } from './key-backup.ts';
 import type { PlanCache } from './plan-cache.ts';
 import type { Plans } from './plans.ts';
@@ -32,7 +32,6 @@ interface EditWatchParts {
 export class EditWatch {
   readonly #parts: EditWatchParts;
   readonly #times: typeof USUAL;
-  readonly #stopped = new AbortController();
   /** When each listed key without data was first seen, by id. */
   readonly #missing = new Map<string, number>();
   #at: number | undefined;
@@ -43,24 +42,10 @@ export class EditWatch {
     this.#times = times;
   }
 
-  /** Runs until `stop`. Never throws: while the store is away, it finds nothing. */
-  async run(): Promise<void> {
-    await Promise.all([
-      this.#every(PLANS_EVERY_MS, () => this.#checkPlans()),
-      this.#every(this.#times.everyMs, () => this.#checkKeys()),
-    ]);
-  }
-
-  async #every(ms: number, check: () => Promise<void>): Promise<void> {
-    const { signal } = this.#stopped;
-    while (!signal.aborted) {
-      await sleep(ms, undefined, { signal, ref: false }).catch(() => undefined);
-      if (!signal.aborted) await check().catch(() => undefined);
-    }
-  }
-
-  stop(): void {
-    this.#stopped.abort();
+  /** Runs until the signal. While the store is away, it finds nothing. */
+  run(signal: AbortSignal): void {
+    void repeat(PLANS_EVERY_MS, signal, () => this.#checkPlans());
+    void repeat(this.#times.everyMs, signal, () => this.#checkKeys());
   }
 
   async #checkPlans(): Promise<void> {
@@ -103,6 +88,9 @@ export class EditWatch {
     this.#missing.delete(id);
     // A place added by hand has whole seconds.
     const wasKey = !Number.isInteger(createdAt) || (await this.#isInAuditLog(id));
+    const entry = wasKey
+      ? byHand('key.revoke', id, 'Its data is gone.')
+      : byHand('key.reindex', id, 'It was in the list of keys, and is no key.');
     await this.#parts.storage.change({
       parts: [
         { record: `revoked:${id}`, exists: false },
@@ -112,7 +100,7 @@ export class EditWatch {
           moveTo: { record: `revoked:${id}`, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' },
         },
       ],
-      entries: auditEntries(wasKey ? deletionByHand(id) : foreignPlace(id)),
+      entries: auditEntries(entry),
     });
   }
 

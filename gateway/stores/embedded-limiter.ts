@@ -195,8 +195,11 @@ export class EmbeddedLimiter implements Limiter {
       .catch(() => false)
       .then((isStored) => {
         this.#saves.delete(save);
-        for (const { held, state } of saved)
-          isStored ? this.#wasStored(held, state, mustBeDurable) : this.#wasNotStored(held, state);
+        for (const { held, state } of saved) {
+          if (isStored) this.#wasStored(held, state, mustBeDurable);
+          // The state stays unsaved, so the next flush sends it again.
+          else if (held.sent === state) held.sent = undefined;
+        }
         return isStored;
       });
     this.#saves.add(save);
@@ -208,11 +211,6 @@ export class EmbeddedLimiter implements Limiter {
     if (held.state !== state || this.#unsaved.get(held.id) !== held) return;
     this.#unsaved.delete(held.id);
     this.#stored.set(held.id, held);
-  }
-
-  /** The state stays unsaved, so the next flush sends it again. */
-  #wasNotStored(held: HeldKey, state: KeyState): void {
-    if (held.sent === state) held.sent = undefined;
   }
 }
 

@@ -48,12 +48,11 @@ export const reported = (hash: Fields): FieldChanges => ({
 
 /** @param now Unix time in microseconds */
 export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
-  const edit = recordEdit(hash);
-  const ban = banEdit(hash, now);
-  const entries: Activity[] = [];
-  if (edit !== undefined) entries.push(byHand(edit.action, id, edit.why, edit.shown));
-  if (ban !== undefined) entries.push(byHand(ban.action, id, 'In Redis.', ban.shown));
-  return { entries, changes: { ...edit?.changes, ...ban?.changes } };
+  const edits = [recordEdit(hash), banEdit(hash, now)].filter((edit) => edit !== undefined);
+  return {
+    entries: edits.map(({ action, why = 'In Redis.', shown }) => byHand(action, id, why, shown)),
+    changes: Object.assign({}, ...edits.map(({ changes }) => changes)),
+  };
 }
 
 const BAN_FIELDS = ['banned_until', 'ban_reason_until', 'ban_decided'] as const;
@@ -63,13 +62,6 @@ export const seenOf = (hash: Fields): FieldChanges => ({
   ...recordFields(hash),
   ...Object.fromEntries([...KEPT_FIELDS, REJECTED, ...BAN_FIELDS].map((field) => [field, hash[field]])),
 });
-
-/** @param id a key with a place in the order of keys but without data */
-export const deletionByHand = (id: string): Activity => byHand('key.revoke', id, 'Its data is gone.');
-
-/** @param id an entry in the order of keys that, as far as is known, never was a key */
-export const foreignPlace = (id: string): Activity =>
-  byHand('key.reindex', id, 'It was in the list of keys, and is no key.');
 
 /** The actor is unknown. */
 export const byHand = (
@@ -87,8 +79,8 @@ export const byHand = (
 });
 
 interface Edit {
-  readonly action: 'key.create' | 'key.change';
-  readonly why: string;
+  readonly action: Activity['action'];
+  readonly why?: string | undefined;
   readonly shown: readonly FieldChange[];
   readonly changes: FieldChanges;
 }
@@ -106,7 +98,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   const why = rejected.map(({ field, kept }) => `${field} is not valid: ${kept ?? 'nothing'} stays in force.`);
   return {
     action: 'key.change',
-    why: why.join(' ') || 'In Redis.',
+    why: why.join(' ') || undefined,
     shown: text === hash[REJECTED] ? good : edited,
     changes: { ...withKept({}, inForce(hash).fields), [REJECTED]: text },
   };
@@ -115,17 +107,11 @@ function recordEdit(hash: Fields): Edit | undefined {
 /** Makes a key that was typed by hand a key like any other, except for its invalid values. */
 function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
   const fault = faultIn(hash);
-  const why = fault === undefined ? 'In Redis.' : `The key is not valid. ${fault}`;
+  const why = fault && `The key is not valid. ${fault}`;
   return { action: 'key.create', why, shown, changes: { ...withKept({}, hash), ...reported(hash) } };
 }
 
-interface BanEdit {
-  readonly action: 'ban.set' | 'ban.lift';
-  readonly shown: FieldChange[];
-  readonly changes: FieldChanges;
-}
-
-function banEdit(hash: Fields, now: number): BanEdit | undefined {
+function banEdit(hash: Fields, now: number): Edit | undefined {
   const until = readTime(hash.banned_until) ?? 0;
   const known = [hash.ban_reason_until, hash.ban_decided].map((text) => readTime(text) ?? 0);
   if (until > 0 && known.includes(until)) return undefined;

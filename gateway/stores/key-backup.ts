@@ -10,7 +10,6 @@ import type { Fields, KeyCursor, Storage } from './storage.ts';
 export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
 
 /** A key in a backup: its stored fields as text, including digests and usage, but no secret. */
-
 export interface BackedUpKey {
   readonly id: string;
   /** The key's place in the order of keys, in Unix seconds: an interrupted backup continues there. */

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Conflict } from '../../shared/domain-errors.ts';
 import { isKeyId, rejectionOf, secretOf } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
@@ -26,7 +25,7 @@ import {
   writeRecord,
 } from './key-hash.ts';
 import { isNarrower } from './secret-fields.ts';
-import { type KeyCursor, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
+import { type KeyCursor, type KeyListQuery, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
 
 const PAGE = 100;
 const ATTEMPTS = 10;
@@ -57,11 +56,7 @@ export interface KeyList {
   readonly next: number | undefined;
 }
 
-export interface WalkQuery {
-  /** Undefined for the first page. */
-  readonly after: KeyCursor | undefined;
-  readonly limit: number;
-}
+type WalkQuery = Pick<KeyListQuery, 'after' | 'limit'>;
 
 export interface KeyPage {
   readonly keys: readonly KeyEntry[];
@@ -117,7 +112,7 @@ export class Keys {
     return (await this.get(id)) ?? (await this.#revoked(id));
   }
 
-  /** Lists the newest keys first, page by page, with other work of this process between two pages. */
+  /** Lists the newest keys first. */
   async list(query: KeyQuery): Promise<KeyList> {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
@@ -134,7 +129,6 @@ export class Keys {
         if (entry !== undefined && query.isWanted(entry)) keys.push(entry);
       }
       after = cursors.at(-1);
-      await nextTurn();
     }
     return { total, keys, next: at < total ? at : undefined };
   }
@@ -212,18 +206,33 @@ export class Keys {
   }
 
   /**
-   * Restores keys from a backup if their ids are free. It can be repeated. The caller checks the age of the backup:
+   * Restores a key from a backup if its id is free. It can be repeated. The caller checks the age of the backup:
    * revocations are known for only 36 days.
    * @param entryFor the audit entry for a restored key
    * @param isTrial whether to write nothing
-   * @returns the result for each key, in order
    */
-  restore(
-    keys: readonly BackedUpKey[],
+  async restore(
+    { id, fields }: BackedUpKey,
     entryFor?: (id: string, name: string) => Activity,
     isTrial = false,
-  ): Promise<RestoreOutcome[]> {
-    return Promise.all(keys.map((one) => this.#restore(one, entryFor, isTrial)));
+  ): Promise<RestoreOutcome> {
+    const fault = whyNotBackedUp(fields);
+    if (fault !== undefined) return { refused: fault };
+    const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
+    if (live !== undefined) return 'present';
+    // A key that was deleted by hand can be restored.
+    const byHand = gone?.deleted_by_hand === '1' ? gone : undefined;
+    if (gone !== undefined && byHand === undefined) return 'revoked';
+    if (isTrial) return 'restored';
+    const noLonger = Object.fromEntries(Object.keys(byHand ?? {}).map((field) => [field, undefined]));
+    const isMade = await this.#storage.change({
+      parts: [
+        { record: key(id), exists: false, set: withKept(fields) },
+        { record: revoked(id), exists: byHand !== undefined, expect: { ...byHand }, set: noLonger },
+      ],
+      entries: auditEntries(entryFor?.(id, fields.name ?? '')),
+    });
+    return isMade ? 'restored' : 'present';
   }
 
   /** Ids of keys that work but are in no list: the order of keys was lost or edited by hand. */
@@ -256,30 +265,6 @@ export class Keys {
       if (await this.#storage.change({ parts: [part], entries: [] })) return true;
     }
     throw new NotMade('The event was claimed by others, again and again.');
-  }
-
-  async #restore(
-    { id, fields }: BackedUpKey,
-    entryFor: ((id: string, name: string) => Activity) | undefined,
-    isTrial: boolean,
-  ): Promise<RestoreOutcome> {
-    const fault = whyNotBackedUp(fields);
-    if (fault !== undefined) return { refused: fault };
-    const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
-    if (live !== undefined) return 'present';
-    // A key that was deleted by hand can be restored.
-    const byHand = gone?.deleted_by_hand === '1' ? gone : undefined;
-    if (gone !== undefined && byHand === undefined) return 'revoked';
-    if (isTrial) return 'restored';
-    const noLonger = Object.fromEntries(Object.keys(byHand ?? {}).map((field) => [field, undefined]));
-    const isMade = await this.#storage.change({
-      parts: [
-        { record: key(id), exists: false, set: withKept(fields) },
-        { record: revoked(id), exists: byHand !== undefined, expect: { ...byHand }, set: noLonger },
-      ],
-      entries: auditEntries(entryFor?.(id, fields.name ?? '')),
-    });
-    return isMade ? 'restored' : 'present';
   }
 
   async #entries(cursors: readonly KeyCursor[]): Promise<(KeyEntry | undefined)[]> {

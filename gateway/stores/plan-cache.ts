@@ -18,16 +18,22 @@ const REFRESH_MS = 250;
  * and the last valid one stays. If the table cannot be read, the last one stays as a whole.
  */
 export class PlanCache {
-  #table: PlanTable = DEFAULT_PLANS;
-  #stored: StoredPlans | undefined;
-  #version: string | undefined;
-  #hasBegun = false;
-  #changedAt = new Date();
-  #rejected: readonly RejectedValue[] = [];
-  #alarmed = '';
-  #readable = true;
-  #isMissing = false;
+  /** The table in force: the built-in one until another is known. */
+  table: PlanTable = DEFAULT_PLANS;
+  /** The table last read, including its invalid values; undefined before that. */
+  stored: StoredPlans | undefined;
+  /** The version of that table. */
+  version: string | undefined;
+  /** When the table came into force in this process. */
+  changedAt = new Date();
+  rejected: readonly RejectedValue[] = [];
+  /** Whether the last attempt to read the table succeeded. */
+  isReadable = true;
+  /** Whether the last attempt found no table. */
+  isMissing = false;
   #isKnown = false;
+  #hasBegun = false;
+  #alarmed = '';
   #taken = 0;
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
@@ -40,61 +46,28 @@ export class PlanCache {
     this.#logger = logger;
   }
 
-  get table(): PlanTable {
-    return this.#table;
-  }
-
   /**
    * The table in force; undefined until one has been read. Until then the limits are unknown: the built-in ones may be
    * wrong.
    */
   get ifKnown(): PlanTable | undefined {
-    return this.#isKnown ? this.#table : undefined;
+    return this.#isKnown ? this.table : undefined;
   }
 
   /** @throws {StoreUnavailable} until a table has been read */
   get known(): PlanTable {
     if (!this.#isKnown) throw new StoreUnavailable('The plans were not read yet.');
-    return this.#table;
+    return this.table;
   }
 
   /** The table in force in its stored form; undefined until one has been read. */
   get lastGood(): StoredPlans | undefined {
-    return this.#isKnown ? storedPlans(this.#table) : undefined;
-  }
-
-  /** The version of the table last read; undefined before that. */
-  get version(): string | undefined {
-    return this.#version;
-  }
-
-  /** The table last read, including its invalid values; undefined before that. */
-  get stored(): StoredPlans | undefined {
-    return this.#stored;
-  }
-
-  /** When the table came into force in this process. */
-  get changedAt(): Date {
-    return this.#changedAt;
-  }
-
-  get rejected(): readonly RejectedValue[] {
-    return this.#rejected;
-  }
-
-  /** Whether the last attempt to read the table succeeded. */
-  get isReadable(): boolean {
-    return this.#readable;
-  }
-
-  /** Whether the last attempt found no table. */
-  get isMissing(): boolean {
-    return this.#isMissing;
+    return this.#isKnown ? storedPlans(this.table) : undefined;
   }
 
   /** Takes the plans that another process has read, until this process reads the table itself. */
   assume(stored: StoredPlans): void {
-    this.#adopt(readPlans(stored, this.#table).table);
+    this.#adopt(readPlans(stored, this.table).table);
   }
 
   /** Reads the table now and regularly. Writes it first if the store is empty. */
@@ -120,10 +93,10 @@ export class PlanCache {
       if (stored === undefined) this.#miss();
       else if (this.#taken === takenBefore) this.take(stored);
     } catch (cause) {
-      if (this.#readable || this.#isMissing)
+      if (this.isReadable || this.isMissing)
         this.#logger.error({ err: cause }, 'plan table cannot be read; the last good one stays');
-      this.#readable = false;
-      this.#isMissing = false;
+      this.isReadable = false;
+      this.isMissing = false;
     }
   }
 
@@ -139,10 +112,10 @@ export class PlanCache {
   }
 
   #miss(): void {
-    if (!this.#isMissing)
+    if (!this.isMissing)
       this.#logger.error({ hasLastGood: this.#isKnown }, 'the plan table is missing; the last good one stays');
-    this.#isMissing = true;
-    this.#readable = false;
+    this.isMissing = true;
+    this.isReadable = false;
   }
 
   /**
@@ -151,26 +124,26 @@ export class PlanCache {
    */
   take(stored: StoredPlans): void {
     this.#taken += 1;
-    const { table, rejected } = readPlans(stored, this.#table);
+    const { table, rejected } = readPlans(stored, this.table);
     // A missing or bad value in the first table has no last good value: the built-in ones do not count.
     const isUsable = this.#isKnown || isWhole(stored);
-    this.#rejected = isUsable ? rejected : rejected.map((value) => ({ ...value, kept: undefined }));
-    this.#alarm(this.#rejected);
-    this.#readable = true;
-    this.#isMissing = false;
+    this.rejected = isUsable ? rejected : rejected.map((value) => ({ ...value, kept: undefined }));
+    this.#alarm(this.rejected);
+    this.isReadable = true;
+    this.isMissing = false;
     if (!isUsable) return;
     this.#adopt(table);
-    this.#stored = stored;
-    this.#version = versionOf(stored);
+    this.stored = stored;
+    this.version = versionOf(stored);
   }
 
   #adopt(table: PlanTable): void {
     this.#isKnown = true;
-    const changes = changesBetween(storedPlans(this.#table), storedPlans(table));
+    const changes = changesBetween(storedPlans(this.table), storedPlans(table));
     if (changes.length === 0) return;
     this.#logger.info({ changes: changes.map(({ field, from, to }) => `${field}: ${from} -> ${to}`) }, 'plans changed');
-    this.#table = table;
-    this.#changedAt = new Date();
+    this.table = table;
+    this.changedAt = new Date();
   }
 
   /** Logs an alarm once per set of invalid values, not once per read. */

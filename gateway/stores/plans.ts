@@ -13,7 +13,8 @@ import {
   storedValue,
 } from '../limiter/plans.ts';
 import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
-import { type Fields, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
+import { type FieldChanges, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
+import { readChanges, readJson } from './stored-json.ts';
 
 /** The number of entries that the history of the plan table keeps. */
 export const HISTORY_LENGTH = 1_000;
@@ -176,46 +177,34 @@ export class Plans {
    */
   async change(make: MakeChanges, about: AboutChange): Promise<PlansChanged | undefined> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const before = await this.#readOrWriteBack(about.last);
-      const kept = await this.readKept();
-      const changes = make(before ?? {}, untouchedIn(before ?? {}, kept));
+      let table = await this.read();
+      if (table === undefined) {
+        await this.writeBack(about.last);
+        table = await this.read();
+      }
+      const [before, kept] = [table ?? {}, await this.readKept()];
+      const changes = make(before, untouchedIn(before, kept));
       if (Object.keys(changes).length === 0) return undefined;
-      if (before === undefined && !isWhole(changes)) throw new NoTable();
-      const made = await this.#changeFrom({ before: before ?? {}, kept }, changes, about);
-      if (made !== undefined) return made;
+      if (table === undefined && !isWhole(changes)) throw new NoTable();
+      const last = lastOf(kept, about.last);
+      // Records edits by hand first, because this change would hide them.
+      const byHand = editsIn(before, last);
+      const after = { ...before, ...changes };
+      const change = changeFrom(before, after, about);
+      let unrecorded: string | undefined;
+      const isMade = await this.#storage.change({
+        parts: [
+          { record: 'plans', expect: pick(before), set: changes },
+          { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, last) },
+        ],
+        entries: [...byHand, ...(change === undefined ? [] : entriesOf(change, about.entriesFor(change.changes)))],
+        onLost({ log }, why) {
+          if (log === 'plan history') unrecorded = why;
+        },
+      });
+      if (isMade) return { after, change, unrecorded };
     }
     throw new NotMade('The plans were changed by others, again and again.');
-  }
-
-  async #readOrWriteBack(last: StoredPlans | undefined): Promise<StoredPlans | undefined> {
-    const table = await this.read();
-    if (table !== undefined) return table;
-    await this.writeBack(last);
-    return await this.read();
-  }
-
-  async #changeFrom(
-    { before, kept }: { before: StoredPlans; kept: StoredPlans | undefined },
-    changes: StoredPlans,
-    about: AboutChange,
-  ): Promise<PlansChanged | undefined> {
-    const last = lastOf(kept, about.last);
-    // Records edits by hand first, because this change would hide them.
-    const byHand = editsIn(before, last);
-    const after = { ...before, ...changes };
-    const change = changeFrom(before, after, about);
-    let unrecorded: string | undefined;
-    const isMade = await this.#storage.change({
-      parts: [
-        { record: 'plans', expect: pick(before), set: changes },
-        { record: 'plans:kept', expect: pickKept(kept), set: keeps(after, last) },
-      ],
-      entries: [...byHand, ...(change === undefined ? [] : entriesOf(change, about.entriesFor(change.changes)))],
-      onLost({ log }, why) {
-        if (log === 'plan history') unrecorded = why;
-      },
-    });
-    return isMade ? { after, change, unrecorded } : undefined;
   }
 
   /**
@@ -256,7 +245,7 @@ export class Plans {
 
   async history(limit: number): Promise<RecordedChange[]> {
     const entries = await this.#storage.tail('plan history', { count: limit });
-    return entries.flatMap(([id, fields]) => readChange(id, fields) ?? []);
+    return entries.flatMap(([id, fields]) => RecordedChange.safeParse({ ...readChanges(fields), id }).data ?? []);
   }
 }
 
@@ -286,26 +275,21 @@ function editsIn(table: StoredPlans, last: StoredPlans | undefined): LogEntry[] 
 }
 
 /** Undefined if somebody has edited this field too. */
-function readSeen({ [SEEN]: text = '' }: StoredPlans): StoredPlans | undefined {
-  try {
-    return z.record(z.string(), z.string()).parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
-}
+const readSeen = ({ [SEEN]: text }: StoredPlans): StoredPlans | undefined =>
+  readJson(z.record(z.string(), z.string()), text);
 
 /** Whether a table has all required values, and only good ones. */
 export const isWhole = (table: StoredPlans = {}): boolean =>
   STORED_FIELDS.every((field) => isUsable(field, table[field]));
 
 /** All fields of a table. Missing ones are undefined. */
-const pick = (table: StoredPlans): Record<string, string | undefined> =>
+const pick = (table: StoredPlans): FieldChanges =>
   Object.fromEntries(STORED_FIELDS.map((field) => [field, table[field]]));
 
 const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN], [BUILT_IN]: kept[BUILT_IN] });
 
 /** The values to keep of a table: a good one as it is, the last good one in place of a bad one. */
-function keeps(table: StoredPlans, last: StoredPlans = {}): Record<string, string | undefined> {
+function keeps(table: StoredPlans, last: StoredPlans = {}): FieldChanges {
   const good = STORED_FIELDS.map((field) => {
     // A choice without a stored value is good too.
     const value = storedValue(table, field);
@@ -319,11 +303,3 @@ const entriesOf = ({ changes, ...rest }: PlanChange, activity: readonly Activity
   { log: 'plan history', fields: { ...rest, changes: JSON.stringify(changes) } },
   ...auditEntries(...activity),
 ];
-
-function readChange(id: string, fields: Fields): RecordedChange | undefined {
-  try {
-    return RecordedChange.parse({ ...fields, id, changes: JSON.parse(fields.changes ?? '') });
-  } catch {
-    return undefined;
-  }
-}

@@ -54,7 +54,7 @@ export interface Part {
   readonly moveTo?: Move;
 }
 
-interface Move {
+export interface Move {
   readonly record: RecordName;
   readonly fields: readonly string[];
   readonly seconds: number;
@@ -109,13 +109,19 @@ export interface KeyListQuery {
   readonly withRevoked?: boolean;
 }
 
+/** Entries of a log behind an id, or the newest ones. */
+export interface TailQuery {
+  readonly after?: string | undefined;
+  readonly count: number;
+}
+
 /** All calls throw {Unavailable} if the storage cannot be reached or written. */
 export interface Storage {
   /** The clock of decisions: Unix time in microseconds. */
   now(): Promise<number>;
   /** Undefined if there is no such record. U+FFFD replaces bytes that are not UTF-8. */
   read(record: RecordName): Promise<Fields | undefined>;
-  /** Reads many records without slowing decisions. */
+  /** Reads a page of records. The process does other work between two pages, and decisions stay fast. */
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]>;
   /** Whether no gateway has ever stored anything here. */
   isEmpty(): Promise<boolean>;
@@ -133,8 +139,8 @@ export interface Storage {
    * @throws {NotMade} if the change was certainly not made, {Unknown} if nobody knows, {Unconfirmed} if it was made
    */
   change(change: Change): Promise<boolean>;
-  /** Entries of a log behind an id, the newest first. */
-  tail(log: LogName, query: { readonly after?: string | undefined; readonly count: number }): Promise<LoggedEntry[]>;
+  /** The newest entries first. */
+  tail(log: LogName, query: TailQuery): Promise<LoggedEntry[]>;
 }
 
 /** A storage with some methods replaced. */

@@ -5,6 +5,7 @@ import type { AuditLog } from './audit.ts';
 import type { Backups } from './key-backup.ts';
 import type { Keys } from './keys.ts';
 import type { Plans } from './plans.ts';
+import type { Peers } from './redis/peers.ts';
 import type { Storage } from './storage.ts';
 import type { Tokens } from './tokens.ts';
 
@@ -27,28 +28,6 @@ export interface RedisState {
   readonly since: number;
   /** The last call for decisions, whether or not it failed. */
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
-}
-
-export interface PeerAnswer {
-  readonly gateway: string;
-  readonly answer: unknown;
-}
-
-/** Gateways that ask each other. */
-export interface Peers {
-  start(): void;
-  /**
-   * Asks all other gateways. Never rejects.
-   * @returns the answers, and the gateways without one (undefined if the gateways are unknown)
-   */
-  ask(
-    content: unknown,
-    withinMs: number,
-  ): Promise<{
-    answers: readonly PeerAnswer[];
-    missing: readonly { readonly gateway: string; readonly seenAt: string }[] | undefined;
-  }>;
-  stop(): Promise<void>;
 }
 
 /** A limiter and the storage under all stores, in Redis or in this gateway. Closing it closes both. */

@@ -3,6 +3,7 @@ import { Conflict } from '../../shared/domain-errors.ts';
 import { type Activity, auditEntries } from './audit.ts';
 import { ROLES } from './roles.ts';
 import type { Fields, Storage } from './storage.ts';
+import { readJson } from './stored-json.ts';
 
 /** More than an organisation has operators and programs. */
 export const MAX_TOKENS = 1_000;
@@ -74,10 +75,4 @@ export class Tokens {
   }
 }
 
-function readToken(text: string | undefined): OperatorToken | undefined {
-  try {
-    return OperatorToken.parse(JSON.parse(text ?? ''));
-  } catch {
-    return undefined;
-  }
-}
+const readToken = (text: string | undefined): OperatorToken | undefined => readJson(OperatorToken, text);

@@ -1,8 +1,6 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { pageATurn } from '../../gateway/primary/page-a-turn.ts';
-import type { Storage } from '../../gateway/stores/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { waitingCore } from '../support/faulty-core.ts';
@@ -224,25 +222,4 @@ test('a restarted worker decides with the plans and keys of the primary without 
   process.kill(worker, 'SIGKILL');
   await eventually(() => gateway.pids()).not.toEqual([worker]);
   expect((await list(gateway, key)).headers['x-ratelimit-limit']).toBe('17');
-});
-
-test("one page of operators' lists is read per turn of the event loop, however many lists are requested", async () => {
-  let [inTurn, most, pages] = [0, 0, 0];
-  const readMany = async () => {
-    pages += 1;
-    inTurn += 1;
-    most = Math.max(most, inTurn);
-    setImmediate(() => {
-      inTurn = 0;
-    });
-    return [];
-  };
-  const storage = pageATurn({ readMany } as Partial<Storage> as Storage);
-  const readAll = async () => {
-    for (let page = 0; page < 5; page++) await storage.readMany([]);
-  };
-  await Promise.all(Array.from({ length: 10 }, readAll));
-  expect({ most, pages }).toEqual({ most: 1, pages: 50 });
-  const failing = pageATurn({ readMany: () => Promise.reject(new Error('away')) } as Partial<Storage> as Storage);
-  for (let read = 0; read < 2; read++) await expect(failing.readMany([])).rejects.toThrow('away');
 });

@@ -25,8 +25,11 @@ test('a key with a line, strikes and a ban is the same after a restore, embedded
     expect.arrayContaining(['left', 'banned_until', 'bans', 'ban_decided']),
   ]);
 
-  expect(await shared.keys.restore(backup)).toEqual(['restored', 'restored']);
-  expect(await second.keys.restore(await backedUp(shared.keys))).toEqual(['restored', 'restored']);
+  expect(await Promise.all(backup.map((key) => shared.keys.restore(key)))).toEqual(['restored', 'restored']);
+  expect(await Promise.all((await backedUp(shared.keys)).map((key) => second.keys.restore(key)))).toEqual([
+    'restored',
+    'restored',
+  ]);
   expect(await backedUp(second.keys)).toEqual(backup);
   const now = first.now + SECOND;
   const decided = async (under: LimiterUnderTest) => {

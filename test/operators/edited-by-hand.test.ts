@@ -21,6 +21,13 @@ import { type Stack, startStack } from '../support/stack.ts';
 const { url: REDIS_URL, redis } = await emptyDatabase();
 
 const start = () => startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+
+function untilCleanUp(): AbortSignal {
+  const stopped = new AbortController();
+  cleanUp(() => stopped.abort());
+  return stopped.signal;
+}
+
 const hashOf = (id: string) => `gateway:key:{${id}}`;
 const viewOf = async (stack: Stack, id: string) => (await stack.admin('GET', `/keys/${id}`)).json as KeyView;
 const toldOf = async (stack: Stack, id: string) =>
@@ -204,9 +211,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
   const plans = new Plans(storage);
   for (let gateway = 0; gateway < 2; gateway++) {
     const parts = { storage, plans, planCache: new PlanCache(plans, logger) };
-    const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 });
-    cleanUp(() => watch.stop());
-    void watch.run();
+    new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 }).run(untilCleanUp());
   }
   await sleep(100);
   expect(await toldOf(stack, id)).toEqual(['api: key.create']);
@@ -229,9 +234,7 @@ test('an entry typed into the list of keys that is no key is removed without a r
   const storage = new RedisStorage(redis);
   const { logger } = readableLog();
   const parts = { storage, plans: new Plans(storage), planCache: new PlanCache(new Plans(storage), logger) };
-  const watch = new EditWatch(parts, { everyMs: 20, withoutDataMs: 100 });
-  cleanUp(() => watch.stop());
-  void watch.run();
+  new EditWatch(parts, { everyMs: 20, withoutDataMs: 100 }).run(untilCleanUp());
   await expect.poll(() => toldOf(stack, 'ForeignKey01')).toEqual(['by hand: key.reindex']);
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
@@ -256,9 +259,7 @@ test('the plans are read by the plan cache, and once more only for an edit', asy
   await planCache.start();
   await planCache.stop();
   const sent = countCommands(connection);
-  const watch = new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 });
-  void watch.run();
-  cleanUp(() => watch.stop());
+  new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 }).run(untilCleanUp());
   await sleep(500);
   expect(sent('zrange')).toBeGreaterThan(5);
   // The table and what is kept of it, once.

@@ -3,7 +3,7 @@ import { Clients, type LocalDecisions } from '../../gateway/limiter/clients.ts';
 import { monotonicClock } from '../../gateway/limiter/clock.ts';
 import type { Limiter } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
-import { type Announce, confirmed } from '../../gateway/primary/confirmed.ts';
+import { type Announce, actOn, confirmed } from '../../gateway/primary/confirmed.ts';
 import { TailFollower } from '../../gateway/primary/tail-follower.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
@@ -61,14 +61,11 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
     if (isOpen && !(await backend.loadScript())) setTimeout(load, LOAD_AGAIN_MS);
   };
   void planCache.start().then(load);
-  const announce: Announce = async (changed) => {
-    if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
-    else if ('anyKey' in changed) clients.doubtAll();
-    else planCache.take(changed.plans);
-  };
+  const announce: Announce = async (changed) => actOn(changed, clients, planCache);
   const operatorsStorage = await backend.operatorsStorage();
   const tail = new TailFollower(backend.storage, announce, true);
-  if (wrappers.isDeaf !== true) void tail.run();
+  const stopped = new AbortController();
+  if (wrappers.isDeaf !== true) tail.run(stopped.signal);
   const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce);
   const limiter = remembering(clients, backend.limiter);
   return {
@@ -81,7 +78,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
     isWell: () => connection.isWell(TIMEOUT_MS) && planCache.version !== undefined,
     async close() {
       isOpen = false;
-      tail.stop();
+      stopped.abort();
       await Promise.all([backend.close(), planCache.stop()]);
     },
   };

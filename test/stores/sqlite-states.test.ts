@@ -11,6 +11,7 @@ class Decider implements Owner {
   readonly states = new Map<string, FieldChanges>();
   readonly asked: string[] = [];
   beforeRelease: () => unknown = () => undefined;
+  beforeFlush: () => unknown = () => undefined;
 
   async release(id: string): Promise<FieldChanges | undefined> {
     this.asked.push(id);
@@ -22,6 +23,7 @@ class Decider implements Owner {
 
   async flush(): Promise<[string, FieldChanges][]> {
     this.asked.push('all');
+    this.beforeFlush();
     return [...this.states];
   }
 }
@@ -90,4 +92,25 @@ test('keys loaded in a turn are sent before their release is requested', async (
   decider.beforeRelease = () => order.push('release');
   await Promise.all([storage.change(rename('a', 'first', 'x')), loaded]);
   expect(order).toEqual(['loaded', 'release']);
+});
+
+test("in a turn of the event loop, one page of operators' lists is read, however many lists there are", async () => {
+  const { storage, decider } = await open();
+  let [inTurn, most] = [0, 0];
+  decider.beforeFlush = () => {
+    inTurn += 1;
+    most = Math.max(most, inTurn);
+    setImmediate(() => {
+      inTurn = 0;
+    });
+  };
+  const readAll = async () => {
+    for (let page = 0; page < 5; page++) expect(await storage.readMany(['key:a'])).toEqual([{ name: 'first' }]);
+  };
+  await Promise.all(Array.from({ length: 10 }, readAll));
+  expect({ most, pages: decider.asked.length }).toEqual({ most: 1, pages: 50 });
+  decider.beforeFlush = () => {
+    throw new Error('away');
+  };
+  for (let read = 0; read < 2; read++) await expect(storage.readMany(['key:a'])).rejects.toThrow('away');
 });

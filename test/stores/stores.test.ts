@@ -105,7 +105,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
       const { keys } = await new Keys(sound).export({ after: undefined, limit: 100 });
       const moved = { ...keys.find((one) => one.id === id), id: createApiKey().credential.id } as BackedUpKey;
       const isThere = async () => (await new Keys(sound).get(moved.id)) !== undefined;
-      const deed = () => new Keys(storage).restore([moved], (key) => entry('key.restore', key));
+      const deed = () => new Keys(storage).restore(moved, (key) => entry('key.restore', key));
       return { deed, isThere, entries: () => actionsIn(sound, moved.id) };
     },
     async plan(storage: Storage, sound: Storage) {

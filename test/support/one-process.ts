@@ -3,7 +3,7 @@ import { Clients } from '../../gateway/limiter/clients.ts';
 import type { Clock } from '../../gateway/limiter/clock.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
-import type { Changed } from '../../gateway/primary/messages.ts';
+import { type Announce, actOn } from '../../gateway/primary/confirmed.ts';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
 import { type OperatorsServer, serveOperators } from '../../gateway/serve-operators.ts';
 import { type ForClients, serveClients } from '../../gateway/start.ts';
@@ -34,11 +34,7 @@ export async function startGateway(
   const embedded =
     settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;
   let opened: PlannedBackend | undefined;
-  async function announce(changed: Changed): Promise<void> {
-    if ('key' in changed) known.noteChange(changed.key, changed.at, changed.isReset);
-    else if ('anyKey' in changed) known.doubtAll();
-    else opened?.planCache.take(changed.plans);
-  }
+  const announce: Announce = async (changed) => actOn(changed, known, opened?.planCache);
   const backend = await openBackend(settings, logger, { embedded, clients: known, announce });
   opened = backend;
   const webhooks = new Webhooks(backend.keys, logger, {

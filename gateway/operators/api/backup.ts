@@ -116,7 +116,7 @@ export const restore: AdminOperation = async (call) => {
   const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
   const entryFor = (id: string, name: string) =>
     entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
-  const outcomes = await deps.keys.restore(keys, entryFor, isTrial);
+  const outcomes = await Promise.all(keys.map((key) => deps.keys.restore(key, entryFor, isTrial)));
   const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
   const refusalOf = ({ id }: BackedUpKey, at: number): Rejected[] => {
     const outcome = outcomes[at];

@@ -5,7 +5,7 @@ import { type CheckResult, unknown } from '../../check-result.ts';
 import { MILLISECOND } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
-import type { Peers } from '../../stores/stores.ts';
+import type { Peers } from '../../stores/redis/peers.ts';
 import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
 import type { BanView, RequestsAnswer, RequestView } from './answers.ts';
 import { runningBans } from './ban-refusals.ts';

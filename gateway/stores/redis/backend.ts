@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../../shared/process/logger.ts';
+import { repeat } from '../../../shared/process/repeat.ts';
 import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
 import { Debts } from '../../limiter/debts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
@@ -64,7 +64,7 @@ export function redisBackend(
     async operatorsStorage() {
       operators = await connectOperators();
       const storage = new RedisStorage(operators, { auditLength, onLost });
-      void moveOutboxes(storage, stopped.signal);
+      if (isCluster(redis)) void repeat(MOVE_EVERY_MS, stopped.signal, () => storage.moveOutboxes());
       return explained(storage);
     },
     loadScript: () => loadScript(redis),
@@ -97,14 +97,6 @@ function explained(storage: Storage): Storage {
       return method && ((...given: unknown[]) => method.apply(target, given).catch(explain));
     },
   });
-}
-
-/** Never throws: while Redis is away, it moves nothing. */
-async function moveOutboxes(storage: RedisStorage, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    await sleep(MOVE_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
-    if (!signal.aborted) await storage.moveOutboxes().catch(() => undefined);
-  }
 }
 
 /** When the connection was last made or lost: Unix time in ms. */

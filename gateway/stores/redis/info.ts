@@ -23,18 +23,16 @@ export const followersIn = (replication: Fields): number =>
   Object.entries(replication).filter(([field, state]) => /^slave\d+$/.test(field) && state?.includes('state=online'))
     .length;
 
-/** The share of its memory that each primary uses, 0 to 1. Leaves out a node that does not answer. */
+/**
+ * The share of `maxmemory` or, if that is not set, of the machine's memory that each primary uses, 0 to 1. Leaves out a
+ * node that does not answer.
+ */
 export async function memoryUsed(redis: RedisConnection): Promise<[node: string, share: number][]> {
   const asked = nodesOf(redis).map(async ([name, node]): Promise<[string, number][]> => {
     if (node.status !== 'ready') return [];
-    const share = shareOf(fieldsOf(await node.info('memory')));
-    return share === undefined ? [] : [[name, share]];
+    const { used_memory: used, maxmemory, total_system_memory: machine } = fieldsOf(await node.info('memory'));
+    const share = Number(used) / (Number(maxmemory) || Number(machine));
+    return Number.isFinite(share) ? [[name, share]] : [];
   });
   return (await Promise.all(asked.map((one) => one.catch(() => [])))).flat();
-}
-
-/** The share of `maxmemory` or, if that is not set, of the machine's memory. Undefined if a field is missing. */
-function shareOf({ used_memory: used, maxmemory, total_system_memory: machine }: Fields): number | undefined {
-  const share = Number(used) / (Number(maxmemory) || Number(machine));
-  return Number.isFinite(share) ? share : undefined;
 }

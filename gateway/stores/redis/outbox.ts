@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import type { LogEntry } from '../storage.ts';
+import { readJson } from '../stored-json.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { markOf, OUTBOXES, outboxOf } from './names.ts';
-import { LATEST_SECONDS, type StepEntry } from './step.ts';
+import { LATEST_SECONDS, type Step, type StepEntry } from './step.ts';
 
 /**
  * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
@@ -23,10 +24,7 @@ const Waiting = z.object({
 /** Adds an entry to its stream, unless it was added under this id before. */
 type Move = (entry: LogEntry, id: string) => Promise<unknown>;
 
-interface Announced {
-  readonly tag: string;
-  readonly id: string;
-}
+export type Announced = Pick<Step, 'tag' | 'id'>;
 
 const announcement = ({ tag, id }: Announced): string => `${id} ${tag}`;
 
@@ -65,7 +63,8 @@ export class Outboxes {
   async empty(change: Announced, move = this.#move): Promise<void> {
     const outbox = outboxOf(change.tag);
     for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
-      const entry = read(text);
+      // A text put there by hand is no entry.
+      const entry = readJson(Waiting, text);
       if (entry !== undefined) await move({ log: entry.log, fields: entry.fields }, entry.id);
       await orUnavailable(this.#redis.lrem(outbox, 1, text));
     }
@@ -90,14 +89,5 @@ export class Outboxes {
     await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', LATEST_SECONDS, 'NX'));
     await this.#forget(tag);
     await this.empty({ tag, id });
-  }
-}
-
-/** Undefined for a text put there by hand. */
-function read(text: string): z.infer<typeof Waiting> | undefined {
-  try {
-    return Waiting.parse(JSON.parse(text));
-  } catch {
-    return undefined;
   }
 }

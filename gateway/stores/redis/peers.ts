@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
-import type { Peers as Asked } from '../stores.ts';
+import { repeat } from '../../../shared/process/repeat.ts';
 import type { RedisConnection } from './calls.ts';
 
 /**
@@ -42,7 +42,7 @@ interface Question {
   readonly content: unknown;
 }
 
-export class Peers implements Asked {
+export class Peers {
   readonly #redis: RedisConnection;
   readonly #answer: (content: unknown) => Promise<unknown>;
   readonly #own = `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}`;
@@ -57,11 +57,14 @@ export class Peers implements Asked {
   }
 
   start(): void {
-    this.#ended = this.#run();
+    this.#ended = repeat(LOOK_EVERY_MS, this.#stopped.signal, () => this.#look());
   }
 
-  /** Asks all others. Never rejects, and returns in time even if Redis is away or hangs. */
-  async ask(content: unknown, withinMs: number): ReturnType<Asked['ask']> {
+  /**
+   * Asks all other gateways. Never rejects, and returns in time even if Redis is away or hangs.
+   * @returns the answers, and the gateways without one (undefined if the gateways are unknown)
+   */
+  async ask(content: unknown, withinMs: number) {
     const until = performance.now() + withinMs;
     const answers = new Map<string, unknown>();
     const listed = await Promise.race([this.#others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
@@ -114,23 +117,16 @@ export class Peers implements Asked {
     await this.#redis.zrem(GATEWAYS, this.#own).catch(() => undefined);
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#stopped;
-    while (!signal.aborted) {
-      try {
-        await this.#list();
-        for (const text of await this.#take(questionsOf(this.#own))) void this.#reply(text);
-      } catch {
-        this.#listedAt = Number.NEGATIVE_INFINITY;
+  async #look(): Promise<void> {
+    try {
+      if (performance.now() - this.#listedAt >= LISTED_EVERY_MS) {
+        await this.#redis.zadd(GATEWAYS, Math.floor(Date.now() / 1_000), this.#own);
+        this.#listedAt = performance.now();
       }
-      await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      for (const text of await this.#take(questionsOf(this.#own))) void this.#reply(text);
+    } catch {
+      this.#listedAt = Number.NEGATIVE_INFINITY;
     }
-  }
-
-  async #list(): Promise<void> {
-    if (performance.now() - this.#listedAt < LISTED_EVERY_MS) return;
-    await this.#redis.zadd(GATEWAYS, Math.floor(Date.now() / 1_000), this.#own);
-    this.#listedAt = performance.now();
   }
 
   async #reply(text: string): Promise<void> {

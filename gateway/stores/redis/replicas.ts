@@ -85,16 +85,12 @@ export class Replicas {
     const waits = this.#waits.get(socket) ?? { running: Promise.resolve(), next: undefined };
     this.#waits.set(socket, waits);
     waits.next ??= waits.running.then(() => {
-      const confirmed = sendWait(node, socket);
-      waits.running = confirmed.catch(() => undefined);
+      // On a new connection, perhaps to another node, WAIT would not cover the change.
+      const count = node.stream === socket ? node.wait(1, CONFIRM_MS) : Promise.resolve(0);
+      waits.running = count.catch(() => undefined);
       waits.next = undefined;
-      return confirmed;
+      return count.then((replicas) => replicas > 0);
     });
     return waits.next;
   }
-}
-
-/** On a new connection, perhaps to another node, WAIT would not cover the change. */
-async function sendWait(node: Node, socket: Socket): Promise<boolean> {
-  return node.stream === socket && (await node.wait(1, CONFIRM_MS)) > 0;
 }

@@ -15,6 +15,7 @@ import {
   type Part,
   type RecordName,
   type Storage,
+  type TailQuery,
   withChanges,
 } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
@@ -23,14 +24,14 @@ import { isCluster } from './cluster.ts';
 import { nodesOf } from './info.ts';
 import { KeyPlaces, placeOf, scan } from './key-places.ts';
 import { isPassing, keyOf, marksOf, nameOf, STREAMS, TAG_FIELDS, tagOf, tagsOf } from './names.ts';
-import { Outboxes, outboxEntries } from './outbox.ts';
+import { type Announced, Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
 
 /** How long a change waits for its entries to be moved. */
 const LONGEST_MOVE_MS = 1_000;
 
-type OnLost = (entry: LogEntry, why: string) => void;
+type OnLost = NonNullable<Change['onLost']>;
 
 export interface RedisStorageOptions {
   readonly auditLength?: number | undefined;
@@ -117,17 +118,11 @@ export class RedisStorage implements Storage {
     return this.#places.unlisted();
   }
 
-  /** Gives those keys their places. @returns their number */
   relistKeys(): Promise<number> {
     return this.#places.relist();
   }
 
-  /**
-   * @throws {NotMade} if the change was certainly not made
-   * @throws {Unknown} if the answer was lost and nobody answers for 4 s
-   * @throws {Unconfirmed} if the change was made, but none of the connected replicas has it after 1 s
-   */
-  async change(change: Change & { readonly onLost?: OnLost }): Promise<boolean> {
+  async change(change: Change): Promise<boolean> {
     const { parts, entries, isUrgent } = change;
     const [first, ...others] = new Set(parts.map(({ record }) => tagOf(record)));
     if (others.length > 0) throw new Error('A change concerns one key or one table.');
@@ -161,10 +156,7 @@ export class RedisStorage implements Storage {
     return isMade;
   }
 
-  async tail(
-    log: LogName,
-    { after, count }: { readonly after?: string | undefined; readonly count: number },
-  ): Promise<LoggedEntry[]> {
+  async tail(log: LogName, { after, count }: TailQuery): Promise<LoggedEntry[]> {
     // Redis refuses an interval that ends before the lowest id.
     if (after !== undefined && /^0+-0+$/.test(after)) return [];
     const from = after === undefined ? '+' : `(${after}`;
@@ -173,18 +165,18 @@ export class RedisStorage implements Storage {
   }
 
   /**
-   * Moves the entries of gateways that ended before they could. Call it once a second on any gateway. It counts entries
-   * as left behind if it sees them in two calls 5 s apart. Without a cluster it does nothing.
+   * Moves the entries of gateways that ended before they could. Call it at intervals on any gateway of a cluster. It
+   * counts entries as left behind if it sees them in two calls 5 s apart.
    */
-  async moveOutboxes(): Promise<void> {
-    if (isCluster(this.#redis)) await this.#outboxes.emptyLeftBehind();
+  moveOutboxes(): Promise<void> {
+    return this.#outboxes.emptyLeftBehind();
   }
 
   /**
    * On a cluster, the index and the set of outboxes are in other slots than the record. If a change is announced and
    * then fails, another gateway removes its place in the index.
    */
-  async #prepare(born: KeyCursor | undefined, about: { readonly tag: string; readonly id: string }) {
+  async #prepare(born: KeyCursor | undefined, about: Announced): Promise<void> {
     try {
       await this.#outboxes.announce(about);
       if (born !== undefined) await this.#places.add(born);
@@ -194,7 +186,7 @@ export class RedisStorage implements Storage {
   }
 
   /** If this fails or takes long, because the stream's node is away, any gateway does it later (moveOutboxes). */
-  async #follow(about: { readonly tag: string; readonly id: string }, onLost: OnLost): Promise<void> {
+  async #follow(about: Announced, onLost: OnLost): Promise<void> {
     const moved = this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
     await Promise.race([moved, sleep(LONGEST_MOVE_MS, undefined, { ref: false })]);
   }

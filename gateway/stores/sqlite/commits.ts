@@ -41,8 +41,6 @@ interface Waiting {
   reject(fault: unknown): void;
 }
 
-type Outcome = { readonly result: unknown } | { readonly fault: unknown };
-
 export interface CommitOptions {
   readonly room: Room | undefined;
   /** Saves the states of these keys, or of all, with a transaction. */
@@ -64,7 +62,6 @@ export class Commits {
   readonly #path: string;
   readonly #inode: number | undefined;
   readonly #freePages: StatementSync;
-  readonly #statements: Readonly<Record<'begin' | 'commit' | 'rollback' | 'save' | 'undo' | 'release', StatementSync>>;
   #waiting: Waiting[] = [];
   #fault: string | undefined;
   #probing: NodeJS.Timeout | undefined;
@@ -77,14 +74,6 @@ export class Commits {
     this.#inode = inodeOf(this.#path);
     this.#moveLogAfter(LOG_PAGES);
     this.#freePages = database.prepare('PRAGMA freelist_count');
-    this.#statements = {
-      begin: database.prepare('BEGIN IMMEDIATE'),
-      commit: database.prepare('COMMIT'),
-      rollback: database.prepare('ROLLBACK'),
-      save: database.prepare('SAVEPOINT step'),
-      undo: database.prepare('ROLLBACK TO step'),
-      release: database.prepare('RELEASE step'),
-    };
   }
 
   /** Makes room within the files, if the disk has any. */
@@ -104,7 +93,10 @@ export class Commits {
     return this.#options.room !== undefined && inodeOf(this.#path) !== this.#inode;
   }
 
-  /** @throws {NotMade} while the disk is full, if the step is not urgent */
+  /**
+   * Call this before anything that a step needs, which could itself use the reserved room.
+   * @throws {NotMade} while the disk is full, if the step is not urgent
+   */
   refuse(isUrgent: boolean): void {
     if (this.#fault === FULL && !isUrgent) throw new NotMade(FULL);
   }
@@ -179,7 +171,12 @@ export class Commits {
    * room back only if moving the log needs it, and takes what is left again before others can.
    */
   #saveRoom(room: Room): void {
-    checkpoint(this.#database, room);
+    try {
+      const growth = growthOf(this.#database);
+      if (growth > 0) room.giveBack();
+      // Half of the log would take all the room and leave the log in use.
+      if (growth <= room.available()) this.#database.exec('PRAGMA wal_checkpoint(PASSIVE)');
+    } catch {}
     room.hold();
   }
 
@@ -220,15 +217,15 @@ export class Commits {
   #commit(group: readonly Waiting[]): boolean {
     let isCommitting = false;
     try {
-      this.#statements.begin.run();
+      this.#database.exec('BEGIN IMMEDIATE');
       this.#options.saveStates(this.#fault === FULL ? group.flatMap(({ step }) => step.ids) : 'all');
-      const outcomes = group.map(({ step }) => this.#attempt(step));
+      const settlements = group.map((waiting) => this.#attempt(waiting));
       this.#checkRoom();
       isCommitting = true;
-      this.#statements.commit.run();
+      this.#database.exec('COMMIT');
       this.#options.onCommitted();
       if (this.#fault !== FULL) this.#recovered();
-      for (const [at, outcome] of outcomes.entries()) settle(group[at] as Waiting, outcome);
+      for (const settle of settlements) settle();
       return true;
     } catch (fault) {
       this.#rollBack();
@@ -242,27 +239,26 @@ export class Commits {
     }
   }
 
-  /** Runs a step, which is undone alone if it fails. */
-  #attempt(step: Step): Outcome {
-    this.#statements.save.run();
+  /** Runs a step, which is undone alone if it fails. @returns a function that answers the step */
+  #attempt({ step, resolve, reject }: Waiting): () => void {
+    this.#database.exec('SAVEPOINT step');
     try {
       const result = step.run();
-      this.#statements.release.run();
-      return { result };
+      this.#database.exec('RELEASE step');
+      return () => resolve(result);
     } catch (fault) {
       // A fault of the disk concerns all steps, and SQLite may have rolled back the whole transaction.
       if (whyOf(fault) !== undefined || !this.#database.isTransaction) throw fault;
-      this.#statements.undo.run();
+      this.#database.exec('ROLLBACK TO step; RELEASE step');
       this.#options.onUndone();
-      this.#statements.release.run();
-      return { fault };
+      return () => reject(fault);
     }
   }
 
   /** The transaction may have ended already: some faults of the disk end it. */
   #rollBack(): void {
     try {
-      if (this.#database.isTransaction) this.#statements.rollback.run();
+      if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
       this.#options.onUndone();
     } catch {}
   }
@@ -293,11 +289,6 @@ export class Commits {
   }
 }
 
-function settle({ resolve, reject }: Waiting, outcome: Outcome): void {
-  if ('fault' in outcome) reject(outcome.fault);
-  else resolve(outcome.result);
-}
-
 const inodeOf = (path: string): number | undefined => statSync(path, { throwIfNoEntry: false })?.ino;
 
 /** By how many bytes the database's file grows when the log is moved into it. */
@@ -305,13 +296,4 @@ function growthOf(database: DatabaseSync): number {
   const { page_count = 0 } = database.prepare('PRAGMA page_count').get() as { page_count?: number };
   const { page_size = 0 } = database.prepare('PRAGMA page_size').get() as { page_size?: number };
   return page_count * page_size - statSync(database.location() ?? '').size;
-}
-
-/** Moves the whole log or nothing: half of it would take all the room and leave the log in use. */
-function checkpoint(database: DatabaseSync, room: Room): void {
-  try {
-    const growth = growthOf(database);
-    if (growth > 0) room.giveBack();
-    if (growth <= room.available()) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
-  } catch {}
 }

@@ -1,6 +1,6 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { canRepeat, LOOKED_BACK, REPEATED_MS } from '../audit.ts';
-import type { Fields, LogEntry, LoggedEntry, LogName } from '../storage.ts';
+import type { Fields, LogEntry, LoggedEntry, LogName, TailQuery } from '../storage.ts';
 
 interface Row {
   readonly place: number;
@@ -52,22 +52,13 @@ export class Log {
     return false;
   }
 
-  /** Lists entries behind an id, the newest first. */
-  tail(log: LogName, after: string | undefined, count: number): LoggedEntry[] {
-    const rows = after === undefined ? this.#read(log, count) : this.#behind.all(log, ...numbersOf(after), count);
-    return (rows as unknown as Row[]).map((row) => [idOf(row), fieldsOf(row)]);
+  tail(log: LogName, { after, count }: TailQuery): LoggedEntry[] {
+    const rows =
+      after === undefined ? this.#read(log, count) : this.#behind.all(log, ...after.split('-').map(Number), count);
+    return (rows as unknown as Row[]).map(({ ms, seq, fields }) => [`${ms}-${seq}`, JSON.parse(fields)]);
   }
 
   #read(log: LogName, count: number): Row[] {
     return this.#newest.all(log, count) as unknown as Row[];
   }
 }
-
-const idOf = ({ ms, seq }: Row): string => `${ms}-${seq}`;
-
-function numbersOf(id: string): [ms: number, seq: number] {
-  const [ms = 0, seq = 0] = id.split('-').map(Number);
-  return [ms, seq];
-}
-
-const fieldsOf = ({ fields }: Pick<Row, 'fields'>): Fields => JSON.parse(fields);

@@ -75,26 +75,19 @@ export function openFolder(folder: string): Opened {
 
 function createFolder(folder: string): void {
   try {
-    if (mkdirSync(folder, { recursive: true, mode: 0o700 }) !== undefined) syncFolder(dirname(folder));
+    if (mkdirSync(folder, { recursive: true, mode: 0o700 }) === undefined) return;
+    // SQLite syncs the folder that holds its files, but not the folder above.
+    const above = openSync(dirname(folder), 'r');
+    fsyncSync(above);
+    closeSync(above);
   } catch {
-    createWithReason(folder);
+    try {
+      // On a read-only file system, `recursive` reports that a folder is missing instead of the reason.
+      mkdirSync(folder, { mode: 0o700 });
+    } catch (fault) {
+      throw new Error(`DATA_DIR ${folder} cannot be created. ${sentenceOf(fault)}`, { cause: fault });
+    }
   }
-}
-
-/** On a read-only file system, `recursive` reports that a folder is missing instead of the reason. */
-function createWithReason(folder: string): void {
-  try {
-    mkdirSync(folder, { mode: 0o700 });
-  } catch (fault) {
-    throw new Error(`DATA_DIR ${folder} cannot be created. ${sentenceOf(fault)}`, { cause: fault });
-  }
-}
-
-/** SQLite syncs the folder that holds its files, but not the folder above. */
-function syncFolder(folder: string): void {
-  const descriptor = openSync(folder, 'r');
-  fsyncSync(descriptor);
-  closeSync(descriptor);
 }
 
 function openOrCopy(folder: string): Omit<Opened, 'unlock'> {

@@ -6,6 +6,7 @@ import {
   type KeyCursor,
   type KeyListQuery,
   keyIdOf,
+  type Move,
   type Part,
   type RecordName,
   withChanges,
@@ -30,8 +31,8 @@ export class Records {
   readonly #remove: StatementSync;
   readonly #purge: StatementSync;
   readonly #count: StatementSync;
-  /** The number of keys is kept here, because counting takes long. */
-  #keyCount: number;
+  /** The number of keys, which is kept because counting takes long. */
+  keyCount = 0;
   readonly #lists = new Map<string, StatementSync>();
 
   constructor(database: DatabaseSync, clock: Clock) {
@@ -48,7 +49,7 @@ export class Records {
     this.#count = database.prepare(
       `SELECT count(*) AS n FROM records INDEXED BY keys_by_creation WHERE created IS NOT NULL AND kind = 'key'`,
     );
-    this.#keyCount = this.#counted();
+    this.countAnew();
   }
 
   read(record: RecordName): Fields | undefined {
@@ -60,20 +61,16 @@ export class Records {
     return this.#database.prepare('SELECT 1 FROM records LIMIT 1').get() === undefined;
   }
 
-  countKeys(): number {
-    return this.#keyCount;
-  }
-
   /** Call this after a change was undone. */
   countAnew(): void {
-    this.#keyCount = this.#counted();
+    this.keyCount = Number(this.#count.get()?.n);
   }
 
   /** SQLite visits each key that it skips, so a page in the second half is read from the end. */
   listKeys(query: KeyListQuery): KeyCursor[] {
     const { offset = 0, limit, newestFirst = false } = query;
-    if (offset <= this.countKeys() / 2) return this.#list(query);
-    const behind = this.countKeys() - offset - limit;
+    if (offset <= this.keyCount / 2) return this.#list(query);
+    const behind = this.keyCount - offset - limit;
     const fromEnd = { offset: Math.max(0, behind), limit: Math.max(0, limit + Math.min(0, behind)) };
     return this.#list({ ...fromEnd, newestFirst: !newestFirst }).reverse();
   }
@@ -111,28 +108,20 @@ export class Records {
     const fields = withChanges(row && JSON.parse(row.fields), changes);
     const [kind, name] = placeOf(record);
     const isEmpty = Object.keys(fields).length === 0;
-    if (kind === 'key') this.#keyCount += Number(!isEmpty) - Number(row !== undefined);
+    if (kind === 'key') this.keyCount += Number(!isEmpty) - Number(row !== undefined);
     if (isEmpty) this.#remove.run(kind, name);
     else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
     else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
   }
 
   /** A revoked key keeps its place in lists. A record without a key gets none. */
-  #move(
-    record: RecordName,
-    row: Row | undefined,
-    { record: target, fields, seconds, mark = 'revoked' }: NonNullable<Part['moveTo']>,
-  ): void {
+  #move(record: RecordName, row: Row | undefined, { record: target, fields, seconds, mark = 'revoked' }: Move): void {
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
-    if (row !== undefined && keyIdOf(record) !== undefined) this.#keyCount -= 1;
+    if (row !== undefined && keyIdOf(record) !== undefined) this.keyCount -= 1;
     this.#remove.run(...placeOf(record));
     const kept = JSON.stringify({ ...Object.fromEntries(left), [mark]: '1' });
     this.#put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
-  }
-
-  #counted(): number {
-    return Number(this.#count.get()?.n);
   }
 
   #row(record: RecordName): Row | undefined {

@@ -15,6 +15,7 @@ import {
   NotMade,
   type RecordName,
   type Storage,
+  type TailQuery,
   withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
@@ -24,8 +25,6 @@ import { type Opened, openFolder } from './open.ts';
 import { Records } from './records.ts';
 import { type Owner, States } from './states.ts';
 
-/** Records that are read without a pause. */
-const READ_AT_ONCE = 500;
 const PROBE_MS = 3_000;
 
 export interface SqliteOptions {
@@ -48,6 +47,7 @@ export class SqliteStorage implements Storage {
   readonly #log: Log;
   readonly #states: States;
   readonly #commits: Commits;
+  #lastPage: Promise<unknown> = Promise.resolve();
 
   /**
    * @param folder DATA_DIR, created if missing
@@ -82,18 +82,22 @@ export class SqliteStorage implements Storage {
   }
 
   async read(record: RecordName): Promise<Fields | undefined> {
-    const [fields] = await this.readMany([record]);
-    return fields;
+    if (keyIdOf(record) !== undefined) await this.#takeStates();
+    return this.#read(record);
   }
 
-  async readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
-    if (records.some((record) => keyIdOf(record) !== undefined)) await this.#takeStates();
-    const found: (Fields | undefined)[] = [];
-    for (const record of records) {
-      if (found.length > 0 && found.length % READ_AT_ONCE === 0) await nextTurn();
-      found.push(this.#read(record));
-    }
-    return found;
+  /**
+   * One call a turn of the event loop, however many operators read lists. Between two calls, a worker gets the keys
+   * that it asks for.
+   */
+  readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
+    const page = this.#lastPage.then(async () => {
+      await this.#takeStates();
+      return records.map((record) => this.#read(record));
+    });
+    const pause = () => nextTurn();
+    this.#lastPage = page.then(pause, pause);
+    return page;
   }
 
   async isEmpty(): Promise<boolean> {
@@ -101,7 +105,7 @@ export class SqliteStorage implements Storage {
   }
 
   async countKeys(): Promise<number> {
-    return readable(() => this.#records.countKeys());
+    return this.#records.keyCount;
   }
 
   async listKeys(query: KeyListQuery): Promise<KeyCursor[]> {
@@ -125,11 +129,8 @@ export class SqliteStorage implements Storage {
     return await this.#states.whileHeld(ids, () => this.#commits.make({ run, ids, isUrgent }));
   }
 
-  async tail(
-    log: LogName,
-    { after, count }: { readonly after?: string | undefined; readonly count: number },
-  ): Promise<LoggedEntry[]> {
-    return readable(() => this.#log.tail(log, after, count));
+  async tail(log: LogName, query: TailQuery): Promise<LoggedEntry[]> {
+    return readable(() => this.#log.tail(log, query));
   }
 
   /**
