@@ -10,7 +10,7 @@ import type { AnswersWithoutRedis, WorkerProcess } from './worker-process.ts';
  */
 export class KeyOwner implements AnswersWithoutRedis {
   readonly #workers: () => readonly WorkerProcess[];
-  /** While two workers hold keys, only one of them loads a key at a time. */
+  /** Only one worker loads a key at a time. */
   readonly #loads = new Map<string, Promise<unknown>>();
   #flush: Promise<readonly []> | undefined;
   #storage: SqliteStorage | undefined;
@@ -26,7 +26,7 @@ export class KeyOwner implements AnswersWithoutRedis {
 
   /** Resolves when no worker decides on the key, and the storage has its state. */
   async release(id: string): Promise<undefined> {
-    await Promise.all(this.#workers().map((worker) => worker.release(id)));
+    await Promise.all(this.#workers().map((worker) => worker.release({ id, isChanged: true })));
   }
 
   /**
@@ -39,10 +39,7 @@ export class KeyOwner implements AnswersWithoutRedis {
   }
 
   async load(worker: WorkerProcess, id: string): Promise<LoadedKey | undefined> {
-    const others = this.#workers().filter((other) => other !== worker && other.hasKeys);
-    if (others.length === 0) return await this.#read(id);
-    const before = this.#loads.get(id);
-    const loading = this.#takeOver(others, id, before);
+    const loading = this.#takeOver(worker, id, this.#loads.get(id));
     this.#loads.set(id, loading);
     const loaded = await loading;
     if (this.#loads.get(id) === loading) this.#loads.delete(id);
@@ -70,13 +67,15 @@ export class KeyOwner implements AnswersWithoutRedis {
     return [];
   }
 
+  /** The others give the key up, but wait for it if they load it too: their turn follows. */
   async #takeOver(
-    holders: readonly WorkerProcess[],
+    worker: WorkerProcess,
     id: string,
     before: Promise<unknown> | undefined,
   ): Promise<LoadedKey | undefined> {
     await before;
-    await Promise.all(holders.map((holder) => holder.release(id)));
+    const others = this.#workers().filter((other) => other !== worker && other.hasKeys);
+    await Promise.all(others.map((other) => other.release({ id, isChanged: false })));
     return await this.#read(id);
   }
 

@@ -27,13 +27,16 @@ export interface AskedOfWorker {
   readonly keys: readonly ['first' | 'next', KnownPage];
   /** A change was made. Once the worker has answered, it no longer acts on older data. */
   readonly changed: readonly [Changed, true];
-  /**
-   * The record of a key is about to change. The worker sends the key's state to be saved and forgets the key, then
-   * answers.
-   */
-  readonly release: readonly [id: string, true];
+  /** The worker sends the state of a key to be saved and forgets the key, then answers. */
+  readonly release: readonly [ReleaseOrder, true];
   /** The worker sends all states that are not stored, then answers. */
   readonly flush: readonly [undefined, true];
+}
+
+/** Either the record of the key is about to change, or another worker loads it. */
+export interface ReleaseOrder {
+  readonly id: string;
+  readonly isChanged: boolean;
 }
 
 export interface AskedOfPrimary {

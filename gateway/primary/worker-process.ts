@@ -15,6 +15,7 @@ import type {
   Changed,
   LoadedKey,
   LocalQuestion,
+  ReleaseOrder,
   SaveOrder,
   StartOrder,
   StorageCall,
@@ -194,8 +195,9 @@ export class WorkerProcess {
   }
 
   /** Makes the worker send the state of a key and forget the key. Resolves when it no longer decides on the key. */
-  async release(id: string): Promise<void> {
-    if (this.hasKeys) await this.#insist('release', id, 'It did not release a key in time. Its last counts are lost.');
+  async release(order: ReleaseOrder): Promise<void> {
+    if (this.hasKeys)
+      await this.#insist('release', order, 'It did not release a key in time. Its last counts are lost.');
   }
 
   /** Makes the worker send all states that are not stored. */

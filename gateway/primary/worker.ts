@@ -51,10 +51,12 @@ export async function startWorker(
       actOn(changed, clients, opened?.planCache);
       return true;
     },
-    release(id) {
-      const state = embedded?.release(id);
+    async release({ id, isChanged }) {
+      // A loaded key may have arrived in the same message: what waits for it is decided first.
+      await nextTurn();
+      const state = embedded?.release(id, isChanged);
       if (state !== undefined) primary.send('save', { states: [[id, state]], mustBeDurable: true });
-      return true;
+      return true as const;
     },
     flush: () => embedded?.flush().then(() => true as const) ?? true,
   });

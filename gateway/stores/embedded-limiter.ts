@@ -44,7 +44,7 @@ interface HeldKey {
 
 interface Load {
   readonly fields: Promise<Fields | undefined>;
-  /** Whether the key was released during the load, so that the data may be older than the change. */
+  /** Whether the key has changed during the load, so that the data may be older than the change. */
   isOutdated: boolean;
 }
 
@@ -85,12 +85,13 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   /**
-   * Forgets a key because its record changes. The next decision on the key loads it again.
+   * Forgets a key. The next decision on the key loads it again.
+   * @param isChanged whether its record changes. Otherwise another process loads it, and a load that waits here follows
    * @returns the key's state, if that is not stored
    */
-  release(id: string): FieldChanges | undefined {
+  release(id: string, isChanged: boolean): FieldChanges | undefined {
     const load = this.#loads.get(id);
-    if (load !== undefined) load.isOutdated = true;
+    if (load !== undefined && isChanged) load.isOutdated = true;
     const held = this.#unsaved.get(id);
     this.#unsaved.delete(id);
     this.#stored.delete(id);

@@ -9,7 +9,7 @@ import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
-import { eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
+import { BOUNDLESS, eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
 
 /** Without Redis, a gateway is a primary that has the storage open, and one worker that decides in memory. */
 
@@ -222,4 +222,23 @@ test('a restarted worker decides with the plans and keys of the primary without 
   process.kill(worker, 'SIGKILL');
   await eventually(() => gateway.pids()).not.toEqual([worker]);
   expect((await list(gateway, key)).headers['x-ratelimit-limit']).toBe('17');
+});
+
+test('a key that many clients use is served during reloads, when two workers hold keys', async () => {
+  const own = await launch({ DATA_DIR: await temporaryFolder() });
+  const key = await own.issueKey(BOUNDLESS);
+  const statuses = new Set<number>();
+  let isOver = false;
+  const clients = Array.from({ length: 24 }, async () => {
+    while (!isOver) statuses.add((await list(own, key)).status);
+  });
+  for (let reload = 0; reload < thoroughly(12, 6); reload++) {
+    const worker = await workerOf(own);
+    await sleep(300);
+    own.child.kill('SIGHUP');
+    await eventually(() => isAlive(worker)).toBe(false);
+  }
+  isOver = true;
+  await Promise.all(clients);
+  expect(statuses).toEqual(new Set([200]));
 });

@@ -21,7 +21,7 @@ async function gateway() {
   const storage = new SqliteStorage(folder, {
     clock: () => time.now,
     owner: {
-      release: async (id) => limiter.release(id),
+      release: async (id) => limiter.release(id, true),
       async flush() {
         await limiter.flush();
         return [];
@@ -99,7 +99,7 @@ test("a wrong secret is unknown even if the key's data is unreadable, and a corr
   const key = await createKey();
   const wrong = { ...createApiKey(key.id).credential };
   expect(await limiter.decide(wrong)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });
-  limiter.release(key.id);
+  limiter.release(key.id, true);
   const set = { plan: 'none', ok_plan: undefined };
   await storage.change({ parts: [{ record: `key:${key.id}`, set }], entries: [] });
   expect(await limiter.decide(wrong)).toEqual({ outcome: 'unauthorized', reason: 'unknown' });

@@ -80,7 +80,7 @@ export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'audi
   const storage = new SqliteStorage(folder, {
     ...options,
     owner: {
-      release: async (id) => limiter?.release(id),
+      release: async (id) => limiter?.release(id, true),
       async flush() {
         await limiter?.flush();
         return [];
