@@ -119,6 +119,16 @@ export class Authorizer {
     return verdict;
   }
 
+  /**
+   * The refusal of an admitted request whose key was changed while the client sent the body, for example revoked.
+   * Tokens were taken already, so a full bucket is none.
+   */
+  async refusalSince(credential: Credential, askedAt: number): Promise<HttpError | undefined> {
+    if (!this.#clients.hasChangedSince(credential.id, askedAt)) return undefined;
+    const verdict = await this.#limiter.peek(credential);
+    return verdict.outcome === 'refused' ? undefined : refusalOf(verdict, undefined, credential.use.scope);
+  }
+
   #refuseNewcomer(exchange: Exchange): HttpError {
     exchange.addressStatus = this.#newcomers.status(exchange.network);
     return exchange.addressStatus.outcome === 'refused' ? ADDRESS_LIMITED : shed();

@@ -76,8 +76,8 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
 
       // 4. Decide: is there capacity, and does the key have a token? A malformed key needs no lookup.
       let verdict = MALFORMED;
+      const askedAt = monotonicClock();
       if (credential !== undefined) {
-        const askedAt = monotonicClock();
         const asked = authorizer.decide(credential, exchange, slot);
         const isVerified = exchange.client !== undefined;
         const decided = asked instanceof Promise ? await asked : asked;
@@ -96,12 +96,14 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (refusal !== undefined) return end(refusal);
       pacing.noteAdmitted(payerOf(exchange));
 
-      // 6. Find the route and read the body. The slot is released while the client sends it.
+      // 6. Find the route and read the body. While the client sends it, the slot is released, and the key may change.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
       const body = exchange.route.takesBody
         ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
         : undefined;
+      const changed = body && credential && (await authorizer.refusalSince(credential, askedAt));
+      if (changed !== undefined) return end(changed);
 
       // 7. Forward to the core and send its answer back.
       forward(exchange, request, body, end);

@@ -52,13 +52,13 @@ test('each operation refuses a parameter that is not described, and names those 
     const described = paths[path]?.[method.toLowerCase()]?.parameters ?? [];
     const known = described.flatMap((one) => ('in' in one && one.in === 'query' ? [one.name] : []));
     const { status, json } = await stack.admin(method, `${path.replaceAll(/\{\w+\}/g, 'free')}?stauts=429`);
-    const others = known.length === 0 ? 'It has none.' : `Known are ${known.join(', ')}.`;
-    const message = `stauts is no parameter of this operation. ${others}`;
+    const others = known.length === 0 ? 'It accepts none.' : `It accepts ${known.join(', ')}.`;
+    const message = `stauts is not a parameter of this operation. ${others}`;
     expect([method, path, status, json]).toEqual([method, path, 400, { code: 'invalid_parameter', message, status }]);
   }
   expect((await stack.admin('GET', '/activity')).json).toMatchObject({ activity: [] });
   const { json } = await stack.admin('GET', `/requests?${await stack.issueKey()}`);
-  expect(json).toMatchObject({ message: expect.stringMatching(/^as_\w{12}_….* is no parameter/) });
+  expect(json).toMatchObject({ message: expect.stringMatching(/^as_\w{12}_….* is not a parameter/) });
 });
 
 test('the answer of each operation is as described', async () => {

@@ -21,7 +21,7 @@ export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method'
 export function refuseUnknown(known: readonly string[], query: URLSearchParams): void {
   const unknown = [...query.keys()].find((name) => !known.includes(name));
   if (unknown === undefined) return;
-  const others = known.length === 0 ? 'It has none.' : `The parameters are ${known.join(', ')}.`;
+  const others = known.length === 0 ? 'It accepts none.' : `It accepts ${known.join(', ')}.`;
   const named = redactSecrets(unknown).slice(0, LONGEST_NAME);
   throw new HttpError('invalid_parameter', `${named} is not a parameter of this operation. ${others}`);
 }

@@ -1,0 +1,47 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import { json } from 'node:stream/consumers';
+import { describe, expect, test } from 'vitest';
+import { idOf } from '../support/api-key.ts';
+import { send } from '../support/http.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
+
+const { url } = await emptyDatabase();
+const PET = JSON.stringify({ name: 'Rex', categoryId: 1, status: 'available' });
+
+/** Sends a POST whose body is complete only after `meanwhile`. @returns the status, and the code of an error */
+async function postDuring({ gateway }: Stack, key: string, meanwhile: () => Promise<unknown>) {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'content-length': PET.length };
+  const request = http.request(`${gateway}/v1/pets`, { method: 'POST', headers });
+  request.write(PET.slice(0, 5));
+  const answered = once(request, 'response') as Promise<[http.IncomingMessage]>;
+  await meanwhile();
+  request.end(PET.slice(5));
+  const [response] = await answered;
+  return [response.statusCode, ((await json(response)) as { code?: string }).code];
+}
+
+const CHANGES: [what: string, method: string, path: string, body: unknown, outcome: unknown[]][] = [
+  ['revoked', 'DELETE', '', undefined, [401, 'unauthorized']],
+  ['disabled', 'PATCH', '', { disabled: true }, [401, 'unauthorized']],
+  ['banned', 'PUT', '/ban', { seconds: 60, reason: 'test' }, [429, 'key_banned']],
+  ['renamed', 'PATCH', '', { name: 'another' }, [201, undefined]],
+  ['limited to less than it has used', 'PATCH', '', { minute: 1 }, [201, undefined]],
+];
+
+describe.for(bothStacks(url))('with %s', ([, environment]) => {
+  test.for(CHANGES)('a key that is %s while its client sends a body', async ([, method, path, body, outcome]) => {
+    const stack = await startStack(environment);
+    const key = await stack.issueKey();
+    const pets = async () => ((await send(`${stack.core}/v1/pets`)).json as unknown[]).length;
+    const decided = async () =>
+      ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { admitted: number }).admitted;
+    const change = async () => {
+      await expect.poll(decided).toBe(1);
+      expect((await stack.admin(method, `/keys/${idOf(key)}${path}`, body)).status).toBeLessThan(300);
+    };
+    expect(await postDuring(stack, key, change)).toEqual(outcome);
+    expect(await pets()).toBe(outcome[0] === 201 ? 1 : 0);
+  });
+});
