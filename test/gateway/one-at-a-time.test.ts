@@ -209,9 +209,10 @@ async function connection(to: Listener, seed: number): Promise<void> {
     expect([...finished].sort()).toEqual(begun.map(({ id }) => id).sort());
     // What is no request has an id of its own, and is the last.
     const none = got.slice(begun.length);
-    expect(none.map(({ status }) => status < 500)).toEqual(
-      kinds[begun.length]?.isNone && !begun.at(-1)?.closes ? [true] : [],
-    );
+    expect(
+      none.map(({ status }) => status < 500),
+      `${run}: ${received().slice(-600)}`,
+    ).toEqual(kinds[begun.length]?.isNone && !begun.at(-1)?.closes ? [true] : []);
     expect(got.slice(0, -1).filter(({ closes }) => closes)).toEqual([]);
     for (const [at, { status, closes }] of got.entries()) {
       if (kinds[at]?.isGood) expect(status).toBeLessThan(300);
