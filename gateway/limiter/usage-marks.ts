@@ -1,4 +1,6 @@
+import { refill } from './bucket.ts';
 import { DAY, MILLISECOND, MINUTE } from './clock.ts';
+import type { BucketState } from './limiter.ts';
 
 /**
  * The usage of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
@@ -86,4 +88,25 @@ export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
     });
   }
   return [...counts.values()];
+}
+
+/**
+ * How much of its day limit a key has used at `now`. That is what its bucket lacks, but a raised limit adds no tokens, so
+ * the bucket then lacks more than was used. Therefore the bucket counts as at least as full as the requests of yesterday
+ * and today can leave it. The time of a request within yesterday is not known, so for a day after a raise the result can
+ * be too high. It is never too low.
+ */
+export function usedOfDay(
+  { limit, tokens }: Pick<BucketState, 'limit' | 'tokens'>,
+  { usage, ...totals }: Totals & { readonly usage: Usage },
+  now: number,
+): number {
+  const today = Math.floor(now / DAY);
+  const counts = countsOf(usage.days, totals);
+  const admitted = (isCounted: (at: number) => boolean) =>
+    counts.reduce((sum, count) => (isCounted(count.at) ? sum + count.admitted : sum), 0);
+  const atMidnight = { tokens: Math.max(0, limit - admitted((at) => at === today - 1)), fraction: 0 };
+  // Days after today are counted too: the clock may have been set back.
+  const least = refill(atMidnight, limit, DAY, now - today * DAY).tokens - admitted((at) => at >= today);
+  return limit - Math.max(tokens, least);
 }

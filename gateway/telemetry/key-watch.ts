@@ -5,7 +5,10 @@ import { DAY, MINUTE, monotonicClock } from '../limiter/clock.ts';
 import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 
-/** Events of a key: it has used 80 % or 100 % of its day limit, or it is banned. */
+/**
+ * Events of a key: a fifth of its day limit is left, or nothing, or it is banned. If only a raised limit leaves a fifth,
+ * no `day_80` is sent (message.ts), and none later on that day.
+ */
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;
 export type KeyEvent = (typeof KEY_EVENTS)[number];
 
@@ -24,7 +27,7 @@ interface KeyCounts {
   /** Keys with a decision, and keys refused for their limits, in the last ten minutes. */
   readonly asking: ByPlan;
   readonly refused: ByPlan;
-  /** Keys that have used 80 % of their day limit. */
+  /** Keys with at most a fifth of their day limit left. */
   readonly near: ByPlan;
 }
 
@@ -90,7 +93,8 @@ export class KeyWatch {
   }
 }
 
-const isNear = (day: BucketState): boolean => day.tokens * LEFT_PARTS <= day.limit;
+export const isNear = ({ limit, tokens }: Pick<BucketState, 'limit' | 'tokens'>): boolean =>
+  tokens * LEFT_PARTS <= limit;
 
 /** Checks again, because a bucket refills without a decision. */
 function isStillNear({ heard, state }: Client, now: number): boolean {

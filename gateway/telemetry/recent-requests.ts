@@ -17,7 +17,8 @@ const SHARES = { served: 0.5, refused: 0.3, strangers: 0.2 } as const;
 type Kind = keyof typeof SHARES;
 
 /**
- * The share of slots for refusals of one key or address in a minute, and its minimum. Further ones are only counted.
+ * The share of slots for refusals of one key or address with the same outcome, status and code in a minute, and its
+ * minimum. Further ones are only counted.
  */
 const SHARE_OF_ONE = 0.02;
 const LEAST_OF_ONE = 5;
@@ -71,48 +72,35 @@ export class RecentRequests {
     this.#redact = redact;
   }
 
-  /** Must be called after the decision on a request, so that one without an answer can be found. */
+  /** Must be called after the decision on a request, so that an admitted one without an answer can be found. */
   decided(seen: SeenRequest): void {
-    const { verdict } = seen;
-    if (verdict === undefined) return;
-    if (verdict.outcome === 'admitted') this.#note(seen, 'served');
-    else this.#noteRefusal(seen, isOfAKey(verdict) ? 'refused' : 'strangers');
+    if (seen.verdict?.outcome === 'admitted') this.#note(seen, 'served');
   }
 
   /** Must be called when the answer has ended or the client has left. A failure is kept longer than a success. */
   ended(seen: SeenRequest): void {
-    const isFailure = seen.status >= FIRST_FAILURE;
-    const { noted } = seen;
-    if (noted !== undefined && noted.place === seen.notedPlace && (noted.kind !== 'served' || !isFailure)) {
-      this.#finish(noted, seen);
-      return;
-    }
-    if (noted?.kind === 'refused' || noted?.kind === 'strangers') return;
-    if (noted?.place === seen.notedPlace) noted.place = 0;
-    const slot = isFailure ? this.#noteFailure(seen, noted) : this.#note(seen, 'served');
+    const { noted, notedPlace, verdict, status } = seen;
+    const isServed = status < FIRST_FAILURE && (verdict === undefined || verdict.outcome === 'admitted');
+    let slot = noted?.place === notedPlace ? noted : undefined;
+    if (slot !== undefined && !isServed) slot.place = 0;
+    if (!isServed) slot = this.#noteRefusal(seen, verdict !== undefined && isOfAKey(verdict) ? 'refused' : 'strangers');
+    else slot ??= this.#note(seen, 'served');
     if (slot !== undefined) this.#finish(slot, seen);
   }
 
-  /** Records nothing if the refusal followed from a decision, because that was recorded or counted already. */
-  #noteFailure(seen: SeenRequest, noted: NotedRequest | undefined): NotedRequest | undefined {
-    if (seen.verdict === undefined) return this.#noteRefusal(seen, 'strangers');
-    return noted === undefined ? undefined : this.#noteRefusal(seen, 'refused');
-  }
-
-  /** @returns undefined if the refusal is only counted, in the last similar one */
+  /** @returns undefined if the refusal is only counted, in the last one with the same outcome, status and code */
   #noteRefusal(seen: SeenRequest, kind: Kind): NotedRequest | undefined {
-    // Refusals by a ban are counted separately, so that operators see how many requests a ban has refused.
-    const ofBan = seen.outcome === 'banned' ? ' banned' : '';
-    const who = kind === 'refused' ? (seen.keyId ?? '') + ofBan : seen.network;
+    const who = kind === 'refused' ? seen.keyId : seen.network;
+    const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
     const minute = Math.floor(Date.now() / MINUTE_MS);
-    const before = this.#refusals.get(who);
+    const before = this.#refusals.get(alike);
     if (before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE)) {
       before.last.repeated += 1;
       return undefined;
     }
     const last = this.#note(seen, kind);
     if (before?.minute === minute) Object.assign(before, { count: before.count + 1, last });
-    else this.#refusals.set(who, { minute, count: 1, last });
+    else this.#refusals.set(alike, { minute, count: 1, last });
     return last;
   }
 

@@ -24,7 +24,7 @@ export function exposeState(
   metrics.gauge('gateway_bans_active', 'Banned keys, as far as this process knows.', () => watch.counts().bans);
   metrics.gauges(
     'gateway_keys_near_day_limit',
-    'Keys that have used 80 % of their day limit, as far as this process knows.',
+    'Keys with at most a fifth of their day limit left, as far as this process knows.',
     'plan',
     () => watch.counts().near,
   );

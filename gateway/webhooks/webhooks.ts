@@ -141,16 +141,14 @@ export class Webhooks {
     this.#count('delivered');
   }
 
-  /** @returns undefined if another gateway sends the event or the key no longer exists: the event is dropped then */
+  /** @returns undefined if another gateway sends the event, the key no longer exists, or the event did not take place */
   async #claim({ happening, claimant }: Pending): Promise<Message | undefined> {
     const { keyId, event } = happening;
     const keys = await this.#keys;
-    if (await keys.claim(keyId, event, dayOf(happening), claimant)) {
-      const entry = await keys.get(keyId).catch(() => undefined);
-      return messageOf(happening, entry?.record.name);
-    }
-    if ((await keys.get(keyId)) === undefined) this.#count('dropped');
-    return undefined;
+    const entry = await keys.get(keyId);
+    if (entry === undefined) this.#count('dropped');
+    const message = entry && messageOf(happening, entry);
+    return message && (await keys.claim(keyId, event, dayOf(happening), claimant)) ? message : undefined;
   }
 
   #failed(pending: Pending, { message: reason }: Error): void {

@@ -24,7 +24,7 @@ async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptio
   async function tell(): Promise<string> {
     const { credential } = createApiKey();
     const { id, digest } = credential;
-    await keys.create(id, { name: 'acme', plan: 'free', secrets: [secretWith(digest)], createdAt: 0 });
+    await keys.create(id, { name: 'acme', plan: 'free', day: 1, secrets: [secretWith(digest)], createdAt: 0 });
     webhooks.send(happeningOf('day_80', id, (await limiter.decide(credential)) as Decision));
     return id;
   }
@@ -35,8 +35,8 @@ async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptio
   return { webhooks, keys, tell, counts, lines };
 }
 
-const happeningTo = (keyId: string): Happening => {
-  return { event: 'day_80', keyId, plan: 'free', at: 1, limit: 1, used: 1, bannedUntil: 0 };
+const happeningTo = (keyId: string, mode: Happening['mode'] = 'shared'): Happening => {
+  return { event: 'day_80', keyId, plan: 'free', at: 1, limit: 1, tokens: 0, mode, bannedUntil: 0 };
 };
 
 const status = (code: number) => (response: ServerResponse) => void response.writeHead(code).end();
@@ -186,6 +186,21 @@ test('an event of a key that is gone before its claim is dropped and counted, an
   webhooks.send(happeningTo(id));
   await webhooks.stop();
   expect(counts()).toEqual({ delivered: 1, retried: 0, given_up: 0, dropped: 1 });
+});
+
+test('the store has the last word on 80 %, unless the decision was made without it and is not counted yet', async () => {
+  const receiver = await webhookReceiver();
+  const { webhooks, keys } = await setUp({ url: receiver.url });
+  const unused = async () => {
+    const { id, digest } = createApiKey().credential;
+    await keys.create(id, { name: 'acme', plan: 'free', secrets: [secretWith(digest)], createdAt: 0 });
+    return id;
+  };
+  const [raised, decidedHere] = [await unused(), await unused()];
+  webhooks.send(happeningTo(raised, 'shared'));
+  webhooks.send(happeningTo(decidedHere, 'local'));
+  await webhooks.stop();
+  expect(receiver.told.map(({ event }) => event.data.keyId)).toEqual([decidedHere]);
 });
 
 test('no event is sent without a URL', async () => {

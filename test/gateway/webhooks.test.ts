@@ -88,6 +88,50 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 });
 
+describe.for(bothStacks(REDIS_URL))('a raised limit, with %s', ([, environment]) => {
+  test('is not taken for use: 80 % is reported of what was used, and keys are listed by it', async () => {
+    const receiver = await webhookReceiver();
+    const stack = await start(receiver.url, environment);
+    const use = async (key: string, times: number) => {
+      for (let sent = 0; sent < times; sent++) expect(await ask(stack, key)).toBe(200);
+    };
+    const bucketOf = async (key: string) => {
+      const { json } = await stack.admin('GET', `/keys/${idOf(key)}`);
+      const { limit, remaining, used } = (json as { buckets: Record<string, Record<string, number>> }).buckets
+        .day as Record<string, number>;
+      return { limit, remaining, used };
+    };
+    const issue = (day?: number) => stack.issueKey({ name: 'of a raise', ...(day && { day }) });
+    const [upgraded, ofPlan, lowered] = [await issue(), await issue(), await issue()];
+    const [unchanged, raised] = [await issue(10), await issue(5)];
+    for (const key of [upgraded, ofPlan, lowered]) await use(key, 2);
+    await stack.admin('PATCH', `/keys/${idOf(upgraded)}`, { plan: 'pro' });
+    for (const day of [5, null]) {
+      await stack.admin('PATCH', `/keys/${idOf(lowered)}`, { day });
+      await use(lowered, 1);
+    }
+    await use(upgraded, 2);
+    expect(await bucketOf(upgraded)).toEqual({ limit: 10_000, remaining: 996, used: 4 });
+    expect(await bucketOf(lowered)).toEqual({ limit: 1_000, remaining: 3, used: 4 });
+    await stack.admin('PATCH', '/plans/free', { day: 7_000 });
+    await expect.poll(async () => (await bucketOf(ofPlan)).limit).toBe(7_000);
+    await use(ofPlan, 1);
+    expect(await bucketOf(ofPlan)).toEqual({ limit: 7_000, remaining: 997, used: 3 });
+
+    await use(raised, 2);
+    await stack.admin('PATCH', `/keys/${idOf(raised)}`, { day: 20 });
+    await use(raised, 3);
+    await use(unchanged, 8);
+    await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
+    const [full, near] = receiver.told.toSorted((a, b) => (a.event.type < b.event.type ? -1 : 1)) as [Told, Told];
+    expect(near.event.data).toMatchObject({ keyId: idOf(unchanged), limit: 10, used: 8 });
+    // Refused from now on, with less than the new limit used.
+    expect(full.event.data).toMatchObject({ keyId: idOf(raised), limit: 20, used: 5 });
+    const listed = (await stack.admin('GET', '/keys?near=80&name=raise')).json as { keys: { id: string }[] };
+    expect(listed.keys.map(({ id }) => id)).toEqual([idOf(unchanged)]);
+  });
+});
+
 test('one of several gateways sends an event, also after a restart', async () => {
   await redis.flushdb();
   const receiver = await webhookReceiver();
@@ -125,6 +169,7 @@ test('an event whose claim is answered too late is still sent once', async () =>
   await keys.create(credential.id, {
     name: 'late',
     plan: 'free',
+    day: 1,
     secrets: [secretWith(credential.digest)],
     createdAt: 0,
   });

@@ -1,13 +1,16 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { DAY, MINUTE } from '../../gateway/limiter/clock.ts';
-import type { Credential } from '../../gateway/limiter/credential.ts';
-import type { KeyEntry } from '../../gateway/limiter/key-record.ts';
-import type { Limiter } from '../../gateway/limiter/limiter.ts';
-import { type Count, countsOf, DAYS_KEPT, MINUTES_KEPT } from '../../gateway/limiter/usage-marks.ts';
+import { type Credential, createApiKey } from '../../gateway/limiter/credential.ts';
+import { decide } from '../../gateway/limiter/decide.ts';
+import { FRESH, type KeyEntry, type KeyState } from '../../gateway/limiter/key-record.ts';
+import type { BucketState, Decision, Limiter } from '../../gateway/limiter/limiter.ts';
+import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
+import { type Count, countsOf, DAYS_KEPT, MINUTES_KEPT, usedOfDay } from '../../gateway/limiter/usage-marks.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 const { url, redis: database } = await emptyDatabase();
@@ -255,4 +258,76 @@ test("times in a key's hash are read as decide.lua reads them", async () => {
     const { isReadable } = (await under.keys.get(credential.id)) as KeyEntry;
     expect([text, isReadable]).toEqual([text, outcome !== 'undecided']);
   }
+});
+
+interface Step {
+  readonly minutes: number;
+  readonly requests: number;
+  readonly raise: number;
+}
+
+const steps: fc.Arbitrary<Step[]> = fc.array(
+  fc.record({
+    // Sometimes the clock is set back.
+    minutes: fc.oneof({ weight: 9, arbitrary: fc.integer({ min: 0, max: 1_800 }) }, fc.constant(-400)),
+    requests: fc.nat(40),
+    raise: fc.nat(60),
+  }),
+  { minLength: 1, maxLength: 30 },
+);
+
+/** Calls `see` after each burst of requests of one key. */
+function walkDays(
+  walk: readonly Step[],
+  limit: number,
+  see: (day: BucketState, state: KeyState, now: number) => void,
+): void {
+  const { credential } = createApiKey();
+  let [state, now, day] = [FRESH, BEGIN, limit];
+  for (const { minutes, requests, raise } of walk) {
+    now += minutes * MINUTE;
+    day += raise;
+    const record = {
+      plan: 'free' as const,
+      name: '',
+      secrets: [secretWith(credential.digest)],
+      createdAt: 0,
+      minute: 1_000,
+      day,
+    };
+    for (let sent = 0; sent < requests; sent++) {
+      const decided = decide(record, state, credential, DEFAULT_PLANS, now);
+      state = decided.state ?? state;
+      const decision = decided.verdict as Decision;
+      see(decision.buckets[1] as BucketState, state, decision.now);
+    }
+  }
+}
+
+test('what is used of a day is what the bucket lacks, as long as the limit is the same', () => {
+  fc.assert(
+    fc.property(steps, fc.integer({ min: 1, max: 60 }), (walk, limit) =>
+      walkDays(
+        walk.map((step) => ({ ...step, raise: 0 })),
+        limit,
+        (day, state, now) => expect(usedOfDay(day, state, now)).toBe(day.limit - day.tokens),
+      ),
+    ),
+    { numRuns: thoroughly(5_000, 200) },
+  );
+});
+
+test('after a raised limit, no more counts as used than was admitted yesterday and today', () => {
+  fc.assert(
+    fc.property(steps, fc.integer({ min: 1, max: 60 }), (walk, limit) =>
+      walkDays(walk, limit, (day, state, now) => {
+        const used = usedOfDay(day, state, now);
+        const yesterday = Math.floor(now / DAY) - 1;
+        const counts = countsOf(state.usage.days, state).filter(({ at }) => at >= yesterday);
+        expect(used).toBeLessThanOrEqual(counts.reduce((sum, { admitted }) => sum + admitted, 0));
+        expect(used).toBeLessThanOrEqual(day.limit - day.tokens);
+      }),
+    ),
+    { numRuns: thoroughly(5_000, 200) },
+  );
 });

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { describe, expect, test, vi } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type {
   DoctorAnswer,
   ExplainAnswer,
@@ -105,6 +106,21 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     );
     expect(await reasonOf(await ask(stack.gateway, await stack.issueKey(), '/nowhere'))).toMatch(/could not be found/);
   });
+});
+
+test('a refusal by the limit of an address is not counted as a repetition of one for a wrong key', async () => {
+  const stack = await startStack();
+  const answers: { id: string; status: number }[] = [];
+  const askAs = async (key: string) => answers.push(await ask(stack.gateway, key));
+  for (let sent = 0; sent < 62; sent++) await askAs('malformed');
+  for (let sent = 0; sent < 3; sent++) await askAs(createApiKey().apiKey);
+  const limited = answers.slice(60).map(({ id }) => id);
+  expect(answers.map(({ status }) => status)).toEqual([...Array(60).fill(401), ...Array(5).fill(429)]);
+  const idsOf = async (query: string) => (await found(stack, query)).requests.map(({ requestId }) => requestId);
+  await expect.poll(() => idsOf('status=429')).toEqual(limited.toReversed());
+  expect(await idsOf('code=rate_limit_exceeded')).toEqual(limited.toReversed());
+  const { requests } = await found(stack, 'status=401&limit=100');
+  expect(requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0)).toBe(60);
 });
 
 test('requests are found by key, status, code, text and time, in pages that list each once', async () => {

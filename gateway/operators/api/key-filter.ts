@@ -3,9 +3,9 @@ import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { bucketsAt } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
-import type { BucketState } from '../../limiter/limiter.ts';
 import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import { hasTags } from '../../limiter/tags.ts';
+import { usedOfDay } from '../../limiter/usage-marks.ts';
 import { KEY_STATES, stateOf } from './key-view.ts';
 import { choice, tag, tagsIn, wholeNumber } from './query.ts';
 
@@ -47,12 +47,13 @@ const lastUsed = ({ asOf, record }: KeyEntry): number => asOf ?? record.createdA
 
 /** A key without usable limits never matches. */
 function hasUsed(percent: number, entry: KeyEntry, plans: PlanTable, now: number): boolean {
-  const day = dayBucket(entry, plans, now);
-  return day !== undefined && (day.limit - day.tokens) * 100 >= percent * day.limit;
+  const day = dayUse(entry, plans, now);
+  return day !== undefined && day.used * 100 >= percent * day.limit;
 }
 
-/** The day bucket of a key at this time; undefined without usable limits. */
-export function dayBucket(entry: KeyEntry, plans: PlanTable, now: number): BucketState | undefined {
+/** What a key has used of its day limit; undefined without usable limits. */
+export function dayUse(entry: KeyEntry, plans: PlanTable, now: number) {
   const { plan } = entry.record;
-  return isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now)?.[1] : undefined;
+  const day = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now)?.[1] : undefined;
+  return day && { limit: day.limit, used: usedOfDay(day, entry, now) };
 }

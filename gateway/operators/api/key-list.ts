@@ -8,7 +8,7 @@ import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import { withBanRefusals } from './ban-refusals.ts';
 import { decisionsOn } from './decisions.ts';
-import { dayBucket, KeyFilters, wantedKeys } from './key-filter.ts';
+import { dayUse, KeyFilters, wantedKeys } from './key-filter.ts';
 import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
 import { describeKeyInFull } from './key-view.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
@@ -65,8 +65,8 @@ type Ranked = Sortable & { readonly entry: KeyEntry };
 
 function ranked(entry: KeyEntry, plans: PlanTable, now: number): Ranked {
   const { name, createdAt } = entry.record;
-  const day = dayBucket(entry, plans, now);
-  return { entry, name, createdAt, lastUsedAt: entry.asOf, dayUsed: day ? (day.limit - day.tokens) / day.limit : 0 };
+  const { used, limit } = dayUse(entry, plans, now) ?? { used: 0, limit: 1 };
+  return { entry, name, createdAt, lastUsedAt: entry.asOf, dayUsed: used / limit };
 }
 
 /** Passes keys to a function, as many as one call checks. */

@@ -8,6 +8,7 @@ import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 import type { Tags } from '../../limiter/tags.ts';
 import { isTooSmall } from '../../limiter/too-small.ts';
+import { usedOfDay } from '../../limiter/usage-marks.ts';
 
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (
@@ -74,16 +75,19 @@ export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number
   const [minute, day] = buckets;
   return {
     ...describeKey(entry, now),
-    buckets: { minute: describeBucket(minute, now), day: describeBucket(day, now) },
+    buckets: {
+      minute: describeBucket(minute, now, minute.limit - minute.tokens),
+      day: describeBucket(day, now, usedOfDay(day, entry, now)),
+    },
   };
 }
 
-function describeBucket(bucket: BucketState, now: number) {
+function describeBucket(bucket: BucketState, now: number, used: number) {
   const { limit, tokens, window } = bucket;
   return {
     limit,
     remaining: tokens,
-    used: limit - tokens,
+    used,
     fullAt: tokens === limit ? undefined : toTime(now + ticksUntilFull(bucket, limit, window)),
   };
 }
