@@ -155,3 +155,43 @@ test('a secret in a field whose name is not UTF-8 can be revoked', async () => {
   expect(Object.values(await redis.hgetall(hashOf(id))).filter((text) => text.includes('typed'))).toEqual([]);
   expect((await viewOf(id)).secrets.map((secret) => secret.name)).toEqual(['first', 'third']);
 });
+
+test.for([
+  ['key', 'tags', 'customer=other'],
+  ['key', 'ok_tags', ''],
+  ['key', 'usage_days', '20000:7:7'],
+  ['marks', 'disabled', '1'],
+  ['marks', 'name', 'other'],
+  ['marks', 'tags', 'customer=other'],
+  ['tags', 'name', 'other'],
+] as const)(
+  'gateway:%s:{<id>} with a stray field %s: it has no effect, and operators can act on the key',
+  async ([hash, field, value]) => {
+    const key = await stack.issueKey({ name: 'mine' });
+    const id = idOf(key);
+    expect(await statusOf(key)).toBe(200);
+    const before = await viewOf(id);
+    const fields = async () => {
+      const { keys } = (await stack.admin('GET', '/backup?limit=100')).json as {
+        keys: { id: string; fields: object }[];
+      };
+      return keys.find((one) => one.id === id)?.fields;
+    };
+    const backedUp = await fields();
+    await redis.hset(`gateway:${hash}:{${id}}`, field, value);
+    expect(await viewOf(id)).toEqual({ ...before, buckets: expect.anything() });
+    expect(await fields()).toEqual(backedUp);
+    expect(await statusOf(key)).toBe(200);
+    expect([
+      await act(stack, 'PATCH', `/keys/${id}`, { name: 'renamed' }),
+      await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 }),
+      await act(stack, 'POST', `/keys/${id}/reset`, {}),
+      await act(stack, 'PATCH', `/keys/${id}`, { disabled: true }),
+      await statusOf(key),
+      await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 }),
+      await act(stack, 'DELETE', `/keys/${id}`),
+    ]).toEqual([200, 200, 200, 200, 401, 201, 204]);
+    expect(await redis.hmget(`gateway:usage:{${id}}`, 'name', 'tags', 'usage_days')).toEqual(['renamed', null, null]);
+    expect(await redis.keys(`gateway:{key,marks,tags}:{${id}}`)).toEqual([]);
+  },
+);
