@@ -195,3 +195,26 @@ test.for([
     expect(await redis.keys(`gateway:{key,marks,tags}:{${id}}`)).toEqual([]);
   },
 );
+
+test.for([
+  ['that is empty', ''],
+  ['of 101 characters', '🦁'.repeat(101)],
+  ['with a line feed', 'a\nb'],
+] as const)('a name %s is refused for a new key and secret, and an alarm if it was typed', async ([, name]) => {
+  const key = await stack.issueKey({ name: 'good' });
+  const id = idOf(key);
+  expect(await act(stack, 'POST', '/keys', { name, plan: 'free' })).toBe(400);
+  expect(await act(stack, 'POST', `/keys/${id}/secrets`, { name })).toBe(400);
+  const fields = await redis.hgetall(hashOf(id));
+  const secret = Object.entries(fields).find(([field]) => field.startsWith('secret:')) ?? ['', ''];
+  await redis.hset(hashOf(id), { name, [secret[0]]: secret[1].replace('first', () => name) });
+  await expect
+    .poll(() => alarmsOf(id), { timeout: 5_000 })
+    .toEqual([expect.stringMatching(/name is not valid: good .*secret \w{8} is not valid/)]);
+  expect(await viewOf(id)).toMatchObject({ name: 'good', secrets: [{ unreadable: ['name'] }] });
+  expect(await statusOf(key)).toBe(200);
+  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
+  expect(await act(stack, 'PATCH', `/keys/${id}`, { name: 'better' })).toBe(200);
+  const { name: now, secrets } = await viewOf(id);
+  expect([now, secrets.map((secret) => [secret.name, secret.unreadable])]).toEqual(['better', [['first', undefined]]]);
+});

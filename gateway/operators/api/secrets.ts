@@ -6,11 +6,12 @@ import { createApiKey, MAX_SECRETS, SCOPES, type Secret, type UnreadablePart } f
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
 import type { WithActivity } from '../../stores/audit.ts';
+import { keyName } from '../../stores/line.ts';
 import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
 import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
+import { answerWithKey, findKey, futureTime, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
@@ -138,7 +139,7 @@ export const rotateKey: AdminOperation = async (call) => {
   const rotated = await applyTo(deps, id, toReplace, (old, record) => {
     checkUnreadable(old, { scope, networks, expiresAt, name: old.name, digest: old.digest });
     const fresh = makeSecret(credential.digest, now, {
-      name: old.name || undefined,
+      name: old.unreadable?.includes('name') ? undefined : old.name,
       scope: scope ?? old.scope,
       networks: networks ?? old.networks,
       expiresAt: expiryOf(ownExpiry(old), expiresAt, now),
