@@ -218,3 +218,35 @@ test.for([
   const { name: now, secrets } = await viewOf(id);
   expect([now, secrets.map((secret) => [secret.name, secret.unreadable])]).toEqual(['better', [['first', undefined]]]);
 });
+
+const UNREADABLE = {
+  status: 409,
+  json: { message: "The key's data cannot be read. Fix it by hand, or revoke the key." },
+};
+
+test('a key whose hash was replaced by a text can only be revoked', async () => {
+  const key = await stack.issueKey();
+  const path = `/keys/${idOf(key)}`;
+  await redis.set(hashOf(idOf(key)), 'text');
+  expect(await stack.admin('PATCH', path, { disabled: true })).toMatchObject(UNREADABLE);
+  expect(await stack.admin('PUT', `${path}/ban`, { seconds: 60 })).toMatchObject(UNREADABLE);
+  expect(await stack.admin('POST', `${path}/rotate`, { graceSeconds: 0 })).toMatchObject(UNREADABLE);
+  expect(await stack.admin('POST', `${path}/secrets`, { name: 'new' })).toMatchObject(UNREADABLE);
+  expect(await act(stack, 'DELETE', path)).toBe(204);
+  expect(await statusOf(key)).toBe(401);
+});
+
+test('a key that has lost its secrets can be disabled and banned, and works again with a new secret', async () => {
+  const key = await stack.issueKey();
+  const path = `/keys/${idOf(key)}`;
+  const fields = await redis.hkeys(hashOf(idOf(key)));
+  await redis.hdel(hashOf(idOf(key)), ...fields.filter((field) => field.startsWith('secret:')));
+  expect(await stack.admin('POST', `${path}/rotate`, { graceSeconds: 0 })).toMatchObject(UNREADABLE);
+  expect(await act(stack, 'PATCH', path, { disabled: true })).toBe(200);
+  expect(await act(stack, 'PUT', `${path}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act(stack, 'POST', `${path}/reset`, {})).toBe(409);
+  const added = (await stack.admin('POST', `${path}/secrets`, { name: 'new' })).json as { key: string };
+  expect(await act(stack, 'PATCH', path, { disabled: false })).toBe(200);
+  expect(await act(stack, 'DELETE', `${path}/ban`)).toBe(200);
+  expect([await statusOf(added.key), await statusOf(key)]).toEqual([200, 401]);
+});
