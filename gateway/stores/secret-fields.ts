@@ -1,7 +1,7 @@
 import { hash as digestOf } from 'node:crypto';
 import { readNetworks, readScope, SCOPES, type Secret, type UnreadablePart } from '../limiter/credential.ts';
-import { MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
 import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts';
+import { isName } from './line.ts';
 import type { Fields } from './storage.ts';
 import { readTime, writeTime } from './stored-time.ts';
 
@@ -38,10 +38,6 @@ const isGivenNetwork = (text: string): boolean => {
   const most = text.startsWith('4:') ? 32 : 128;
   return isNetwork(text) && Number(text.split('/')[1]) <= most && parseNetwork(describeNetwork(text)) === text;
 };
-
-/** Whether a text can be the name of a key or a secret. */
-export const isName = (text: string | undefined): boolean =>
-  text !== undefined && text.length <= MAX_KEY_NAME_LENGTH && !/\p{Cc}/u.test(text);
 
 export const secretsDigest = (hash: Fields): string => {
   const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));

@@ -48,8 +48,9 @@ export interface Part {
   readonly expect?: FieldChanges;
   readonly set?: FieldChanges;
   /**
-   * Removes the record, and moves the named fields, as they are in this step, to another record. That record also gets
-   * `mark: '1'`, replaces any earlier one, and expires after `seconds`. A key loses its place among the existing ones.
+   * Removes the record of a key, and moves the named fields, as they are in this step, to another record. That record
+   * also gets `mark: '1'`, replaces any earlier one, and expires after `seconds`. The key loses its place among the
+   * existing ones.
    */
   readonly moveTo?: Move;
 }

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -75,4 +76,25 @@ test('a key that no restore would accept is listed as left out with the reason, 
   expect((await stack.admin('GET', '/activity?action=backup.make')).json).toMatchObject({ activity: [] });
   await redis.flushdb();
   expect((await ctlReading(stack, out, 'restore')).out).toContain('Keys restored: 1.');
+});
+
+test('a key and a secret with a name of 100 code points are good, in the backup, and restored', async () => {
+  const name = `${'🦁'.repeat(98)}\u2028 `;
+  await redis.flushdb();
+  const stack = await startStack(environment);
+  const id = idOf(await stack.issueKey({ name }));
+  const path = `/keys/${id}`;
+  expect((await stack.admin('POST', `${path}/secrets`, { name })).status).toBe(201);
+  const names = async () => {
+    const { json } = await stack.admin('GET', path);
+    const view = json as KeyView;
+    return [view.name, ...view.secrets.map((secret) => secret.name)];
+  };
+  expect(await names()).toEqual([name, 'first', name]);
+  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { about: string }[] };
+  expect(findings.filter(({ about }) => about === 'keys')).toMatchObject([{ status: 'good' }]);
+  const { code, out } = await ctl(stack, 'backup');
+  await redis.flushdb();
+  expect([code, (await ctlReading(stack, out, 'restore', '--strict')).code]).toEqual([0, 0]);
+  expect(await names()).toEqual([name, 'first', name]);
 });

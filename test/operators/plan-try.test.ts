@@ -58,7 +58,8 @@ test('ctl plans try reads all pages and lists the most often refused keys first'
   for (let number = 0; number < 1_100; number++) {
     const { hash } = await createKey(redis, { name: `key ${number}` });
     const sent = { 7: 50, 1050: 90 }[number] ?? 1;
-    await redis.hset(hash, { admitted: sent, usage_minutes: `${minute - 90}:0:0 ${minute}:0:0` });
+    await redis.hset(hash, 'admitted', sent);
+    await redis.hset(hash.replace(':key:', ':marks:'), 'usage_minutes', `${minute - 90}:0:0 ${minute}:0:0`);
     await redis.zadd('gateway:keys', number, hash.slice(-13, -1));
   }
   expect((await stack.admin('POST', '/plans/free/try', { minute: 20 })).json).toMatchObject({ keys: 100 });

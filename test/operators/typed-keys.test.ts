@@ -155,3 +155,98 @@ test('a secret in a field whose name is not UTF-8 can be revoked', async () => {
   expect(Object.values(await redis.hgetall(hashOf(id))).filter((text) => text.includes('typed'))).toEqual([]);
   expect((await viewOf(id)).secrets.map((secret) => secret.name)).toEqual(['first', 'third']);
 });
+
+test.for([
+  ['key', 'tags', 'customer=other'],
+  ['key', 'ok_tags', ''],
+  ['key', 'usage_days', '20000:7:7'],
+  ['marks', 'disabled', '1'],
+  ['marks', 'name', 'other'],
+  ['marks', 'tags', 'customer=other'],
+  ['tags', 'name', 'other'],
+] as const)(
+  'gateway:%s:{<id>} with a stray field %s: it has no effect, and operators can act on the key',
+  async ([hash, field, value]) => {
+    const key = await stack.issueKey({ name: 'mine' });
+    const id = idOf(key);
+    expect(await statusOf(key)).toBe(200);
+    const before = await viewOf(id);
+    const fields = async () => {
+      const { keys } = (await stack.admin('GET', '/backup?limit=100')).json as {
+        keys: { id: string; fields: object }[];
+      };
+      return keys.find((one) => one.id === id)?.fields;
+    };
+    const backedUp = await fields();
+    await redis.hset(`gateway:${hash}:{${id}}`, field, value);
+    expect(await viewOf(id)).toEqual({ ...before, buckets: expect.anything() });
+    expect(await fields()).toEqual(backedUp);
+    expect(await statusOf(key)).toBe(200);
+    expect([
+      await act(stack, 'PATCH', `/keys/${id}`, { name: 'renamed' }),
+      await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 }),
+      await act(stack, 'POST', `/keys/${id}/reset`, {}),
+      await act(stack, 'PATCH', `/keys/${id}`, { disabled: true }),
+      await statusOf(key),
+      await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 }),
+      await act(stack, 'DELETE', `/keys/${id}`),
+    ]).toEqual([200, 200, 200, 200, 401, 201, 204]);
+    expect(await redis.hmget(`gateway:usage:{${id}}`, 'name', 'tags', 'usage_days')).toEqual(['renamed', null, null]);
+    expect(await redis.keys(`gateway:{key,marks,tags}:{${id}}`)).toEqual([]);
+  },
+);
+
+test.for([
+  ['that is empty', ''],
+  ['of 101 characters', '🦁'.repeat(101)],
+  ['with a line feed', 'a\nb'],
+] as const)('a name %s is refused for a new key and secret, and an alarm if it was typed', async ([, name]) => {
+  const key = await stack.issueKey({ name: 'good' });
+  const id = idOf(key);
+  expect(await act(stack, 'POST', '/keys', { name, plan: 'free' })).toBe(400);
+  expect(await act(stack, 'POST', `/keys/${id}/secrets`, { name })).toBe(400);
+  const fields = await redis.hgetall(hashOf(id));
+  const secret = Object.entries(fields).find(([field]) => field.startsWith('secret:')) ?? ['', ''];
+  await redis.hset(hashOf(id), { name, [secret[0]]: secret[1].replace('first', () => name) });
+  await expect
+    .poll(() => alarmsOf(id), { timeout: 5_000 })
+    .toEqual([expect.stringMatching(/name is not valid: good .*secret \w{8} is not valid/)]);
+  expect(await viewOf(id)).toMatchObject({ name: 'good', secrets: [{ unreadable: ['name'] }] });
+  expect(await statusOf(key)).toBe(200);
+  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
+  expect(await act(stack, 'PATCH', `/keys/${id}`, { name: 'better' })).toBe(200);
+  const { name: now, secrets } = await viewOf(id);
+  expect([now, secrets.map((secret) => [secret.name, secret.unreadable])]).toEqual(['better', [['first', undefined]]]);
+});
+
+const UNREADABLE = {
+  status: 409,
+  json: { message: "The key's data cannot be read. Fix it by hand, or revoke the key." },
+};
+
+test('a key whose hash was replaced by a text can only be revoked', async () => {
+  const key = await stack.issueKey();
+  const path = `/keys/${idOf(key)}`;
+  await redis.set(hashOf(idOf(key)), 'text');
+  expect(await stack.admin('PATCH', path, { disabled: true })).toMatchObject(UNREADABLE);
+  expect(await stack.admin('PUT', `${path}/ban`, { seconds: 60 })).toMatchObject(UNREADABLE);
+  expect(await stack.admin('POST', `${path}/rotate`, { graceSeconds: 0 })).toMatchObject(UNREADABLE);
+  expect(await stack.admin('POST', `${path}/secrets`, { name: 'new' })).toMatchObject(UNREADABLE);
+  expect(await act(stack, 'DELETE', path)).toBe(204);
+  expect(await statusOf(key)).toBe(401);
+});
+
+test('a key that has lost its secrets can be disabled and banned, and works again with a new secret', async () => {
+  const key = await stack.issueKey();
+  const path = `/keys/${idOf(key)}`;
+  const fields = await redis.hkeys(hashOf(idOf(key)));
+  await redis.hdel(hashOf(idOf(key)), ...fields.filter((field) => field.startsWith('secret:')));
+  expect(await stack.admin('POST', `${path}/rotate`, { graceSeconds: 0 })).toMatchObject(UNREADABLE);
+  expect(await act(stack, 'PATCH', path, { disabled: true })).toBe(200);
+  expect(await act(stack, 'PUT', `${path}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act(stack, 'POST', `${path}/reset`, {})).toBe(409);
+  const added = (await stack.admin('POST', `${path}/secrets`, { name: 'new' })).json as { key: string };
+  expect(await act(stack, 'PATCH', path, { disabled: false })).toBe(200);
+  expect(await act(stack, 'DELETE', `${path}/ban`)).toBe(200);
+  expect([await statusOf(added.key), await statusOf(key)]).toEqual([200, 401]);
+});

@@ -132,7 +132,8 @@ test('ctl usage exports all pages as a table, as CSV and as JSON', async () => {
   for (let number = 0; number < 120; number++) {
     const { hash } = await createKey(redis, { plan: 'pro' });
     const id = hash.slice(-13, -1);
-    await redis.hset(hash, { admitted: 1, usage_days: `${today}:0:0` });
+    await redis.hset(hash, 'admitted', 1);
+    await redis.hset(`gateway:marks:{${id}}`, 'usage_days', `${today}:0:0`);
     await redis.zadd('gateway:keys', number, id);
     seen.set(id, { admitted: 1, refused: 0 });
   }

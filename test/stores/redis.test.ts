@@ -125,7 +125,7 @@ test('a page of keys is read in one call with its counts and no further key', as
     isWanted: () => true,
   });
   expect([listed.length, next]).toEqual([100, 110]);
-  expect(sent('hgetall')).toBe(200);
+  expect(sent('hgetall')).toBe(300);
 });
 
 test('a key that is revoked or listed after the scan found it is not reported', async () => {

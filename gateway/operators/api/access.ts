@@ -4,11 +4,11 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/headers.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
+import { line } from '../../stores/line.ts';
 import { includesRole, type Role, roleFor } from '../../stores/roles.ts';
 import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
 import { accessTokenId, hasDigest } from '../access-token.ts';
 import type { OperatorsGuard } from './guard.ts';
-import { line } from './values.ts';
 
 /** Who calls the operators' listener. */
 export interface Operator {

@@ -4,8 +4,9 @@ import { must } from '../../../shared/schemas/must.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import type { WithActivity } from '../../stores/audit.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
+import { keyName } from '../../stores/line.ts';
 import { differences, entry, keyTexts, readChange } from './activity-of-call.ts';
-import { describe, findKey, keyName, planName, toMicroseconds } from './keys.ts';
+import { describe, findKey, planName, toMicroseconds } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { limitValue, tags, time, who } from './values.ts';
 

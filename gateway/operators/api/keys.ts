@@ -3,20 +3,20 @@ import { Unavailable } from '../../../shared/domain-errors.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
-import { FRESH, type KeyEntry, type KeyRecord, MAX_KEY_NAME_LENGTH } from '../../limiter/key-record.ts';
+import { FRESH, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { hasLimits } from '../../stores/key-hash.ts';
+import { keyName } from '../../stores/line.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { aboutCall, allOf, differences, entry, keyTexts, readChange } from './activity-of-call.ts';
 import { withBanRefusals } from './ban-refusals.ts';
 import { describeKeyInFull } from './key-view.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { limitValue, line, tags, time, who } from './values.ts';
+import { limitValue, tags, time, who } from './values.ts';
 
 /** Later times are not exact in microseconds. */
 const LATEST = '2255-01-01T00:00:00Z';
 
-export const keyName = line(MAX_KEY_NAME_LENGTH);
 export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES.join(', ')}`) });
 export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
 

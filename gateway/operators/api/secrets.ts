@@ -6,11 +6,13 @@ import { createApiKey, MAX_SECRETS, SCOPES, type Secret, type UnreadablePart } f
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
 import type { WithActivity } from '../../stores/audit.ts';
+import { Unreadable } from '../../stores/keys.ts';
+import { keyName } from '../../stores/line.ts';
 import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
 import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, keyName, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
+import { answerWithKey, findKey, futureTime, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';
 import { who } from './values.ts';
 
@@ -138,7 +140,7 @@ export const rotateKey: AdminOperation = async (call) => {
   const rotated = await applyTo(deps, id, toReplace, (old, record) => {
     checkUnreadable(old, { scope, networks, expiresAt, name: old.name, digest: old.digest });
     const fresh = makeSecret(credential.digest, now, {
-      name: old.name || undefined,
+      name: old.unreadable?.includes('name') ? undefined : old.name,
       scope: scope ?? old.scope,
       networks: networks ?? old.networks,
       expiresAt: expiryOf(ownExpiry(old), expiresAt, now),
@@ -181,14 +183,15 @@ function expiryOf(old: number | undefined, given: string | null | undefined, now
 /**
  * Chooses the secret without an expiry if there is one. Otherwise it is the newest one, if all have the same name: a
  * secret that was replaced keeps its name and its expiry.
- * @throws {HttpError} 409 if it could be any of several
+ * @throws {HttpError} 409 if it could be any of several, {Unreadable} if there is none
  */
 function theOneToReplace({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): Secret {
   const [only, ...others] = secrets.filter(({ expiresAt }) => expiresAt === undefined);
   if (only !== undefined && others.length === 0) return only;
   const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
   const [newest] = (live.length > 0 ? live : secrets).toSorted((a, b) => b.createdAt - a.createdAt);
-  if (newest !== undefined && only === undefined && live.every(({ name }) => name === newest.name)) return newest;
+  if (newest === undefined) throw new Unreadable();
+  if (only === undefined && live.every(({ name }) => name === newest.name)) return newest;
   const names = secrets.map((one) => `${one.id} (${one.name})`).join(', ');
   throw new HttpError('conflict', `This key has several secrets. Choose the one to replace with secretId: ${names}.`);
 }

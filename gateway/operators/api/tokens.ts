@@ -1,13 +1,14 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
+import { line } from '../../stores/line.ts';
 import { ROLES } from '../../stores/roles.ts';
 import type { OperatorToken } from '../../stores/tokens.ts';
 import { createAccessToken } from '../access-token.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
 import type { AdminOperation } from './operation.ts';
-import { line, who } from './values.ts';
+import { who } from './values.ts';
 
 /** Operators' tokens with a name and a role. */
 

@@ -2,14 +2,7 @@ import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
 import { type PlanField, rangeOf, ruleOf } from '../../limiter/plans.ts';
 import { MAX_TAGS, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
-
-/** One line of text from an operator, safe for a log, a table and a terminal. */
-export const line = (maxCharacters: number) =>
-  z
-    .string({ error: must('be a string') })
-    .regex(/^\P{Cc}+$/u, 'must not be empty or have control characters')
-    .max(maxCharacters, `must have at most ${maxCharacters} characters`)
-    .refine((text) => text.isWellFormed(), 'must be well-formed Unicode');
+import { line } from '../../stores/line.ts';
 
 /** Who makes a change, and why. */
 export const who = {

@@ -8,8 +8,9 @@
 -- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
 --                    expect = list of { field, text, or false if it must not exist },
 --                    set = fields and texts, alternating; remove = fields;
---                    to = place of the name to move `fields` to, with `mark`, for `seconds`, also from the hashes `beside`;
---                    missing for no move },
+--                    to = place of the name to move to, with `mark`, for `seconds`; missing for no move;
+--                    fields = list of { moved field, place of the name that contains it };
+--                    beside = places of names that the move also removes },
 --                  index = { key, score, id } of a new key; missing for none,
 --                  entries = list of { key, length = entries kept, as text; fields = names and texts, alternating;
 --                    look_back = how many entries are searched for a repetition, as text; missing to add in any case;
@@ -53,18 +54,15 @@ end
 -- it.
 local function move(from, to, part)
   local kept = { part.mark, '1' }
-  for _, field in ipairs(part.type == 'hash' and part.fields or {}) do
-    local value = call('HGET', from, field)
-    for _, at in ipairs(part.beside or {}) do
-      if type(value) ~= 'string' then value = pcall('HGET', KEYS[at], field) end
-    end
+  for _, moved in ipairs(part.fields) do
+    local value = pcall('HGET', KEYS[moved[2]], moved[1])
     if type(value) == 'string' then
-      kept[#kept + 1] = field
+      kept[#kept + 1] = moved[1]
       kept[#kept + 1] = value
     end
   end
   call('DEL', from, to)
-  for _, at in ipairs(part.beside or {}) do call('DEL', KEYS[at]) end
+  for _, at in ipairs(part.beside) do call('DEL', KEYS[at]) end
   call('HSET', to, unpack(kept))
   call('EXPIRE', to, part.seconds)
 end

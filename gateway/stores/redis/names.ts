@@ -33,6 +33,10 @@ export function hashOf(id: string, field: string): string {
   return TAG_FIELDS.some((one) => one === field) ? tagsOf(id) : keyOf(id);
 }
 
+/** The fields that a hash of a key contains. Those that people typed into another hash have no meaning. */
+export const fieldsIn = <Value>(name: string, id: string, fields: Readonly<Record<string, Value>>) =>
+  Object.fromEntries(Object.entries(fields).filter(([field]) => hashOf(id, field) === name));
+
 /** What remains of a revoked key. */
 export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
 

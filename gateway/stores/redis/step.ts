@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOKED_BACK, REPEATED_MS } from '../audit.ts';
 import { type FieldChanges, type Fields, type KeyCursor, keyIdOf, NotMade, type Part, Unknown } from '../storage.ts';
 import { type RedisConnection, refusalIn } from './calls.ts';
-import { hashesBeside, hashOf, INDEX, keyOf, markOf, nameOf, TAG_FIELDS } from './names.ts';
+import { fieldsIn, hashesBeside, hashOf, INDEX, keyOf, markOf, nameOf, TAG_FIELDS } from './names.ts';
 
 /**
  * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
@@ -76,14 +76,20 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
   const keys = [markOf(tag, id)];
   const at = (name: string): number => keys.indexOf(name) + 1 || keys.push(name);
   const change = {
-    parts: parts.flatMap(inHashes).map(({ name, exists, expect = {}, set = {}, moveTo, beside }) => ({
+    parts: parts.flatMap(inHashes).map(({ name, exists, expect = {}, set = {}, moveTo, keyId }) => ({
       key: at(name),
       exists,
       expect: Object.entries(expect).flatMap(([field, text]) => (isExact(field, text) ? [[field, text ?? false]] : [])),
       set: Object.entries(set).flatMap(([field, text]) => (text === undefined ? [] : [field, text])),
       remove: Object.keys(set).filter((field) => set[field] === undefined),
-      ...(moveTo && { ...moveTo, to: at(nameOf(moveTo.record)), mark: moveTo.mark ?? 'revoked' }),
-      beside: moveTo && beside?.map(at),
+      ...(moveTo &&
+        keyId !== undefined && {
+          to: at(nameOf(moveTo.record)),
+          mark: moveTo.mark ?? 'revoked',
+          seconds: moveTo.seconds,
+          fields: moveTo.fields.map((field) => [field, at(hashOf(keyId, field))]),
+          beside: hashesBeside(keyId).map(at),
+        }),
     })),
     index: place && { key: at(INDEX), score: String(place.createdAt), id: place.id },
     entries: entries.map((entry) => ({ key: at(entry.name), ...written(entry) })),
@@ -93,7 +99,7 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again) as Promise<Reply>;
 }
 
-type PartOfHash = Omit<Part, 'record'> & { readonly name: string; readonly beside?: readonly string[] };
+type PartOfHash = Omit<Part, 'record'> & { readonly name: string; readonly keyId?: string };
 
 /**
  * A key consists of several hashes. A new key takes nothing from hashes that were left when a key with the same id was
@@ -104,12 +110,11 @@ function inHashes({ record, ...part }: Part): PartOfHash[] {
   if (id === undefined) return [{ name: nameOf(record), ...part }];
   const isNew = part.exists === false && part.set !== undefined;
   const { expect = {}, set = {} } = part;
-  const of = (name: string, fields: FieldChanges): FieldChanges =>
-    Object.fromEntries(Object.entries(fields).filter(([field]) => hashOf(id, field) === name));
-  const inOne = (name: string) => ({ name, expect: of(name, expect), set: of(name, isNew ? { ...NEW, ...set } : set) });
-  const beside = hashesBeside(id);
-  const changed = beside.map(inOne).filter((one) => Object.keys({ ...one.expect, ...one.set }).length > 0);
-  return [{ ...part, ...inOne(keyOf(id)), beside }, ...changed];
+  const all = isNew ? { ...NEW, ...set } : set;
+  const inOne = (name: string) => ({ name, expect: fieldsIn(name, id, expect), set: fieldsIn(name, id, all) });
+  const beside = hashesBeside(id).map(inOne);
+  const changed = beside.filter((one) => Object.keys({ ...one.expect, ...one.set }).length > 0);
+  return [{ ...part, ...inOne(keyOf(id)), keyId: id }, ...changed];
 }
 
 const NEW: FieldChanges = Object.fromEntries(

@@ -16,14 +16,13 @@ import {
   type RecordName,
   type Storage,
   type TailQuery,
-  withChanges,
 } from '../storage.ts';
 import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './cluster.ts';
 import { nodesOf } from './info.ts';
 import { KeyPlaces, placeOf, scan } from './key-places.ts';
-import { isPassing, keyOf, marksOf, nameOf, STREAMS, TAG_FIELDS, tagOf, tagsOf } from './names.ts';
+import { fieldsIn, hashesBeside, isPassing, nameOf, STREAMS, tagOf } from './names.ts';
 import { type Announced, Outboxes, outboxEntries } from './outbox.ts';
 import { Replicas } from './replicas.ts';
 import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
@@ -80,17 +79,13 @@ export class RedisStorage implements Storage {
   /** A value of another type is a record without fields, so that it can be seen and removed. */
   async read(record: RecordName): Promise<Fields | undefined> {
     const id = keyIdOf(record);
+    const names = [nameOf(record), ...(id === undefined ? [] : hashesBeside(id))];
     const read = (name: string) => this.#redis.hgetall(name).catch(otherThanHash);
-    const reads = id === undefined ? [read(nameOf(record))] : [read(keyOf(id)), read(marksOf(id)), this.#readTags(id)];
-    const [hash = OTHER, ...beside] = await orUnavailable(Promise.all(reads));
-    if (hash === OTHER) return hash;
-    return Object.keys(hash).length === 0 ? undefined : Object.assign(hash, ...beside);
-  }
-
-  /** Reads only the fields of tags: what people type there must not look like another field of the key. */
-  async #readTags(id: string): Promise<Fields> {
-    const texts = await this.#redis.hmget(tagsOf(id), ...TAG_FIELDS).catch(otherThanTags);
-    return withChanges({}, Object.fromEntries(TAG_FIELDS.map((field, at) => [field, texts[at] ?? undefined])));
+    const hashes = await orUnavailable(Promise.all(names.map(read)));
+    const [hash = OTHER] = hashes;
+    if (hash === OTHER) return {};
+    if (Object.keys(hash).length === 0) return undefined;
+    return id === undefined ? hash : Object.assign({}, ...hashes.map((one, at) => fieldsIn(names[at] ?? '', id, one)));
   }
 
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {
@@ -217,15 +212,10 @@ function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
   return undefined;
 }
 
-const OTHER: Fields = {};
+/** Operators see this text in place of tags that are not in a hash. No change expects it. */
+const OTHER: Fields = { tags: '\uFFFD' };
 
 function otherThanHash(fault: Error): Fields {
   if (fault.message.startsWith('WRONGTYPE')) return OTHER;
-  throw fault;
-}
-
-/** A value of another type is not a list of tags. Operators see it as this text, which no change expects. */
-function otherThanTags(fault: Error): string[] {
-  if (fault.message.startsWith('WRONGTYPE')) return ['\uFFFD'];
   throw fault;
 }
