@@ -101,7 +101,7 @@ await useStore({
   create: async (pet) => dataOf(await createPet(pet, init), 201),
   get: async (petId) => dataOf(await getPet(petId, init), 200),
   list: async () => dataOf(await listPets({ limit: 100 }, init), 200),
-  limits: async () => dataOf(await getLimits(init), 200),
+  limits: async () => dataOf(await getLimits({}, init), 200),
 });`,
 };
 
@@ -116,7 +116,7 @@ await useStore({
   create: async (pet) => checks.getPetResponse.parse(dataOf(await createPet(checks.createPetBody.parse(pet), init), 201)),
   get: async (petId) => checks.getPetResponse.parse(dataOf(await getPet(petId, init), 200)),
   list: async () => checks.listPetsResponse.parse(dataOf(await listPets({ limit: 100 }, init), 200)),
-  limits: async () => checks.getLimitsResponse.parse(dataOf(await getLimits(init), 200)),
+  limits: async () => checks.getLimitsResponse.parse(dataOf(await getLimits({}, init), 200)),
 });`,
 };
 
