@@ -125,7 +125,7 @@ test('filters are part of the URL and survive a reload and paging', async () => 
   await isShown(page);
   expect(await textsOf(page)).toEqual([2, 1, 0].map((at) => expect.stringContaining(`no. ${at} `)));
   expect(await page.getByLabel('Who', { exact: true }).inputValue()).toBe('ada');
-  expect(await page.getByRole('combobox', { name: 'Action', exact: true }).inputValue()).toBe('plan.change');
+  await expect.poll(() => page.getByRole('combobox', { name: 'Action', exact: true }).inputValue()).toBe('plan.change');
   await page.getByRole('button', { name: 'Newest' }).click();
   await expect.poll(async () => (await textsOf(page))[0]).toContain('no. 52');
   expect(new URL(page.url()).search).toBe('?actor=ada&action=plan.change');
@@ -233,10 +233,12 @@ test('the pages of a key and of the plans show their last 5 entries and link to 
 
   await visit(page, '/console/plans');
   await expect.poll(() => rows(page).count()).toBe(5);
-  expect((await textsOf(page))[0]).toMatch(/ada Plan changed Pro Pro, requests a minute: 305 → 306 plan 306 API$/);
+  await expect
+    .poll(async () => (await textsOf(page))[0])
+    .toMatch(/ada Plan changed Pro Pro, requests a minute: 305 → 306 plan 306 API$/);
   await page.getByRole('link', { name: 'All entries' }).click();
   await expect.poll(() => searchOf(page).get('action')).toBe('plan.change');
-  expect(await page.getByRole('combobox', { name: 'Action', exact: true }).inputValue()).toBe('plan.change');
+  await expect.poll(() => page.getByRole('combobox', { name: 'Action', exact: true }).inputValue()).toBe('plan.change');
   expect(faults).toEqual([]);
 });
 
