@@ -101,6 +101,8 @@ export function usedOfDay(
   { usage, ...totals }: Totals & { readonly usage: Usage },
   now: number,
 ): number {
+  // Lists ask this of thousands of keys, and most of them are idle.
+  if (tokens === limit) return 0;
   const today = Math.floor(now / DAY);
   const counts = countsOf(usage.days, totals);
   const admitted = (isCounted: (at: number) => boolean) =>

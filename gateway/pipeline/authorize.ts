@@ -120,11 +120,10 @@ export class Authorizer {
   }
 
   /**
-   * The refusal of an admitted request whose key was changed while the client sent the body, for example revoked.
-   * Tokens were taken already, so a full bucket is none.
+   * Checks an admitted request again, because its key was changed after the decision, for example revoked. The request
+   * has its tokens already, so an empty bucket does not refuse it.
    */
-  async refusalSince(credential: Credential, askedAt: number): Promise<HttpError | undefined> {
-    if (!this.#clients.hasChangedSince(credential.id, askedAt)) return undefined;
+  async refusalOfChanged(credential: Credential): Promise<HttpError | undefined> {
     const verdict = await this.#limiter.peek(credential);
     return verdict.outcome === 'refused' ? undefined : refusalOf(verdict, undefined, credential.use.scope);
   }

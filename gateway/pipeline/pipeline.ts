@@ -102,8 +102,10 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       const body = exchange.route.takesBody
         ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
         : undefined;
-      const changed = body && credential && (await authorizer.refusalSince(credential, askedAt));
-      if (changed !== undefined) return end(changed);
+      if (body && credential && deps.clients.hasChangedSince(credential.id, askedAt)) {
+        const refused = await authorizer.refusalOfChanged(credential);
+        if (refused !== undefined) return end(refused);
+      }
 
       // 7. Forward to the core and send its answer back.
       forward(exchange, request, body, end);

@@ -67,7 +67,7 @@ export class KeyOwner implements AnswersWithoutRedis {
     return [];
   }
 
-  /** The others give the key up, but wait for it if they load it too: their turn follows. */
+  /** Makes the other workers give the key up. One that is loading it too goes on waiting, because its turn follows. */
   async #takeOver(
     worker: WorkerProcess,
     id: string,

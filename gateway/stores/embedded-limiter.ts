@@ -86,7 +86,7 @@ export class EmbeddedLimiter implements Limiter {
 
   /**
    * Forgets a key. The next decision on the key loads it again.
-   * @param isChanged whether its record changes. Otherwise another process loads it, and a load that waits here follows
+   * @param isChanged whether its record changes. Otherwise another worker loads the key, and a load by this one follows
    * @returns the key's state, if that is not stored
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {

@@ -67,8 +67,8 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
     isAtEnd = page.requests.length < limit;
   }
   const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
-  // This list needs no store, so the end of a ban is compared with the clock of this machine.
-  // A gateway that hangs is waited for once.
+  // Without the store, the end of a ban is compared with the clock of this machine. The refusals of bans are only
+  // counted if all gateways have answered, so that one that hangs is waited for once.
   const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
   const views = found.map((report) => describe(report, keys, bans));
   const next = isAtEnd && found.length < wanted.limit ? undefined : after;
