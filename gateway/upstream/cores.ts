@@ -1,6 +1,5 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
-import { Core, type CoreState } from './core.ts';
-import type { CoreCounts } from './core-counts.ts';
+import { Core, type CoreCounts, type CoreState } from './core.ts';
 import type { CoreAddress } from './core-url.ts';
 
 /** The cores behind the gateway: which exist, which are ready, and which is next. */

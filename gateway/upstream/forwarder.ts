@@ -1,8 +1,7 @@
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { Call, type CallContext, type Destination, type Done, type Forwarding, NOTED_MS } from './call.ts';
-import { type Core, type CoreState, LATE_AFTER_MS } from './core.ts';
-import { familiesOf } from './core-counts.ts';
+import { type Core, type CoreState, familiesOf, LATE_AFTER_MS } from './core.ts';
 import { CoreNames } from './core-names.ts';
 import type { CoreAddress } from './core-url.ts';
 import { Cores } from './cores.ts';

@@ -10,7 +10,7 @@ import { limitHeaders } from '../../gateway/pipeline/client-headers.ts';
 import type { Exchange } from '../../gateway/pipeline/exchange.ts';
 import { ROUTES } from '../../gateway/routes.ts';
 import { Traffic } from '../../gateway/telemetry/request-metrics.ts';
-import { CoreCounts } from '../../gateway/upstream/core-counts.ts';
+import { CoreCounts } from '../../gateway/upstream/core.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/upstream-headers.ts';
 import { traceHeaders, traceOf } from '../../shared/http/headers.ts';
 import { loggerTo, logInfoLine } from '../../shared/process/logger.ts';
