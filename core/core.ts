@@ -7,13 +7,11 @@ import type { Running } from '../shared/process/run.ts';
 import { currentSecret } from '../shared/process/secret.ts';
 import { CoreSettings } from './config.ts';
 import { ROUTES } from './routes.ts';
-import { countFaults, STORE_FAULTS } from './store/count-faults.ts';
-import { DatabaseUrl } from './store/database-url.ts';
+import { DatabaseUrl, explainStart } from './store/database-url.ts';
 import { forgetAnswers } from './store/idempotency.ts';
 import { PostgresStore } from './store/postgres.ts';
 import { SqliteStore } from './store/sqlite.ts';
-import { explainStart } from './store/start-fault.ts';
-import type { Store } from './store/store.ts';
+import { countFaults, STORE_FAULTS, type Store } from './store/store.ts';
 
 const FORGET_EVERY_MS = 3_600_000;
 /** Twice the gateway's limit, because the gateway adds headers. */

@@ -1,10 +1,8 @@
 import { z } from 'zod';
 import { readBody } from '../shared/http/body.ts';
 import { NewOrder, OrderMove, OrderStatus } from '../shared/schemas/order.ts';
-import { createOnce } from './create-once.ts';
-import { type CoreOperation, found, pageAnswer } from './operation.ts';
-import { pageOf, pathId } from './request.ts';
-import { moveOrder, placeOrder, selectOrder, selectOrders } from './store/order-queries.ts';
+import { type CoreOperation, createOnce, found, pageAnswer, pageOf, pathId } from './operation.ts';
+import { moveOrder, placeOrder, selectOrder, selectOrders } from './store/queries.ts';
 
 const newOrder = z.compile(NewOrder);
 const orderMove = z.compile(OrderMove);

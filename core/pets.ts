@@ -1,10 +1,8 @@
 import { z } from 'zod';
 import { readBody } from '../shared/http/body.ts';
 import { NewPet, PetChanges, PetStatus } from '../shared/schemas/pet.ts';
-import { createOnce } from './create-once.ts';
-import { type CoreOperation, found, notFound, pageAnswer } from './operation.ts';
-import { pageOf, pathId } from './request.ts';
-import { deletePet, insertPet, selectPet, selectPets, updatePet } from './store/pet-queries.ts';
+import { type CoreOperation, createOnce, found, notFound, pageAnswer, pageOf, pathId } from './operation.ts';
+import { deletePet, insertPet, selectPet, selectPets, updatePet } from './store/queries.ts';
 
 /** Compiled checks take a third of the time. */
 const newPet = z.compile(NewPet);

@@ -9,7 +9,7 @@ import { asksForHelp } from '../shared/process/arguments.ts';
 import { COMPILED } from '../shared/process/compile-cache.ts';
 import { SettingsError } from '../shared/process/env.ts';
 import { printHelp } from '../shared/process/help.ts';
-import { explain, tryPort } from '../shared/process/start-faults.ts';
+import { explain, tryPort } from '../shared/process/run.ts';
 import { demoKeys } from './demo-keys.ts';
 import { LOCAL_PROGRAM, type LocalSettings, readLocalSettings } from './local-settings.ts';
 import { TerminalLog } from './log-terminal.ts';

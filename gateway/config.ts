@@ -17,7 +17,7 @@ import { currentSecret } from '../shared/process/secret.ts';
 import { certificateFaults } from './certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 import { ACTIVITY_LENGTH } from './stores/audit.ts';
-import { coreUrlFault } from './upstream/core-url.ts';
+import { coreUrlFault } from './upstream/core-addresses.ts';
 import { webhookSecret, webhookUrl } from './webhooks/settings.ts';
 
 const coreUrls = z

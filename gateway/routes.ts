@@ -1,4 +1,4 @@
-import type { Route } from '../shared/http/router.ts';
+import type { Route } from '../shared/http/service.ts';
 import type { Scope } from './limiter/credential.ts';
 
 /** An operation that clients may reach. They cannot reach any other. */

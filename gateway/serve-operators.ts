@@ -1,5 +1,4 @@
-import type { ServerLimits } from '../shared/http/connections.ts';
-import { type RunningServer, startServer } from '../shared/http/server.ts';
+import { type RunningServer, type ServerLimits, startServer } from '../shared/http/server.ts';
 import { createService } from '../shared/http/service.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
@@ -18,13 +17,11 @@ import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
 import { runbookRoutes } from './operators/api/runbook-pages.ts';
-import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-address.ts';
+import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-request.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
-import { exposeBackup, exposeRedisMemory } from './telemetry/state.ts';
-import { WatchedTraffic } from './telemetry/watched-traffic.ts';
-import { checkCores } from './upstream/check-cores.ts';
-import { probeCores } from './upstream/probe-core.ts';
+import { exposeBackup, exposeRedisMemory, WatchedTraffic } from './telemetry/state.ts';
+import { checkCores, probeCores } from './upstream/check-cores.ts';
 
 /** Enough for a few people, the command line and Prometheus. */
 const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsPerAddress: 50 };

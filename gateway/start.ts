@@ -1,17 +1,20 @@
-import type { ConnectionLimit } from '../shared/http/connections.ts';
-import { DEFAULT_LIMITS, type ServerLimits } from '../shared/http/connections.ts';
-import { type RunningServer, startServer } from '../shared/http/server.ts';
+import {
+  type ConnectionLimit,
+  DEFAULT_LIMITS,
+  type RunningServer,
+  type ServerLimits,
+  startServer,
+} from '../shared/http/server.ts';
 import { watchDescriptors } from '../shared/process/descriptors.ts';
 import { droppedLines, type Logger } from '../shared/process/logger.ts';
 import type { Metrics } from '../shared/process/metrics.ts';
 import { type CertificateFiles, readCertificate, watchCertificate } from './certificate.ts';
 import { coreTokenOf, type GatewaySettings } from './config.ts';
-import { AddressAllowance } from './limiter/address-allowance.ts';
-import { systemClock } from './limiter/clock.ts';
+import { systemClock } from './limiter/bucket.ts';
+import { AddressAllowance } from './limiter/newcomers.ts';
 import type { PlannedBackend } from './open-backend.ts';
-import { HEAD_LIMITS } from './pipeline/canonical-request.ts';
-import { countedAs, TrustedProxies } from './pipeline/client-address.ts';
-import { Cors } from './pipeline/cors.ts';
+import { countedAs, HEAD_LIMITS, TrustedProxies } from './pipeline/client-request.ts';
+import { Cors } from './pipeline/own-answers.ts';
 import { createPipeline } from './pipeline/pipeline.ts';
 import { Tunnels } from './pipeline/tunnels.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';

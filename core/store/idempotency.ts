@@ -1,5 +1,5 @@
 import { Conflict } from '../../shared/domain-errors.ts';
-import { query, queryOne, type Transaction } from './transaction.ts';
+import { query, queryOne, type Transaction } from './store.ts';
 
 /** Stored answers, which are returned again (draft-ietf-httpapi-idempotency-key-header). */
 

@@ -1,13 +1,11 @@
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { Unavailable } from '../../shared/domain-errors.ts';
 import type { DatabaseUrl } from './database-url.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
-import { CONNECTION_OPTIONS, connectionsTo } from './postgres-connection.ts';
-import { isConnectionLost, isPasswordRefused, isToBeRunAgain, isUnavailable } from './postgres-faults.ts';
-import { PostgresReadiness } from './postgres-readiness.ts';
-import { inTransaction, run, StatementNames } from './postgres-transaction.ts';
-import type { Store } from './store.ts';
-import type { Transaction } from './transaction.ts';
+import { readTables } from './queries.ts';
+import type { Row, Statement, Store, Transaction } from './store.ts';
 
 /** The connections of each core. Readiness has another one. */
 export const CONNECTIONS = 10;
@@ -118,3 +116,269 @@ async function migrate(client: pg.PoolClient): Promise<void> {
 }
 
 const ignore = (): void => {};
+
+const CONNECT_TIMEOUT_MS = 1_000;
+/**
+ * Together with the wait for a connection, this is less than the 5 s that a gateway waits, so that its client gets the
+ * core's 503.
+ */
+const STATEMENT_TIMEOUT_MS = 3_500;
+/** Applies if PostgreSQL itself is too slow to end a statement. */
+const QUERY_TIMEOUT_MS = 3_800;
+
+/** Reads int8 and count() as bigint, and everything else as pg does. */
+const types = {
+  getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+    oid === pg.types.builtins.INT8 ? BigInt : pg.types.getTypeParser(oid, format as 'text'),
+} as pg.CustomTypesConfig;
+
+const CONNECTION_OPTIONS = {
+  connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  statement_timeout: STATEMENT_TIMEOUT_MS,
+  query_timeout: QUERY_TIMEOUT_MS,
+  types,
+} satisfies pg.ClientConfig;
+
+/** The class of connections that read the present URL when they connect. */
+const connectionsTo = (url: DatabaseUrl) =>
+  class extends pg.Client {
+    readonly #url: string;
+    readonly #wasAccepted: () => boolean;
+
+    constructor(options: pg.ClientConfig = {}) {
+      const socket = new net.Socket();
+      let wasAccepted = false;
+      socket.once('connect', () => {
+        wasAccepted = true;
+      });
+      const connectionString = url.forNewConnection();
+      super({ ...options, connectionString, stream: () => socket });
+      this.#url = connectionString;
+      this.#wasAccepted = () => wasAccepted;
+    }
+
+    override connect(): Promise<this>;
+    override connect(done: (fault: Error | undefined) => void): void;
+    override connect(done?: (fault: Error | undefined) => void): Promise<this> | undefined {
+      const connected = this.#connect();
+      if (done === undefined) return connected;
+      void connected.then(() => done(undefined), done);
+      return undefined;
+    }
+
+    async #connect(): Promise<this> {
+      try {
+        await super.connect();
+        url.accepted(this.#url);
+        return this;
+      } catch (fault) {
+        if (isPasswordRefused(fault)) url.refused(this.#url);
+        throw this.#wasAccepted() && (fault as Error).message === 'timeout expired' ? new PostgresSilent() : fault;
+      }
+    }
+  };
+
+/** Names statements by their text. A name makes a statement a prepared one, once per connection. */
+class StatementNames {
+  readonly #names = new Map<string, string>();
+
+  /** The number of names is limited, because all SQL texts are constants. */
+  of(sql: string): string {
+    const name = this.#names.get(sql) ?? `s${this.#names.size}`;
+    this.#names.set(sql, name);
+    return name;
+  }
+}
+
+/** Runs the statements of a transaction. */
+async function run<T>(client: pg.ClientBase, names: StatementNames, transaction: Transaction<T>): Promise<T> {
+  let step = transaction.next();
+  while (!step.done) step = await runStep(client, names, transaction, step.value);
+  return step.value;
+}
+
+/** A failed statement is thrown into the transaction, which may handle it. */
+async function runStep<T>(
+  client: pg.ClientBase,
+  names: StatementNames,
+  transaction: Transaction<T>,
+  { sql, values }: Statement,
+): Promise<IteratorResult<Statement, T>> {
+  let rows: Row[];
+  try {
+    rows = (await client.query<Row>({ name: names.of(sql), text: sql, values: [...values] })).rows;
+  } catch (fault) {
+    return transaction.throw(fault);
+  }
+  return transaction.next(rows);
+}
+
+/** Makes all changes of `use` on this connection, or none of them. */
+async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): Promise<T> {
+  await client.query('BEGIN');
+  try {
+    const result = await use();
+    await client.query('COMMIT');
+    return result;
+  } catch (fault) {
+    if (!isConnectionLost(fault)) await client.query('ROLLBACK');
+    throw fault;
+  }
+}
+
+/** The meaning of PostgreSQL's faults and connection faults. Any other fault is one of the core itself. */
+
+/** Codes of a shutdown or a lost connection, by their first characters (appendix A of PostgreSQL's manual). */
+const LOST_CLASSES = ['08', '57P'];
+
+/** System codes of faults before or while a connection is open. */
+const LOST_CODES: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+]);
+
+/** Faults of pg without a code. After a query timeout, the answer may still arrive on that connection. */
+const LOST_MESSAGES: ReadonlySet<string> = new Set([
+  'Connection terminated',
+  'Connection terminated unexpectedly',
+  'Connection terminated due to connection timeout',
+  'timeout expired',
+  'Client was closed and is not queryable',
+  'Client has encountered a connection error and is not queryable',
+  'Query read timeout',
+]);
+
+/**
+ * The statement failed because PostgreSQL currently lacks something: disk, memory or connections (53), time (57014,
+ * 55P03), a working disk (58), or write access, as on a replica (25006).
+ */
+const WITHOUT_MEANS = /^(53...|58...|57014|55P03|25006)$/;
+
+/** PostgreSQL asks to run these transactions again (serialization failure, deadlock). */
+const RUN_AGAIN: ReadonlySet<string> = new Set(['40001', '40P01']);
+
+const LOCK_NOT_AVAILABLE = '55P03';
+
+/** Wrong password, unknown user, or not allowed from here. */
+const PASSWORD_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
+
+/** PostgreSQL accepted the connection but did not answer in time, so it can be reached. */
+class PostgresSilent extends Error {
+  constructor() {
+    super('PostgreSQL accepted the connection and did not answer in time.');
+  }
+}
+
+/** PostgreSQL answers, but is short of time, memory or connections. */
+const SHORT = /^(53...|57014|55P03)$/;
+
+/** Whether the database is slow or busy, as opposed to out of reach or refusing the core. */
+const isSlow = (fault: unknown): boolean =>
+  fault instanceof PostgresSilent ||
+  SHORT.test(codeOf(fault)) ||
+  (fault instanceof Error && fault.message === 'Query read timeout');
+
+const isPasswordRefused = (fault: unknown): boolean => PASSWORD_REFUSED.has(codeOf(fault));
+
+/** Whether the connection can no longer be used. */
+function isConnectionLost(fault: unknown): boolean {
+  const code = codeOf(fault);
+  if (code === '') return fault instanceof Error && LOST_MESSAGES.has(fault.message);
+  return LOST_CODES.has(code) || LOST_CLASSES.some((beginning) => code.startsWith(beginning));
+}
+
+/** Whether a later retry may succeed. */
+const isUnavailable = (fault: unknown): boolean => isConnectionLost(fault) || WITHOUT_MEANS.test(codeOf(fault));
+
+const isToBeRunAgain = (fault: unknown): boolean => RUN_AGAIN.has(codeOf(fault));
+
+const codeOf = (fault: unknown): string => (fault as NodeJS.ErrnoException | undefined)?.code ?? '';
+
+/** A check is answered within this time, whatever the database does. A gateway gives a probe twice as long. */
+export const CHECK_WITHIN_MS = 500;
+const LOCK_TIMEOUT_MS = 100;
+
+/**
+ * Checks whether PostgreSQL can serve. The check has its own connection, because in the pool it would wait behind
+ * requests.
+ *
+ * A slow database makes no core unready: it is slow for all cores, so they would all become unready at once. Only a
+ * fact changes readiness: PostgreSQL cannot be reached, refuses the core, lacks a table or takes no writes. A check
+ * that takes too long returns the last result again.
+ */
+class PostgresReadiness {
+  readonly #open: () => Promise<pg.Client>;
+  readonly #names = new StatementNames();
+  #client: pg.Client | undefined;
+  #underWay: Promise<void> | undefined;
+  #lastFault: unknown;
+
+  /** @param open opens a connection that nobody else uses */
+  constructor(open: () => Promise<pg.Client>) {
+    this.#open = open;
+  }
+
+  /** Concurrent calls share one check. @throws {Unavailable} or the fault that was found */
+  async check(): Promise<void> {
+    this.#underWay ??= this.#find().finally(() => {
+      this.#underWay = undefined;
+    });
+    const enough = new AbortController();
+    const late = sleep(CHECK_WITHIN_MS, undefined, { signal: enough.signal }).catch(() => {});
+    await Promise.race([this.#underWay, late]);
+    enough.abort();
+    if (this.#lastFault !== undefined) throw this.#lastFault;
+  }
+
+  async close(): Promise<void> {
+    await this.#drop();
+    await this.#underWay;
+    await this.#drop();
+  }
+
+  /** A connection that broke since the last check does not show that a new one would fail, so a new one is tried. */
+  async #find(): Promise<void> {
+    const isReused = this.#client !== undefined;
+    try {
+      this.#client ??= await this.#open();
+      await this.#askTables(this.#client);
+      this.#lastFault = undefined;
+    } catch (fault) {
+      await this.#drop();
+      if (isReused && isConnectionLost(fault) && !isSlow(fault)) return await this.#find();
+      if (isSlow(fault)) this.#lastFault = undefined;
+      else this.#lastFault = isUnavailable(fault) ? new Unavailable(fault) : fault;
+    }
+  }
+
+  /** A new connection also gets settings that an old one does not notice, such as read-only mode. */
+  async #drop(): Promise<void> {
+    const client = this.#client;
+    this.#client = undefined;
+    await client?.end().catch(() => {});
+  }
+
+  /** A locked table counts as present: requests for other tables can still be served. */
+  async #askTables(client: pg.Client): Promise<void> {
+    await inTransaction(client, async () => {
+      await client.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      try {
+        await run(client, this.#names, readTables());
+      } catch (fault) {
+        if (codeOf(fault) === LOCK_NOT_AVAILABLE) return;
+        throw fault;
+      }
+      const { rows } = await client.query<{ readOnly: string }>(
+        `SELECT current_setting('transaction_read_only') AS "readOnly"`,
+      );
+      if (rows[0]?.readOnly === 'on')
+        throw new Unavailable('PostgreSQL takes no writes: it is read-only, or a replica.');
+    });
+  }
+}

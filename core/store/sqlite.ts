@@ -3,9 +3,8 @@ import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { Unavailable } from '../../shared/domain-errors.ts';
 import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
-import { readTables } from './readiness.ts';
-import type { Store } from './store.ts';
-import type { Row, Statement, Transaction, Value } from './transaction.ts';
+import { readTables } from './queries.ts';
+import type { Row, Statement, Store, Transaction, Value } from './store.ts';
 
 /** Waiting for another process's lock blocks every request, so the wait is short. */
 const LOCK_TIMEOUT_MS = 1_000;

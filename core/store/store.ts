@@ -1,4 +1,4 @@
-import type { Transaction } from './transaction.ts';
+import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 
 /**
  * Storage for pets and orders. A write that resolves is on disk. A store that cannot be reached, or lacks disk or
@@ -20,4 +20,57 @@ export interface Page<Status> {
   readonly limit: number;
   readonly after?: bigint | undefined;
   readonly status?: Status | undefined;
+}
+
+export type Value = string | number | bigint | null;
+
+export interface Statement {
+  /** Parameters are $1, $2, …, and column names that are not in lower case are quoted, which both databases accept. */
+  readonly sql: string;
+  readonly values: readonly Value[];
+}
+
+export type Row = Readonly<Record<string, Value>>;
+
+/**
+ * A transaction is a generator: it yields statements and receives their rows. So the rules are written once, and both a
+ * synchronous and an asynchronous store can run them.
+ */
+export type Transaction<T> = Generator<Statement, T, readonly Row[]>;
+
+/** The rows of one statement. Integers are bigints in every column and database. */
+export function* query<R>(sql: string, ...values: Value[]): Transaction<readonly R[]> {
+  return (yield { sql, values }) as unknown as readonly R[];
+}
+
+/** The first row of a statement, or undefined. */
+export function* queryOne<R>(sql: string, ...values: Value[]): Transaction<R | undefined> {
+  return (yield* query<R>(sql, ...values))[0];
+}
+
+/**
+ * `unavailable`: the store cannot be reached, is locked, or lacks disk, memory or time. `failed`: any other fault
+ * except a Conflict.
+ */
+export const STORE_FAULTS = ['unavailable', 'failed'] as const;
+export type StoreFault = (typeof STORE_FAULTS)[number];
+
+/** A store that counts its faults. A Conflict is not a fault: it becomes a 409. */
+export function countFaults(store: Store, count: (fault: StoreFault) => void): Store {
+  async function watched<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (thrown) {
+      if (thrown instanceof Unavailable) count('unavailable');
+      else if (!(thrown instanceof Conflict)) count('failed');
+      throw thrown;
+    }
+  }
+
+  return {
+    read: (transaction) => watched(store.read(transaction)),
+    write: (transaction) => watched(store.write(transaction)),
+    check: () => watched(store.check()),
+    close: () => store.close(),
+  };
 }

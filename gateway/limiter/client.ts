@@ -1,9 +1,7 @@
-import { Changes } from './changes.ts';
-import { type Debt, noDebt } from './debt.ts';
-import type { KeyState } from './key-record.ts';
+import { MINUTE, refill } from './bucket.ts';
+import type { Count, KeyState, StoredLevel } from './key-record.ts';
 import type { Decision } from './limiter.ts';
 import type { Refusals } from './refusals.ts';
-import type { Count } from './usage-marks.ts';
 
 /** The last decision of the store. `at` is the time at which it arrived here, in microseconds that never go back. */
 export interface Heard {
@@ -33,7 +31,7 @@ export interface Client {
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
   /** Requests of the key in the gateway that take capacity (load-shedder.ts). */
   inFlight: number;
-  /** Until when reads of the client are expected to be slow, and answers to be large (request-head.ts). */
+  /** Until when reads of the client are expected to be slow, and answers to be large (upstream/call.ts). */
   slowUntil: number;
   largeUntil: number;
   /** When a request of the key was last decided, and last refused, in microseconds that never go back. */
@@ -70,3 +68,110 @@ export const newClient = (id: string): Client => ({
   refusedAt: Number.NEGATIVE_INFINITY,
   notifiedOn: undefined,
 });
+
+/** When operators last changed a key, or any of several keys. Verdicts from before a change are not used. */
+export class Changes {
+  /** When this gateway made the last change, in microseconds that never go back. */
+  #changedAt = Number.NEGATIVE_INFINITY;
+  /** When another gateway made the last change, by the store's clock. */
+  #changedElsewhere = Number.NEGATIVE_INFINITY;
+  #heardAt = Number.NEGATIVE_INFINITY;
+
+  /**
+   * @param now in microseconds that never go back
+   * @param elsewhere the time of a change at another gateway, by the store's clock
+   */
+  note(now: number, elsewhere?: number): void {
+    if (elsewhere === undefined) {
+      this.#changedAt = Math.max(now, this.#changedAt);
+      return;
+    }
+    this.#changedElsewhere = Math.max(elsewhere, this.#changedElsewhere);
+    this.#heardAt = now;
+  }
+
+  get changedAt(): number {
+    return this.#changedAt;
+  }
+
+  /**
+   * Whether an answer to a question of `askedAt` may be older than a change.
+   * @param decision the answer. It is not outdated if the store took it after the change at another gateway
+   */
+  areSince(askedAt: number, decision?: Decision): boolean {
+    if (this.#changedAt >= askedAt) return true;
+    return this.#heardAt >= askedAt && (decision === undefined || decision.now < this.#changedElsewhere);
+  }
+}
+
+/** Requests that were decided here and that the store has not charged yet. */
+export interface Debt {
+  /** Admitted requests. The store takes a token for each, unless it is spared. */
+  admitted: number;
+  /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
+  spared: number;
+  /**
+   * How many tokens the minute bucket still owes if the store's own has run over meanwhile: fewer than were taken once
+   * it would have been full again.
+   */
+  due: number;
+  /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
+  asOf: number;
+  /** Requests admitted without a token, because the plan is in shadow mode. */
+  shadowed: number;
+  refused: number;
+  /** The latest Retry-After moment of the refused requests, by the store's clock; 0 for none. */
+  retryAt: number;
+}
+
+export const noDebt = (): Debt => ({ admitted: 0, spared: 0, due: 0, asOf: 0, shadowed: 0, refused: 0, retryAt: 0 });
+
+/** Adds a local decision. @param asOf the time of the levels from which it was taken, by the store's clock */
+export function owe(debt: Debt, { outcome, isShadowed, retryAt }: Decision, asOf: number): void {
+  const kind = outcome === 'refused' ? outcome : isShadowed ? 'shadowed' : 'admitted';
+  debt[kind] += 1;
+  if (kind === 'admitted') debt.due += 1;
+  if (owedBy(debt) > 0) debt.asOf ||= asOf;
+  debt.retryAt = Math.max(debt.retryAt, retryAt ?? 0);
+}
+
+export const owedBy = ({ admitted, spared }: Debt): number => admitted - spared;
+
+/** Forgives the tokens owed so far, because the key was reset. The requests still count as usage. */
+export function spare(debt: Debt): void {
+  debt.spared = debt.admitted;
+  debt.due = 0;
+  debt.asOf = 0;
+}
+
+/**
+ * Subtracts what was charged, which is the oldest part.
+ * @returns whether nothing is left
+ */
+export function settled(debt: Debt, charged: Debt): boolean {
+  for (const kind of ['admitted', 'shadowed', 'refused'] as const) debt[kind] -= charged[kind];
+  debt.spared = Math.max(0, debt.spared - charged.admitted);
+  debt.due = Math.max(0, debt.due - charged.due);
+  if (owedBy(debt) === 0) debt.asOf = 0;
+  if (debt.retryAt === charged.retryAt) debt.retryAt = 0;
+  return debt.admitted + debt.shadowed + debt.refused === 0;
+}
+
+/** Forgets what the minute bucket has refilled since, as far as it would have run over. @param now by the store's clock */
+export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number, now: number): void {
+  const capacity = Math.min(minute.limit ?? limit, limit);
+  const { tokens } = refill(minute, capacity, MINUTE, Math.max(0, now - (asOf ?? now)));
+  debt.due = Math.min(debt.due, capacity - tokens);
+}
+
+/** A state minus the tokens owed. The minute bucket goes to at most one capacity below zero, the day bucket to zero. */
+export function debited(state: KeyState, debt: Debt): KeyState {
+  return { ...state, minute: lowered(state.minute, debt.due, -1), day: lowered(state.day, owedBy(debt), 0) };
+}
+
+/** Lowers a level, but not below the floor (in capacities). A level below the floor stays as it is. */
+function lowered(level: StoredLevel, owed: number, floor: -1 | 0): StoredLevel {
+  const least = floor * (level.limit ?? 0);
+  if (level.tokens - owed >= least) return { ...level, tokens: level.tokens - owed };
+  return level.tokens < least ? level : { ...level, tokens: least, fraction: 0 };
+}

@@ -1,14 +1,26 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
-import { Changes } from './changes.ts';
-import { type Client, type Heard, type KeyFacts, type KnownKey, type KnownPage, newClient } from './client.ts';
-import { monotonicClock, SECOND } from './clock.ts';
+import { monotonicClock, SECOND } from './bucket.ts';
+import {
+  Changes,
+  type Client,
+  type Debt,
+  debited,
+  type Heard,
+  type KeyFacts,
+  type KnownKey,
+  type KnownPage,
+  newClient,
+  owe,
+  owedBy,
+  refillDue,
+  settled,
+  spare,
+} from './client.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
-import { type Debt, debited, owe, owedBy, refillDue, settled, spare } from './debt.ts';
 import { decide, peek } from './decide.ts';
-import { FRESH, type KeyRecord, type KeyState } from './key-record.ts';
+import { FRESH, type KeyRecord, type KeyState, UNUSED } from './key-record.ts';
 import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
 import { type Plan, type PlanTable, withoutBans } from './plans.ts';
-import { UNUSED } from './usage-marks.ts';
 
 /** How long a verdict of the store serves local decisions. */
 const VERDICT_HOLDS = 15 * 60 * SECOND;

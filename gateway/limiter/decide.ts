@@ -1,5 +1,4 @@
-import { type Level, refill } from './bucket.ts';
-import { DAY, MINUTE, SECOND } from './clock.ts';
+import { DAY, type Level, MINUTE, refill, SECOND } from './bucket.ts';
 import {
   allowsScope,
   endsAt,
@@ -10,11 +9,10 @@ import {
   type Secret,
   secretOf,
 } from './credential.ts';
-import type { KeyRecord, KeyState, StoredLevel } from './key-record.ts';
+import { type KeyRecord, type KeyState, marked, type StoredLevel } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
 import type { Plan, PlanTable } from './plans.ts';
 import { NO_REFUSALS, nextPlace, patienceOf, type Refusals, refusalsAt, withRefusal } from './refusals.ts';
-import { marked } from './usage-marks.ts';
 
 /**
  * The rules of decide.lua for one request, as a pure function. The embedded limiter uses it, and a property test checks

@@ -1,9 +1,120 @@
-import type { Level } from './bucket.ts';
+import { DAY, type Level, MILLISECOND, MINUTE, refill } from './bucket.ts';
 import type { Secret, Validity } from './credential.ts';
+import type { BucketState } from './limiter.ts';
 import type { PlanName } from './plans.ts';
 import { NO_REFUSALS, type Refusals } from './refusals.ts';
 import type { Tags } from './tags.ts';
-import { UNUSED, type Usage } from './usage-marks.ts';
+
+/**
+ * The usage of a key by minute and by day (UTC), derived from the totals that every decision updates anyway. The first
+ * decision of a minute stores the totals before it, so other decisions cost only one comparison, and the counts are
+ * exact.
+ */
+
+/** One hour of full minutes, plus the current one. */
+export const MINUTES_KEPT = 61;
+/** 35 full days, plus the current one. */
+export const DAYS_KEPT = 36;
+
+/** A list this long can only result from a clock that is set back again and again. */
+const MOST_MARKS = 100;
+
+/** The totals before the first decision of a minute, or of a day. */
+export interface Mark {
+  /** Minutes or days since 1970. */
+  readonly at: number;
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+/** The marks that are kept, in the order of their creation. A minute or day without a decision has none. */
+interface Usage {
+  readonly minutes: readonly Mark[];
+  readonly days: readonly Mark[];
+}
+
+/** All decisions on a key so far. */
+interface Totals {
+  readonly admitted: number;
+  readonly refused: number;
+}
+
+/** The part of a key's state from which marks are made. */
+interface Used extends Totals {
+  readonly usage: Usage;
+  readonly asOf: number | undefined;
+}
+
+/** The date (UTC) of a day since 1970. */
+export const dateOf = (day: number): string => new Date((day * DAY) / MILLISECOND).toISOString().slice(0, 10);
+
+/** The decisions in one minute or on one day. */
+export type Count = Mark;
+
+export const UNUSED: Usage = { minutes: [], days: [] };
+
+/** The marks of a key for a decision at `now`, in microseconds. The previous decision was at `state.asOf`. */
+export function marked({ usage, asOf, ...totals }: Used, now: number): Usage {
+  return {
+    minutes: withMark(usage.minutes, totals, asOf, now, MINUTE, MINUTES_KEPT),
+    days: withMark(usage.days, totals, asOf, now, DAY, DAYS_KEPT),
+  };
+}
+
+function withMark(
+  marks: readonly Mark[],
+  { admitted, refused }: Totals,
+  asOf: number | undefined,
+  now: number,
+  unit: number,
+  kept: number,
+): readonly Mark[] {
+  const at = Math.floor(now / unit);
+  if (asOf !== undefined && Math.floor(asOf / unit) === at) return marks;
+  const first = marks.findIndex((mark) => mark.at > at - kept);
+  return [...(first === -1 ? [] : marks.slice(first)), { at, admitted, refused }].slice(-MOST_MARKS);
+}
+
+/**
+ * The decisions in each minute or on each day with a mark: the difference to the next mark or, for the last one, to the
+ * current totals. If the clock was set back, a minute can occur twice; its counts are then added up.
+ */
+export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
+  const counts = new Map<number, Count>();
+  for (const [index, { at, ...from }] of marks.entries()) {
+    const to = marks[index + 1] ?? totals;
+    const { admitted, refused } = counts.get(at) ?? { admitted: 0, refused: 0 };
+    counts.set(at, {
+      at,
+      admitted: admitted + Math.max(0, to.admitted - from.admitted),
+      refused: refused + Math.max(0, to.refused - from.refused),
+    });
+  }
+  return [...counts.values()];
+}
+
+/**
+ * How much of its day limit a key has used at `now`. That is what its bucket lacks, but a raised limit adds no tokens, so
+ * the bucket then lacks more than was used. Therefore the bucket counts as at least as full as the requests of yesterday
+ * and today can leave it. The time of a request within yesterday is not known, so for a day after a raise the result can
+ * be too high. It is never too low.
+ */
+export function usedOfDay(
+  { limit, tokens }: Pick<BucketState, 'limit' | 'tokens'>,
+  { usage, ...totals }: Totals & { readonly usage: Usage },
+  now: number,
+): number {
+  // Lists ask this of thousands of keys, and most of them are idle.
+  if (tokens === limit) return 0;
+  const today = Math.floor(now / DAY);
+  const counts = countsOf(usage.days, totals);
+  const admitted = (isCounted: (at: number) => boolean) =>
+    counts.reduce((sum, count) => (isCounted(count.at) ? sum + count.admitted : sum), 0);
+  const atMidnight = { tokens: Math.max(0, limit - admitted((at) => at === today - 1)), fraction: 0 };
+  // Days after today are counted too: the clock may have been set back.
+  const least = refill(atMidnight, limit, DAY, now - today * DAY).tokens - admitted((at) => at >= today);
+  return limit - Math.max(tokens, least);
+}
 
 /** The most characters in the name of a key or a secret. */
 export const MAX_KEY_NAME_LENGTH = 100;
@@ -51,7 +162,7 @@ export interface KeyState {
   readonly banReason?: BanReason | undefined;
 }
 
-export interface BanReason {
+interface BanReason {
   readonly text: string;
   readonly until: number;
 }

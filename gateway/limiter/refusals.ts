@@ -1,5 +1,4 @@
-import { type Level, ticksUntilToken } from './bucket.ts';
-import { MINUTE, SECOND } from './clock.ts';
+import { type Level, MINUTE, SECOND, ticksUntilToken } from './bucket.ts';
 import { PLAN_FIELDS } from './plans.ts';
 
 /**

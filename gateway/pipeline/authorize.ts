@@ -1,8 +1,8 @@
 import { HttpError, unavailable } from '../../shared/http/errors.ts';
-import { bearerToken } from '../../shared/http/headers.ts';
+import { bearerToken } from '../../shared/http/request-head.ts';
+import { monotonicClock } from '../limiter/bucket.ts';
 import type { Client } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
-import { monotonicClock } from '../limiter/clock.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Scope, type Use } from '../limiter/credential.ts';
 import { type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import { Newcomers } from '../limiter/newcomers.ts';

@@ -1,6 +1,5 @@
-import { NO_SNIFF } from '../../shared/http/headers.ts';
-import { ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
-import { SECOND } from '../limiter/clock.ts';
+import { NO_SNIFF } from '../../shared/http/request-head.ts';
+import { SECOND, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
 import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
 import type { Exchange } from './exchange.ts';
 

@@ -1,15 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HttpError } from '../../shared/http/errors.ts';
-import { MAX_REQUEST_ID_LENGTH, requestIdOf, type Trace, traceOf } from '../../shared/http/headers.ts';
+import { MAX_REQUEST_ID_LENGTH, requestIdOf, type Trace, traceOf } from '../../shared/http/request-head.ts';
+import { MILLISECOND } from '../limiter/bucket.ts';
 import type { Client } from '../limiter/client.ts';
-import { MILLISECOND } from '../limiter/clock.ts';
 import { type Credential, redactApiKeys } from '../limiter/credential.ts';
 import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanName } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
 import type { NoDecisionReason, Outcome } from '../telemetry/outcomes.ts';
 import type { NotedRequest } from '../telemetry/recent-requests.ts';
-import type { CanonicalRequest } from './canonical-request.ts';
+import type { CanonicalRequest } from './client-request.ts';
 import { Shed } from './load-shedder.ts';
 
 /** nginx's status for a client that left before its answer was complete. It is never sent. */

@@ -1,25 +1,23 @@
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { takesNoBody } from '../../shared/http/body.ts';
-import { HttpError } from '../../shared/http/errors.ts';
-import type { AddressAllowance } from '../limiter/address-allowance.ts';
-import { ticksUntilFull } from '../limiter/bucket.ts';
+import { errorBody, HttpError, helpFor, methodNotAllowed } from '../../shared/http/errors.ts';
+import { SECOND, ticksUntilFull } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
-import { SECOND } from '../limiter/clock.ts';
 import { SCOPES } from '../limiter/credential.ts';
-import type { BucketState, Decision, Limiter } from '../limiter/limiter.ts';
+import { dateOf } from '../limiter/key-record.ts';
+import type { BucketState, Decision, Limiter, LimitStatus } from '../limiter/limiter.ts';
+import type { AddressAllowance } from '../limiter/newcomers.ts';
 import type { PlanTable } from '../limiter/plans.ts';
 import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
-import { dateOf } from '../limiter/usage-marks.ts';
-import type { Reference } from '../reference/files.ts';
+import type { Reference, ReferenceFile } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
+import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../static-file.ts';
 import type { factsReader } from '../stores/key-facts.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
-import type { CanonicalRequest } from './canonical-request.ts';
-import { retryAfterSeconds } from './client-headers.ts';
-import type { Cors } from './cors.ts';
+import { clientHeaders, retryAfterSeconds } from './client-headers.ts';
+import type { CanonicalRequest } from './client-request.ts';
 import type { Exchange } from './exchange.ts';
-import { answerWithFile, costOf } from './reference-answer.ts';
-import type { OwnAnswer } from './send-answer.ts';
 
 export interface OwnAnswersDependencies {
   readonly limiter: Limiter;
@@ -145,3 +143,205 @@ function describeBucket(bucket: BucketState, now: number) {
   const reset = Math.ceil((now + ticksUntilFull(bucket, limit, window)) / SECOND);
   return { limit, remaining: tokens, reset, refillPerSecond: (limit * SECOND) / window };
 }
+
+/** What pages of other origins may do (CORS in the Fetch standard): nothing, unless their origin is configured. */
+
+/**
+ * The response headers that pages may read. Cache-Control, Content-Language, Content-Length, Content-Type, Expires and
+ * Last-Modified need no listing.
+ */
+const EXPOSED = [
+  'X-RateLimit-Limit',
+  'X-RateLimit-Remaining',
+  'X-RateLimit-Reset',
+  'RateLimit-Policy',
+  'RateLimit',
+  'Retry-After',
+  'Link',
+  'X-Request-Id',
+  'Deprecation',
+  'Sunset',
+].join(', ');
+
+/** The headers are listed by name, because the wildcard does not cover Authorization. */
+const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
+const ALLOWED_METHODS = 'GET, HEAD, POST';
+/** How long a browser caches a preflight answer. Chromium accepts no more. */
+const MAX_AGE_SECONDS = '7200';
+
+const NONE: readonly string[] = [];
+
+export class Cors {
+  readonly #origins: ReadonlySet<string>;
+
+  /** @param origins as browsers send them, or '*' for any; an empty list disables CORS */
+  constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins);
+  }
+
+  /**
+   * Headers for every answer to a request from `origin`, as a flat list. Without them pages could not even read errors.
+   */
+  headersFor(origin: string | undefined): readonly string[] {
+    if (this.#origins.size === 0) return NONE;
+    const allowed = this.#allowed(origin);
+    // A cache must not give one origin's answer to another.
+    const vary = allowed === '*' ? NONE : ['Vary', 'Origin'];
+    if (allowed === undefined) return vary;
+    return [...vary, 'Access-Control-Allow-Origin', allowed, 'Access-Control-Expose-Headers', EXPOSED];
+  }
+
+  /** Headers of the answer to a preflight. Undefined for other requests, and when the origin is not allowed. */
+  preflightHeaders({ method, headers }: IncomingMessage): readonly string[] | undefined {
+    if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return undefined;
+    if (headers.origin === undefined || this.#allowed(headers.origin) === undefined) return undefined;
+    return [
+      'Access-Control-Allow-Methods',
+      ALLOWED_METHODS,
+      'Access-Control-Allow-Headers',
+      ALLOWED_HEADERS,
+      'Access-Control-Max-Age',
+      MAX_AGE_SECONDS,
+    ];
+  }
+
+  #allowed(origin: string | undefined): string | undefined {
+    if (this.#origins.has('*')) return '*';
+    return origin !== undefined && this.#origins.has(origin) ? origin : undefined;
+  }
+}
+
+interface FileRequest {
+  readonly method: string;
+  /** Path and query. */
+  readonly target: string;
+  readonly hasBody: boolean;
+}
+
+/** The cost of a file in reads. @param headers the request's headers: a file that the client already has costs one */
+const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
+  isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
+
+/**
+ * Answers with a file of the reference. It needs no key; the address's allowance pays.
+ * @throws {HttpError} 429, 405 or 400
+ */
+async function answerWithFile(
+  exchange: Exchange,
+  asked: FileRequest,
+  file: ReferenceFile,
+  addressStatus: LimitStatus,
+): Promise<OwnAnswer> {
+  const { headers } = exchange.request;
+  if (addressStatus.outcome === 'refused') {
+    if (!isPage(asked.target) || !takesHtml(headers.accept)) throw ADDRESS_LIMITED;
+    exchange.error = ADDRESS_LIMITED;
+    return waitingPage(addressStatus);
+  }
+  if (asked.method !== 'GET' && asked.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');
+  exchange.route = file;
+  if (asked.hasBody) throw takesNoBody();
+  const mark = asked.target.indexOf('?');
+  const kept = file.cacheControl(mark === -1 ? '' : asked.target.slice(mark + 1));
+  const ours = [...file.headers, 'Cache-Control', kept];
+  if (isCurrent(headers['if-none-match'], file.etag)) return { status: 304, headers: ours };
+  if (!takesGzip(headers['accept-encoding'])) return { status: file.status, headers: ours, body: file.body };
+  return { status: file.status, headers: [...ours, 'Content-Encoding', 'gzip'], body: await file.compressed() };
+}
+
+/** Whether gzip is listed and its weight is not 0 (RFC 9110 §12.5.3). */
+function takesGzip(acceptEncoding = ''): boolean {
+  if (acceptEncoding.length > MAX_LIST_LENGTH) return false;
+  return acceptEncoding.split(',').some((coding) => {
+    const [name, weight = ''] = coding.toLowerCase().split(';');
+    return name?.trim() === 'gzip' && !/^\s*q=0(?:\.0*)?\s*$/.test(weight);
+  });
+}
+
+/** Only programs read the description of the API. */
+const isPage = (target: string): boolean => target.startsWith('/docs');
+
+/** Browsers accept text/html when they open a page. Scripts accept other types. */
+const takesHtml = (accept = ''): boolean => accept.toLowerCase().includes('text/html');
+
+/**
+ * The 429 page for people who open the reference too often. Programs get the Error shape.
+ * @param addressStatus determines the time to wait
+ */
+function waitingPage(addressStatus: LimitStatus): OwnAnswer {
+  const seconds = retryAfterSeconds(addressStatus) ?? 1;
+  const headers = ['Content-Type', 'text/html; charset=utf-8', 'Cache-Control', 'no-store', ...safetyHeaders()];
+  return { status: 429, headers, body: page(seconds === 1 ? 'a second' : `${seconds} seconds`) };
+}
+
+const page = (wait: string): string => `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="color-scheme" content="light dark" />
+    <title>Too many requests</title>
+  </head>
+  <body>
+    <main>
+      <h1>Too many requests</h1>
+      <p>This page was asked for too often from your network. Come back in ${wait}.</p>
+    </main>
+  </body>
+</html>
+`;
+
+/** An answer that the gateway makes itself. */
+interface OwnAnswer {
+  readonly status: number;
+  /** A flat list, without the headers that every answer has. */
+  readonly headers: readonly string[];
+  readonly body?: string | Buffer | undefined;
+}
+
+export function sendOwnAnswer(exchange: Exchange, { status, headers, body }: OwnAnswer, draftFields: boolean): void {
+  const { request, response } = exchange;
+  const all = [...headers, ...clientHeaders(exchange, draftFields, headers), ...(exchange.lateHeaders?.() ?? [])];
+  if (body !== undefined) all.push('Content-Length', String(Buffer.byteLength(body)));
+  response.writeHead(status, all);
+  response.end(request.method === 'HEAD' ? undefined : body);
+}
+
+/** Answers with an error in the Error shape. */
+export function sendError(exchange: Exchange, error: HttpError, draftFields: boolean): void {
+  const { request, response } = exchange;
+  if (response.closed) return;
+  exchange.error = error;
+  if (response.headersSent) {
+    // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete.
+    response.destroy();
+    return;
+  }
+  // The rest of a body must not be read as the next request. Node reads and drops a short rest; after a long one the
+  // connection closes.
+  if (!request.complete) {
+    if (mayBeLong(exchange)) response.shouldKeepAlive = false;
+    else request.resume();
+  }
+  if (error.closes || exchange.limitStatus?.closesConnection) response.shouldKeepAlive = false;
+  const body = errorBody(error);
+  const headers = [...head(body), ...clientHeaders(exchange, draftFields), ...error.headers, ...helpFor(error.code)];
+  if (error.status === 401) headers.push('WWW-Authenticate', 'Bearer');
+  if (exchange.lateHeaders !== undefined) headers.push(...exchange.lateHeaders());
+  response.writeHead(error.status, headers);
+  response.end(request.method === 'HEAD' ? undefined : body);
+}
+
+const SHORT_BODY_BYTES = 65_536;
+
+function mayBeLong({ request: { headers } }: Exchange): boolean {
+  const isAwaited = headers.expect !== undefined || headers['transfer-encoding'] !== undefined;
+  return isAwaited || Number(headers['content-length'] ?? 0) > SHORT_BODY_BYTES;
+}
+
+const head = (body: string): string[] => [
+  'Content-Type',
+  'application/json',
+  'Content-Length',
+  String(Buffer.byteLength(body)),
+];

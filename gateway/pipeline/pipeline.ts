@@ -1,30 +1,41 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { readJsonBytes } from '../../shared/http/body.ts';
-import { HttpError, toHttpError } from '../../shared/http/errors.ts';
-import { createRouter } from '../../shared/http/router.ts';
+import { readJsonBytes, takesNoBody } from '../../shared/http/body.ts';
+import { HttpError, toHttpError, unavailable } from '../../shared/http/errors.ts';
+import { CALLER_ID, traceHeaders } from '../../shared/http/request-head.ts';
 import type { Listening } from '../../shared/http/server.ts';
+import { createRouter } from '../../shared/http/service.ts';
 import type { Logger } from '../../shared/process/logger.ts';
+import { monotonicClock } from '../limiter/bucket.ts';
 import type { Clients } from '../limiter/clients.ts';
-import { monotonicClock } from '../limiter/clock.ts';
+import type { Credential } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
-import { ElsewhereLog, logExchange } from '../telemetry/access-log.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
-import type { Traffic } from '../telemetry/request-metrics.ts';
+import { ElsewhereLog, logExchange, type Traffic } from '../telemetry/request-metrics.ts';
+import type { Done } from '../upstream/call.ts';
+import { upstreamFault } from '../upstream/faults.ts';
+import type { Forwarder } from '../upstream/forwarder.ts';
+import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';
+import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
-import { canonicalRequest } from './canonical-request.ts';
-import { clientAddress, networkOf, plainAddress } from './client-address.ts';
-import { serverTiming } from './client-headers.ts';
+import { clientHeaders, serverTiming } from './client-headers.ts';
+import {
+  type CanonicalRequest,
+  canonicalRequest,
+  clientAddress,
+  forwardedHeaders,
+  networkOf,
+  plainAddress,
+  type TrustedProxies,
+} from './client-request.ts';
 import { Exchange } from './exchange.ts';
-import { type Forward, type ForwardDependencies, forwardTo, tunnelTo } from './forward.ts';
 import { LoadShedder } from './load-shedder.ts';
-import { OwnAnswers, type OwnAnswersDependencies } from './own-answers.ts';
+import { OwnAnswers, type OwnAnswersDependencies, sendError, sendOwnAnswer } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
-import { sendError, sendOwnAnswer } from './send-answer.ts';
-import { asksForWebSocket } from './tunnels.ts';
+import { asksForWebSocket, checkHandshake, type Tunnels } from './tunnels.ts';
 
-export interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
+interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
   readonly routes: readonly GatewayRoute[];
   readonly clients: Clients;
   readonly recent: RecentRequests;
@@ -175,3 +186,76 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
 /** Who pays for the request: a valid key, or a network. */
 const payerOf = ({ decision, credential, network }: Exchange): string =>
   decision === undefined || credential === undefined ? network : credential.cacheKey;
+
+/**
+ * The last step of an admitted request: sends the request to the core and the answer back. Calls `done` once, with the
+ * fault if there is one. @throws {HttpError} if it fails before anything is sent; `done` is not called then
+ */
+type Forward = (exchange: Exchange, request: CanonicalRequest, body: Buffer | undefined, done: Done) => void;
+
+interface ForwardDependencies {
+  readonly forwarder: Forwarder;
+  readonly tunnels: Tunnels;
+  readonly trustedProxies: TrustedProxies;
+  readonly coreTimeoutMs: number;
+  /** Whether the IETF draft's RateLimit fields are sent. */
+  readonly draftFields: boolean;
+  /** The core's present token, if it needs one. */
+  readonly coreToken: () => string | undefined;
+}
+
+/** Forwards the request to a core. */
+function forwardTo(deps: ForwardDependencies): Forward {
+  return (exchange, request, body, done) => {
+    if (body === undefined && request.hasBody) throw takesNoBody();
+    deps.forwarder.forward(
+      {
+        method: request.method,
+        target: request.target,
+        headers: headersForCore(exchange, request, deps),
+        body,
+        id: exchange.id,
+        client: exchange.client ?? { id: '', slowUntil: 0, largeUntil: 0 },
+      },
+      exchange,
+      clientHeaders(exchange, deps.draftFields),
+      done,
+    );
+  };
+}
+
+/** Opens the WebSocket that the request asks for. */
+function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
+  return (exchange, request, _body, done) => {
+    checkHandshake(exchange.request);
+    if (request.hasBody) throw takesNoBody();
+    if (deps.tunnels.stopped) throw unavailable('The gateway is stopping.');
+    const asked = {
+      core: deps.forwarder.nextCore(),
+      target: request.target,
+      headers: [...headersForCore(exchange, request, deps), 'X-Request-Id', attemptIdOf(exchange.id)],
+      extraHeaders: clientHeaders(exchange, deps.draftFields),
+      timeoutMs: deps.coreTimeoutMs,
+    };
+    openTunnel(asked, upgrade).then(
+      (opened) => {
+        exchange.tunnel = opened;
+        deps.tunnels.add(opened, exchange.credential as Credential);
+        done();
+      },
+      (fault: unknown) => done(upstreamFault(fault)),
+    );
+  };
+}
+
+function headersForCore(
+  { trace, keyId = '', clientAddress, request }: Exchange,
+  { host }: CanonicalRequest,
+  { coreToken, trustedProxies }: ForwardDependencies,
+): string[] {
+  const ours = forwardedHeaders(request, trustedProxies, clientAddress, host);
+  ours.push(CALLER_ID, keyId, ...traceHeaders(trace));
+  const token = coreToken();
+  if (token !== undefined) ours.push('Authorization', `Bearer ${token}`);
+  return requestHeaders(request.rawHeaders, ours);
+}

@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { FairQueue, mayHoldMore } from '../../shared/fair-share.ts';
-import { AddressAllowance } from '../limiter/address-allowance.ts';
-import { systemClock } from '../limiter/clock.ts';
+import { systemClock } from '../limiter/bucket.ts';
+import { AddressAllowance } from '../limiter/newcomers.ts';
 
 /** Refusals per client and minute that are sent at once. */
 const PROMPT_A_MINUTE = 60;

@@ -1,4 +1,4 @@
-import { startDeadline } from '../limiter/deadline.ts';
+import { startDeadline } from '../limiter/outage.ts';
 
 /** Questions by name, each with the types of the question and of its answer. */
 export type Questions<Q> = { readonly [name in keyof Q]: readonly [question: unknown, answer: unknown] };

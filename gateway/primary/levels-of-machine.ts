@@ -1,6 +1,6 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
+import { monotonicClock } from '../limiter/bucket.ts';
 import { type Clients, MAX_CLIENTS } from '../limiter/clients.ts';
-import { monotonicClock } from '../limiter/clock.ts';
 import { credentialOf } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { Channel } from './channel.ts';

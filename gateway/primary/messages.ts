@@ -9,7 +9,7 @@ import type { Fields, Storage } from '../stores/storage.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { RequestQuery, RequestReport } from '../telemetry/recent-requests.ts';
-import type { ProcessState } from '../telemetry/watched-traffic.ts';
+import type { ProcessState } from '../telemetry/state.ts';
 import type { Happening } from '../webhooks/message.ts';
 
 /** What the primary asks a worker: for each question its content and its answer. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Stopping } from '../../shared/process/run.ts';
-import type { WorkerState } from '../telemetry/watched-traffic.ts';
+import type { WorkerState } from '../telemetry/state.ts';
 import type { WorkerEnd, WorkerProcess } from './worker-process.ts';
 
 /** Why a worker starts: as the first one of its slot, in place of a crashed one, or in place of one that serves. */

@@ -4,7 +4,7 @@ import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import { type FoundRequests, mergeFound, type RequestQuery } from '../telemetry/recent-requests.ts';
-import type { WorkerState } from '../telemetry/watched-traffic.ts';
+import type { WorkerState } from '../telemetry/state.ts';
 import type { Channel } from './channel.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, WorkerReport } from './messages.ts';
 import { Slot, type SlotOptions } from './slot.ts';

@@ -1,5 +1,4 @@
-import { full, type Level, refill } from '../limiter/bucket.ts';
-import { DAY, MINUTE, SECOND } from '../limiter/clock.ts';
+import { DAY, full, type Level, MINUTE, refill, SECOND } from '../limiter/bucket.ts';
 import { NO_REFUSALS, nextPlace, patienceOf, refusalsAt, strikesLeft, withRefusal } from '../limiter/refusals.ts';
 
 /** Draws the tokens over time of a key with 60 requests a minute and 1,000 a day, by the limiter's rules. */

@@ -1,7 +1,6 @@
 import { SCOPES } from '../limiter/credential.ts';
-import { MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
+import { DAYS_KEPT, MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
-import { DAYS_KEPT } from '../limiter/usage-marks.ts';
 import { type KeyRefusal, REFUSALS_SHOWN } from '../telemetry/key-refusals.ts';
 import type { Schema } from './document.ts';
 

@@ -1,5 +1,5 @@
 import { ERRORS } from '../../shared/http/errors.ts';
-import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_REQUEST_ID_LENGTH } from '../../shared/http/headers.ts';
+import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_REQUEST_ID_LENGTH } from '../../shared/http/request-head.ts';
 import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
 import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
 import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';

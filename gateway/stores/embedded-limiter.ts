@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { boundedMap } from '../../shared/bounded-map.ts';
-import { type Clock, systemClock } from '../limiter/clock.ts';
+import { type Clock, systemClock } from '../limiter/bucket.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { decide, peek } from '../limiter/decide.ts';
 import type { KeyRecord, KeyState } from '../limiter/key-record.ts';

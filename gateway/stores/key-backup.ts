@@ -1,4 +1,4 @@
-import { DAYS_KEPT } from '../limiter/usage-marks.ts';
+import { DAYS_KEPT } from '../limiter/key-record.ts';
 import { type Activity, auditEntries } from './audit.ts';
 import { faultIn } from './key-hash.ts';
 import type { Fields, KeyCursor, Storage } from './storage.ts';

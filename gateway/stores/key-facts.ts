@@ -1,10 +1,9 @@
+import { monotonicClock } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
-import { monotonicClock } from '../limiter/clock.ts';
 import type { Credential } from '../limiter/credential.ts';
-import type { KeyEntry } from '../limiter/key-record.ts';
+import { countsOf, DAYS_KEPT, type KeyEntry } from '../limiter/key-record.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
-import { countsOf, DAYS_KEPT } from '../limiter/usage-marks.ts';
 import type { Keys } from './keys.ts';
 
 const NO_FACTS =

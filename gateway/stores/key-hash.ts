@@ -1,5 +1,4 @@
-import { full } from '../limiter/bucket.ts';
-import { DAY, MINUTE } from '../limiter/clock.ts';
+import { DAY, full, MINUTE } from '../limiter/bucket.ts';
 import { isDecidable, MAX_SECRETS, type Secret } from '../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord, KeyState, StoredLevel } from '../limiter/key-record.ts';
 import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';

@@ -1,4 +1,4 @@
-import { SECOND } from '../limiter/clock.ts';
+import { SECOND } from '../limiter/bucket.ts';
 
 /** A time is stored as decimal Unix seconds, so that people can read it. */
 

@@ -1,7 +1,6 @@
-import { SECOND } from '../limiter/clock.ts';
+import { SECOND } from '../limiter/bucket.ts';
 import type { Secret } from '../limiter/credential.ts';
-import type { KeyState } from '../limiter/key-record.ts';
-import type { Mark } from '../limiter/usage-marks.ts';
+import type { KeyState, Mark } from '../limiter/key-record.ts';
 
 /** The fields of a key that record when the key and its secrets were used. */
 

@@ -1,7 +1,7 @@
 import type { Family } from '../../shared/process/counts.ts';
 import { type CheckResult, fault, good, warning } from '../check-result.ts';
 import { CLIENT_ADDRESSES, type Network, type Source } from './request-metrics.ts';
-import { seriesOf } from './totals.ts';
+import { seriesOf } from './state.ts';
 
 /** Checks clients' addresses: the allowance of clients without a key and the networks of secrets depend on them. */
 

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { z } from 'zod';
 import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
-import { SECOND } from '../limiter/clock.ts';
+import { SECOND } from '../limiter/bucket.ts';
 import type { BucketState, Verdict } from '../limiter/limiter.ts';
 
 /** Describes decisions in words and numbers, for operators. */

@@ -1,7 +1,6 @@
-import { ticksUntil } from '../limiter/bucket.ts';
+import { DAY, MINUTE, monotonicClock, ticksUntil } from '../limiter/bucket.ts';
 import type { Client } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
-import { DAY, MINUTE, monotonicClock } from '../limiter/clock.ts';
 import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { count, time } from '../../shared/schemas/answer-parts.ts';
-import { SECOND } from '../limiter/clock.ts';
+import { SECOND } from '../limiter/bucket.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
 import type { Outcome } from './outcomes.ts';

@@ -1,4 +1,7 @@
+import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from '../../shared/http/service.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { redactApiKeys } from '../limiter/credential.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
 import type { Exchange } from '../pipeline/exchange.ts';
 import {
@@ -17,7 +20,7 @@ import {
  * here, so that no key, path or address gets into one.
  */
 
-export const MODES = ['shared', 'local'] as const;
+const MODES = ['shared', 'local'] as const;
 
 /** The label value for no plan or no operation. */
 export const NONE = 'none';
@@ -142,10 +145,10 @@ const positionOfStatus = (status: number): number =>
 export const CLIENT_ADDRESSES = 'gateway_client_addresses_total';
 
 /** `ignored` means that the peer named a client but is not trusted. */
-export const SOURCES = ['peer', 'proxy', 'ignored'] as const;
+const SOURCES = ['peer', 'proxy', 'ignored'] as const;
 export type Source = (typeof SOURCES)[number];
 
-export const NETWORKS = ['public', 'private', 'loopback'] as const;
+const NETWORKS = ['public', 'private', 'loopback'] as const;
 export type Network = (typeof NETWORKS)[number];
 
 const LOOPBACK = /^(?:127\.|::1$)/;
@@ -177,4 +180,58 @@ class ClientOrigins {
 export function networkKindOf(address: string): Network {
   if (LOOPBACK.test(address)) return 'loopback';
   return PRIVATE.test(address) ? 'private' : 'public';
+}
+
+/** Logs a request. The line has only these fields, so that no key can get into a log. */
+export function logExchange(logger: Logger, exchange: Exchange): void {
+  const { request, error, decision } = exchange;
+  const line = {
+    requestId: exchange.id,
+    traceId: exchange.trace.id,
+    method: request.method ?? undefined,
+    path: exchange.canonical && redactApiKeys(exchange.canonical.path).slice(0, MAX_LOGGED_PATH),
+    operation: exchange.route?.operation,
+    status: exchange.status,
+    code: error?.code,
+    keyId: exchange.keyId,
+    plan: exchange.plan,
+    outcome: exchange.outcome,
+    mode: exchange.mode,
+    // The answer without shadow mode.
+    shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
+    // Fields of the key that are not usable limits.
+    rejectedOverrides: decision?.rejected || undefined,
+    address: exchange.network,
+    bytesFromClient: exchange.tunnel?.bytesFromClient,
+    bytesFromCore: exchange.tunnel?.bytesFromCore,
+    durationMs: millisecondsSince(exchange.startedAt),
+  };
+  if (line.rejectedOverrides !== undefined && line.status < 500) logger.error(line, 'request');
+  else logRequest(logger, 'request', line, error);
+}
+
+const LOG_ELSEWHERE_EVERY_MS = 60_000;
+
+/**
+ * Logs that a valid secret came from outside its networks, because it may be in the wrong hands. It writes at most one
+ * line a minute, with the number of such requests since the last line.
+ */
+export class ElsewhereLog {
+  readonly #logger: Logger;
+  #loggedAt = Number.NEGATIVE_INFINITY;
+  #since = 0;
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  note(keyId: string | undefined, address: string, requestId: string): void {
+    this.#since += 1;
+    const now = performance.now();
+    if (now - this.#loggedAt < LOG_ELSEWHERE_EVERY_MS) return;
+    const about = { keyId, address, requestId, requests: this.#since };
+    this.#logger.warn(about, 'a secret came from outside its networks and was refused');
+    this.#loggedAt = now;
+    this.#since = 0;
+  }
 }

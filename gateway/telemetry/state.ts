@@ -1,9 +1,15 @@
+import { z } from 'zod';
+import type { Family, Series } from '../../shared/process/counts.ts';
 import type { Metrics } from '../../shared/process/metrics.ts';
+import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
 import type { WatchedCertificate } from '../certificate.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
-import type { Backend } from '../stores/stores.ts';
+import type { Backend, RedisState } from '../stores/stores.ts';
+import type { CoreState } from '../upstream/core.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
-import type { KeyWatch } from './key-watch.ts';
+import type { KeysOfMinute, KeyWatch } from './key-watch.ts';
+import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './outcomes.ts';
+import { DECISIONS, NONE, REQUEST_DURATION, REQUESTS, WITHOUT_DECISION } from './request-metrics.ts';
 
 /**
  * Exposes the state of a process that serves clients, which is read on each scrape. It is exposed per worker, because a
@@ -96,4 +102,241 @@ export function exposeBackup(metrics: Metrics, last: () => Promise<number | unde
     'When the last complete backup of all keys was made; 0 if there are keys but no backup.',
     last,
   );
+}
+
+/** Decisions since the start, as the operators' API names them. */
+export const Totals = z.object({
+  admitted: count,
+  /** The request was over the minute or day limit. */
+  refused: count,
+  banned: count,
+  /** The secret lacks the scope. */
+  forbidden: count,
+  /** The key is invalid, for any reason. */
+  unauthorized: count,
+  /** Overload refused the request before a decision. */
+  shed: count,
+  /** No decision was possible. */
+  undecided: count,
+  /** The number of all these that the gateway decided while Redis was unavailable. */
+  local: count,
+});
+type Totals = z.infer<typeof Totals>;
+
+type Total = keyof Omit<Totals, 'local'>;
+
+/** The decision on a request, or why there was none. */
+type Shown = DecisionOutcome | NoDecisionReason;
+
+/** The total to which each belongs; undefined if the request needed no decision. */
+const TOTAL_OF: Readonly<Record<Shown, Total | undefined>> = {
+  admitted: 'admitted',
+  refused_minute: 'refused',
+  refused_day: 'refused',
+  banned: 'banned',
+  malformed: 'unauthorized',
+  unknown: 'unauthorized',
+  forbidden: 'forbidden',
+  elsewhere: 'unauthorized',
+  disabled: 'unauthorized',
+  expired: 'unauthorized',
+  shed: 'shed',
+  unavailable: 'undecided',
+  unusable: 'undecided',
+  reference: undefined,
+  own: undefined,
+  invalid: undefined,
+  failed: undefined,
+  left: undefined,
+};
+
+interface TrafficTotals {
+  readonly totals: Totals;
+  /** By plan, and by outcome as in the metrics. The plan is `none` if it is unknown. Zeros are left out. */
+  readonly plans: Readonly<Record<string, Partial<Record<Shown, number>>>>;
+}
+
+/** Computes the running totals from the counts. */
+export function totalsOf(counted: readonly Family[]): TrafficTotals {
+  const totals = { admitted: 0, refused: 0, banned: 0, forbidden: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
+  const plans: Record<string, Partial<Record<Shown, number>>> = {};
+  for (const { labels, value } of [...seriesOf(counted, DECISIONS), ...seriesOf(counted, WITHOUT_DECISION)]) {
+    const { outcome, reason, plan = NONE, mode } = labels;
+    const shown = outcome ?? reason ?? '';
+    const total = isShown(shown) ? TOTAL_OF[shown] : undefined;
+    if (value === 0 || total === undefined) continue;
+    totals[total] += value;
+    if (mode === 'local') totals.local += value;
+    plans[plan] = { ...plans[plan], [shown]: (plans[plan]?.[shown as Shown] ?? 0) + value };
+  }
+  return { totals, plans };
+}
+
+/** The series of a family; none before it is counted. */
+export const seriesOf = (counted: readonly Family[], wanted: string): readonly Series[] =>
+  counted.find(({ name }) => name === wanted)?.values ?? [];
+
+const SHOWN: ReadonlySet<string> = new Set([...DECISION_OUTCOMES, ...NO_DECISION_REASONS]);
+
+const isShown = (text: string): text is Shown => SHOWN.has(text);
+
+/** A bucket of a histogram: its bound in seconds, and the count up to it. */
+type Bucket = readonly [bound: number, count: number];
+
+/** The buckets of a histogram, over all its labels, ascending. */
+export function bucketsOf(counted: readonly Family[], wanted: string): Bucket[] {
+  const buckets = new Map<number, number>();
+  for (const { metricName, labels, value } of seriesOf(counted, wanted)) {
+    if (metricName !== `${wanted}_bucket`) continue;
+    const bound = labels.le === '+Inf' ? Infinity : Number(labels.le);
+    buckets.set(bound, (buckets.get(bound) ?? 0) + value);
+  }
+  return [...buckets];
+}
+
+/**
+ * Computes a quantile as Prometheus' histogram_quantile does: linear within a bucket, and the last finite bound above
+ * it.
+ * @returns milliseconds with two decimals; null without a count
+ */
+export function quantile(buckets: readonly Bucket[], share: number): number | null {
+  const total = buckets.at(-1)?.[1] ?? 0;
+  if (total <= 0) return null;
+  const rank = share * total;
+  const at = buckets.findIndex(([, count]) => count >= rank);
+  const [[bound, count], [lower, below]] = [buckets[at] as Bucket, buckets[at - 1] ?? [0, 0]];
+  const seconds = bound === Infinity ? lower : lower + ((bound - lower) * (rank - below)) / (count - below);
+  return Math.round(seconds * 1e5) / 100;
+}
+
+/** What the operators' listener knows of the processes that serve clients. */
+export interface TrafficSource {
+  /** Their counts since the start. */
+  counted(): readonly Family[];
+  /** The keys that a ban last refused in each of them. */
+  banned(): readonly KeysOfMinute[];
+  /** Whether any of them decides locally although it should ask Redis. */
+  isLocal(): boolean;
+  /** The workers beside this process; undefined if this process serves clients itself. */
+  readonly workers?: (() => WorkersState) | undefined;
+  /** What each of them sees of the dependencies. */
+  processes(): readonly ProcessState[];
+}
+
+const WorkerState = z.object({
+  worker: count,
+  /** Undefined while no process runs in its place. */
+  pid: count.optional(),
+  /** When it began to serve, or when its predecessor ended. */
+  since: time,
+  /** How long it has been silent, in ms. */
+  silentMs: z.number(),
+});
+export type WorkerState = z.infer<typeof WorkerState>;
+
+export const WorkersState = z.object({ serving: count, wanted: count, each: listOf(WorkerState) });
+export type WorkersState = z.infer<typeof WorkersState>;
+
+/** A core as one process sees it. */
+export type SeenCore = CoreState;
+
+/** What a process that serves clients sees of the gateway's dependencies. */
+export interface ProcessState {
+  readonly cores: readonly CoreState[];
+  /** Undefined if decisions are embedded. */
+  readonly redis: RedisState | undefined;
+}
+
+const UPDATE_EVERY_MS = 500;
+const MINUTE_MS = 60_000;
+/** These are an hour of full minutes and the current one. */
+const KEPT = 61;
+const FIRST_SERVER_ERROR = 500;
+
+interface Minute {
+  /** Counted since 1970. */
+  readonly minute: number;
+  /** The running totals at its beginning and at its end. */
+  readonly before: Counts;
+  after?: Counts;
+  /** At most 1,000 per process are distinguished. */
+  readonly bannedKeys: Set<string>;
+}
+
+/**
+ * Watches the requests of clients: their last hour by minute, and whether decisions are local. The running totals are
+ * read once a minute, so that requests cost nothing extra. A restart begins anew.
+ */
+export class WatchedTraffic {
+  readonly since = new Date();
+  readonly source: TrafficSource;
+  readonly #timer: NodeJS.Timeout;
+  #minutes: readonly Minute[] = [];
+  #mode: { readonly isLocal: boolean; readonly since: Date };
+
+  constructor(source: TrafficSource) {
+    this.source = source;
+    this.#mode = { isLocal: source.isLocal(), since: this.since };
+    this.#update();
+    this.#timer = setInterval(() => this.#update(), UPDATE_EVERY_MS).unref();
+  }
+
+  /** Whether decisions are local because Redis is away, and since when. */
+  get mode() {
+    this.#update();
+    return this.#mode;
+  }
+
+  /** The minutes of the last hour, the oldest first. The last one is still running. */
+  minutes() {
+    this.#update();
+    const now = countsOf(this.source.counted());
+    return this.#minutes.map(({ minute, before, after = now, bannedKeys }) => {
+      const inMinute = (total: keyof Counts['totals']) => Math.max(0, after.totals[total] - before.totals[total]);
+      const answered = after.answered.map(([le, count], at): Bucket => [le, count - (before.answered[at]?.[1] ?? 0)]);
+      return {
+        at: new Date(minute * MINUTE_MS).toISOString(),
+        admitted: inMinute('admitted'),
+        refused: inMinute('refused'),
+        banned: inMinute('banned'),
+        bannedKeys: bannedKeys.size,
+        unauthorized: inMinute('unauthorized'),
+        serverErrors: inMinute('serverErrors'),
+        p50: quantile(answered, 0.5),
+        p99: quantile(answered, 0.99),
+      };
+    });
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #update(): void {
+    const isLocal = this.source.isLocal();
+    if (isLocal !== this.#mode.isLocal) this.#mode = { isLocal, since: new Date() };
+    const minute = Math.floor(Date.now() / MINUTE_MS);
+    const last = this.#minutes.at(-1);
+    if (last?.minute !== minute) {
+      const before = countsOf(this.source.counted());
+      if (last !== undefined) last.after = before;
+      // The clock can be set back, but each minute is reported once.
+      const kept = this.#minutes.filter((one) => one.minute > minute - KEPT && one.minute < minute);
+      this.#minutes = [...kept, { minute, before, bannedKeys: new Set() }];
+    }
+    // A process can report a key after its minute is over.
+    for (const { minute, ids } of this.source.banned()) {
+      const known = this.#minutes.find((one) => one.minute === minute)?.bannedKeys;
+      for (const id of ids) known?.add(id);
+    }
+  }
+}
+
+type Counts = ReturnType<typeof countsOf>;
+
+/** The running totals whose differences are a minute's counts. */
+function countsOf(counted: readonly Family[]) {
+  const failed = seriesOf(counted, REQUESTS).filter(({ labels }) => Number(labels.status) >= FIRST_SERVER_ERROR);
+  const serverErrors = failed.reduce((sum, { value }) => sum + value, 0);
+  return { totals: { ...totalsOf(counted).totals, serverErrors }, answered: bucketsOf(counted, REQUEST_DURATION) };
 }

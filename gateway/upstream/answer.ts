@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { ERRORS, helpFor } from '../../shared/http/errors.ts';
 import { listed } from '../../shared/lists.ts';
 import { EndUnknown, Unreadable } from './faults.ts';
-import { hasBody, hasHeader, responseHeaders } from './upstream-headers.ts';
+import { hasBody, hasHeader, responseHeaders } from './headers.ts';
 
 /** Parses the answers on one connection, which follow each other: small ones as a whole, large ones in pieces. */
 

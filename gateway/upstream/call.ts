@@ -13,8 +13,7 @@ import {
   upstreamFault,
   WrongAnswer,
 } from './faults.ts';
-import { attemptIdOf, isRepeatable, type UpstreamRequest } from './request-head.ts';
-import { requestIdOf, responseHeaders } from './upstream-headers.ts';
+import { attemptIdOf, isRepeatable, requestIdOf, responseHeaders, type UpstreamRequest } from './headers.ts';
 import type { Asked, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */

@@ -2,7 +2,7 @@ import { Client } from 'undici';
 import { FairShare } from '../../shared/fair-share.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
-import type { CoreAddress } from './core-url.ts';
+import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { type Asked, MAX_DEPTH, Wire } from './wire.ts';
 
@@ -75,8 +75,6 @@ export function familiesOf(cores: readonly CoreCounts[]): Family[] {
   const each = cores.map((counts) => counts.families());
   return (each[0] ?? []).map((family, at) => ({ ...family, values: each.flatMap((one) => one[at]?.values ?? []) }));
 }
-
-/** One core: its wires and its state. */
 
 /** The number of wires that reads share, and of requests that may each have a wire of their own. */
 const SHARED = 16;

@@ -1,6 +1,6 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { Core, type CoreCounts, type CoreState } from './core.ts';
-import type { CoreAddress } from './core-url.ts';
+import type { CoreAddress } from './core-addresses.ts';
 
 /** The cores behind the gateway: which exist, which are ready, and which is next. */
 

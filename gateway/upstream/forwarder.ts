@@ -2,10 +2,9 @@ import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { Call, type CallContext, type Destination, type Done, type Forwarding, NOTED_MS } from './call.ts';
 import { type Core, type CoreState, familiesOf, LATE_AFTER_MS } from './core.ts';
-import { CoreNames } from './core-names.ts';
-import type { CoreAddress } from './core-url.ts';
+import { type CoreAddress, CoreNames } from './core-addresses.ts';
 import { Cores } from './cores.ts';
-import type { UpstreamRequest } from './request-head.ts';
+import type { UpstreamRequest } from './headers.ts';
 import type { Asked, Wire } from './wire.ts';
 
 export interface Forwarder {

@@ -2,10 +2,9 @@ import type { Socket } from 'node:net';
 import Denque from 'denque';
 import { buildConnector } from 'undici';
 import { type Answer, type AnswerHead, AnswerTooLarge, BodyReader, readAnswer } from './answer.ts';
-import type { Connect } from './core-url.ts';
+import type { Connect } from './core-addresses.ts';
 import { ConnectionLost, WrongAnswer } from './faults.ts';
-import { type UpstreamRequest, writeRequest } from './request-head.ts';
-import { keepAliveMs, requestIdOf } from './upstream-headers.ts';
+import { keepAliveMs, requestIdOf, type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
 const READ_BYTES = 65_536;

@@ -1,7 +1,6 @@
-import { DAY } from '../limiter/clock.ts';
-import type { KeyEntry } from '../limiter/key-record.ts';
+import { DAY } from '../limiter/bucket.ts';
+import { type KeyEntry, usedOfDay } from '../limiter/key-record.ts';
 import type { BucketState, Decision } from '../limiter/limiter.ts';
-import { usedOfDay } from '../limiter/usage-marks.ts';
 import { isNear, type KeyEvent } from '../telemetry/key-watch.ts';
 
 /** An event of a key, as sent to the receiver. It contains no secret and no digest. */

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, errors, Pool } from 'undici';
 import { z } from 'zod';
 import type { ErrorCode } from '../http/errors.ts';
-import { IDEMPOTENCY_KEY } from '../http/headers.ts';
 import { http } from '../http/node-http.ts';
+import { IDEMPOTENCY_KEY } from '../http/request-head.ts';
 import { parseJson, toJson } from '../schemas/json.ts';
 
 /** Sends requests to the core, with timeouts, safe retries and typed errors. */

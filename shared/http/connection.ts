@@ -5,8 +5,7 @@ import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
 import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
 import { http } from './node-http.ts';
-import { type Fault, RequestBytes } from './request-bytes.ts';
-import { type BrokenRequest, FAULT } from './request-head.ts';
+import { type BrokenRequest, FAULT, type Fault, RequestBytes } from './request-head.ts';
 
 /** Parts of Node's server that its types lack. */
 interface Parser {

@@ -1,3 +1,4 @@
+import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { listed } from '../lists.ts';
 import { type ErrorCode, HttpError } from './errors.ts';
@@ -22,7 +23,7 @@ export interface HeadLimits {
 }
 
 /** What the checks have read. */
-export interface CheckedHead {
+interface CheckedHead {
   /** Undefined only in HTTP/1.0. */
   readonly host: string | undefined;
   /** Empty for two credentials, which count as an invalid one. */
@@ -137,4 +138,221 @@ const LENGTH = /^(?:0|[1-9]\d*)$/;
 /** Refuses a request that has no certain end or meaning. @throws {HttpError} which closes the connection */
 export function refuse(message: string | undefined, code: ErrorCode = 'invalid_request'): never {
   throw new HttpError(code, message, { closes: true });
+}
+
+/** Header rules for every hop. Names are in lower case. */
+
+/** Every answer has this header: browsers must not guess another type (Fetch §3.6). */
+export const NO_SNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
+
+/** The longest request id that the gateway accepts from a client. */
+export const MAX_REQUEST_ID_LENGTH = 64;
+/** A service accepts longer ids: the gateway appends a dot, six characters and up to 16 digits. */
+const REQUEST_ID = /^[\w.-]{1,87}$/;
+
+/** The request's id: the caller's X-Request-Id if it is safe for logs and headers, else a new one. */
+export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) => boolean = () => true): string {
+  const given = headers['x-request-id'];
+  return typeof given === 'string' && REQUEST_ID.test(given) && isFit(given) ? given : randomUUID();
+}
+
+/** A key that makes a POST safe to repeat (draft-ietf-httpapi-idempotency-key-header). */
+export const IDEMPOTENCY_KEY = 'idempotency-key';
+export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
+
+/**
+ * Names the sender of a request to the core: the public part of an API key. The gateway never takes it from a client.
+ */
+export const CALLER_ID = 'x-caller-id';
+
+/** The scheme in any case, then spaces, then one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */
+const BEARER = /^bearer +([\w.~+/=-]+)$/i;
+
+/** The token of an Authorization header, never empty; undefined if there is none. */
+export function bearerToken(authorization: string | undefined): string | undefined {
+  return authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
+}
+
+/**
+ * Whether an Authorization header carries one of these tokens. Compares all of them, each in constant time. A missing
+ * or empty token never matches, on either side.
+ */
+export function carriesToken(authorization: string | undefined, expected: readonly string[]): boolean {
+  const presented = bearerToken(authorization);
+  if (presented === undefined) return false;
+  // Digests have equal lengths. timingSafeEqual throws on unequal ones.
+  const digest = hash('sha256', presented, 'buffer');
+  let isOne = false;
+  for (const one of expected) isOne = (one !== '' && timingSafeEqual(digest, hash('sha256', one, 'buffer'))) || isOne;
+  return isOne;
+}
+
+/** The trace of a request (W3C Trace Context), for logs and for the next service. */
+export interface Trace {
+  /** 32 hexadecimal digits. */
+  readonly id: string;
+  /** The caller's flags, as two hexadecimal digits. */
+  readonly flags: string;
+  /** Data of other vendors, passed on unchanged. */
+  readonly state?: string | undefined;
+}
+
+/** Later versions may add fields after a hyphen; version 00 must not (§3.2.2.3 and §3.2.2.5 of the standard). */
+const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+const NO_TRACE = '0'.repeat(32);
+const NO_SPAN = '0'.repeat(16);
+/** The known flags: sampled, and random trace id. The others are sent as 0 (§3.2.2.5). */
+const KNOWN_FLAGS = 0b11;
+const NOT_SAMPLED = '00';
+
+/**
+ * Everyone must pass on at least 512 characters of tracestate (§3.3.1.5). A longer value, or one that is not text, is
+ * dropped completely.
+ */
+const TRACESTATE = /^[\t\x20-\x7e]{1,512}$/;
+
+/** The trace of a request: the caller's if it is well-formed, else a new one. */
+export function traceOf({ headers: { traceparent, tracestate } }: IncomingMessage): Trace {
+  if (traceparent === undefined) return beginTrace();
+  const [, version, id, span, flags = '', more] = TRACEPARENT.exec(String(traceparent)) ?? [];
+  if (id === undefined || id === NO_TRACE || span === NO_SPAN || version === 'ff') return beginTrace();
+  if (version === '00' && more !== undefined) return beginTrace();
+  const known = (Number.parseInt(flags, 16) & KNOWN_FLAGS).toString(16).padStart(2, '0');
+  const state = String(tracestate ?? '');
+  return { id, flags: known, state: TRACESTATE.test(state) ? state : undefined };
+}
+
+/** Starts a new trace. Later services decide whether to record the trace. */
+const beginTrace = (): Trace => ({ id: randomHex(32), flags: NOT_SAMPLED });
+
+/** Headers for the next service, as a flat list: the same trace, with this request as the parent. */
+export function traceHeaders({ id, flags, state }: Trace): string[] {
+  const traceparent = `00-${id}-${randomHex(16)}-${flags}`;
+  return state === undefined ? ['traceparent', traceparent] : ['traceparent', traceparent, 'tracestate', state];
+}
+
+const POOL_BYTES = 8_192;
+let pool = '';
+let used = 0;
+
+/** Random digits. They are drawn in bulk, because a few cost as much as thousands. */
+function randomHex(digits: number): string {
+  if (used + digits > pool.length) {
+    pool = randomBytes(POOL_BYTES).toString('hex');
+    used = 0;
+  }
+  used += digits;
+  return pool.slice(used - digits, used);
+}
+
+/** What is wrong with the bytes of a connection, by the codes of Node and llhttp, or by those below. */
+export interface Fault {
+  readonly code?: string;
+  readonly reason?: string;
+}
+const NO_REQUEST_LINE: Fault = { code: 'NO_REQUEST_LINE' };
+const NO_CHUNK_SIZE: Fault = { code: 'NO_CHUNK_SIZE' };
+/** llhttp's code for long extensions. */
+const LONG_CHUNK_LINE: Fault = { code: 'HPE_CHUNK_EXTENSIONS_OVERFLOW' };
+const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
+
+const LINE_FEED = 0x0a;
+const RETURN = 0x0d;
+/** A chunk costs as much as many bytes. A body may have FREE_CHUNKS, and one more for every BYTES_A_CHUNK bytes. */
+const FREE_CHUNKS = 500;
+const BYTES_A_CHUNK = 128;
+/** The length of the line break behind the data of a chunk. */
+const LINE_BREAK = 2;
+/** The end of a head and of trailers. Node's parser accepts no other line endings. */
+const EMPTY_LINE = '\r\n\r\n';
+/** A whole line that is not a method, a target and a version of HTTP, separated by one space each. */
+const OTHER_LINE = /^(?![^ \r\n]+ [^ \r\n]+ HTTP\/)[^\r\n]*[\r\n]/;
+const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
+/**
+ * Heads are rarely longer, and lines before chunks never. Searching a text takes a third of the time of searching a
+ * buffer.
+ */
+const USUAL_BYTES = 1_024;
+
+/**
+ * Divides the bytes of a connection before Node's parser gets them, so that the parser gets at most one request at a
+ * time. It also checks the request line: the parser skips extra spaces, which another parser may not (RFC 9112 §3), and
+ * accepts RTSP and lines without a version. The parser itself refuses all else that is malformed.
+ */
+export class RequestBytes {
+  /** Whether the next bytes belong to the body of a request. */
+  isInBody = false;
+  /**
+   * The bytes read so far of an incomplete request line or chunk line; otherwise the beginning of a possible empty
+   * line.
+   */
+  #begun = '';
+  /** Whether the request line of the present head is complete. */
+  #hasLine = false;
+  /** The bytes left of a body with a length, or of a chunk. */
+  #left = 0;
+  /** How many more chunks the body may have. */
+  #chunksLeft = 0;
+  #isEnded = false;
+
+  /**
+   * The end of the part that begins here: a head, a body with a length, a chunk, or trailers. A fault if the request
+   * line is invalid, a chunk has no size, or there are too many chunks.
+   */
+  endOfPart(bytes: Buffer, at: number): number | Fault {
+    if (this.#left > 0) return this.#endOfLength(bytes, at);
+    const begun = this.#begun;
+    const from = this.isInBody || begun !== '' ? at : behindBreaks(bytes, at);
+    const lineEnd = this.isInBody || this.#hasLine ? from : bytes.indexOf(LINE_FEED, from);
+    const read = Math.min(Math.max(from + USUAL_BYTES, lineEnd + 1), bytes.length);
+    let text = begun + bytes.toString('latin1', from, read);
+    if (this.isInBody) {
+      const [line = '', size = ''] = CHUNK_LINE.exec(text) ?? [];
+      if (line === '' && text.includes('\n')) return NO_CHUNK_SIZE;
+      if (line === '' && text.length >= USUAL_BYTES) return LONG_CHUNK_LINE;
+      this.#left = Number.parseInt(size, 16) || 0;
+      if (this.#left > 0) {
+        this.#begun = '';
+        this.#chunksLeft += this.#left / BYTES_A_CHUNK - 1;
+        if (this.#chunksLeft < 0) return MANY_CHUNKS;
+        this.#left += line.length - begun.length + LINE_BREAK;
+        return this.#endOfLength(bytes, at);
+      }
+    }
+    const near = text.indexOf(EMPTY_LINE);
+    const far = near === -1 ? bytes.indexOf(EMPTY_LINE, Math.max(from, read - EMPTY_LINE.length), 'latin1') : -1;
+    this.#isEnded = near !== -1 || far !== -1;
+    // If the part ends here, other requests can follow. They are not converted to text.
+    if (!this.#isEnded) text += bytes.toString('latin1', read);
+    if (!this.isInBody && !this.#hasLine && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
+    this.#hasLine = !this.#isEnded && !this.isInBody && (this.#hasLine || text.includes('\n'));
+    this.#begun = this.#isEnded ? '' : text.slice(this.#hasLine ? -3 : 0);
+    if (!this.#isEnded) return bytes.length;
+    return EMPTY_LINE.length + (near === -1 ? far : from + near - begun.length);
+  }
+
+  /**
+   * Called when the parser has read a part.
+   * @param request the request that the parser is reading, or has read last
+   */
+  follow(request: IncomingMessage | null): void {
+    if (!this.#isEnded) return;
+    if (!this.isInBody) this.#chunksLeft = FREE_CHUNKS;
+    this.isInBody = request?.complete === false;
+    if (this.isInBody) this.#left = Number(request?.headers['content-length'] ?? 0);
+  }
+
+  #endOfLength(bytes: Buffer, at: number): number {
+    const end = Math.min(at + this.#left, bytes.length);
+    this.#left -= end - at;
+    this.#isEnded = this.#left === 0;
+    return end;
+  }
+}
+
+/** The parser skips line breaks before a request. */
+function behindBreaks(bytes: Buffer, from: number): number {
+  let at = from;
+  while (bytes[at] === RETURN || bytes[at] === LINE_FEED) at++;
+  return at;
 }

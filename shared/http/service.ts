@@ -1,12 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Logger } from '../process/logger.ts';
+import { type Logger, logInfoLine } from '../process/logger.ts';
 import type { Metrics } from '../process/metrics.ts';
 import { toJson } from '../schemas/json.ts';
-import { errorBody, HttpError, toHttpError, unavailable } from './errors.ts';
-import { CALLER_ID, carriesToken, NO_SNIFF, requestIdOf, traceOf } from './headers.ts';
-import { checkHead, type HeadLimits, originForm } from './request-head.ts';
-import { logRequest, MAX_LOGGED_PATH, millisecondsSince } from './request-log.ts';
-import { createRouter, type Route } from './router.ts';
+import { errorBody, HttpError, methodNotAllowed, toHttpError, unavailable } from './errors.ts';
+import {
+  CALLER_ID,
+  carriesToken,
+  checkHead,
+  type HeadLimits,
+  NO_SNIFF,
+  originForm,
+  requestIdOf,
+  traceOf,
+} from './request-head.ts';
 import type { Listening } from './server.ts';
 
 /** The gateway adds headers to what it forwards, so this limit is above the gateway's. The parser limits the bytes. */
@@ -191,4 +197,109 @@ function notReady(fault: unknown): never {
 function splitTarget(target: string): [path: string, search: string] {
   const mark = target.indexOf('?');
   return mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
+}
+
+export interface Route {
+  readonly method: string;
+  readonly path: string;
+}
+
+interface Match<R> {
+  readonly route: R;
+  /** The segments that the `{name}`s match, in order and as received. */
+  readonly params: readonly string[];
+}
+
+/**
+ * Builds the map from method and path to an operation. Path templates use OpenAPI syntax; a `{name}` matches one
+ * non-empty segment. Paths are compared as received, so each has exactly one spelling. A lookup of a fixed path is one
+ * map access, any other a few comparisons.
+ */
+export function createRouter<R extends Route>(routes: readonly R[]) {
+  const compiled = routes.map((route) => ({ route, pattern: toPattern(route.path) }));
+  const fixed = new Map<string, Match<R>>(
+    routes.filter(({ path }) => !path.includes('{')).map((route) => [nameOf(route), { route, params: [] }]),
+  );
+
+  /** The operation; undefined if there is none. */
+  function lookUp(method: string, path: string): Match<R> | undefined {
+    const wanted = method === 'HEAD' ? 'GET' : method;
+    const exact = fixed.get(`${wanted} ${path}`);
+    if (exact !== undefined) return exact;
+    for (const { route, pattern } of compiled) {
+      const found = route.method === wanted ? pattern.exec(path) : null;
+      if (found !== null) return { route, params: found.slice(1) };
+    }
+    return undefined;
+  }
+
+  /** @throws {HttpError} 404 for an unknown path; 405 with the allowed methods (RFC 9110 §10.2.1) for another method */
+  function find(method: string, path: string): Match<R> {
+    const match = lookUp(method, path);
+    if (match !== undefined) return match;
+    const methods = allowed(path);
+    throw methods === undefined ? new HttpError('not_found') : methodNotAllowed(methods);
+  }
+
+  /** The methods of a path, as in Allow; undefined for an unknown path. */
+  function allowed(path: string): string | undefined {
+    const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
+    const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+    return all.length === 0 ? undefined : all.join(', ');
+  }
+
+  return { find, lookUp, allowed };
+}
+
+const nameOf = (route: Route): string => `${route.method} ${route.path}`;
+
+function toPattern(template: string): RegExp {
+  const source = template.replaceAll(/[.*+?^$()|[\]\\]/g, '\\$&').replaceAll(/\{\w+\}/g, '([^/]+)');
+  return new RegExp(`^${source}$`);
+}
+
+/** No path of the API is longer. Longer paths could make a log line too long for one atomic write. */
+export const MAX_LOGGED_PATH = 1_024;
+
+/** The fields that every service logs for a request. A service adds its own. */
+interface RequestLine {
+  readonly requestId: string;
+  readonly traceId: string;
+  readonly status: number;
+  readonly code: string | undefined;
+}
+
+/**
+ * Writes the log line of a request. Every failure includes its cause: `err` with the stack for unknown faults,
+ * otherwise `reason`.
+ * @param error the error in the answer
+ * @param isRoutine whether machines send this request all the time, so that a success is logged at debug level only
+ */
+export function logRequest(
+  logger: Logger,
+  message: string,
+  line: RequestLine,
+  error: HttpError | undefined,
+  isRoutine = false,
+): void {
+  if (error?.code === 'internal_error') logger.error({ ...line, err: error.cause }, message);
+  else if (line.status >= 500)
+    logger.warn({ ...line, reason: reasonOf(error?.cause ?? error?.message ?? ANSWERED_BY_CORE) }, message);
+  else if (error?.cause !== undefined) logger.info({ ...line, reason: reasonOf(error.cause) }, message);
+  else if (isRoutine) logger.debug(line, message);
+  else logInfoLine(logger, line, message);
+}
+
+/** The reason for a failure that is not an error of the gateway. */
+const ANSWERED_BY_CORE = 'The core sent this response. Its log shows why.';
+
+/** Milliseconds since a time of performance.now(), rounded for the log. */
+export const millisecondsSince = (startedAt: number): number =>
+  Math.round((performance.now() - startedAt) * 1_000) / 1_000;
+
+/** A known fault in one line, down to its root cause. A stack would add nothing. */
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  const message = cause.message || (cause as NodeJS.ErrnoException).code || cause.name;
+  return cause.cause instanceof Error ? `${message} ${reasonOf(cause.cause)}` : message;
 }

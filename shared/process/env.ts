@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { argumentFaults } from './arguments.ts';
-import { misspelt } from './misspelt.ts';
+import { argumentFaults, misspelt } from './arguments.ts';
 import { readSettingFile } from './setting-files.ts';
 
 /** All faults in the environment, one per line. */

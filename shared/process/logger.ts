@@ -1,6 +1,8 @@
+import fs from 'node:fs';
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type DestinationStream, type Level, type Logger, pino } from 'pino';
 import type { Family } from './counts.ts';
-import { LogOutput } from './log-output.ts';
 
 export type { Logger };
 
@@ -72,4 +74,196 @@ function isoTime(): string {
     written = `,"time":"${new Date(now).toISOString()}"`;
   }
   return written;
+}
+
+/**
+ * Lines are written together once they have this length, or after this time: one system call costs more than ten lines.
+ */
+const TOGETHER_CHARACTERS = 32_768;
+const FLUSH_EVERY_MS = 500;
+
+/** Bytes that may wait for a slow reader, which is some 12,000 lines. */
+const MAX_WAITING_BYTES = 4_194_304;
+
+/** Several processes may write to one pipe. Writes of up to PIPE_BUF = 4,096 bytes are atomic (pipe(7)). */
+const PIPE_BUF = 4_096;
+
+const FIRST_PAUSE_MS = 1;
+const LONGEST_PAUSE_MS = 128;
+const NEWLINE = 10;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Writes lines of text to an open file, pipe or socket. A slow or stopped reader blocks nobody: lines wait up to a
+ * limit, and further lines are dropped and counted. A partial write continues where it stopped, so no line is torn. A
+ * failed write is retried, because a disk can get free space and a reader can return.
+ */
+class LogOutput {
+  readonly #target: Target;
+  /** Called with the number of dropped lines once there is room again. */
+  readonly #onDropped: (lines: number) => void;
+  /** Lines that are not encoded yet. */
+  #lines = '';
+  /** Whole lines that are written after #underWay. */
+  #chunks: Buffer[] = [];
+  #underWay: Buffer = NOTHING;
+  #bytes = 0;
+  #unreported = 0;
+  #dropped = 0;
+  #isReporting = false;
+  #isWriting = false;
+  #whenWritten: (() => void)[] = [];
+
+  constructor(fd: number, onDropped: (lines: number) => void) {
+    this.#target = targetOf(fd);
+    this.#onDropped = onDropped;
+    setInterval(() => this.flush(), FLUSH_EVERY_MS).unref();
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** @param line with its line end */
+  write(line: string): void {
+    const isOver = this.#bytes + this.#lines.length + line.length > MAX_WAITING_BYTES;
+    if (isOver && !this.#isReporting) {
+      this.#dropped += 1;
+      this.#unreported += 1;
+      return;
+    }
+    this.#lines += line;
+    if (this.#lines.length < TOGETHER_CHARACTERS) return;
+    this.#seal();
+    void this.#writeAll();
+  }
+
+  /** @param done called when all current lines have been written */
+  flush(done?: () => void): void {
+    this.#seal();
+    if (done !== undefined) this.#whenWritten.push(done);
+    void this.#writeAll();
+  }
+
+  /** Writes as much as possible without waiting, at the end of the process. */
+  flushSync(): void {
+    this.#seal();
+    // A write that a thread has begun completes before the process ends.
+    if (this.#isWriting && this.#target.isFile) this.#underWay = NOTHING;
+    try {
+      while (this.#next()) this.#wrote(fs.writeSync(this.#target.fd, this.#piece()));
+    } catch {
+      // The reader is stuck or gone, so nobody can be informed.
+    }
+  }
+
+  async #writeAll(): Promise<void> {
+    if (this.#isWriting) return;
+    this.#isWriting = true;
+    let pauseMs = FIRST_PAUSE_MS;
+    while (this.#next()) {
+      try {
+        const written = this.#target.write(this.#piece());
+        this.#wrote(typeof written === 'number' ? written : await written);
+        pauseMs = FIRST_PAUSE_MS;
+      } catch {
+        await sleep(pauseMs, undefined, { ref: false });
+        pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+      }
+    }
+    this.#isWriting = false;
+    for (const done of this.#whenWritten.splice(0)) done();
+  }
+
+  /** Starts the next write unless one is in progress. Returns false if nothing is left. */
+  #next(): boolean {
+    if (this.#underWay.length > 0) return true;
+    if (this.#unreported > 0) this.#reportDropped();
+    const [only = NOTHING, ...more] = this.#chunks;
+    this.#underWay = more.length === 0 ? only : Buffer.concat(this.#chunks);
+    this.#chunks = [];
+    return this.#underWay.length > 0;
+  }
+
+  /** Reports dropped lines after all lines before them. */
+  #reportDropped(): void {
+    const lines = this.#unreported;
+    this.#unreported = 0;
+    this.#isReporting = true;
+    this.#onDropped(lines);
+    this.#isReporting = false;
+    this.#seal();
+  }
+
+  /**
+   * The bytes of the next write: all for a file, otherwise whole lines of at most PIPE_BUF, because other processes may
+   * write too.
+   */
+  #piece(): Buffer {
+    const all = this.#underWay;
+    if (this.#target.isFile || all.length <= PIPE_BUF) return all;
+    const last = all.lastIndexOf(NEWLINE, PIPE_BUF - 1);
+    return all.subarray(0, (last === -1 ? all.indexOf(NEWLINE) : last) + 1);
+  }
+
+  #wrote(bytes: number): void {
+    this.#underWay = this.#underWay.subarray(bytes);
+    this.#bytes -= bytes;
+  }
+
+  #seal(): void {
+    if (this.#lines === '') return;
+    const chunk = Buffer.from(this.#lines);
+    this.#lines = '';
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+  }
+}
+
+interface Target {
+  readonly fd: number;
+  /** Whether the target is a file, which takes a write of any size in one piece. */
+  readonly isFile: boolean;
+  /** @returns the number of bytes written. @throws if none can be written now */
+  write(bytes: Buffer): number | Promise<number>;
+}
+
+/**
+ * Files are written in the background, because a disk may be slow. Other targets are made non-blocking: a thread that
+ * waits for a reader would keep the process from ending.
+ */
+function targetOf(fd: number): Target {
+  if (fs.fstatSync(fd).isFile()) return { fd, isFile: true, write: (bytes) => writeFile(fd, bytes) };
+  const own = nonBlocking(fd);
+  return { fd: own, isFile: false, write: (bytes) => fs.writeSync(own, bytes) };
+}
+
+function writeFile(fd: number, bytes: Buffer): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  fs.write(fd, bytes, (fault, written) => (fault === null ? resolve(written) : reject(fault)));
+  return promise;
+}
+
+const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = fs.constants;
+
+/**
+ * Reopens the same pipe or terminal, so that other processes with the same pipe stay blocking. A socket cannot be
+ * reopened.
+ */
+function nonBlocking(fd: number): number {
+  try {
+    return fs.openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  } catch {
+    return madeNonBlocking(fd);
+  }
+}
+
+/** Makes it non-blocking, as node:net does. Like Node, this leaves the terminal of another process unchanged. */
+function madeNonBlocking(fd: number): number {
+  try {
+    new net.Socket({ fd, readable: false, writable: true }).unref();
+  } catch {
+    // The target is neither a pipe nor a socket.
+  }
+  return fd;
 }

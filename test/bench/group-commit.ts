@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { insertPet } from '../../core/store/pet-queries.ts';
+import { insertPet } from '../../core/store/queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 
 /**

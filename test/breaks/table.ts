@@ -17,7 +17,7 @@ const CONNECTION = 'shared/http/connection.ts';
 const HEAD = 'shared/http/request-head.ts';
 const CALL = 'gateway/upstream/call.ts';
 const WIRE = 'gateway/upstream/wire.ts';
-const HEADERS = 'gateway/upstream/upstream-headers.ts';
+const HEADERS = 'gateway/upstream/headers.ts';
 const ACCESS = 'gateway/operators/api/access.ts';
 const GUARD = 'gateway/operators/api/guard.ts';
 
@@ -36,7 +36,7 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/charges', "if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then", 'if false then'),
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
-  row('gateway/limiter/debts.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
+  row('gateway/limiter/outage.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
   row('gateway/limiter/outage.ts', 'faults/charges', 'here(!wasSent);', 'here(true);'),
 
   // What one part knows binds another.
@@ -62,8 +62,8 @@ export const BREAKS: readonly Break[] = [
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
-  row('gateway/pipeline/client-address.ts', 'gateway/client-address', '|| !proxies.has(client)) return', ') return'),
-  row('gateway/pipeline/client-address.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
+  row('gateway/pipeline/client-request.ts', 'gateway/client-address', '|| !proxies.has(client)) return', ') return'),
+  row('gateway/pipeline/client-request.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
   row(CONNECTION, 'gateway/one-at-a-time', '(!isInBody && this.#isClosing)', 'false'),
   row(CONNECTION, 'gateway/pipelining', 'this.answers.length >= this.#rules.unanswered', 'false'),
   row(HEAD, 'gateway/three-listeners', 'if (seen.includes(name)) refuse(', 'if (false) refuse('),
@@ -87,9 +87,9 @@ export const BREAKS: readonly Break[] = [
   row(WIRE, 'gateway/line-ends', '&& !this.#options.needsEcho)', ')'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
   row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
-  row('gateway/pipeline/send-answer.ts', 'gateway/streamed-answers', 'response.destroy();', 'response.end();'),
+  row('gateway/pipeline/own-answers.ts', 'gateway/streamed-answers', 'response.destroy();', 'response.end();'),
   row('gateway/upstream/answer.ts', 'gateway/answer-refused', 'if (isChunked && length !== undefined)', 'if (false)'),
-  row('gateway/upstream/request-head.ts', 'gateway/upstream-request', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
+  row('gateway/upstream/headers.ts', 'gateway/upstream-request', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/unavailable', 'if (status === 503 ||', 'if ('),

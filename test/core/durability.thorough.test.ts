@@ -94,7 +94,7 @@ test(`${KILLS} times kill -9 of the core under load lose no acknowledged pet and
 
 test('a commit is on disk, not only in a system cache, before it is acknowledged', async () => {
   const { SqliteStore } = await import('../../core/store/sqlite.ts');
-  const { query } = await import('../../core/store/transaction.ts');
+  const { query } = await import('../../core/store/store.ts');
   const store = new SqliteStore(`${await temporaryFolder()}/store.db`);
   const FULL = 2n;
   expect(await store.read(() => query('PRAGMA synchronous'))).toEqual([{ synchronous: FULL }]);

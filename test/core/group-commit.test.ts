@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { insertPet } from '../../core/store/pet-queries.ts';
+import { insertPet } from '../../core/store/queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
-import { query, type Transaction } from '../../core/store/transaction.ts';
+import { query, type Transaction } from '../../core/store/store.ts';
 import { Unavailable } from '../../shared/domain-errors.ts';
 import { temporaryFolder } from '../support/stack.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { forgetAnswers } from '../../core/store/idempotency.ts';
-import { query } from '../../core/store/transaction.ts';
+import { query } from '../../core/store/store.ts';
 import { idOf } from '../support/api-key.ts';
 import { DATABASES, openStore } from '../support/databases.ts';
 import { post, send } from '../support/http.ts';

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { deletePet, insertPet, selectPets } from '../../core/store/pet-queries.ts';
-import type { Store } from '../../core/store/store.ts';
-import { query, type Statement } from '../../core/store/transaction.ts';
+import { deletePet, insertPet, selectPets } from '../../core/store/queries.ts';
+import { query, type Statement, type Store } from '../../core/store/store.ts';
 import type { Pet, PetStatus } from '../../shared/schemas/pet.ts';
 import { DATABASES, openStore } from '../support/databases.ts';
 import { send } from '../support/http.ts';

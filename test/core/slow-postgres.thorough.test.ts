@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { CHECK_WITHIN_MS } from '../../core/store/postgres-readiness.ts';
+import { CHECK_WITHIN_MS } from '../../core/store/postgres.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { emptyPostgres } from '../support/databases.ts';
 import { type Answer, send } from '../support/http.ts';

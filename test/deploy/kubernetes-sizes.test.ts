@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CONNECTIONS } from '../../core/store/postgres.ts';
-import { CHECK_WITHIN_MS } from '../../core/store/postgres-readiness.ts';
+import { CHECK_WITHIN_MS, CONNECTIONS } from '../../core/store/postgres.ts';
 import { BUSY } from '../bench/scale/model.ts';
 import { CONFIGURATION } from '../support/haproxy.ts';
 import { type Container, type Manifest, manifestsOf, OVERLAY, workloadsOf } from '../support/manifests.ts';

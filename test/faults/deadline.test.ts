@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { startDeadline } from '../../gateway/limiter/deadline.ts';
+import { startDeadline } from '../../gateway/limiter/outage.ts';
 
 function block(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { closeFrame, FrameBoundary } from '../../gateway/upstream/frame-boundary.ts';
+import { closeFrame, FrameBoundary } from '../../gateway/upstream/tunnel.ts';
 
 /** A frame of RFC 6455 §5.2 whose payload looks like a frame header. */
 function frame(length: number, isMasked: boolean): Buffer {

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { CoreSettings, readCoreSettings } from '../../core/config.ts';
 import { LocalSettings, readLocalSettings } from '../../deploy/local-settings.ts';
 import { GatewaySettings, readGatewaySettings } from '../../gateway/config.ts';
-import { misspelt } from '../../shared/process/misspelt.ts';
+import { misspelt } from '../../shared/process/arguments.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 

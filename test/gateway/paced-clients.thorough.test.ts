@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { parseRateLimit } from 'ratelimit-header-parser';
 import { expect, test } from 'vitest';
-import { full } from '../../gateway/limiter/bucket.ts';
-import { SECOND } from '../../gateway/limiter/clock.ts';
+import { full, SECOND } from '../../gateway/limiter/bucket.ts';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { decide } from '../../gateway/limiter/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';

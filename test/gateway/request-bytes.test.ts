@@ -3,7 +3,7 @@ import http, { type IncomingMessage } from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { RequestBytes } from '../../shared/http/request-bytes.ts';
+import { RequestBytes } from '../../shared/http/request-head.ts';
 
 /** Where requests end in a stream of bytes, compared with what they were made of, for every place of a cut. */
 

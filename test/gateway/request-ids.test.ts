@@ -126,7 +126,7 @@ test('the core keeps the id of a caller that is no gateway', async () => {
 });
 
 test('two processes never give attempts the same id', () => {
-  const module = new URL('../../gateway/upstream/request-head.ts', import.meta.url).href;
+  const module = new URL('../../gateway/upstream/headers.ts', import.meta.url).href;
   const print = `import('${module}').then(({ attemptIdOf }) => console.log([1, 2].map(() => attemptIdOf('same')).join()))`;
   const heard = Array.from({ length: 3 }, () => execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
   const ids = heard.flatMap((line) => line.trim().split(','));

@@ -1,6 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
-import { traceHeaders, traceOf } from '../../shared/http/headers.ts';
+import { traceHeaders, traceOf } from '../../shared/http/request-head.ts';
 import { faultyCore, listeningCore } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';

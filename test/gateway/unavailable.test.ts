@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { AddressAllowance } from '../../gateway/limiter/address-allowance.ts';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { AddressAllowance } from '../../gateway/limiter/newcomers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore } from '../support/faulty-core.ts';

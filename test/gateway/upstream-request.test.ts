@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isRepeatable, writeRequest } from '../../gateway/upstream/request-head.ts';
+import { isRepeatable, writeRequest } from '../../gateway/upstream/headers.ts';
 import { answer, askOn, lineUnderTest, requestFor } from '../support/line.ts';
 
 /** What is written to a shared connection: exactly one request, whatever its headers contain. */

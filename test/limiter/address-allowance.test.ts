@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { AddressAllowance } from '../../gateway/limiter/address-allowance.ts';
+import { AddressAllowance } from '../../gateway/limiter/newcomers.ts';
 import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
 import { BEGIN, SECOND } from '../support/limiters.ts';
 

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { type Debt, noDebt } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
-import { type Debt, noDebt } from '../../gateway/limiter/debt.ts';
-import { type Charged, Debts } from '../../gateway/limiter/debts.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
+import { type Charged, Debts } from '../../gateway/limiter/outage.ts';
 import { writeKey } from '../../gateway/stores/key-hash.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { keyOf } from '../../gateway/stores/redis/names.ts';

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
-import type { Client, KnownKey } from '../../gateway/limiter/client.ts';
+import { type Client, type KnownKey, noDebt } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { type Credential, createApiKey, credentialOf, MAX_SECRETS } from '../../gateway/limiter/credential.ts';
-import { noDebt } from '../../gateway/limiter/debt.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';

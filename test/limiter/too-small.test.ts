@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { MINUTE, SECOND } from '../../gateway/limiter/clock.ts';
+import { MINUTE, SECOND } from '../../gateway/limiter/bucket.ts';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { decide } from '../../gateway/limiter/decide.ts';
+import { isTooSmall } from '../../gateway/limiter/estimates.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { isTooSmall } from '../../gateway/limiter/too-small.ts';
 import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 

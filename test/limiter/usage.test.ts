@@ -1,12 +1,20 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { DAY, MINUTE } from '../../gateway/limiter/clock.ts';
+import { DAY, MINUTE } from '../../gateway/limiter/bucket.ts';
 import { type Credential, createApiKey } from '../../gateway/limiter/credential.ts';
 import { decide } from '../../gateway/limiter/decide.ts';
-import { FRESH, type KeyEntry, type KeyState } from '../../gateway/limiter/key-record.ts';
+import {
+  type Count,
+  countsOf,
+  DAYS_KEPT,
+  FRESH,
+  type KeyEntry,
+  type KeyState,
+  MINUTES_KEPT,
+  usedOfDay,
+} from '../../gateway/limiter/key-record.ts';
 import type { BucketState, Decision, Limiter } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { type Count, countsOf, DAYS_KEPT, MINUTES_KEPT, usedOfDay } from '../../gateway/limiter/usage-marks.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';

@@ -1,12 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ticksUntilToken } from '../../gateway/limiter/bucket.ts';
-import { MINUTE } from '../../gateway/limiter/clock.ts';
+import { MINUTE, ticksUntilToken } from '../../gateway/limiter/bucket.ts';
 import type { Credential } from '../../gateway/limiter/credential.ts';
 import { bucketsAt } from '../../gateway/limiter/decide.ts';
-import type { KeyEntry } from '../../gateway/limiter/key-record.ts';
-import { countsOf } from '../../gateway/limiter/usage-marks.ts';
-import { leastRefused } from '../../gateway/limiter/what-if.ts';
+import { leastRefused } from '../../gateway/limiter/estimates.ts';
+import { countsOf, type KeyEntry } from '../../gateway/limiter/key-record.ts';
 import { BEGIN, type LimiterUnderTest, memoryUnderTest, redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { DAY, MINUTE, SECOND } from '../../gateway/limiter/bucket.ts';
 import { type Client, newClient } from '../../gateway/limiter/client.ts';
-import { DAY, MINUTE, SECOND } from '../../gateway/limiter/clock.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { type KeyEvent, KeyWatch } from '../../gateway/telemetry/key-watch.ts';
 import { createAuthority } from '../support/certificates.ts';

@@ -1,7 +1,6 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { KeysOfMinute } from '../../gateway/telemetry/key-watch.ts';
-import { quantile } from '../../gateway/telemetry/totals.ts';
-import { WatchedTraffic } from '../../gateway/telemetry/watched-traffic.ts';
+import { quantile, WatchedTraffic } from '../../gateway/telemetry/state.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { SECOND } from '../../gateway/limiter/clock.ts';
+import { SECOND } from '../../gateway/limiter/bucket.ts';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { checkKeys } from '../../gateway/operators/api/check-keys.ts';
 import { Keys } from '../../gateway/stores/keys.ts';

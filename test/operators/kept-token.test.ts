@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import { keptToken, tokenFile } from '../../gateway/operators/admin-token.ts';
-import { carriesToken } from '../../shared/http/headers.ts';
+import { carriesToken } from '../../shared/http/request-head.ts';
 import { bearerTokens } from '../../shared/http/service.ts';
 import { CLI } from '../support/ctl.ts';
 import { send } from '../support/http.ts';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ClientOptions, WebSocket } from 'ws';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
-import type { ServerLimits } from '../../shared/http/connections.ts';
+import type { ServerLimits } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 

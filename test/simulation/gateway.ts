@@ -1,6 +1,6 @@
 import { pino } from 'pino';
+import { monotonicClock } from '../../gateway/limiter/bucket.ts';
 import { Clients, type LocalDecisions } from '../../gateway/limiter/clients.ts';
-import { monotonicClock } from '../../gateway/limiter/clock.ts';
 import type { Limiter } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { type Announce, actOn, confirmed } from '../../gateway/primary/confirmed.ts';

@@ -3,7 +3,7 @@ import { describeOperations } from '../../gateway/operators/api/openapi.ts';
 import { ROUTES as OPERATIONS } from '../../gateway/operators/api/routes.ts';
 import type { Document, Header, Ref, Response, Responses } from '../../gateway/reference/document.ts';
 import { describeApi } from '../../gateway/reference/openapi.ts';
-import { createRouter } from '../../shared/http/router.ts';
+import { createRouter } from '../../shared/http/service.ts';
 import { schemaValidator } from './json-schema.ts';
 
 /**

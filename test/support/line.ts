@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Answer } from '../../gateway/upstream/answer.ts';
-import type { UpstreamRequest } from '../../gateway/upstream/request-head.ts';
+import type { UpstreamRequest } from '../../gateway/upstream/headers.ts';
 import { Wire } from '../../gateway/upstream/wire.ts';
 import { cleanUp } from './clean-up.ts';
 import { faultyCore } from './faulty-core.ts';

@@ -1,6 +1,6 @@
 import { type GatewaySettings, webhookSecretOf } from '../../gateway/config.ts';
+import type { Clock } from '../../gateway/limiter/bucket.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
-import type { Clock } from '../../gateway/limiter/clock.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
 import { type Announce, actOn } from '../../gateway/primary/confirmed.ts';
@@ -10,8 +10,8 @@ import { type ForClients, serveClients } from '../../gateway/start.ts';
 import { EmbeddedLimiter } from '../../gateway/stores/embedded-limiter.ts';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { Webhooks } from '../../gateway/webhooks/webhooks.ts';
-import type { ServerLimits } from '../../shared/http/connections.ts';
 import { HttpError } from '../../shared/http/errors.ts';
+import type { ServerLimits } from '../../shared/http/server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';

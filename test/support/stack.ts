@@ -6,7 +6,7 @@ import { readCoreSettings } from '../../core/config.ts';
 import { startCore } from '../../core/core.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
 import type { GatewayRoute } from '../../gateway/routes.ts';
-import type { ServerLimits } from '../../shared/http/connections.ts';
+import type { ServerLimits } from '../../shared/http/server.ts';
 import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
 import { knowCore, knowGateway, knowOperators } from './described-answers.ts';

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { LRUCache } from 'lru-cache';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { bearerToken, carriesToken } from '../../../shared/http/headers.ts';
+import { bearerToken, carriesToken } from '../../../shared/http/request-head.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { line } from '../../stores/line.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { SECOND } from '../../limiter/clock.ts';
+import { SECOND } from '../../limiter/bucket.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { isOfFormerRule, isUsable, STORED_FIELDS, type StoredPlans } from '../../limiter/plans.ts';
 import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.ts';

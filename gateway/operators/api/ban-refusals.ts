@@ -1,5 +1,4 @@
-import type { KeyEntry } from '../../limiter/key-record.ts';
-import { MINUTES_KEPT } from '../../limiter/usage-marks.ts';
+import { type KeyEntry, MINUTES_KEPT } from '../../limiter/key-record.ts';
 import type { BanView, KeySummary } from './answers.ts';
 import { banOf } from './key-view.ts';
 import type { AdminDependencies } from './operation.ts';

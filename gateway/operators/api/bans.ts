@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { announcesBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { SECOND } from '../../limiter/clock.ts';
+import { SECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import type { Activity, FieldChange } from '../../stores/audit.ts';
 import { aboutCall, allOf, entry, readChange } from './activity-of-call.ts';

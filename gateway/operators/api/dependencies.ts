@@ -1,8 +1,7 @@
 import type { Family } from '../../../shared/process/counts.ts';
 import { type CheckResult, good, silentCore, unreachableCore, warning } from '../../check-result.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
-import { bucketsOf, quantile, seriesOf } from '../../telemetry/totals.ts';
-import type { ProcessState, SeenCore } from '../../telemetry/watched-traffic.ts';
+import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf } from '../../telemetry/state.ts';
 import type { CoreView, RedisMode, RedisView } from './answers.ts';
 
 /** Merges what the processes that serve clients see of the cores and of Redis. */

@@ -2,7 +2,7 @@ import { type CheckResult, fault, good, unknown, warning } from '../../check-res
 import { isFormer, PLAN_NAMES, type Plan, STORED_FIELDS, whenAbsent } from '../../limiter/plans.ts';
 import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
-import type { WorkersState } from '../../telemetry/watched-traffic.ts';
+import type { WorkersState } from '../../telemetry/state.ts';
 import type { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup-notes.ts';
 import { checkKeys } from './check-keys.ts';

@@ -1,9 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { isLoopback } from '../../../shared/process/env.ts';
-import { AddressAllowance } from '../../limiter/address-allowance.ts';
-import { ticksUntilToken } from '../../limiter/bucket.ts';
-import { type Clock, SECOND, systemClock } from '../../limiter/clock.ts';
+import { type Clock, SECOND, systemClock, ticksUntilToken } from '../../limiter/bucket.ts';
+import { AddressAllowance } from '../../limiter/newcomers.ts';
 
 /** The number of wrong tokens that an address may send per minute. */
 const WRONG_TOKENS = 10;

@@ -1,11 +1,10 @@
 import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
-import { SECOND } from '../../limiter/clock.ts';
+import { SECOND } from '../../limiter/bucket.ts';
 import { bucketsAt } from '../../limiter/decide.ts';
-import type { KeyEntry } from '../../limiter/key-record.ts';
+import { type KeyEntry, usedOfDay } from '../../limiter/key-record.ts';
 import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import { hasTags } from '../../limiter/tags.ts';
-import { usedOfDay } from '../../limiter/usage-marks.ts';
 import { KEY_STATES, stateOf } from './key-view.ts';
 import { choice, tag, tagsIn, wholeNumber } from './query.ts';
 

@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { MINUTE } from '../../limiter/clock.ts';
+import { MINUTE } from '../../limiter/bucket.ts';
 import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
-import type { KeyEntry } from '../../limiter/key-record.ts';
+import { countsOf, type KeyEntry } from '../../limiter/key-record.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
-import { countsOf } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import { withBanRefusals } from './ban-refusals.ts';

@@ -1,14 +1,12 @@
-import { ticksUntilFull } from '../../limiter/bucket.ts';
-import { SECOND } from '../../limiter/clock.ts';
+import { SECOND, ticksUntilFull } from '../../limiter/bucket.ts';
 import { inactiveReason, type Secret } from '../../limiter/credential.ts';
 import { bucketsAt } from '../../limiter/decide.ts';
-import type { KeyEntry } from '../../limiter/key-record.ts';
+import { isTooSmall } from '../../limiter/estimates.ts';
+import { type KeyEntry, usedOfDay } from '../../limiter/key-record.ts';
 import type { BucketState } from '../../limiter/limiter.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
 import { isPlanName, type PlanTable } from '../../limiter/plans.ts';
 import type { Tags } from '../../limiter/tags.ts';
-import { isTooSmall } from '../../limiter/too-small.ts';
-import { usedOfDay } from '../../limiter/usage-marks.ts';
 
 /** A secret as operators see it: everything except its digest. */
 export const describeSecret = (

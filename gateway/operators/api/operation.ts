@@ -6,7 +6,7 @@ import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { Role } from '../../stores/roles.ts';
 import type { OperatorsStores } from '../../stores/stores.ts';
 import type { FoundRequests, RequestQuery } from '../../telemetry/recent-requests.ts';
-import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traffic.ts';
+import type { TrafficSource, WatchedTraffic } from '../../telemetry/state.ts';
 import type { Operator } from './access.ts';
 import type { RedisMode } from './answers.ts';
 import type { FindingsSince } from './findings-since.ts';

@@ -1,11 +1,10 @@
 import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { MINUTE } from '../../limiter/clock.ts';
-import type { KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
+import { MINUTE } from '../../limiter/bucket.ts';
+import { leastRefused } from '../../limiter/estimates.ts';
+import { countsOf, type KeyEntry, type KeyRecord, MINUTES_KEPT } from '../../limiter/key-record.ts';
 import { fieldsOf, isPlanName } from '../../limiter/plans.ts';
-import { countsOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
-import { leastRefused } from '../../limiter/what-if.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import type { TrialAnswer } from './answers.ts';
 import { ADMIN_BODY_LIMIT_BYTES, type AdminOperation } from './operation.ts';

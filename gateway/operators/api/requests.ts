@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
-import { MILLISECOND } from '../../limiter/clock.ts';
+import { MILLISECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/redis/peers.ts';

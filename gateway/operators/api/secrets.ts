@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { SECOND } from '../../limiter/clock.ts';
+import { SECOND } from '../../limiter/bucket.ts';
 import { createApiKey, MAX_SECRETS, SCOPES, type Secret, type UnreadablePart } from '../../limiter/credential.ts';
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { count, listOf, time } from '../../../shared/schemas/answer-parts.ts';
-import { Totals } from '../../telemetry/totals.ts';
-import { type SeenCore, WorkersState } from '../../telemetry/watched-traffic.ts';
+import { type SeenCore, Totals, WorkersState } from '../../telemetry/state.ts';
 
 /** The answers about the state of the gateway: findings, dependencies and traffic. */
 

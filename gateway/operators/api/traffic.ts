@@ -1,4 +1,4 @@
-import { totalsOf } from '../../telemetry/totals.ts';
+import { totalsOf } from '../../telemetry/state.ts';
 import type { MinutesAnswer, TrafficAnswer } from './answers.ts';
 import { coresOf, redisOf } from './dependencies.ts';
 import type { AdminOperation } from './operation.ts';

@@ -1,10 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
-import { DAY, MINUTE } from '../../limiter/clock.ts';
-import type { KeyEntry } from '../../limiter/key-record.ts';
+import { DAY, MINUTE } from '../../limiter/bucket.ts';
+import { countsOf, DAYS_KEPT, dateOf, type KeyEntry, MINUTES_KEPT } from '../../limiter/key-record.ts';
 import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
-import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { UsageSums } from '../whole-answers.ts';
 import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';

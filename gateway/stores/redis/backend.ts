@@ -1,9 +1,8 @@
 import type { Logger } from '../../../shared/process/logger.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
 import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
-import { Debts } from '../../limiter/debts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import { surviveOutages } from '../../limiter/outage.ts';
+import { Debts, surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import type { LogEntry, Storage } from '../storage.ts';
 import type { Backend } from '../stores.ts';

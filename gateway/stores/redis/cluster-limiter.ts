@@ -1,6 +1,6 @@
 import type { Credential } from '../../limiter/credential.ts';
-import type { Charger } from '../../limiter/debts.ts';
 import type { Question, RemoteLimiter, Verdict } from '../../limiter/limiter.ts';
+import type { Charger } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import type { ClusterConnection } from './cluster.ts';
 import { boundSecrets, RedisLimiter, type RedisLimiterOptions } from './limiter.ts';

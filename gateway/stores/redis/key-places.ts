@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
-import { SECOND } from '../../limiter/clock.ts';
+import { SECOND } from '../../limiter/bucket.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { compareCursors, type KeyCursor, type KeyListQuery } from '../storage.ts';
 import { readTime } from '../stored-time.ts';

@@ -1,9 +1,7 @@
 import { type BoundedMap, boundedMap } from '../../../shared/bounded-map.ts';
-import { type Clock, DAY, MINUTE } from '../../limiter/clock.ts';
+import { type Clock, DAY, MINUTE } from '../../limiter/bucket.ts';
+import { type Debt, owedBy } from '../../limiter/client.ts';
 import { type Credential, credentialOf, readBounds, type Use } from '../../limiter/credential.ts';
-import { startDeadline } from '../../limiter/deadline.ts';
-import { type Debt, owedBy } from '../../limiter/debt.ts';
-import type { Charged, Charger } from '../../limiter/debts.ts';
 import {
   type BucketState,
   type Decision,
@@ -14,6 +12,7 @@ import {
   type Verdict,
 } from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
+import { type Charged, type Charger, startDeadline } from '../../limiter/outage.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
 import { readLevel } from '../key-hash.ts';
 import { readTime } from '../stored-time.ts';

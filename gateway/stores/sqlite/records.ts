@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { type Clock, SECOND } from '../../limiter/clock.ts';
+import { type Clock, SECOND } from '../../limiter/bucket.ts';
 import {
   type FieldChanges,
   type Fields,

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Unavailable } from '../../../shared/domain-errors.ts';
-import { type Clock, systemClock } from '../../limiter/clock.ts';
+import { type Clock, systemClock } from '../../limiter/bucket.ts';
 import { ACTIVITY_LENGTH } from '../audit.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {

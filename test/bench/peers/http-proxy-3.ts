@@ -9,7 +9,7 @@ import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../../gateway/stores/plans.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
-import { bearerToken } from '../../../shared/http/headers.ts';
+import { bearerToken } from '../../../shared/http/request-head.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
 
 /** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No backend log. */
