@@ -198,8 +198,11 @@ async function connection(to: Listener, seed: number): Promise<void> {
   expect(left.length, 'at most one was begun before the reset was seen').toBeLessThanOrEqual(isReset ? 1 : 0);
   // The one that was left may have reached the core or not.
   const known = (list: readonly string[]) => list.filter((id) => !left.includes(id)).sort();
+  // A read of which the core is late is sent twice; a write never is.
+  const isWrite = (id: string) => texts[ids.indexOf(id)]?.startsWith('POST') === true;
+  const once = executed.filter((id, at) => isWrite(id) || executed.indexOf(id) === at);
   if (to.coreLog !== undefined) {
-    expect(known(executed)).toEqual(finished.filter(isGood).sort());
+    expect(known(once)).toEqual(finished.filter(isGood).sort());
     expect(known(charged.filter(isGood))).toEqual(finished.filter(isGood).sort());
   }
   if (!isReset) {
