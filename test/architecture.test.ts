@@ -60,7 +60,7 @@ test.for([
   ],
   ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|sqlite)|operators|primary|start)/, 'knows no database'],
   ['gateway/reference', /^gateway\/(pipeline|upstream|stores|operators|start)/, 'knows no step of a request'],
-  ['gateway/telemetry', /^gateway\/(pipeline\/(?!exchange)|operators|start)/, 'knows no step of a request'],
+  ['gateway/telemetry', /^gateway\/(pipeline|operators|start)/, 'knows no step of a request'],
   [
     'gateway/webhooks',
     /^ioredis$|^gateway\/(?!webhooks|telemetry\/key-watch|limiter|stores\/keys)/,

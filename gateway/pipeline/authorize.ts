@@ -6,8 +6,8 @@ import type { Clients } from '../limiter/clients.ts';
 import { type Credential, holdsApiKey, parseApiKey, type Scope, type Use } from '../limiter/credential.ts';
 import { type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import { Newcomers } from '../limiter/newcomers.ts';
-import type { Exchange } from './exchange.ts';
-import { Shed, type Slot } from './load-shedder.ts';
+import { type Exchange, Shed } from '../telemetry/exchange.ts';
+import type { Slot } from './load-shedder.ts';
 
 /** Errors without variable parts are created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');

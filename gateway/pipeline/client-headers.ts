@@ -1,7 +1,7 @@
 import { NO_SNIFF } from '../../shared/http/request-head.ts';
 import { SECOND, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
 import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
-import type { Exchange } from './exchange.ts';
+import type { Exchange } from '../telemetry/exchange.ts';
 
 /**
  * The gateway's headers on every answer to a client, as a flat list.

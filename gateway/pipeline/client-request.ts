@@ -2,25 +2,17 @@ import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv6 } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
-import { announcesBody } from '../../shared/http/body.ts';
 import { methodNotAllowed } from '../../shared/http/errors.ts';
-import { checkHead, type HeadLimits, isHost, originForm, refuse } from '../../shared/http/request-head.ts';
+import {
+  announcesBody,
+  checkHead,
+  type HeadLimits,
+  isHost,
+  originForm,
+  refuse,
+} from '../../shared/http/request-head.ts';
 import { isLoopback } from '../../shared/process/env.ts';
-
-/**
- * The single form in which a request is checked, decided on and forwarded. Node's parser accepts requests that another
- * parser may read differently (RFC 9112 §11.2). Such a request has no canonical form and is refused before anything
- * else.
- */
-export interface CanonicalRequest {
-  readonly method: string;
-  readonly path: string;
-  /** Path and query exactly as received. They are forwarded unchanged. */
-  readonly target: string;
-  readonly host: string;
-  readonly authorization: string | undefined;
-  readonly hasBody: boolean;
-}
+import type { CanonicalRequest } from '../telemetry/exchange.ts';
 
 const MAX_TARGET_LENGTH = 8_192;
 /** The server accepts heads of twice this length, so that this check can answer those that are too long. */

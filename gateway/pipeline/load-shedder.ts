@@ -122,10 +122,3 @@ export class Slot {
     this.#holder = caller;
   }
 }
-
-/** The cause of a 503 from load shedding. */
-export class Shed extends Error {
-  constructor() {
-    super('Too many requests are under way.');
-  }
-}

@@ -13,11 +13,10 @@ import type { Reference, ReferenceFile } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
 import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../static-file.ts';
 import type { factsReader } from '../stores/key-facts.ts';
+import type { CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import { clientHeaders, retryAfterSeconds } from './client-headers.ts';
-import type { CanonicalRequest } from './client-request.ts';
-import type { Exchange } from './exchange.ts';
 
 export interface OwnAnswersDependencies {
   readonly limiter: Limiter;

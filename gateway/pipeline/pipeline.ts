@@ -10,6 +10,7 @@ import type { Clients } from '../limiter/clients.ts';
 import type { Credential } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { GatewayRoute } from '../routes.ts';
+import { type CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import { ElsewhereLog, logExchange, type Traffic } from '../telemetry/request-metrics.ts';
@@ -21,7 +22,6 @@ import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { clientHeaders, serverTiming } from './client-headers.ts';
 import {
-  type CanonicalRequest,
   canonicalRequest,
   clientAddress,
   forwardedHeaders,
@@ -29,7 +29,6 @@ import {
   plainAddress,
   type TrustedProxies,
 } from './client-request.ts';
-import { Exchange } from './exchange.ts';
 import { LoadShedder } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies, sendError, sendOwnAnswer } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';

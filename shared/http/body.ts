@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { JsonError, parseJson } from '../schemas/json.ts';
 import { must } from '../schemas/must.ts';
 import { HttpError } from './errors.ts';
-import { type BrokenRequest, FAULT } from './request-head.ts';
+import { announcesBody, type BrokenRequest, FAULT } from './request-head.ts';
 
 /**
  * The whole body of a JSON request, as bytes. Answers `Expect: 100-continue` once the headers are acceptable.
@@ -24,11 +24,6 @@ export async function readJsonBytes(
 
 const tooLarge = (maxBytes: number): HttpError =>
   new HttpError('payload_too_large', `The request body is too large: at most ${maxBytes} bytes are allowed.`);
-
-/** Whether the headers announce a body (RFC 9112 §6). */
-export function announcesBody({ headers }: IncomingMessage): boolean {
-  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
-}
 
 /** Refuses a body where the operation has none: its unread bytes would be taken for the next request. */
 export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'This operation takes no body.');

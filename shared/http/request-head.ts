@@ -140,6 +140,11 @@ export function refuse(message: string | undefined, code: ErrorCode = 'invalid_r
   throw new HttpError(code, message, { closes: true });
 }
 
+/** Whether the headers announce a body (RFC 9112 §6). */
+export function announcesBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+}
+
 /** Header rules for every hop. Names are in lower case. */
 
 /** Every answer has this header: browsers must not guess another type (Fetch §3.6). */

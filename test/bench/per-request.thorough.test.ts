@@ -8,5 +8,5 @@ test('an admitted request awaits only its decision: no step before or after it c
   const [gateway] = await countPerRequest(stage);
   // handle, the decision, its await, ioredis' command, and two that continue it; some more are those of timers.
   expect(gateway?.promises).toBeLessThan(7);
-  expect(gateway?.files).toBeLessThanOrEqual(64);
+  expect(gateway?.files).toBeLessThanOrEqual(48);
 }, 120_000);

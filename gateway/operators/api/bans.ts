@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { announcesBody } from '../../../shared/http/body.ts';
+import { announcesBody } from '../../../shared/http/request-head.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';

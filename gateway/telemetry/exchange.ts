@@ -7,18 +7,73 @@ import { type Credential, redactApiKeys } from '../limiter/credential.ts';
 import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanName } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
-import type { NoDecisionReason, Outcome } from '../telemetry/outcomes.ts';
-import type { NotedRequest } from '../telemetry/recent-requests.ts';
-import type { CanonicalRequest } from './client-request.ts';
-import { Shed } from './load-shedder.ts';
+import type { NotedRequest } from './recent-requests.ts';
+
+/** The outcomes before a request is forwarded: a decision, or a reason without one. Each is a label value. */
+
+/** Decisions on a key that has a plan. `forbidden` means that its secret lacks the scope. */
+export const ON_PLANS = ['admitted', 'refused_minute', 'refused_day', 'banned', 'forbidden'] as const;
+
+/** Decisions on an invalid key. `elsewhere` means that its secret is bound to other networks. */
+export const ON_NO_PLAN = ['unknown', 'disabled', 'expired', 'elsewhere'] as const;
+
+export const DECISION_OUTCOMES = [...ON_PLANS, ...ON_NO_PLAN] as const;
+export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
+
+/**
+ * Why there was no decision.
+ * - `malformed`: the key is missing or malformed
+ * - `shed`: the gateway is overloaded
+ * - `unavailable`: Redis is unavailable and the key has not been seen before
+ * - `unusable`: the key's data is corrupt
+ * - `reference`: the file needs no key
+ * - `own`: the gateway itself has the answer, such as a key's limit status
+ * - `invalid`: the request itself was refused
+ * - `failed`: the gateway failed
+ * - `left`: the client left first
+ */
+export const NO_DECISION_REASONS = [
+  'malformed',
+  'shed',
+  'unavailable',
+  'unusable',
+  'reference',
+  'own',
+  'invalid',
+  'failed',
+  'left',
+] as const;
+export type NoDecisionReason = (typeof NO_DECISION_REASONS)[number];
+
+/** The outcome of a request in the log. Its decision shows which limit refused it. */
+export type Outcome = 'admitted' | 'refused' | 'banned' | 'forbidden' | (typeof ON_NO_PLAN)[number] | NoDecisionReason;
+
+const REASONS: ReadonlySet<string> = new Set(NO_DECISION_REASONS);
+
+export const isNoDecision = (outcome: Outcome): outcome is NoDecisionReason => REASONS.has(outcome);
 
 /** nginx's status for a client that left before its answer was complete. It is never sent. */
 const CLIENT_CLOSED_REQUEST = 499;
 
 const SWITCHING_PROTOCOLS = 101;
 
+/**
+ * The single form in which a request is checked, decided on and forwarded. Node's parser accepts requests that another
+ * parser may read differently (RFC 9112 §11.2). Such a request has no canonical form and is refused before anything
+ * else.
+ */
+export interface CanonicalRequest {
+  readonly method: string;
+  readonly path: string;
+  /** Path and query exactly as received. They are forwarded unchanged. */
+  readonly target: string;
+  readonly host: string;
+  readonly authorization: string | undefined;
+  readonly hasBody: boolean;
+}
+
 /** What is known of a request when it arrives. */
-export interface Arrival {
+interface Arrival {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly clientAddress: string;
@@ -137,5 +192,12 @@ export class Exchange {
     if (this.tunnel !== undefined) return SWITCHING_PROTOCOLS;
     if (this.response.writableFinished) return this.response.statusCode;
     return this.error?.status ?? CLIENT_CLOSED_REQUEST;
+  }
+}
+
+/** The cause of a 503 from load shedding. */
+export class Shed extends Error {
+  constructor() {
+    super('Too many requests are under way.');
   }
 }
