@@ -5,7 +5,7 @@ import { count, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/bucket.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
-import type { Outcome } from './exchange.ts';
+import type { Outcome } from './outcomes.ts';
 
 /**
  * Keeps the last requests of this process, so that operators can look them up. Recording one takes a few assignments
