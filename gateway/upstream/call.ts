@@ -14,7 +14,7 @@ import {
   WrongAnswer,
 } from './faults.ts';
 import { attemptIdOf, isRepeatable, requestIdOf, responseHeaders, type UpstreamRequest } from './headers.ts';
-import type { Asked, Wire } from './wire.ts';
+import type { PendingRequest, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
@@ -45,7 +45,7 @@ export interface Forwarding {
   /** Called once: when the answer has been handed over, or with the {HttpError} that prevented it. */
   readonly done: Done;
   /** When it arrived here. */
-  readonly askedAt: number;
+  readonly arrivedAt: number;
   /** The deadline of all attempts together. */
   readonly deadline: number;
 }
@@ -63,7 +63,7 @@ export interface CallContext {
  * One request to the cores. At any moment it is on one wire or waits for one: once it is sent again elsewhere, the
  * first answer is no longer wanted.
  */
-export class Call implements Asked {
+export class Call implements PendingRequest {
   readonly forwarding: Forwarding;
   /** Its index in the list of running calls. */
   place: number;
@@ -105,16 +105,16 @@ export class Call implements Asked {
   }
 
   /** Whether another attempt may be made while this one has no answer. */
-  get mayBeAskedAgain(): boolean {
+  get mayBeResent(): boolean {
     return this.isWanted && this.#attempts < MAX_ATTEMPTS[this.#isRead ? 'read' : 'write'];
   }
 
   /** Makes the first attempt. Reads share a wire if possible. */
-  ask(core: Core): void {
-    const { askedAt } = this.forwarding;
-    if (!this.#begin(core, askedAt)) return;
+  send(core: Core): void {
+    const { arrivedAt } = this.forwarding;
+    if (!this.#begin(core, arrivedAt)) return;
     try {
-      if (this.#isRead && core.echoes) this.#wire = this.#wiresAt(core, askedAt)?.ask(this, askedAt);
+      if (this.#isRead && core.echoes) this.#wire = this.#wiresAt(core, arrivedAt)?.send(this, arrivedAt);
       if (this.#wire === undefined) this.#waitForOwn(core);
     } catch (fault) {
       this.failed(fault);
@@ -122,25 +122,25 @@ export class Call implements Asked {
   }
 
   /** Sends the request again on a wire of its own, because an answer ahead of it is late. */
-  askAgain(core: Core, now: number): void {
+  resend(core: Core, now: number): void {
     const late = this.#core;
-    if (late === undefined || core.limit.isFull || !late.mayAskAgain()) return;
-    late.counts.askedAgain();
+    if (late === undefined || core.limit.isFull || !late.mayResend()) return;
+    late.counts.resent();
     this.#late = late;
     this.#forget();
-    this.#askAlone(core, now);
+    this.#sendAlone(core, now);
   }
 
   checkDeadlines(now: number, silentAfterMs: number): void {
     if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
     else if (this.#streamed !== undefined) this.#checkStream(now);
     else if (this.forwarding.deadline <= now) this.#giveUp(now);
-    else if (now - this.forwarding.askedAt >= silentAfterMs && this.mayBeAskedAgain) {
+    else if (now - this.forwarding.arrivedAt >= silentAfterMs && this.mayBeResent) {
       const core = this.#core;
       const other = core && this.#context.cores.other(core);
       if (core === undefined || other === undefined || !this.#isSent) return;
       core.isSilent = core.newestAnswered < this.sentAt;
-      this.askAgain(other, now);
+      this.resend(other, now);
     }
   }
 
@@ -170,7 +170,7 @@ export class Call implements Asked {
     this.sentAt = performance.now();
     try {
       if (this.forwarding.response.destroyed) throw new ClientGone();
-      wire.ask(this, this.sentAt);
+      wire.send(this, this.sentAt);
     } catch (fault) {
       this.failed(fault);
     }
@@ -241,7 +241,7 @@ export class Call implements Asked {
     this.#endOwn();
     if (!this.isWanted) return;
     if (fault instanceof AnswerTooLarge) {
-      this.#askForLarge();
+      this.#resendForLarge();
       return;
     }
     core.counts.failed(faultKind(fault));
@@ -263,10 +263,10 @@ export class Call implements Asked {
   }
 
   /** Sends the request again on a wire of its own, where the answer can be streamed. */
-  #askForLarge(): void {
+  #resendForLarge(): void {
     const now = performance.now();
     this.#noteLarge(now);
-    this.#askAlone(this.#context.cores.next(), now);
+    this.#sendAlone(this.#context.cores.next(), now);
   }
 
   #tryElsewhere(core: Core, fault: unknown): boolean {
@@ -276,12 +276,12 @@ export class Call implements Asked {
       this.#unreachable = [...this.#unreachable, core];
       if (cores.areAll(this.#unreachable)) return false;
       this.#attempts -= 1;
-    } else if (!this.mayBeAskedAgain || !isConnectionFault(fault)) return false;
-    this.#askAlone(cores.next(this.#unreachable.length > 0 ? this.#unreachable : [core]), performance.now());
+    } else if (!this.mayBeResent || !isConnectionFault(fault)) return false;
+    this.#sendAlone(cores.next(this.#unreachable.length > 0 ? this.#unreachable : [core]), performance.now());
     return true;
   }
 
-  #askAlone(core: Core, now: number): void {
+  #sendAlone(core: Core, now: number): void {
     if (this.#begin(core, now)) this.#waitForOwn(core);
   }
 
@@ -312,7 +312,7 @@ export class Call implements Asked {
   #began(core: Core, now: number): void {
     this.#noteTimes(now);
     core.answered(this.#begunAt, this.sentAt, now);
-    if (this.#late !== undefined && now - this.sentAt < LATE_AFTER_MS) this.#late.noteAgainRight();
+    if (this.#late !== undefined && now - this.sentAt < LATE_AFTER_MS) this.#late.noteUsefulResend();
     if (this.#context.cores.isAnswerProof) core.setReady(true);
   }
 

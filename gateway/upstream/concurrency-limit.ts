@@ -71,7 +71,7 @@ export class ConcurrencyLimit {
 
   enter(): void {
     this.#inFlight += 1;
-    this.#window.asked += 1;
+    this.#window.sent += 1;
   }
 
   leave(): void {
@@ -80,15 +80,15 @@ export class ConcurrencyLimit {
 
   /**
    * Notes the beginning of an answer, or a timeout.
-   * @param askedAt when it was requested; both times are those of performance.now()
+   * @param sentAt when it was requested; both times are those of performance.now()
    */
-  learn(askedAt: number, now: number): void {
-    const tookMs = now - askedAt;
+  learn(sentAt: number, now: number): void {
+    const tookMs = now - sentAt;
     this.#window.answered += 1;
     this.#window.quickestMs = Math.min(this.#window.quickestMs, tookMs);
     if (tookMs < this.#lateMs) this.#inTime(now);
     // Requests sent before the limit was lowered do not show its effect. A core that answers others is not overloaded.
-    else if (askedAt > this.#loweredAt && ++this.#late >= MIN_LATE && now - this.#inTimeAt > this.#queueMs)
+    else if (sentAt > this.#loweredAt && ++this.#late >= MIN_LATE && now - this.#inTimeAt > this.#queueMs)
       this.#lower(FEWEST, this.#inFlight * LOWERED_TO, now);
     if (now - this.#window.startedAt >= this.#queueMs / WINDOWS) this.#judge(now);
   }
@@ -100,7 +100,7 @@ export class ConcurrencyLimit {
   }
 
   #judge(now: number): void {
-    const { startedAt, asked, answered, quickestMs } = this.#window;
+    const { startedAt, sent, answered, quickestMs } = this.#window;
     const lastedMs = now - startedAt;
     this.#window = new Window(now);
     // After a silence it is unknown how many could have been answered.
@@ -112,8 +112,8 @@ export class ConcurrencyLimit {
     const waitedMs = quickestMs - this.#base.ms;
     // Old counts fade: what looks like a permanent queue is latency.
     const before = this.#queued * (1 - lastedMs / FORGET_QUEUE_MS);
-    const isShort = waitedMs < this.#queueMs / 2 && asked <= answered;
-    this.#queued = isShort ? 0 : within(before + asked - answered, 0, this.#inFlight);
+    const isShort = waitedMs < this.#queueMs / 2 && sent <= answered;
+    this.#queued = isShort ? 0 : within(before + sent - answered, 0, this.#inFlight);
     this.#mayRise = waitedMs < this.#queueMs;
     const allowed = (answered / lastedMs) * this.#queueMs;
     if (this.#queued <= allowed / 4) this.#base.note(quickestMs, now);
@@ -134,7 +134,7 @@ const within = (value: number, least: number, most: number): number => Math.min(
 
 class Window {
   readonly startedAt: number;
-  asked = 0;
+  sent = 0;
   answered = 0;
   quickestMs = Number.POSITIVE_INFINITY;
 

@@ -4,7 +4,7 @@ import { Counter, type Family, Histogram, Label } from '../../shared/process/cou
 import { ConcurrencyLimit } from './concurrency-limit.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
-import { type Asked, MAX_DEPTH, Wire } from './wire.ts';
+import { MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
@@ -19,7 +19,7 @@ export class CoreCounts {
   readonly #kind = new Label('kind', FAULT_KINDS);
   readonly #seconds: Histogram;
   readonly #faults: Counter;
-  readonly #again: Counter;
+  readonly #resends: Counter;
   lastFault: LastFault | undefined;
 
   /** @param origin the value of the label `core` */
@@ -38,14 +38,14 @@ export class CoreCounts {
       core,
       this.#kind,
     );
-    this.#again = new Counter(
+    this.#resends = new Counter(
       {
         name: 'gateway_upstream_asked_again_total',
         help: 'Reads sent a second time because a core was late with the first.',
       },
       core,
     );
-    this.#again.declare(origin);
+    this.#resends.declare(origin);
     for (const kind of FAULT_KINDS) this.#faults.declare(origin, kind);
   }
 
@@ -61,12 +61,12 @@ export class CoreCounts {
   }
 
   /** Counts a read that was sent again because this core was late. */
-  askedAgain(): void {
-    this.#again.add();
+  resent(): void {
+    this.#resends.add();
   }
 
   families(): Family[] {
-    return [this.#seconds.family(), this.#faults.family(), this.#again.family()];
+    return [this.#seconds.family(), this.#faults.family(), this.#resends.family()];
   }
 }
 
@@ -94,8 +94,8 @@ const FEW = 4;
 export const LATE_AFTER_MS = 40;
 
 /** The number of reads that may be sent twice in vain: this many at first, then a tenth of the answers. */
-const MOST_AGAIN = 64;
-const AGAIN_PER_ANSWER = 0.1;
+const MAX_RESENDS = 64;
+const RESENDS_PER_ANSWER = 0.1;
 /** How often a read is sent twice only to find out whether one answer is slow or the whole core. */
 const PROBE_EVERY_MS = 100;
 
@@ -125,7 +125,7 @@ export class Core {
   /** When it last answered a client (Unix time in ms, 0 before the first answer), and how long that took. */
   #answeredAt = 0;
   #answeredMs = 0;
-  #again = MOST_AGAIN;
+  #resends = MAX_RESENDS;
   #probedAt = Number.NEGATIVE_INFINITY;
   /** Wires that carry one request at a time, and the idle ones among them. */
   readonly #own: Wire[] = [];
@@ -164,9 +164,9 @@ export class Core {
   }
 
   /** @returns false if too many reads were sent twice: a slow core must not get every request twice */
-  mayAskAgain(): boolean {
-    if (this.#again < 1) return false;
-    this.#again -= 1;
+  mayResend(): boolean {
+    if (this.#resends < 1) return false;
+    this.#resends -= 1;
     return true;
   }
 
@@ -178,19 +178,19 @@ export class Core {
   }
 
   /** Notes that sending a read again was right, because the second answer came at once. */
-  noteAgainRight(): void {
-    this.#again = Math.min(this.#again + 1, MOST_AGAIN);
+  noteUsefulResend(): void {
+    this.#resends = Math.min(this.#resends + 1, MAX_RESENDS);
   }
 
   /** Notes that the core has begun to answer. @param createdAt like the other times one of performance.now() */
-  answered(createdAt: number, askedAt: number, now: number): void {
+  answered(createdAt: number, sentAt: number, now: number): void {
     this.limit.learn(createdAt, now);
     this.counts.answered(now - createdAt);
-    this.newestAnswered = Math.max(this.newestAnswered, askedAt);
+    this.newestAnswered = Math.max(this.newestAnswered, sentAt);
     this.isSilent = false;
     this.#answeredAt = Date.now();
     this.#answeredMs = now - createdAt;
-    this.#again = Math.min(this.#again + AGAIN_PER_ANSWER, MOST_AGAIN);
+    this.#resends = Math.min(this.#resends + RESENDS_PER_ANSWER, MAX_RESENDS);
   }
 
   /** @param because why it is not ready */
@@ -263,7 +263,7 @@ export class SharedWires {
    * Sends a read on the wire that is likely to answer it first.
    * @returns the wire; undefined if all are full
    */
-  ask(asked: Asked, now: number): Wire | undefined {
+  send(pending: PendingRequest, now: number): Wire | undefined {
     const wire =
       this.#flowing(now, FLOWING_MS, FEW) ??
       this.#another(FEW) ??
@@ -271,7 +271,7 @@ export class SharedWires {
       this.#another(SHARED) ??
       this.#leastBad(now);
     if (wire.depth === MAX_DEPTH) return undefined;
-    wire.ask(asked, now);
+    wire.send(pending, now);
     return wire;
   }
 

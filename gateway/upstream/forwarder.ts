@@ -5,7 +5,7 @@ import { type Core, type CoreState, familiesOf, LATE_AFTER_MS } from './core.ts'
 import { type CoreAddress, CoreNames } from './core-addresses.ts';
 import { Cores } from './cores.ts';
 import type { UpstreamRequest } from './headers.ts';
-import type { Asked, Wire } from './wire.ts';
+import type { PendingRequest, Wire } from './wire.ts';
 
 export interface Forwarder {
   /**
@@ -43,9 +43,9 @@ export async function createForwarder(urls: readonly string[], timeoutMs: number
 
   return {
     forward(request, destination, extraHeaders, done) {
-      const askedAt = performance.now();
+      const arrivedAt = performance.now();
       const { response } = destination;
-      calls.forward({ request, response, destination, extraHeaders, done, askedAt, deadline: askedAt + timeoutMs });
+      calls.forward({ request, response, destination, extraHeaders, done, arrivedAt, deadline: arrivedAt + timeoutMs });
     },
     nextCore: () => cores.next().address,
     get limit() {
@@ -87,7 +87,7 @@ class Calls implements CallContext {
     const call = new Call(this, forwarding, this.#underWay.length);
     this.#underWay.push(call);
     this.#timer ??= setInterval(() => setImmediate(() => this.#sweep()), LOOK_EVERY_MS).unref();
-    call.ask(this.cores.next());
+    call.send(this.cores.next());
   }
 
   /** Removes a call by moving the last one to its index. */
@@ -120,18 +120,18 @@ class Calls implements CallContext {
   #passBy(core: Core, wire: Wire, now: number): void {
     const { front } = wire;
     // Requests that were sent again before have left a place here, for which no call waits.
-    const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeAskedAgain) as Call[];
+    const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeResent) as Call[];
     if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
       // All answers of the core may be late, not only the first.
       const probe = behind.findLast((call) => kindOf(call) !== kindOf(front)) ?? behind.at(-1);
-      if (probe !== undefined && core.mayProbe(now)) probe.askAgain(this.cores.other(core) ?? core, now);
+      if (probe !== undefined && core.mayProbe(now)) probe.resend(this.cores.other(core) ?? core, now);
       return;
     }
     if (front !== undefined) front.request.client.slowUntil = now + NOTED_MS;
-    for (const call of behind) call.askAgain(this.cores.other(core) ?? core, now);
+    for (const call of behind) call.resend(this.cores.other(core) ?? core, now);
     core.retire(wire);
   }
 }
 
 /** What a client reads on one path is expected to be equally slow each time. */
-const kindOf = ({ request: { client, target } }: Asked): string => `${client.id} ${target.split('?', 1)[0]}`;
+const kindOf = ({ request: { client, target } }: PendingRequest): string => `${client.id} ${target.split('?', 1)[0]}`;

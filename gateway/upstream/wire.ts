@@ -21,7 +21,7 @@ const MAX_SKIPPED_BYTES = 4_194_304;
 const KEEP_ALIVE_MARGIN_MS = 1_000;
 
 /** A request on a wire. The wire calls `answered` or `failed`, once; before `failed` it may call `streamed`. */
-export interface Asked {
+export interface PendingRequest {
   readonly request: UpstreamRequest;
   /** The X-Request-Id of this attempt, which its answer repeats. */
   readonly id: string;
@@ -64,7 +64,7 @@ export class Wire {
   readonly #open: ReturnType<typeof connectorTo>;
   readonly #incoming = Buffer.allocUnsafeSlow(READ_BYTES);
   /** Unanswered requests, in the order of sending. */
-  readonly #asked = new Denque<Asked>();
+  readonly #pending = new Denque<PendingRequest>();
   #unsent = '';
   #socket: Socket | undefined;
   #isConnecting = false;
@@ -87,30 +87,30 @@ export class Wire {
 
   /** Requests without an answer. */
   get depth(): number {
-    return this.#asked.length;
+    return this.#pending.length;
   }
 
   /** How long the next answer has been due, in ms; 0 if none is. */
   stalledMs(now: number): number {
-    return this.#asked.length === 0 && this.#skipped === 0 ? 0 : now - this.#frontSince;
+    return this.#pending.length === 0 && this.#skipped === 0 ? 0 : now - this.#frontSince;
   }
 
   /** The request whose answer is due. Undefined while the rest of an answer that was too large is skipped. */
-  get front(): Asked | undefined {
-    return this.#skipped > 0 ? undefined : this.#asked.peekFront();
+  get front(): PendingRequest | undefined {
+    return this.#skipped > 0 ? undefined : this.#pending.peekFront();
   }
 
   /** The requests behind the one that is due. */
-  get blocked(): Asked[] {
-    return this.#asked.toArray().slice(this.#skipped > 0 ? 0 : 1);
+  get blocked(): PendingRequest[] {
+    return this.#pending.toArray().slice(this.#skipped > 0 ? 0 : 1);
   }
 
   /** Forgets a request that was sent again elsewhere. Its answer still arrives here, and is dropped. */
-  forget(asked: Asked): void {
-    const at = this.#asked.toArray().indexOf(asked);
+  forget(pending: PendingRequest): void {
+    const at = this.#pending.toArray().indexOf(pending);
     if (at === -1) return;
-    this.#asked.removeOne(at);
-    this.#asked.splice(at, 0, placeholderOf(asked));
+    this.#pending.removeOne(at);
+    this.#pending.splice(at, 0, placeholderOf(pending));
   }
 
   /** Closes the socket once nobody waits for an answer on it. No more requests may be sent. */
@@ -124,22 +124,22 @@ export class Wire {
    * @throws {Error} for a header that cannot be sent
    * @throws {RangeError} if MAX_DEPTH requests are unanswered
    */
-  ask(asked: Asked, now: number): void {
-    const text = writeRequest(asked.request, asked.id, this.#url.host);
-    if (this.#asked.length === MAX_DEPTH) throw new RangeError(`${MAX_DEPTH} requests are unanswered.`);
-    this.#asked.push(asked);
-    if (this.#asked.length === 1 && this.#skipped === 0) this.#frontSince = now;
+  send(pending: PendingRequest, now: number): void {
+    const text = writeRequest(pending.request, pending.id, this.#url.host);
+    if (this.#pending.length === MAX_DEPTH) throw new RangeError(`${MAX_DEPTH} requests are unanswered.`);
+    this.#pending.push(pending);
+    if (this.#pending.length === 1 && this.#skipped === 0) this.#frontSince = now;
     if (this.#unsent === '') process.nextTick(() => this.#send());
     this.#unsent += text;
   }
 
   /** Closes the socket if nobody waits for its remaining answers. */
   endUnwanted(): void {
-    if (this.#asked.length > 0 && this.#isUnwanted) this.end();
+    if (this.#pending.length > 0 && this.#isUnwanted) this.end();
   }
 
   get #isUnwanted(): boolean {
-    for (let at = 0; at < this.#asked.length; at++) if (this.#asked.peekAt(at)?.isWanted) return false;
+    for (let at = 0; at < this.#pending.length; at++) if (this.#pending.peekAt(at)?.isWanted) return false;
     return true;
   }
 
@@ -153,8 +153,8 @@ export class Wire {
     const streamed = this.#streamed;
     this.#streamed = undefined;
     socket?.destroy();
-    streamed?.asked.failed(fault);
-    for (let { length } = this.#asked; length > 0; length--) this.#asked.shift()?.failed(fault);
+    streamed?.pending.failed(fault);
+    for (let { length } = this.#pending; length > 0; length--) this.#pending.shift()?.failed(fault);
   }
 
   /** Closes the socket permanently. */
@@ -179,7 +179,7 @@ export class Wire {
     this.#open((...[fault, socket]) => {
       this.#isConnecting = false;
       if (fault !== null) this.end(fault);
-      else if (this.#isClosed || this.#asked.length === 0) socket.destroy();
+      else if (this.#isClosed || this.#pending.length === 0) socket.destroy();
       else this.#use(socket);
     });
   }
@@ -196,7 +196,7 @@ export class Wire {
     socket.on('close', () => lost());
     socket.setTimeout(this.#options.keepAliveMs);
     socket.on('timeout', () => {
-      if (this.#asked.length === 0 && this.#streamed === undefined) lost();
+      if (this.#pending.length === 0 && this.#streamed === undefined) lost();
     });
     this.#send();
   }
@@ -210,7 +210,7 @@ export class Wire {
       else this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
     } catch (fault) {
       // The request whose answer is being read gets the fault. Those behind it have only lost their connection.
-      const first = this.#streamed?.asked ?? this.#asked.shift();
+      const first = this.#streamed?.pending ?? this.#pending.shift();
       this.#streamed = undefined;
       this.end();
       first?.failed(fault);
@@ -232,24 +232,24 @@ export class Wire {
 
   /** @returns where the next answer begins; undefined while this one is incomplete */
   #takeAnswer(bytes: Buffer, at: number): number | undefined {
-    const first = this.#asked.peekFront();
+    const first = this.#pending.peekFront();
     // There was no request, so it is no longer certain where answers begin and end.
     if (first === undefined) throw new ConnectionLost();
     try {
       const framed = readAnswer(bytes, at, first.request.method === 'HEAD');
       if (framed === undefined) return undefined;
       this.#check(framed.answer, first);
-      const asked = this.#shift();
+      const pending = this.#shift();
       if (framed.answer.isLast || (this.#isRetired && this.#isUnwanted)) this.end();
-      else if (this.#asked.length === 0) this.#idle(framed.answer);
-      asked.answered(framed.answer, this.#readAt);
+      else if (this.#pending.length === 0) this.#idle(framed.answer);
+      pending.answered(framed.answer, this.#readAt);
       return this.#socket === undefined ? bytes.length : framed.end;
     } catch (fault) {
       if (!(fault instanceof AnswerTooLarge)) throw fault;
       if (first.isAlone && this.#socket !== undefined) {
         this.#check(fault.head, first);
         this.#streamed = {
-          asked: this.#shift(),
+          pending: this.#shift(),
           head: fault.head,
           body: new BodyReader(fault.length),
           hasStrayBytes: false,
@@ -269,10 +269,10 @@ export class Wire {
   /** Forwards a piece of a streamed answer. */
   #pass(bytes: Buffer, from: number): void {
     const streamed = this.#streamed as Streamed;
-    const { asked, body } = streamed;
+    const { pending, body } = streamed;
     const parts: Buffer[] = [];
     streamed.hasStrayBytes = body.read(bytes, from, (part) => parts.push(part)) < bytes.length;
-    if (parts.length > 0 || body.isComplete) asked.piece(parts, body.isComplete);
+    if (parts.length > 0 || body.isComplete) pending.piece(parts, body.isComplete);
     else this.goOn();
   }
 
@@ -297,15 +297,15 @@ export class Wire {
     else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
 
-  #check({ headers }: AnswerHead, { id }: Asked): void {
+  #check({ headers }: AnswerHead, { id }: PendingRequest): void {
     const echoed = requestIdOf(headers);
     if (echoed === id || (echoed === undefined && !this.#options.needsEcho)) return;
     throw new WrongAnswer();
   }
 
-  #shift(): Asked {
+  #shift(): PendingRequest {
     this.#frontSince = this.#readAt;
-    return this.#asked.shift() as Asked;
+    return this.#pending.shift() as PendingRequest;
   }
 
   #skip(bytes: Buffer, at: number): number {
@@ -316,7 +316,7 @@ export class Wire {
 }
 
 interface Streamed {
-  readonly asked: Asked;
+  readonly pending: PendingRequest;
   readonly head: AnswerHead;
   readonly body: BodyReader;
   /** Whether bytes that no request asked for follow it. */
@@ -324,7 +324,7 @@ interface Streamed {
 }
 
 /** A placeholder for a request that was sent again elsewhere. */
-const placeholderOf = ({ request, id, sentAt }: Asked): Asked => ({
+const placeholderOf = ({ request, id, sentAt }: PendingRequest): PendingRequest => ({
   request,
   id,
   sentAt,

@@ -102,7 +102,7 @@ test('a connection without waiting requests is closed, and the next request gets
     if (path !== '/silent') socket.write(answer(path));
   });
   const asked = { ...silence, request: requestFor({ target: '/silent' }), id: '', isWanted: true };
-  line.ask(asked, performance.now());
+  line.send(asked, performance.now());
   await expect.poll(() => connections.length).toBe(1);
   line.endUnwanted();
   expect(line.depth).toBe(1);

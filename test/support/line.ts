@@ -53,7 +53,7 @@ export const NOT_STREAMED = { isAlone: false, sentAt: 0, streamed() {}, piece() 
 export function askOn(line: Wire, asked: Partial<UpstreamRequest>): Promise<Answer> {
   const { promise, resolve: answered, reject: failed } = Promise.withResolvers<Answer>();
   const request = requestFor(asked);
-  line.ask({ ...NOT_STREAMED, request, id: request.id, isWanted: true, answered, failed }, performance.now());
+  line.send({ ...NOT_STREAMED, request, id: request.id, isWanted: true, answered, failed }, performance.now());
   return promise;
 }
 
