@@ -76,7 +76,7 @@ test('only some reads are sent twice when both cores are slow', async () => {
 test('the faster core answers a slow read, and the other answer is dropped', async () => {
   const slow = await faultyCore((socket, head) => {
     if (head.includes('/readyz')) socket.write(okTo(head));
-    else setTimeout(() => socket.write(okTo(head).replace('[]', '{}')), 700);
+    else setTimeout(() => socket.write(okTo(head).replace('[]', '{}')), 3_000);
   });
   const quick = await listeningCore();
   const stack = await startStack({ CORE_URL: `${slow},${quick.url}` });
