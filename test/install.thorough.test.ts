@@ -52,7 +52,7 @@ test('npm ci installs at most 250 packages and 250 MB without needless warnings'
 
 test('the benchmark installs what it needs and runs after npm ci', { timeout: 300_000 }, async () => {
   const folder = await temporaryFolder();
-  const isSource = (path: string) => !/\/(node_modules|\.git|\.data|\.coverage)$/.test(path);
+  const isSource = (path: string) => !/\/(node_modules|\.git|\.data)$/.test(path);
   cpSync(ROOT, folder, { recursive: true, filter: isSource, verbatimSymlinks: true });
   const env = { PATH: PERSONS_PATH };
   const npm = (...args: string[]) => startProcess('npm', args, env, { cwd: folder }).ended;

@@ -26,7 +26,7 @@ const besideOthers = { ...shared, isolate: false };
 /** They measure, or fill the machine: one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
 const LONG = 'test/**/*.thorough.test.ts';
-/** They compute. CI lets them do it for longer, and to count their coverage would double that. */
+/** They compute. CI lets them do it for longer. */
 const SIMULATIONS = isThorough ? ['test/limiter/{model,refusal-table}.test.ts'] : [];
 /** What takes long at a desk runs in CI, and where it is named. */
 const withoutLong = isThorough || isNamed ? [] : [LONG];
@@ -62,7 +62,6 @@ export default defineConfig({
         test: {
           ...besideOthers,
           name: 'together',
-          env: { COVERAGE: '1' },
           include: ['test/**/*.test.ts'],
           exclude: [MODULES, ALONE, CONTAINERS, LONG, ...SIMULATIONS],
           maxWorkers: WORKERS.others,
@@ -81,17 +80,5 @@ export default defineConfig({
       },
     ],
     reporters: ['default', './test/support/closing-line.ts'],
-    coverage: {
-      // Coverage costs time, so CI alone measures it.
-      enabled: isThorough,
-      // What tests start as processes is counted too.
-      autoAttachSubprocess: true,
-      provider: 'custom',
-      customProviderModule: 'test/support/coverage.ts',
-      include: ['gateway/**/*.ts', 'core/**/*.ts', 'shared/**/*.ts'],
-      exclude: ['gateway/reference/write-openapi.ts'],
-      reporter: ['text'],
-      reportsDirectory: '.coverage',
-    },
   },
 });

@@ -50,14 +50,7 @@ function resultOf({ file, code, broken, test }: Break, copy: string): string {
     before.replace(code, () => broken),
   );
   try {
-    const options = [
-      'run',
-      '--config',
-      'test/vitest.config.ts',
-      `test/${test}`,
-      '--bail=1',
-      '--coverage.enabled=false',
-    ];
+    const options = ['run', '--config', 'test/vitest.config.ts', `test/${test}`, '--bail=1'];
     const { status, stdout } = spawnSync(join(copy, 'test/node_modules/.bin/vitest'), options, {
       cwd: copy,
       encoding: 'utf8',

@@ -79,8 +79,7 @@ test('an empty token file stops a start and the command line with a message', as
 
 test('a start on a full disk fails with a message and leaves nothing behind, and the next one with room creates a token', async () => {
   const folder = await temporaryFolder();
-  // A process that can write no file must not be asked for its coverage.
-  const { code, err } = await failedStart(folder, 'unset NODE_V8_COVERAGE; ulimit -f 0');
+  const { code, err } = await failedStart(folder, 'ulimit -f 0');
   expect(code).toBe(1);
   expect(err).toMatch(/^DATA_DIR \S+ holds no database, and none can be created\. .*\n$/);
   expect((await readdir(folder)).filter((name) => !['lock', 'reserve'].includes(name))).toEqual([]);

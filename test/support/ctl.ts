@@ -21,8 +21,6 @@ let last: Promise<unknown> = Promise.resolve();
  * process a quarter of a second. What a process alone shows, such as a terminal or its input, is tested with a process.
  */
 export function ctlWith(env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> {
-  // Only processes report their coverage.
-  if (process.env.NODE_V8_COVERAGE !== undefined) return startProcess(process.execPath, [CLI, ...words], env).ended;
   const ended = last.then(async () => {
     thread ??= startThread();
     thread.postMessage({ words, env } satisfies Run);
