@@ -6,10 +6,11 @@ import { AddressAllowance } from '../limiter/newcomers.ts';
 
 /** Refusals per client and minute that are sent at once. */
 const PROMPT_A_MINUTE = 60;
-/** Delayed refusals per tick while other clients are served, which makes 1,000 a second. */
-const PER_TICK = 4;
+/** While other clients are served, 1,000 further refusals a second are sent, and this many at once. */
+const MS_PER_REFUSAL = 1;
+const BURST = 4;
 const TICK_MS = 4;
-/** This many served requests earn one more refusal. */
+/** This many served requests permit one more refusal. */
 const SERVED_FOR_ONE = 4;
 /**
  * Delayed refusals per turn of the event loop while no other client is served. They delay a new request by about two
@@ -35,31 +36,33 @@ interface Waiting {
 }
 
 /**
- * Delays refusals. A refusal costs about as much as a served request, so a client that keeps sending after refusals is
- * slowed down. Its first refusals in a minute are sent at once, and the others wait in a queue that takes turns between
- * clients. A client that waits sends nothing meanwhile. While other clients are served, a few refusals are sent every
- * few milliseconds, and more of them the more requests are served. Otherwise each turn of the event loop sends as many
- * as it can bear.
+ * Delays refusals when there are too many. A refusal costs about as much as a served request, so clients that keep
+ * sending after refusals are slowed down. A client's first refusals in a minute are sent at once. The others share a
+ * token bucket, which time and served requests refill; while it is empty, they wait in a queue that takes turns between
+ * clients. A client that waits sends nothing meanwhile. If no other client is served, each turn of the event loop sends
+ * as many as it can bear.
  */
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
   readonly #perConnection = new WeakMap<Socket, number>();
   readonly #waiting = new FairQueue<Waiting>();
-  /** The cost that may still be spent. Negative after a refusal that cost more than was left. */
-  #left = 0;
-  /** What served requests have earned, in refusals. */
-  #earned = 0;
+  /**
+   * Refusals that may be sent now. Time refills them to BURST, served requests to WHEN_IDLE. Negative after a refusal
+   * that cost more than was left.
+   */
+  #left = BURST;
+  #refilledAt = performance.now();
   /** The client that was served last, when that was, and when another client was last served. */
   #served = '';
   #servedAt = Number.NEGATIVE_INFINITY;
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
-  /** Notes an admitted request, which delays the refusals of other clients and earns them part of a refusal. */
+  /** Notes an admitted request, which slows the refusals of other clients, and permits part of one more. */
   noteAdmitted(client: string): void {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;
     this.#servedAt = performance.now();
-    this.#earned = Math.min(this.#earned + 1 / SERVED_FOR_ONE, WHEN_IDLE - PER_TICK);
+    this.#left = Math.min(this.#left + 1 / SERVED_FOR_ONE, WHEN_IDLE);
   }
 
   #othersAreServed(client: string | undefined): boolean {
@@ -79,8 +82,12 @@ export class RefusalPacing {
     const refused = (this.#perConnection.get(socket) ?? 0) + 1;
     this.#perConnection.set(socket, refused);
     if (refused >= MOST_ON_CONNECTION) response.shouldKeepAlive = false;
-    const { promise, resolve } = Promise.withResolvers<void>();
     const { size, clients } = this.#waiting;
+    if (size === 0 && this.#refill() >= 1) {
+      this.#left -= cost;
+      return undefined;
+    }
+    const { promise, resolve } = Promise.withResolvers<void>();
     if (mayHoldMore(this.#waiting.of(client), MAX_WAITING, size, clients)) {
       this.#waiting.add(client, { release: resolve, cost });
       if (this.#waiting.size === 1) this.#schedule();
@@ -91,22 +98,33 @@ export class RefusalPacing {
   #schedule(): void {
     const onlyServedWaits = this.#waiting.of(this.#served) === this.#waiting.size;
     if (this.#othersAreServed(onlyServedWaits ? this.#served : undefined)) setTimeout(this.#tick, TICK_MS);
-    else setImmediate(this.#spend, WHEN_IDLE);
+    else setImmediate(this.#whenIdle);
+  }
+
+  #refill(): number {
+    const now = performance.now();
+    const refilled = this.#left + (now - this.#refilledAt) / MS_PER_REFUSAL;
+    this.#left = Math.max(this.#left, Math.min(refilled, BURST));
+    this.#refilledAt = now;
+    return this.#left;
   }
 
   readonly #tick = (): void => {
-    const earned = Math.floor(this.#earned);
-    this.#earned -= earned;
-    this.#spend(PER_TICK + earned);
+    this.#refill();
+    this.#spend();
   };
 
-  readonly #spend = (most: number): void => {
-    this.#left = Math.min(this.#left, 0) + most;
-    while (this.#left > 0 && this.#waiting.size > 0) {
+  readonly #whenIdle = (): void => {
+    this.#left = Math.min(this.#left, 0) + WHEN_IDLE;
+    this.#spend();
+  };
+
+  #spend(): void {
+    while (this.#left >= 1 && this.#waiting.size > 0) {
       const { release, cost } = this.#waiting.take() as Waiting;
       release();
       this.#left -= cost;
     }
     if (this.#waiting.size > 0) this.#schedule();
-  };
+  }
 }

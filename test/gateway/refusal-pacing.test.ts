@@ -94,10 +94,17 @@ test('a delayed refusal states the time that is left when it is sent', async () 
   expect(Math.max(...beyond)).toBeLessThan(1.5);
 });
 
-/** Whoever was served is so a moment ago, however long the machine stands still. */
-function stopClock(): void {
-  const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+/**
+ * Whoever was served is so a moment ago, however long the machine stands still.
+ * @returns a function that advances the clock
+ */
+function stopClock(): (ms: number) => void {
+  let now = performance.now();
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
   cleanUp(() => clock.mockRestore());
+  return (ms) => {
+    now += ms;
+  };
 }
 
 /** Refuses a request of a client on a connection of its own. @returns as RefusalPacing.delay */
@@ -110,12 +117,27 @@ test('when ten thousand refusals wait, the connection of any further one is cut'
     const response = new ServerResponse(new IncomingMessage(new net.Socket()));
     return { isDelayed: pacing.delay(client, response) !== undefined, isCut: response.destroyed };
   };
-  for (let waiting = 0; waiting <= MOST_WAITING; waiting++) {
+  while (!refuse('the first').isDelayed);
+  for (let waiting = 1; waiting <= MOST_WAITING; waiting++) {
     const client = `client ${waiting}`;
     for (let sent = 0; sent < PROMPT; sent++) refuse(client);
     const isFull = waiting === MOST_WAITING;
     expect(refuse(client)).toEqual({ isDelayed: true, isCut: isFull });
   }
+});
+
+test('a thousand refusals a second are sent at once beside served requests, and only more than that wait', () => {
+  const advance = stopClock();
+  const pacing = new RefusalPacing();
+  for (let sent = 0; sent < PROMPT; sent++) void refusalOf(pacing, 'refused');
+  pacing.noteAdmitted('served');
+  const isDelayed = () => refusalOf(pacing, 'refused') !== undefined;
+  for (let second = 0; second < 1_000; second++) {
+    expect(isDelayed()).toBe(false);
+    advance(1);
+  }
+  // Four may come at the same moment, and a served request permits a quarter of one.
+  expect(Array.from({ length: 5 }, isDelayed)).toEqual([false, false, false, false, true]);
 });
 
 test('a client cannot free places for its own requests, and the refusals of several clients take turns', async () => {
@@ -145,7 +167,7 @@ test('a client cannot free places for its own requests, and the refusals of seve
 });
 
 test('the more requests are served, the more refusals are sent per turn, up to the number without served requests', async () => {
-  stopClock();
+  const advance = stopClock();
   const pacing = new RefusalPacing();
   let told = 0;
   for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (told += 1));
@@ -153,12 +175,13 @@ test('the more requests are served, the more refusals are sent per turn, up to t
   const letOutBeside = async (served: number) => {
     for (let at = 0; at < served; at++) pacing.noteAdmitted('served');
     const before = told;
+    advance(4);
     while (told === before) await nextTurn();
     return told - before;
   };
   await letOutBeside(1);
   expect(await letOutBeside(1)).toBe(4);
-  expect(await letOutBeside(40)).toBe(4 + 10);
+  expect(await letOutBeside(40)).toBe(10);
   expect(await letOutBeside(0)).toBe(4);
   expect(await letOutBeside(10_000)).toBe(32);
   expect(await letOutBeside(0)).toBe(4);
