@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import type { Certificate } from '../shared/http/server.ts';
+import { readSettingFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
-import { readSettingFile } from '../shared/process/setting-files.ts';
 
 /** The files of the server certificate, which can be replaced while the gateway runs. */
 export interface CertificateFiles {

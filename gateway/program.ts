@@ -1,8 +1,8 @@
 import cluster from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
+import { readInstead } from '../shared/process/env.ts';
 import { createLogger, type Logger } from '../shared/process/logger.ts';
 import { run, type Starting } from '../shared/process/run.ts';
-import { readInstead } from '../shared/process/setting-files.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
 import { ASKS_FOR_FILES, filesOfPrimary } from './primary/last-good-files.ts';
 

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { listed } from '../shared/lists.ts';
-import { readSettingFile } from '../shared/process/setting-files.ts';
+import { readSettingFile } from '../shared/process/env.ts';
 
 /** Checks of the Redis settings, each by itself and all together. */
 

@@ -1,4 +1,4 @@
-import { readSettingFile, textsRead } from '../../shared/process/setting-files.ts';
+import { readSettingFile, textsRead } from '../../shared/process/env.ts';
 
 const LOOK_EVERY_MS = 1_000;
 

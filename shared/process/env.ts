@@ -1,7 +1,7 @@
+import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { argumentFaults, misspelt } from './arguments.ts';
-import { readSettingFile } from './setting-files.ts';
 
 /** All faults in the environment, one per line. */
 export class SettingsError extends Error {}
@@ -126,3 +126,21 @@ export const logLevel = z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trac
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 
 export const isLoopback = (name: string): boolean => LOOPBACK.has(name);
+
+const read = new Map<string, string>();
+let instead: ReadonlyMap<string, string> = new Map();
+
+/** The text of a file that a setting names. */
+export function readSettingFile(path: string): string {
+  const text = instead.get(path) ?? readFileSync(path, 'utf8');
+  read.set(path, text);
+  return text;
+}
+
+/** The text last read from each file that a setting names. */
+export const textsRead = (): ReadonlyMap<string, string> => new Map(read);
+
+/** Uses these texts in place of their files from now on; undefined goes back to the files. */
+export function readInstead(texts: ReadonlyMap<string, string> | undefined): void {
+  instead = texts ?? new Map();
+}
