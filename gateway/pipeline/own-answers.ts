@@ -11,7 +11,7 @@ import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
 import { dateOf } from '../limiter/usage-marks.ts';
 import type { Reference } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
-import type { factsReader } from '../stores/key-facts.ts';
+import type { factsReader } from '../stores/keys.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import type { CanonicalRequest } from './canonical-request.ts';

@@ -12,15 +12,14 @@ import type { OperatorsServer } from '../serve-operators.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { SqliteStorage } from '../stores/sqlite/storage.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
-import { actOn } from './confirmed.ts';
-import { KeyOwner } from './key-owner.ts';
+import { actOn } from './changes.ts';
+import type { Changed, StartOrder } from './channel.ts';
 import { LastGoodFiles } from './last-good-files.ts';
 import { endLeftBehind } from './left-behind.ts';
-import { LevelsOfMachine } from './levels-of-machine.ts';
-import type { Changed, StartOrder } from './messages.ts';
-import type { Reason } from './slot.ts';
+import { LevelsOfMachine } from './local-decisions.ts';
+import { KeyOwner } from './without-redis.ts';
 import { WorkerProcess } from './worker-process.ts';
-import { Workers } from './workers.ts';
+import { type Reason, Workers } from './workers.ts';
 
 const WATCH_MS = 100;
 /** How long a replacement waits for Redis if this process already has the plans. */

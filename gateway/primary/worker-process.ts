@@ -5,22 +5,22 @@ import type { Stopping } from '../../shared/process/run.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import type { Happening } from '../webhooks/message.ts';
-import { Channel } from './channel.ts';
+import {
+  type AskedOfPrimary,
+  type AskedOfWorker,
+  type CallAnswer,
+  type Changed,
+  Channel,
+  type LoadedKey,
+  type LocalQuestion,
+  type ReleaseOrder,
+  type SaveOrder,
+  type StartOrder,
+  type StorageCall,
+  type WorkerReport,
+} from './channel.ts';
 import { ASKS_FOR_FILES, type FilesMessage } from './last-good-files.ts';
 import { mark } from './left-behind.ts';
-import type {
-  AskedOfPrimary,
-  AskedOfWorker,
-  CallAnswer,
-  Changed,
-  LoadedKey,
-  LocalQuestion,
-  ReleaseOrder,
-  SaveOrder,
-  StartOrder,
-  StorageCall,
-  WorkerReport,
-} from './messages.ts';
 
 export interface WorkerEnd {
   readonly code: number | null;

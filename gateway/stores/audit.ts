@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { ACTIONS, VIAS } from './audit-words.ts';
-import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
-import { readChanges } from './stored-json.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { type Change, type Fields, type LogEntry, type Storage, Unconfirmed, withChanges, withOwn } from './storage.ts';
+import { ACTIONS, VIAS } from './words.ts';
 
 /** A changed field, named as in `gateway:plans`. `from` or `to` is undefined if the field was, or is, absent. */
 export const FieldChange = z.object({ field: z.string(), from: z.string().optional(), to: z.string().optional() });
@@ -45,7 +45,7 @@ export const REPEATED_MS = 60_000;
 /** Whether an entry can be a repetition: operators may repeat a write with its request id. */
 export const canRepeat = ({ log, fields }: LogEntry): boolean => log === 'audit' && fields.requestId !== undefined;
 
-export interface ActivityQuery {
+interface ActivityQuery {
   /** The last id of the page before; undefined for the first page. */
   readonly after: string | undefined;
   readonly limit: number;
@@ -55,7 +55,7 @@ export interface ActivityQuery {
   isWanted(entry: RecordedActivity): boolean | Promise<boolean>;
 }
 
-export interface ActivityPage {
+interface ActivityPage {
   readonly activity: readonly RecordedActivity[];
   /** Where to continue; undefined at the end. */
   readonly next: string | undefined;
@@ -118,4 +118,47 @@ function toFields({ changes, ...entry }: Activity): Fields {
 }
 
 /** @throws {Error} if the fields are not an entry */
-export const activityIn = (fields: Fields): Activity => Activity.parse(readChanges(fields));
+const activityIn = (fields: Fields): Activity => Activity.parse(readChanges(fields));
+
+/**
+ * The storage of operators, with a log line for each audit entry. The line is written as soon as the change is made,
+ * whether or not the change is acknowledged.
+ */
+export function logged(storage: Storage, logger: Logger): Storage {
+  async function change(given: Change): Promise<boolean> {
+    try {
+      const isMade = await storage.change(given);
+      if (isMade) log(given);
+      return isMade;
+    } catch (fault) {
+      if (fault instanceof Unconfirmed) log(given);
+      throw fault;
+    }
+  }
+
+  /** An invalid value that was typed by hand is an alarm too. */
+  function log({ entries }: Change): void {
+    for (const { log, fields } of entries) {
+      if (log !== 'audit') continue;
+      const activity = activityIn(fields);
+      const { target: keyId, reason, via } = activity;
+      logger.info({ activity }, 'activity');
+      if (via === 'by hand' && reason.includes('is not valid'))
+        logger.error({ keyId, reason }, 'value of a key rejected');
+    }
+  }
+
+  return withOwn(storage, { change });
+}
+
+/** Undefined for a text that is not the JSON of such a value, for example after an edit by hand. */
+export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The fields of a log's entry, with the list of changes that one of them stores as JSON. */
+export const readChanges = ({ changes, ...fields }: Fields) => ({ ...fields, changes: readJson(z.unknown(), changes) });

@@ -6,7 +6,8 @@ import { decide, peek } from '../limiter/decide.ts';
 import type { KeyRecord, KeyState } from '../limiter/key-record.ts';
 import { type Limiter, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanTable } from '../limiter/plans.ts';
-import { isUnknownSecret, readKey, writeStateChanges } from './key-hash.ts';
+import { isUnknownSecret, readKey } from './key-hash.ts';
+import { writeStateChanges } from './key-state.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
 /** The most keys with a stored state. As many more may have an unsaved one. */

@@ -12,9 +12,8 @@ import {
   storedPlans,
   storedValue,
 } from '../limiter/plans.ts';
-import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
+import { type Activity, auditEntries, FieldChange, RecordId, readChanges, readJson } from './audit.ts';
 import { type FieldChanges, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
-import { readChanges, readJson } from './stored-json.ts';
 
 /** The number of entries that the history of the plan table keeps. */
 export const HISTORY_LENGTH = 1_000;

@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import { Conflict } from '../../shared/domain-errors.ts';
-import { type Activity, auditEntries } from './audit.ts';
-import { ROLES } from './roles.ts';
+import { type Activity, auditEntries, readJson } from './audit.ts';
 import type { Fields, Storage } from './storage.ts';
-import { readJson } from './stored-json.ts';
+import { ROLES } from './words.ts';
 
 /** More than an organisation has operators and programs. */
 export const MAX_TOKENS = 1_000;

@@ -1,7 +1,7 @@
 import type { Metrics } from '../../shared/process/metrics.ts';
 import type { WatchedCertificate } from '../certificate.ts';
+import type { Backend } from '../stores/backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
-import type { Backend } from '../stores/stores.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import type { KeyWatch } from './key-watch.ts';
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Family } from '../../shared/process/counts.ts';
 import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
-import type { RedisState } from '../stores/stores.ts';
+import type { RedisState } from '../stores/backend.ts';
 import type { CoreState } from '../upstream/core.ts';
 import type { KeysOfMinute } from './key-watch.ts';
 import { REQUEST_DURATION, REQUESTS } from './request-metrics.ts';

@@ -4,8 +4,7 @@ import Denque from 'denque';
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Keys as AllKeys } from '../stores/keys.ts';
-import { dayOf, type Happening, type Message, messageOf } from './message.ts';
-import { post, secretBytes } from './post.ts';
+import { dayOf, type Happening, type Message, messageOf, post, secretBytes } from './message.ts';
 
 const MAX_WAITING = 1_000;
 const AT_ONCE = 4;

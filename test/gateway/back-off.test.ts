@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { BackOff } from '../../gateway/primary/slot.ts';
+import { BackOff } from '../../gateway/primary/workers.ts';
 
 const waits = (backOff: BackOff, count: number, servedMs: number) =>
   Array.from({ length: count }, () => backOff.next(servedMs));

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { connect } from '../../gateway/stores/redis/connect.ts';
+import { connect } from '../../gateway/stores/redis/connection.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';

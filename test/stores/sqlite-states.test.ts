@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Owner } from '../../gateway/stores/sqlite/states.ts';
-import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { type Owner, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { type FieldChanges, NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { temporaryFolder } from '../support/stack.ts';

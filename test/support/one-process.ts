@@ -3,7 +3,7 @@ import { Clients } from '../../gateway/limiter/clients.ts';
 import type { Clock } from '../../gateway/limiter/clock.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
-import { type Announce, actOn } from '../../gateway/primary/confirmed.ts';
+import { type Announce, actOn } from '../../gateway/primary/changes.ts';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
 import { type OperatorsServer, serveOperators } from '../../gateway/serve-operators.ts';
 import { type ForClients, serveClients } from '../../gateway/start.ts';

@@ -5,14 +5,12 @@ import { Debts } from '../../limiter/debts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
+import type { Backend } from '../backend.ts';
 import type { LogEntry, Storage } from '../storage.ts';
-import type { Backend } from '../stores.ts';
 import { CallCounts, FAILED, loadScript, type RedisConnection, refusalIn } from './calls.ts';
-import { checkRedis } from './check-redis.ts';
-import { isCluster, nodeOf } from './cluster.ts';
-import { ClusterLimiter } from './cluster-limiter.ts';
-import { memoryUsed } from './info.ts';
-import { RedisLimiter } from './limiter.ts';
+import { isCluster, nodeOf } from './connection.ts';
+import { ClusterLimiter, RedisLimiter } from './limiter.ts';
+import { checkRedis, memoryUsed } from './nodes.ts';
 import { Peers } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 

@@ -1,9 +1,52 @@
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis, type RedisOptions } from 'ioredis';
+import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import slotOf from 'cluster-key-slot';
+import { AbstractConnector, Cluster, Redis, type RedisOptions, SentinelConnector } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
+import type { Credential } from '../../limiter/credential.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
-import { addresses, type Credentials, credentialsOf, START_MS, tlsOptions } from './target.ts';
-import { logRefusedTls, TlsConnector } from './tls.ts';
+import {
+  type Address,
+  addresses,
+  type Credentials,
+  commonOptions,
+  credentialsOf,
+  type RedisTarget,
+  START_MS,
+  tlsOptions,
+} from './target.ts';
+
+/** The timeout of an operator's command: far longer than Redis is ever busy or takes to fail over. */
+const OPERATORS_TIMEOUT_MS = 5_000;
+
+const AWAY_MS = 1_000;
+
+/**
+ * Opens a second connection, for operators, with longer timeouts. The connection for decisions already logs the state
+ * of this Redis. If that one could not connect in time, this one gets only a short time.
+ * @throws as `connect` does
+ */
+export function connectOperators(target: RedisTarget, logger: Logger, isAway: boolean): Promise<RedisConnection> {
+  const timeoutMs = Math.max(target.timeoutMs, OPERATORS_TIMEOUT_MS);
+  const startMs = isAway ? AWAY_MS : target.startMs;
+  return connect({ ...target, timeoutMs, startMs }, logger.child({}, { level: 'silent' }));
+}
+
+/**
+ * Connects to a Redis of any kind, or keeps trying in the background.
+ * @throws if the database number in the URLs does not exist
+ */
+export async function connect(target: RedisTarget, logger: Logger): Promise<RedisConnection> {
+  switch (target.mode) {
+    case 'cluster':
+      return await connectCluster(target, logger);
+    case 'sentinel':
+      return await connectBySentinels(target, logger);
+    case 'single':
+      return await connectRedis(target.urls[0] ?? '', { ...target, logger });
+  }
+}
 
 const DEFAULT_PORT = 6379;
 export const CONNECT_TIMEOUT_MS = 300;
@@ -123,4 +166,185 @@ function endWhenSilent(redis: Redis): void {
     }, ms / SILENT_PARTS).unref();
     stream.once('close', () => clearInterval(timer));
   });
+}
+
+const SENTINEL_PORT = 26_379;
+/**
+ * Longer than a connection may take: the library must not close a connection during its handshake (see TlsConnector).
+ */
+const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
+
+/**
+ * Connects to the primary that the sentinels name, or keeps asking them in the background. A node that answers READONLY
+ * is no longer the primary: the decision fails, and the sentinels are asked again.
+ */
+export async function connectBySentinels(target: RedisTarget, logger: Logger): Promise<Redis> {
+  const { sentinelUsername, credentials } = target;
+  const common = commonOptions(target);
+  const sentinels = addresses(target, SENTINEL_PORT);
+  const redis: Redis = new Redis({
+    ...failFast(target.timeoutMs),
+    ...common,
+    ...credentials(),
+    sentinels,
+    name: target.masterName ?? '',
+    role: 'master',
+    // Uses only the configured sentinels: an address that a sentinel reports may be unreachable from here.
+    updateSentinels: false,
+    sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
+    // While no sentinel answers, the library calls only this strategy.
+    sentinelRetryStrategy: (attempt) => retryAs(redis, credentials, attempt),
+    ...(sentinelUsername !== undefined && { sentinelUsername }),
+    ...(common.tls && {
+      sentinelTLS: common.tls,
+      enableTLSForSentinelMode: true,
+      Connector: SentinelTlsConnector,
+    }),
+    enableOfflineQueue: false,
+    retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
+    reconnectOnError: ({ message }) => message.startsWith('READONLY '),
+  });
+  prepare(redis);
+  logOutages(redis, logger, () => logRefusedTls(sentinels, common.tls, logger));
+  await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
+  if (redis.status === 'ready') await checkDatabase(redis);
+  return redis;
+}
+
+const CLUSTER_PORT = 6379;
+
+/**
+ * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
+ * first node did not take it. It fails if the node closes the connection or answers CLUSTERDOWN, because the library
+ * would send it again.
+ */
+export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
+  const { db: _db, ...common } = commonOptions(target);
+  const nodes = addresses(target, CLUSTER_PORT);
+  const cluster = new Cluster(nodes, {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    // The check would ask a node that is not connected yet, and then start over. A cluster that is not ready answers
+    // CLUSTERDOWN anyway.
+    enableReadyCheck: false,
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    clusterRetryStrategy: retryDelayMs,
+    // Names stay unresolved because certificates are checked against them.
+    dnsLookup: (name, done) => done(null, name),
+    redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
+  });
+  logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
+  logNodeOutages(cluster, logger);
+  cluster.on('+node', prepare);
+  // The event is emitted for each new connection to a node, before the node is connected.
+  cluster.on('+node', ({ options }: Redis) => Object.assign(options, target.credentials()));
+  cluster.on('+node', connectSoon);
+  await Promise.race([connectAll(cluster), sleep(target.startMs, undefined, { ref: false })]);
+  return cluster;
+}
+
+/** The library connects to a node at its first command, and refuses other commands until then. */
+function connectSoon(node: Redis): void {
+  setImmediate(() => {
+    if (node.status === 'wait' && !node.options.readOnly) node.connect().catch(() => undefined);
+  });
+}
+
+async function connectAll(cluster: Cluster): Promise<void> {
+  await cluster.connect().catch(() => undefined);
+  await Promise.all(cluster.nodes('master').map((node) => node.status === 'ready' || settled(node)));
+}
+
+const settled = (node: Redis): Promise<unknown> => once(node, 'ready').catch(() => undefined);
+
+/**
+ * The library reports every failed attempt to connect to a node, and drops the node until other nodes name it again.
+ * This function does not report the library's own queries, which the library repeats elsewhere.
+ */
+function logNodeOutages(cluster: Cluster, logger: Logger): void {
+  const away = new Set<string>();
+  cluster.on('+node', (redis: Redis) => {
+    const node = `${redis.options.host}:${redis.options.port}`;
+    redis.on('error', ({ message }: Error) => {
+      if (!away.has(node)) logger.error({ node, reason: message }, 'redis node is away');
+      away.add(node);
+    });
+    redis.on('ready', () => {
+      if (away.delete(node)) logger.info({ node }, 'redis node is back');
+    });
+  });
+}
+
+export type ClusterConnection = Cluster;
+
+export const isCluster = (redis: RedisConnection): redis is ClusterConnection => redis instanceof Cluster;
+
+/** The node that decides on a key, if known. */
+export const nodeOf =
+  (cluster: Cluster) =>
+  ({ id }: Credential): string =>
+    cluster.slots[slotOf(id)]?.[0] ?? 'unknown';
+
+/**
+ * Connections over TLS. The library handles only the first error of a socket. A socket that is closed while its
+ * certificate is refused emits two, and the second would end the process.
+ */
+
+const DISCONNECT_TIMEOUT_MS = 2_000;
+const PROBE_MS = 1_000;
+
+const heard = <Socket extends NodeJS.EventEmitter>(socket: Socket): Socket => socket.on('error', () => undefined);
+
+export class TlsConnector extends AbstractConnector {
+  readonly #options: RedisOptions;
+
+  constructor(options: unknown) {
+    super(DISCONNECT_TIMEOUT_MS);
+    this.#options = options as RedisOptions;
+  }
+
+  async connect(): Promise<TLSSocket> {
+    const { host = '127.0.0.1', port = 6379, tls: options } = this.#options;
+    this.connecting = true;
+    const socket = heard(tls.connect({ host, port, ...options }));
+    this.stream = socket;
+    return socket;
+  }
+}
+
+export class SentinelTlsConnector extends SentinelConnector {
+  constructor(options: unknown) {
+    super(options as ConstructorParameters<typeof SentinelConnector>[0]);
+  }
+
+  override async connect(emit: Parameters<SentinelConnector['connect']>[0]) {
+    return heard(await super.connect(emit));
+  }
+}
+
+/** ioredis does not report a refused certificate. This connects once more to each address and logs the reason. */
+export async function logRefusedTls(
+  addresses: readonly Address[],
+  options: ConnectionOptions | undefined,
+  logger: Logger,
+): Promise<void> {
+  if (options === undefined) return;
+  for (const { host, port } of addresses) {
+    const reason = await whyRefused({ host, port, ...options });
+    if (reason !== undefined) logger.error({ server: `${host}:${port}`, reason }, 'no TLS with redis');
+  }
+}
+
+function whyRefused(options: ConnectionOptions): Promise<string | undefined> {
+  const { promise, resolve } = Promise.withResolvers<string | undefined>();
+  const socket = tls.connect({ ...options, timeout: PROBE_MS });
+  const settle = (reason?: string) => {
+    resolve(reason);
+    socket.destroy();
+  };
+  socket.on('error', ({ message }) => settle(message));
+  socket.once('secureConnect', () => settle());
+  socket.once('timeout', () => settle('The handshake took too long.'));
+  return promise;
 }

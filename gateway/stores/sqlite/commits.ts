@@ -1,9 +1,8 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { NotMade, Unknown } from '../storage.ts';
-import { FULL, isFailedWrite, mayBeMade, sentenceOf, whyOf } from './faults.ts';
+import { FULL, isFailedWrite, mayBeMade, type Room, sentenceOf, whyOf } from './disk.ts';
 import { WAL } from './open.ts';
-import type { Room } from './room.ts';
 
 /**
  * The most steps of one transaction, and the pages after which the log is moved into the database. On a full disk the
