@@ -16,7 +16,8 @@ import type { Happening } from '../webhooks/message.ts';
 /** Questions by name, each with the types of the question and of its answer. */
 type Questions<Q> = { readonly [name in keyof Q]: readonly [question: unknown, answer: unknown] };
 
-type Answerers<Q extends Questions<Q>> = {
+/** How a process answers questions. No answerer may throw. */
+export type Answerers<Q extends Questions<Q>> = {
   readonly [name in keyof Q]: (question: Q[name][0]) => Q[name][1] | Promise<Q[name][1]>;
 };
 
@@ -51,7 +52,6 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   /** When the last message arrived, as of performance.now(). */
   receivedAt = performance.now();
 
-  /** @param answerers answer the other process's questions, and must not throw */
   constructor(peer: Peer, answerers: Answerers<Theirs>) {
     this.#peer = peer;
     this.#answerers = answerers;
@@ -141,16 +141,13 @@ export interface AskedOfWorker {
   readonly keys: readonly ['first' | 'next', KnownPage];
   /** A change was made. Once the worker has answered, it no longer acts on older data. */
   readonly changed: readonly [Changed, true];
-  /** The worker sends the state of a key to be saved and forgets the key, then answers. */
-  readonly release: readonly [ReleaseOrder, true];
+  /**
+   * The worker sends the state of a key to be saved and forgets the key, then answers. Either the record of the key is
+   * about to change, or another worker loads it.
+   */
+  readonly release: readonly [{ readonly id: string; readonly isChanged: boolean }, true];
   /** The worker sends all states that are not stored, then answers. */
   readonly flush: readonly [undefined, true];
-}
-
-/** Either the record of the key is about to change, or another worker loads it. */
-export interface ReleaseOrder {
-  readonly id: string;
-  readonly isChanged: boolean;
 }
 
 export interface AskedOfPrimary {
@@ -165,12 +162,15 @@ export interface AskedOfPrimary {
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
   /** The last refusals of a key by all gateways. Undefined if they cannot be read now. */
   readonly refusals: readonly [id: string, readonly KeyRefusal[] | undefined];
-  /** Without Redis, like the next two: loads the fields of a key. Undefined if they cannot be read now. */
-  readonly load: readonly [id: string, LoadedKey | undefined];
+  /**
+   * Without Redis, like the next two: loads the fields of a key, which are undefined if it does not exist. No answer if
+   * they cannot be read now.
+   */
+  readonly load: readonly [id: string, { readonly fields: Fields | undefined } | undefined];
   /** Stores states. The answer says whether they are stored. */
-  readonly save: readonly [SaveOrder, boolean];
+  readonly save: readonly [{ readonly states: readonly SavedState[]; readonly mustBeDurable: boolean }, boolean];
   /** A call of the storage, which only the primary has open. */
-  readonly call: readonly [StorageCall, CallAnswer];
+  readonly call: readonly [{ readonly method: keyof Storage; readonly args: readonly unknown[] }, CallAnswer];
 }
 
 export interface StartOrder {
@@ -208,22 +208,8 @@ export type Changed =
   | { readonly plans: StoredPlans }
   | { readonly anyKey: true };
 
-export interface LoadedKey {
-  /** Undefined for a key that does not exist. */
-  readonly fields: Fields | undefined;
-}
-
-export interface SaveOrder {
-  readonly states: readonly SavedState[];
-  readonly mustBeDurable: boolean;
-}
-
-export interface StorageCall {
-  readonly method: keyof Storage;
-  readonly args: readonly unknown[];
-}
-
-export type CallAnswer =
+type CallAnswer =
+  | undefined
   | { readonly value: unknown }
   | {
       readonly fault: 'not made' | 'unknown' | 'unavailable';

@@ -12,7 +12,7 @@ import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
 import { actOn } from './changes.ts';
 import { type AskedOfPrimary, type AskedOfWorker, Channel, type WorkerReport } from './channel.ts';
 import { keysOfMachine } from './local-decisions.ts';
-import { ChannelStorage } from './without-redis.ts';
+import { storageOfPrimary } from './without-redis.ts';
 
 /** A report also shows the primary that this worker does not hang. */
 const REPORT_EVERY_MS = 500;
@@ -62,7 +62,7 @@ export async function startWorker(
   const reportNow = () => primary.send('report', report?.());
   const reporting = setInterval(reportNow, REPORT_EVERY_MS).unref();
   const order = await primary.ask('start', undefined);
-  const storage = new ChannelStorage(primary);
+  const storage = storageOfPrimary(primary);
   const limiterOf = (plans: () => PlanTable) => {
     embedded = new EmbeddedLimiter(storage, plans);
     // Without the primary nothing can be stored, so nothing is admitted.

@@ -3,7 +3,6 @@ import { type Family, sumOf } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
 import type { Stopping } from '../../shared/process/run.ts';
-import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import { type FoundRequests, mergeFound, type RequestQuery } from '../telemetry/recent-requests.ts';
 import type { WorkerState } from '../telemetry/watched-traffic.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, Channel, WorkerReport } from './channel.ts';
@@ -108,11 +107,6 @@ export class Workers {
   /** Whether a serving worker makes local decisions. */
   get isLocal(): boolean {
     return this.processes().some(({ isLocal }) => isLocal);
-  }
-
-  /** The keys that each serving worker last refused because of a ban. */
-  banned(): KeysOfMinute[] {
-    return this.processes().map(({ banned }) => banned);
   }
 
   /** The metrics of the serving workers, with up-to-date counts. A worker that does not answer is left out. */

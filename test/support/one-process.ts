@@ -80,11 +80,11 @@ export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'audi
   const storage = new SqliteStorage(folder, {
     ...options,
     owner: {
-      release: async (id) => limiter?.release(id, true),
-      async flush() {
-        await limiter?.flush();
-        return [];
+      async release(id) {
+        const state = limiter?.release(id, true);
+        if (state !== undefined) void storage.saveStates([[id, state]], { mustBeDurable: true });
       },
+      flush: async () => limiter?.flush(),
     },
   });
   const source = {

@@ -31,16 +31,12 @@ export function redisBackend(
   redis: RedisConnection,
   plans: () => PlanTable,
   logger: Logger,
-  {
-    clients = new Clients(plans),
-    locals = clients,
-    connectOperators = async () => redis,
-    auditLength,
-  }: RedisBackendOptions = {},
+  options: RedisBackendOptions = {},
 ): Backend {
+  const { clients = new Clients(plans), locals = clients, connectOperators = async () => redis, auditLength } = options;
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
-  const timeoutMs = timeoutOf(redis);
+  const { commandTimeout: timeoutMs = DEFAULT_TIMEOUT_MS } = optionsOf(redis);
   const shared = isCluster(redis)
     ? new ClusterLimiter(redis, plans, { calls, timeoutMs })
     : new RedisLimiter(redis, plans, { calls, timeoutMs });
@@ -108,7 +104,4 @@ function watchConnection(redis: RedisConnection): () => number {
   return () => since;
 }
 
-function timeoutOf(redis: RedisConnection): number {
-  const { commandTimeout = DEFAULT_TIMEOUT_MS } = isCluster(redis) ? (redis.options.redisOptions ?? {}) : redis.options;
-  return commandTimeout;
-}
+const optionsOf = (redis: RedisConnection) => (isCluster(redis) ? (redis.options.redisOptions ?? {}) : redis.options);

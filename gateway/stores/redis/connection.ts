@@ -49,7 +49,8 @@ export async function connect(target: RedisTarget, logger: Logger): Promise<Redi
 }
 
 const DEFAULT_PORT = 6379;
-export const CONNECT_TIMEOUT_MS = 300;
+const SENTINEL_PORT = 26_379;
+const CONNECT_TIMEOUT_MS = 300;
 /** A connection without an answer for this long is dead, even if TCP has not noticed. */
 const SILENT_MS = 500;
 const LONGEST_RETRY_MS = 100;
@@ -59,7 +60,7 @@ const LOADING_RETRY_MS = 100;
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
 /** A retry strategy that uses the credentials in force at each attempt. */
-export function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
+function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
   Object.assign(redis.options, credentials());
   return retryDelayMs(attempt);
 }
@@ -82,20 +83,14 @@ export const failFast = (timeoutMs: number) =>
   }) satisfies RedisOptions;
 
 /** Adds the listeners that every connection needs. Call this before it connects. */
-export function prepare(redis: Redis): void {
+function prepare(redis: Redis): void {
   endWhenSilent(redis);
   loadOnConnect(redis);
 }
 
-interface ConnectOptions {
+interface ConnectOptions extends Partial<Pick<RedisTarget, 'ca' | 'startMs' | 'credentials'>> {
   readonly timeoutMs: number;
   readonly logger: Logger;
-  /** The present certificates for rediss:// in PEM. Node's own apply if undefined. */
-  readonly ca?: (() => string) | undefined;
-  /** How long a start waits for the connection at most. */
-  readonly startMs?: number;
-  /** The present credentials, if they can change while the gateway runs. */
-  readonly credentials?: () => Credentials;
 }
 
 /** Connects to one Redis, or keeps trying in the background: a gateway starts without its Redis. */
@@ -110,25 +105,28 @@ export async function connectRedis(
     retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
     ...(tls && { tls, Connector: TlsConnector }),
   });
-  prepare(redis);
-  logOutages(redis, logger, () => logRefusedTls(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger));
-  await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
-  if (redis.status === 'ready') await checkDatabase(redis);
-  return redis;
+  return await begin(redis, startMs, logger, () =>
+    logRefusedTls(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger),
+  );
 }
 
 /**
- * If a server has no such database, ioredis only emits an error and continues with database 0, which belongs to others.
+ * Connects. If a server has no such database, ioredis only emits an error and continues with database 0, which belongs to
+ * others.
  */
-export async function checkDatabase(redis: Redis): Promise<void> {
+async function begin(redis: Redis, startMs: number, logger: Logger, onAway: () => unknown): Promise<Redis> {
+  prepare(redis);
+  logOutages(redis, logger, onAway);
+  await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
   const wanted = redis.options.db ?? 0;
-  if (wanted === 0 || (await redis.client('INFO')).includes(` db=${wanted} `)) return;
+  if (redis.status !== 'ready' || wanted === 0) return redis;
+  if ((await redis.client('INFO')).includes(` db=${wanted} `)) return redis;
   redis.disconnect();
   throw new Error(`REDIS_URL: this Redis has no database ${wanted}.`);
 }
 
 /** ioredis reports every failed attempt. This logs only that Redis went away and that it came back. */
-export function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
+function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): void {
   let away = false;
   const noteAway = (reason: string) => {
     if (away) return;
@@ -168,7 +166,6 @@ function endWhenSilent(redis: Redis): void {
   });
 }
 
-const SENTINEL_PORT = 26_379;
 /**
  * Longer than a connection may take: the library must not close a connection during its handshake (see TlsConnector).
  */
@@ -204,14 +201,8 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
     retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
     reconnectOnError: ({ message }) => message.startsWith('READONLY '),
   });
-  prepare(redis);
-  logOutages(redis, logger, () => logRefusedTls(sentinels, common.tls, logger));
-  await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
-  if (redis.status === 'ready') await checkDatabase(redis);
-  return redis;
+  return await begin(redis, target.startMs, logger, () => logRefusedTls(sentinels, common.tls, logger));
 }
-
-const CLUSTER_PORT = 6379;
 
 /**
  * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
@@ -220,7 +211,7 @@ const CLUSTER_PORT = 6379;
  */
 export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
   const { db: _db, ...common } = commonOptions(target);
-  const nodes = addresses(target, CLUSTER_PORT);
+  const nodes = addresses(target, DEFAULT_PORT);
   const cluster = new Cluster(nodes, {
     lazyConnect: true,
     enableOfflineQueue: false,
@@ -253,10 +244,10 @@ function connectSoon(node: Redis): void {
 
 async function connectAll(cluster: Cluster): Promise<void> {
   await cluster.connect().catch(() => undefined);
-  await Promise.all(cluster.nodes('master').map((node) => node.status === 'ready' || settled(node)));
+  await Promise.all(
+    cluster.nodes('master').map((node) => node.status === 'ready' || once(node, 'ready').catch(() => undefined)),
+  );
 }
-
-const settled = (node: Redis): Promise<unknown> => once(node, 'ready').catch(() => undefined);
 
 /**
  * The library reports every failed attempt to connect to a node, and drops the node until other nodes name it again.
@@ -313,7 +304,7 @@ export class TlsConnector extends AbstractConnector {
   }
 }
 
-export class SentinelTlsConnector extends SentinelConnector {
+class SentinelTlsConnector extends SentinelConnector {
   constructor(options: unknown) {
     super(options as ConstructorParameters<typeof SentinelConnector>[0]);
   }
@@ -324,7 +315,7 @@ export class SentinelTlsConnector extends SentinelConnector {
 }
 
 /** ioredis does not report a refused certificate. This connects once more to each address and logs the reason. */
-export async function logRefusedTls(
+async function logRefusedTls(
   addresses: readonly Address[],
   options: ConnectionOptions | undefined,
   logger: Logger,

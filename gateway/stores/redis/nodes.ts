@@ -3,7 +3,10 @@ import type { Fields } from '../storage.ts';
 import type { RedisConnection } from './calls.ts';
 import { type ClusterConnection, isCluster } from './connection.ts';
 
-/** What a node of Redis reports about itself; see https://redis.io/docs/latest/commands/info/ for the fields. */
+/**
+ * What the nodes of a Redis report about themselves, and whether they meet the gateway's needs. For the fields see
+ * https://redis.io/docs/latest/commands/info/.
+ */
 
 export type Node = Exclude<RedisConnection, ClusterConnection>;
 
@@ -38,8 +41,6 @@ export async function memoryUsed(redis: RedisConnection): Promise<[node: string,
   return (await Promise.all(asked.map((one) => one.catch(() => [])))).flat();
 }
 
-/** Checks whether a Redis meets the gateway's needs. For the fields see https://redis.io/docs/latest/commands/info/. */
-
 /** The number of slots in every cluster (Redis Cluster specification). */
 const SLOTS = 16_384;
 const OLDEST_VERSION = 7;
@@ -53,13 +54,10 @@ export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]>
 }
 
 function checkSlots(slots: readonly (readonly string[] | undefined)[]): CheckResult {
-  const served = slots.filter((nodes) => nodes !== undefined && nodes.length > 0).length;
-  if (served === SLOTS) return good('redis cluster', 'all slots are served');
-  return fault(
-    'redis cluster',
-    `${SLOTS - served} of ${SLOTS} slots are served by nobody`,
-    'redis-cli --cluster check and fix',
-  );
+  const left = SLOTS - slots.filter((nodes) => nodes !== undefined && nodes.length > 0).length;
+  if (left === 0) return good('redis cluster', 'all slots are served');
+  const found = `${left} of ${SLOTS} slots are served by nobody`;
+  return fault('redis cluster', found, 'redis-cli --cluster check and fix');
 }
 
 async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
@@ -95,63 +93,44 @@ function checkMemory(
   { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,
 ): CheckResult {
   const name = `${about} memory`;
-  if (policy !== 'noeviction' && maxmemory !== '0')
-    return fault(
-      name,
-      `maxmemory-policy is ${policy}: API keys may be evicted`,
-      'CONFIG SET maxmemory-policy noeviction',
-    );
-  if (policy !== 'noeviction')
-    return warning(
-      name,
-      `maxmemory-policy is ${policy}, with no maxmemory yet`,
-      'CONFIG SET maxmemory-policy noeviction',
-    );
+  if (policy !== 'noeviction') {
+    const [found, advice] = [`maxmemory-policy is ${policy}`, 'CONFIG SET maxmemory-policy noeviction'];
+    if (maxmemory === '0') return warning(name, `${found}, with no maxmemory yet`, advice);
+    return fault(name, `${found}: API keys may be evicted`, advice);
+  }
   const share = Number(used) / Number(maxmemory);
-  if (share > FULL && share < Number.POSITIVE_INFINITY)
-    return warning(
-      name,
-      `${Math.round(100 * share)} % of maxmemory is used; past it all decisions are local`,
-      'Raise maxmemory.',
-    );
-  return good(name, 'nothing is evicted');
+  if (!Number.isFinite(share) || share <= FULL) return good(name, 'nothing is evicted');
+  const found = `${Math.round(100 * share)} % of maxmemory is used; past it all decisions are local`;
+  return warning(name, found, 'Raise maxmemory.');
 }
 
 function checkPersistence(about: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {
   const name = `${about} persistence`;
-  if (aof !== '1')
-    return warning(
-      name,
-      'no append-only file: a crash loses keys issued, and usage, since the last snapshot',
-      'CONFIG SET appendonly yes',
-    );
-  if (status !== 'ok')
-    return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See its log.');
-  return good(name, 'an append-only file is written');
+  if (aof !== '1') {
+    const found = 'no append-only file: a crash loses keys issued, and usage, since the last snapshot';
+    return warning(name, found, 'CONFIG SET appendonly yes');
+  }
+  if (status === 'ok') return good(name, 'an append-only file is written');
+  return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See its log.');
 }
 
 function checkReplicas(about: string, replication: Fields): CheckResult {
   const name = `${about} replicas`;
   const count = followersIn(replication);
   if (count > 0) return good(name, `${count} connected: each change of an operator waits for one of them`);
-  return warning(
-    name,
-    `none ${Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected'}: acknowledged changes are lost with this node`,
-    'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.',
-  );
+  const why = Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected';
+  const advice = 'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.';
+  return warning(name, `none ${why}: acknowledged changes are lost with this node`, advice);
 }
 
 function checkUser(about: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {
   const name = `${about} user`;
-  if (user === 'default')
-    return warning(
-      name,
-      'the default user, who may do everything',
-      'deploy/redis/users.acl has one who may do what a gateway does.',
-    );
-  if (denied !== '0')
-    return warning(name, `${user}; ${denied} commands were refused to somebody`, 'ACL LOG lists them.');
-  return good(name, user);
+  if (user === 'default') {
+    const advice = 'deploy/redis/users.acl has one who may do what a gateway does.';
+    return warning(name, 'the default user, who may do everything', advice);
+  }
+  if (denied === '0') return good(name, user);
+  return warning(name, `${user}; ${denied} commands were refused to somebody`, 'ACL LOG lists them.');
 }
 
 /** Decisions use the clock of Redis, and people compare log lines and Reset headers with other clocks. */

@@ -64,20 +64,17 @@ export type StepEntry = { readonly name: string } & (
   | { readonly fields: Fields; readonly length: number; readonly isOnce: boolean }
 );
 
-interface Outcome {
-  /** False if a record is not as required. */
-  readonly isMade: boolean;
-  /** The places of entries that could not be added, and why. */
-  readonly lost: readonly (readonly [place: number, why: string])[];
-}
+type Reply = readonly [outcome: number, lost: readonly (readonly [place: number, why: string])[]];
 
 export const newId = (): string => randomBytes(12).toString('base64url');
 
 /**
+ * @returns whether the step was made: not if a record is not as required; and the places of entries that could not be
+ *   added, and why
  * @throws {NotMade} if the step was not made and will not be
  * @throws {Unknown} if the answer was lost and nobody answers for 4 s
  */
-export async function take(redis: RedisConnection, step: Step): Promise<Outcome> {
+export async function take(redis: RedisConnection, step: Step) {
   const send = callOf(redis, step);
   try {
     return outcomeOf(await send(step.markSeconds ?? MARK_SECONDS, ''));
@@ -90,8 +87,6 @@ export async function take(redis: RedisConnection, step: Step): Promise<Outcome>
     return outcomeOf(await untilAnswered(() => send(LATEST_SECONDS, '1'), reason));
   }
 }
-
-type Reply = readonly [outcome: number, lost: Outcome['lost']];
 
 function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrgent }: Step) {
   const keys = [markOf(tag, id)];
@@ -153,7 +148,7 @@ function written(entry: StepEntry) {
   return { length: String(length), fields: flat, ...once };
 }
 
-function outcomeOf([outcome, lost]: Reply): Outcome {
+function outcomeOf([outcome, lost]: Reply) {
   if (outcome < 0) throw new NotMade('Redis did not answer in time.');
   return { isMade: outcome === 1, lost };
 }
@@ -167,12 +162,6 @@ async function untilAnswered<T>(ask: () => Promise<T>, reason: string): Promise<
   }
   throw new Unknown(reason);
 }
-
-/**
- * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
- * writes its entries to a list beside its record in the same step, and then they are moved. So wherever a gateway
- * stops, others find its entries, and can remove the place of a key that it did not issue.
- */
 
 /** The age of an announcement, in milliseconds, at which its gateway has left it behind. */
 const LEFT_BEHIND_MS = 5_000;
@@ -197,6 +186,11 @@ export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announc
     text: JSON.stringify({ id: `${id}.${at}`, log, fields } satisfies z.infer<typeof Waiting>),
   }));
 
+/**
+ * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
+ * writes its entries to a list beside its record in the same step, and then they are moved. So wherever a gateway
+ * stops, others find its entries, and can remove the place of a key that it did not issue.
+ */
 export class Outboxes {
   readonly #redis: RedisConnection;
   readonly #move: Move;

@@ -107,7 +107,7 @@ export class RedisStorage implements Storage {
     return this.#places.list(query);
   }
 
-  /** Existing keys that have no place in the order. Goes through all names in Redis, with pauses. */
+  /** Goes through all names in Redis, with pauses. */
   unlistedKeys(): Promise<readonly string[]> {
     return this.#places.unlisted();
   }
@@ -219,36 +219,23 @@ function otherThanHash(fault: Error): Fields {
   throw fault;
 }
 
-/**
- * Waits until a replica has a change. Redis answers before it sends the change to its replicas, and one of them may
- * take over.
- */
-
 /** A replica that takes longer to confirm does not count. */
 const CONFIRM_MS = 1_000;
 /** How often a node without replicas is checked for new ones. Until then no change waits. */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_AGAIN_MS = 50;
 
-function servingNode(redis: RedisConnection, name: string): Node | undefined {
-  if (!isCluster(redis)) return redis;
-  const address = redis.slots[slotOf(name)]?.[0];
-  return redis.nodes('master').find(({ options }) => `${options.host}:${options.port}` === address);
-}
-
 /** Identifies a connection: WAIT covers only what was written on the same one. */
 type Socket = Node['stream'];
 
-/** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
-interface Seen {
-  readonly at: number;
-  readonly count: number;
-  readonly id: string | undefined;
-}
-
+/**
+ * Waits until a replica has a change. Redis answers before it sends the change to its replicas, and one of them may
+ * take over.
+ */
 export class Replicas {
   readonly #redis: RedisConnection;
-  readonly #seen = new WeakMap<Node, Seen>();
+  /** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
+  readonly #seen = new WeakMap<Node, { readonly at: number; readonly count: number; readonly id?: string }>();
   readonly #waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
 
   constructor(redis: RedisConnection) {
@@ -260,12 +247,18 @@ export class Replicas {
    * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
    */
   noteWrite(name: string): () => Promise<void> {
-    const node = servingNode(this.#redis, name);
+    const node = this.#servingNode(name);
     const socket = node?.stream;
     return async () => {
       if (node === undefined || socket === undefined) throw new Unconfirmed();
       if (!(await this.#isSafe(node, socket).catch(() => this.#isStillAlone(node)))) throw new Unconfirmed();
     };
+  }
+
+  #servingNode(name: string): Node | undefined {
+    if (!isCluster(this.#redis)) return this.#redis;
+    const address = this.#redis.slots[slotOf(name)]?.[0];
+    return this.#redis.nodes('master').find(({ options }) => `${options.host}:${options.port}` === address);
   }
 
   async #isSafe(node: Node, socket: Socket): Promise<boolean> {
@@ -287,9 +280,10 @@ export class Replicas {
   }
 
   /** Counts only replicas that follow: changes do not wait for one that is still being filled. */
-  async #look(node: Node): Promise<Seen> {
+  async #look(node: Node) {
     const replication = fieldsOf(await node.info('replication'));
-    const seen = { at: performance.now(), count: followersIn(replication), id: replication.master_replid };
+    const { master_replid: id = '' } = replication;
+    const seen = { at: performance.now(), count: followersIn(replication), id };
     this.#seen.set(node, seen);
     return seen;
   }

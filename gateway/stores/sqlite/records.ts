@@ -104,9 +104,9 @@ export class Records {
     if (moveTo !== undefined) this.#move(record, row, moveTo);
   }
 
-  addToKey(id: string, changes: FieldChanges): void {
+  addToKey(id: string, changes: FieldChanges | undefined): void {
     const row = this.#select.get('key', id, this.#now()) as Row | undefined;
-    if (row !== undefined) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
+    if (row && changes) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
   }
 
   #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {

@@ -25,6 +25,14 @@ import { Log, Records } from './records.ts';
 
 const PROBE_MS = 3_000;
 
+/** The process that decides. What it has decided reaches the storage by `saveStates`, before these calls resolve. */
+export interface Owner {
+  /** Saves and forgets a key. */
+  release(id: string): Promise<unknown>;
+  /** Saves all keys, and goes on deciding. */
+  flush(): Promise<unknown>;
+}
+
 export interface SqliteOptions {
   /** The deciding process, if it is another one. Without an owner, decisions change no record. */
   readonly owner?: Owner | undefined;
@@ -43,7 +51,10 @@ export class SqliteStorage implements Storage {
   readonly #clock: Clock;
   readonly #records: Records;
   readonly #log: Log;
-  readonly #states: States;
+  readonly #owner: Owner | undefined;
+  readonly #held: HeldKeys;
+  /** Changes by decisions that are not yet in the database, by key. */
+  readonly #unsaved = new Map<string, FieldChanges>();
   readonly #commits: Commits;
   #lastPage: Promise<unknown> = Promise.resolve();
 
@@ -59,12 +70,18 @@ export class SqliteStorage implements Storage {
     this.#clock = clock;
     this.#records = new Records(database, clock);
     this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH });
-    this.#states = new States(owner);
+    this.#owner = owner;
+    this.#held = new HeldKeys(owner);
+    let saved: readonly string[] = [];
     this.#commits = new Commits(database, {
       room,
       probeMs,
       onUndone: () => this.#records.countAnew(),
-      ...this.#savingOfStates(),
+      saveStates: (ids) => {
+        saved = ids === 'all' ? [...this.#unsaved.keys()] : ids;
+        for (const id of saved) this.#records.addToKey(id, this.#unsaved.get(id));
+      },
+      onCommitted: () => saved.forEach((id) => void this.#unsaved.delete(id)),
     });
     if (why === undefined) this.#commits.begin();
     else this.#commits.failed(why);
@@ -76,11 +93,11 @@ export class SqliteStorage implements Storage {
 
   /** Why changes are refused at present, as a sentence; undefined if they are not. */
   fault(): string | undefined {
-    return this.#refusal ?? this.#commits.fault;
+    return this.isCopy ? this.#opened.why : this.#commits.fault;
   }
 
   async read(record: RecordName): Promise<Fields | undefined> {
-    if (keyIdOf(record) !== undefined) await this.#takeStates();
+    if (keyIdOf(record) !== undefined) await this.#owner?.flush();
     return this.#read(record);
   }
 
@@ -90,7 +107,7 @@ export class SqliteStorage implements Storage {
    */
   readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
     const page = this.#lastPage.then(async () => {
-      await this.#takeStates();
+      await this.#owner?.flush();
       return records.map((record) => this.#read(record));
     });
     const pause = () => nextTurn();
@@ -119,12 +136,18 @@ export class SqliteStorage implements Storage {
     return 0;
   }
 
-  async change(change: Change): Promise<boolean> {
-    const { parts, isUrgent = false } = change;
-    this.#refuse(isUrgent);
-    const ids = [...new Set(parts.map(({ record }) => keyIdOf(record)).filter((id) => id !== undefined))];
-    const run = () => this.#make(change);
-    return await this.#states.whileHeld(ids, () => this.#commits.make({ run, ids, isUrgent }));
+  async change({ parts, entries, isUrgent = false }: Change): Promise<boolean> {
+    if (this.isCopy) throw new NotMade(this.fault() ?? '');
+    this.#commits.refuse(isUrgent);
+    const ids = [...new Set(parts.flatMap(({ record }) => keyIdOf(record) ?? []))];
+    // The transaction has already saved the records' states.
+    const run = () => {
+      if (!parts.every((part) => this.#records.isAsRequired(part))) return false;
+      for (const part of parts) this.#records.apply(part);
+      for (const entry of entries) this.#log.add(entry);
+      return true;
+    };
+    return await this.#held.during(ids, () => this.#commits.make({ run, ids, isUrgent }));
   }
 
   async tail(log: LogName, query: TailQuery): Promise<LoggedEntry[]> {
@@ -136,7 +159,7 @@ export class SqliteStorage implements Storage {
    * key is settled. Send the answer before waiting for anything else.
    */
   async load(id: string): Promise<Fields | undefined> {
-    await this.#states.untilFree(id);
+    await this.#held.untilFree(id);
     return this.#read(`key:${id}`);
   }
 
@@ -152,7 +175,7 @@ export class SqliteStorage implements Storage {
   ): Promise<boolean> {
     const ids: string[] = [];
     for (const [id, changes] of states) {
-      this.#states.keep(id, changes);
+      this.#unsaved.set(id, { ...this.#unsaved.get(id), ...changes });
       ids.push(id);
     }
     const saved = this.#commits.make({ run: () => true, ids, isUrgent: mustBeDurable });
@@ -174,47 +197,11 @@ export class SqliteStorage implements Storage {
     return this.#opened.room === undefined;
   }
 
-  get #refusal(): string | undefined {
-    return this.isCopy ? this.#opened.why : undefined;
-  }
-
-  #refuse(isUrgent: boolean): void {
-    if (this.#refusal !== undefined) throw new NotMade(this.#refusal);
-    this.#commits.refuse(isUrgent);
-  }
-
-  /** Makes a change in a transaction that has already saved the records' states. */
-  #make({ parts, entries }: Change): boolean {
-    if (!parts.every((part) => this.#records.isAsRequired(part))) return false;
-    for (const part of parts) this.#records.apply(part);
-    for (const entry of entries) this.#log.add(entry);
-    return true;
-  }
-
   /** A record, including changes by decisions that are not saved yet. */
   #read(record: RecordName): Fields | undefined {
     const fields = readable(() => this.#records.read(record));
-    const changes = this.#states.of(keyIdOf(record) ?? '');
+    const changes = this.#unsaved.get(keyIdOf(record) ?? '');
     return fields && changes ? withChanges(fields, changes) : fields;
-  }
-
-  async #takeStates(): Promise<void> {
-    await this.#states.takeAll();
-    if (this.#states.ids.length > 0) void this.saveStates([], { mustBeDurable: false });
-  }
-
-  #savingOfStates() {
-    let saved: readonly string[] = [];
-    return {
-      saveStates: (ids: readonly string[] | 'all') => {
-        saved = ids === 'all' ? this.#states.ids : ids;
-        for (const id of saved) {
-          const changes = this.#states.of(id);
-          if (changes !== undefined) this.#records.addToKey(id, changes);
-        }
-      },
-      onCommitted: () => this.#states.forget(saved),
-    };
   }
 }
 
@@ -226,58 +213,21 @@ function readable<T>(read: () => T): T {
   }
 }
 
-/** The process that decides. The storage must handle its answers in the order in which they were given. */
-export interface Owner {
-  /** Forgets a key, and returns what decisions have changed of it since the last release or flush. */
-  release(id: string): Promise<FieldChanges | undefined>;
-  /** Returns all that decisions have changed, and goes on deciding. */
-  flush(): Promise<Iterable<readonly [id: string, changes: FieldChanges]>>;
-}
-
-/** A key that is being changed. Its owner was asked to release it and must not load it yet. */
-interface Held {
-  users: number;
-  readonly released: Promise<void>;
-  readonly freed: PromiseWithResolvers<void>;
-}
-
-/** Changes by decisions that are not yet in the database. */
-export class States {
+/** Keys that are being changed. Their owner was asked to release them and must not load them yet. */
+class HeldKeys {
   readonly #owner: Owner | undefined;
-  readonly #unsaved = new Map<string, FieldChanges>();
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, { users: number; released: Promise<void>; freed: PromiseWithResolvers<void> }>();
 
   constructor(owner: Owner | undefined) {
     this.#owner = owner;
   }
 
-  get ids(): string[] {
-    return [...this.#unsaved.keys()];
-  }
-
-  of(id: string): FieldChanges | undefined {
-    return this.#unsaved.get(id);
-  }
-
-  keep(id: string, changes: FieldChanges): void {
-    this.#unsaved.set(id, { ...this.#unsaved.get(id), ...changes });
-  }
-
-  forget(ids: readonly string[]): void {
-    for (const id of ids) this.#unsaved.delete(id);
-  }
-
-  async takeAll(): Promise<void> {
-    for (const [id, changes] of (await this.#owner?.flush()) ?? []) this.keep(id, changes);
-  }
-
   /** Runs a change of keys. Nobody loads these keys until it is settled. */
-  async whileHeld<T>(ids: readonly string[], change: () => Promise<T>): Promise<T> {
-    const { release } = this.#owner ?? {};
-    if (release === undefined || ids.length === 0) return await change();
-    const held = ids.map((id) => this.#hold(id));
+  async during<T>(ids: readonly string[], change: () => Promise<T>): Promise<T> {
+    if (this.#owner === undefined || ids.length === 0) return await change();
+    const released = ids.map((id) => this.#hold(id));
     try {
-      await Promise.all(held.map(({ released }) => released));
+      await Promise.all(released);
       return await change();
     } finally {
       for (const id of ids) this.#free(id);
@@ -288,17 +238,16 @@ export class States {
     for (let held = this.#held.get(id); held !== undefined; held = this.#held.get(id)) await held.freed.promise;
   }
 
-  #hold(id: string): Held {
+  #hold(id: string): Promise<void> {
     const held = this.#held.get(id) ?? { users: 0, released: this.#release(id), freed: Promise.withResolvers() };
     held.users += 1;
     this.#held.set(id, held);
-    return held;
+    return held.released;
   }
 
   #free(id: string): void {
-    const held = this.#held.get(id) as Held;
-    held.users -= 1;
-    if (held.users > 0) return;
+    const held = this.#held.get(id);
+    if (held === undefined || --held.users > 0) return;
     this.#held.delete(id);
     held.freed.resolve();
   }
@@ -306,9 +255,8 @@ export class States {
   /** Waits a turn first, so that a key loaded in this turn reaches the owner before the request to release it. */
   async #release(id: string): Promise<void> {
     await nextTurn();
-    const changes = await this.#owner?.release(id).catch((fault: unknown) => {
+    await this.#owner?.release(id).catch((fault: unknown) => {
       throw new NotMade('The process that decides did not release the key.', fault);
     });
-    if (changes !== undefined) this.keep(id, changes);
   }
 }
