@@ -55,12 +55,6 @@ interface ActivityQuery {
   isWanted(entry: RecordedActivity): boolean | Promise<boolean>;
 }
 
-interface ActivityPage {
-  readonly activity: readonly RecordedActivity[];
-  /** Where to continue; undefined at the end. */
-  readonly next: string | undefined;
-}
-
 /** The result of a change to a key, with its audit entry. */
 export interface WithActivity {
   readonly activity?: Activity | undefined;
@@ -86,8 +80,9 @@ export class AuditLog {
   /**
    * Lists the newest entries first. One call checks a limited number of entries, and skips those that were made
    * unreadable by hand.
+   * @returns `next` says where to continue; undefined at the end
    */
-  async list({ after, limit, from = 0, to, isWanted }: ActivityQuery): Promise<ActivityPage> {
+  async list({ after, limit, from = 0, to, isWanted }: ActivityQuery) {
     const activity: RecordedActivity[] = [];
     let last = after;
     // Skips the entries that are too new, unless the page before has passed them.
@@ -111,14 +106,9 @@ export class AuditLog {
 
 /** Entries in the form that a change takes. */
 export const auditEntries = (...entries: readonly (Activity | undefined)[]): LogEntry[] =>
-  entries.filter((entry) => entry !== undefined).map((entry) => ({ log: 'audit', fields: toFields(entry) }));
-
-function toFields({ changes, ...entry }: Activity): Fields {
-  return withChanges({}, { ...entry, changes: JSON.stringify(changes) });
-}
-
-/** @throws {Error} if the fields are not an entry */
-const activityIn = (fields: Fields): Activity => Activity.parse(readChanges(fields));
+  entries
+    .filter((entry) => entry !== undefined)
+    .map((entry) => ({ log: 'audit', fields: withChanges({}, { ...entry, changes: JSON.stringify(entry.changes) }) }));
 
 /**
  * The storage of operators, with a log line for each audit entry. The line is written as soon as the change is made,
@@ -140,7 +130,7 @@ export function logged(storage: Storage, logger: Logger): Storage {
   function log({ entries }: Change): void {
     for (const { log, fields } of entries) {
       if (log !== 'audit') continue;
-      const activity = activityIn(fields);
+      const activity = Activity.parse(readChanges(fields));
       const { target: keyId, reason, via } = activity;
       logger.info({ activity }, 'activity');
       if (via === 'by hand' && reason.includes('is not valid'))

@@ -27,12 +27,6 @@ const USUAL = {
   withoutDataMs: 60_000,
 };
 
-interface EditWatchParts {
-  readonly storage: Storage;
-  readonly plans: Plans;
-  readonly planCache: PlanCache;
-}
-
 /**
  * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys
  * that were deleted. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit
@@ -40,14 +34,14 @@ interface EditWatchParts {
  * back.
  */
 export class EditWatch {
-  readonly #parts: EditWatchParts;
+  readonly #parts: { readonly storage: Storage; readonly plans: Plans; readonly planCache: PlanCache };
   readonly #times: typeof USUAL;
   /** When each listed key without data was first seen, by id. */
   readonly #missing = new Map<string, number>();
   #at: number | undefined;
   #checkedVersion: string | undefined;
 
-  constructor(parts: EditWatchParts, times = USUAL) {
+  constructor(parts: { storage: Storage; plans: Plans; planCache: PlanCache }, times = USUAL) {
     this.#parts = parts;
     this.#times = times;
   }
@@ -126,12 +120,6 @@ export class EditWatch {
  * ban that one of them has set, but that is missing, was lifted by hand.
  */
 
-interface HandEdits {
-  readonly entries: readonly Activity[];
-  /** Accepts the edits, so that they are recorded only once. */
-  readonly changes: FieldChanges;
-}
-
 /** The field that lists reported invalid values, so that each is reported only once. */
 const REJECTED = 'rejected';
 
@@ -153,8 +141,11 @@ export const reported = (hash: Fields): FieldChanges => ({
       .join('\n') || undefined,
 });
 
-/** @param now Unix time in microseconds */
-export function handEditsOf(id: string, hash: Fields, now: number): HandEdits {
+/**
+ * @param now Unix time in microseconds
+ * @returns the audit entries of the edits; and changes that accept them, so that they are recorded only once
+ */
+export function handEditsOf(id: string, hash: Fields, now: number): { entries: Activity[]; changes: FieldChanges } {
   const edits = [recordEdit(hash), banEdit(hash, now)].filter((edit) => edit !== undefined);
   return {
     entries: edits.map(({ action, why = 'In Redis.', shown }) => byHand(action, id, why, shown)),

@@ -7,12 +7,6 @@ import { ROLES } from './words.ts';
 /** More than an organisation has operators and programs. */
 export const MAX_TOKENS = 1_000;
 
-export class TooManyTokens extends Conflict {
-  constructor() {
-    super(`There are ${MAX_TOKENS} tokens already. Revoke those that nobody needs.`);
-  }
-}
-
 /** A named token of an operator. Only its digest is stored. */
 export const OperatorToken = z.object({
   name: z.string(),
@@ -44,7 +38,8 @@ export class Tokens {
   }
 
   async create(id: string, token: OperatorToken, activity: Activity): Promise<void> {
-    if (Object.keys(await this.#read()).length >= MAX_TOKENS) throw new TooManyTokens();
+    if (Object.keys(await this.#read()).length >= MAX_TOKENS)
+      throw new Conflict(`There are ${MAX_TOKENS} tokens already. Revoke those that nobody needs.`);
     await this.#change(id, undefined, JSON.stringify(token), activity);
   }
 
