@@ -134,10 +134,7 @@ export interface AskedOfWorker {
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
   /** What the worker knows of a key. */
   readonly key: readonly [id: string, KnownKey | undefined];
-  /**
-   * What the worker knows of all keys: the first page or the next one, the last used keys first. The page after the
-   * last one is empty.
-   */
+  /** What the worker knows of all keys, page by page, the last used keys first. After the last page come empty ones. */
   readonly keys: readonly ['first' | 'next', KnownPage];
   /** A change was made. Once the worker has answered, it no longer acts on older data. */
   readonly changed: readonly [Changed, true];
@@ -162,10 +159,7 @@ export interface AskedOfPrimary {
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
   /** The last refusals of a key by all gateways. Undefined if they cannot be read now. */
   readonly refusals: readonly [id: string, readonly KeyRefusal[] | undefined];
-  /**
-   * Without Redis, like the next two: loads the fields of a key, which are undefined if it does not exist. No answer if
-   * they cannot be read now.
-   */
+  /** Without Redis, like the next two: loads the fields of a key, if there is one. No answer if they cannot be read. */
   readonly load: readonly [id: string, { readonly fields: Fields | undefined } | undefined];
   /** Stores states. The answer says whether they are stored. */
   readonly save: readonly [{ readonly states: readonly SavedState[]; readonly mustBeDurable: boolean }, boolean];

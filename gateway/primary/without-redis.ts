@@ -58,10 +58,7 @@ export class KeyOwner implements Owner {
     await Promise.all(this.#workers().map((worker) => worker.release({ id, isChanged: true })));
   }
 
-  /**
-   * Resolves when the storage has all states, except those of workers that do not answer. Calls in the same turn of the
-   * event loop share one message.
-   */
+  /** Resolves when the storage has all states of workers that answer. Calls in the same turn share one message. */
   flush(): Promise<unknown> {
     if (this.#flush === undefined) {
       setImmediate(() => {

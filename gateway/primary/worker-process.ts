@@ -132,10 +132,7 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /**
-   * Lets a serving worker finish its requests, and kills it after a timeout; kills any other worker at once. Resolves
-   * when the worker is gone.
-   */
+  /** Lets a serving worker finish its requests for a time, and kills any other. Resolves when the worker is gone. */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
     const { lameDuckMs, lingerMs = lameDuckMs } = how;

@@ -8,9 +8,7 @@ import type { WorkerState } from '../telemetry/watched-traffic.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, Channel, WorkerReport } from './channel.ts';
 import type { WorkerEnd, WorkerProcess } from './worker-process.ts';
 
-/**
- * Shorter than other gateways wait for this one, so that a hanging worker does not make the whole gateway seem missing.
- */
+/** Shorter than other gateways wait for this one: a hanging worker must not make the whole gateway seem missing. */
 const LIST_WITHIN_MS = 700;
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
@@ -51,10 +49,7 @@ export class Workers {
     return this.#slots.flatMap(({ processes }) => [...processes]);
   }
 
-  /**
-   * Announces a change to all workers. Resolves when none acts on older data. Workers that do not confirm it are
-   * killed.
-   */
+  /** Resolves when no worker acts on data older than a change. Workers that do not confirm it are killed. */
   async confirm(changed: Changed): Promise<void> {
     await Promise.all(this.all().map((worker) => worker.confirm(changed)));
   }
@@ -164,7 +159,7 @@ class Slot {
   readonly #number: number;
   readonly #options: SlotOptions;
   readonly #hasBegun: () => boolean;
-  readonly #backOff = new BackOff();
+  #waitMs = 0;
   /** All processes of this slot that have not ended: the serving one, and those that are starting or stopping. */
   readonly processes = new Set<WorkerProcess>();
   /** The process that serves. */
@@ -250,9 +245,9 @@ class Slot {
   async #refill(servedMs: number): Promise<void> {
     const { signal } = this.#stopping;
     for (let lastedMs = servedMs; this.current === undefined && !signal.aborted; lastedMs = 0) {
-      const waitMs = this.#backOff.next(lastedMs);
-      this.#options.logger.warn({ worker: this.#number, waitMs }, 'worker starts again');
-      await sleep(waitMs, undefined, { signal }).catch(() => {});
+      this.#waitMs = nextWait(this.#waitMs, lastedMs);
+      this.#options.logger.warn({ worker: this.#number, waitMs: this.#waitMs }, 'worker starts again');
+      await sleep(this.#waitMs, undefined, { signal }).catch(() => {});
       if (this.current === undefined && !signal.aborted) await this.start('replacement').catch(() => {});
     }
   }
@@ -263,14 +258,10 @@ const LONGEST_MS = 30_000;
 /** After serving this long, a worker counts as healthy and the back-off starts again. */
 const HEALTHY_MS = 30_000;
 
-/** The wait before a worker is restarted. It doubles with each early end, up to half a minute. */
-export class BackOff {
-  #nextMs = FIRST_MS;
-
-  /** @param servedMs how long the ended worker served; 0 if it never did */
-  next(servedMs: number): number {
-    const waitMs = servedMs >= HEALTHY_MS ? FIRST_MS : this.#nextMs;
-    this.#nextMs = Math.min(2 * waitMs, LONGEST_MS);
-    return waitMs;
-  }
-}
+/**
+ * The wait before a worker is restarted. It doubles with each early end, up to half a minute.
+ * @param before the last wait; 0 for none
+ * @param servedMs how long the ended worker served; 0 if it never did
+ */
+export const nextWait = (before: number, servedMs: number): number =>
+  before === 0 || servedMs >= HEALTHY_MS ? FIRST_MS : Math.min(2 * before, LONGEST_MS);

@@ -37,9 +37,7 @@ export const ACTIVITY_LENGTH = 10_000;
 
 /** The number of newest entries that are searched for a repetition. */
 export const LOOKED_BACK = 50;
-/**
- * A repetition follows within this time, in milliseconds. It is short because some clients use one id for all requests.
- */
+/** A repetition follows within this many ms. The time is short because some clients use one id for all requests. */
 export const REPEATED_MS = 60_000;
 
 /** Whether an entry can be a repetition: operators may repeat a write with its request id. */

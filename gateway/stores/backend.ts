@@ -10,10 +10,7 @@ import type { Peers } from './redis/peers.ts';
 import type { Storage } from './storage.ts';
 import type { Tokens } from './tokens.ts';
 
-/**
- * The stores for operators. Their timeouts are longer than those of decisions, so that a slow change does not look like
- * a failed one.
- */
+/** The stores for operators. With their longer timeouts, a slow change does not look like a failed one. */
 export interface OperatorsStores {
   readonly keys: Keys;
   readonly plans: Plans;

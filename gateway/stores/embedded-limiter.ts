@@ -99,9 +99,7 @@ export class EmbeddedLimiter implements Limiter {
     return held && writeStateChanges(held.state);
   }
 
-  /**
-   * Sends all states that are not stored yet, in parts, and serves requests between them. Resolves once they are sent.
-   */
+  /** Sends all states that are not stored yet, in parts, with requests between them. Resolves once they are sent. */
   async flush(): Promise<void> {
     const keys = [...this.#unsaved.values()];
     for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {

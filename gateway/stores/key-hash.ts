@@ -51,10 +51,7 @@ const KEPT = 'ok_';
 const KEPT_SECRETS = `${KEPT}secrets`;
 export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
 
-/**
- * How long the usage of a revoked key is kept, in seconds. After that, operators can no longer query the day of its
- * revocation.
- */
+/** How long the usage of a revoked key is kept, in seconds: until then operators can query the day it was revoked. */
 export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
 
 /** The fields that stay when a key is revoked. */
@@ -80,10 +77,7 @@ export interface RejectedField {
   readonly kept: string | undefined;
 }
 
-/**
- * The fields in force: the last good value in place of an invalid one. A plan and limits that do not match are invalid
- * together.
- */
+/** The fields in force: the last good value in place of an invalid one. Unmatched plan and limits are both invalid. */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
   const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
@@ -124,10 +118,7 @@ export function editedFields(hash: Fields): FieldChange[] | undefined {
   return hash[KEPT_SECRETS] === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
 }
 
-/**
- * Why fields do not make a key; undefined if they do. This check applies to keys that are issued, typed by hand or
- * restored.
- */
+/** Why fields do not make a key that is issued, typed by hand or restored; undefined if they do. */
 export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
   if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
@@ -266,8 +257,6 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
       return value?.toString();
   }
 }
-
-/** The secrets among the fields of a key. */
 
 /** Each secret has a field named by its digest, so that a decision reads it with everything else. */
 const SECRET = 'secret:';

@@ -73,9 +73,7 @@ export class Keys {
   }
 
   /** The clock of decisions: Unix time in microseconds. */
-  now(): Promise<number> {
-    return this.#storage.now();
-  }
+  now = () => this.#storage.now();
 
   /** @param activity here and below: an audit entry that is written in the same step, where the store allows */
   async create(id: string, record: KeyRecord, activity?: Activity): Promise<void> {
@@ -103,9 +101,7 @@ export class Keys {
     return rejectionOf(entry.record, secret, await this.now()) === undefined;
   }
 
-  count(): Promise<number> {
-    return this.#storage.countKeys();
-  }
+  count = () => this.#storage.countKeys();
 
   /** A key that exists or was revoked in the last 36 days. */
   async everKnown(id: string): Promise<KeyEntry | undefined> {
@@ -242,14 +238,10 @@ export class Keys {
   }
 
   /** Ids of keys that work but are in no list: the order of keys was lost or edited by hand. */
-  unlisted(): Promise<readonly string[]> {
-    return this.#storage.unlistedKeys();
-  }
+  unlisted = () => this.#storage.unlistedKeys();
 
   /** Puts those keys into the order again. @returns their number */
-  relist(): Promise<number> {
-    return this.#storage.relistKeys();
-  }
+  relist = () => this.#storage.relistKeys();
 
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Writes nothing for a key that does not exist.

@@ -118,10 +118,7 @@ export class Plans {
     return table;
   }
 
-  /**
-   * The table as a gateway last left it, with good values only. Undefined also if the name holds a value of another
-   * type.
-   */
+  /** The good values as a gateway last left them. Undefined also if the name holds a value of another type. */
   async readKept(): Promise<StoredPlans | undefined> {
     const kept = await this.#storage.read('plans:kept');
     return kept !== undefined && Object.keys(kept).length > 0 ? kept : undefined;
@@ -237,10 +234,7 @@ export class Plans {
   }
 }
 
-/**
- * Holds the whole table as last seen, including bad values, as JSON. It makes sure that each edit is recorded only
- * once.
- */
+/** Holds the whole table as last seen, bad values too, as JSON, so that each edit is recorded only once. */
 const SEEN = 'seen';
 /** The plans that nobody has changed since `begin` wrote them, by name. */
 const BUILT_IN = 'built_in';

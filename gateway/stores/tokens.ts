@@ -18,9 +18,7 @@ export const OperatorToken = z.object({
 
 export type OperatorToken = Readonly<z.infer<typeof OperatorToken>>;
 
-/**
- * Operators' tokens: one record with a field for each id. A token that was made unreadable by hand counts as missing.
- */
+/** Operators' tokens: one record with a field for each id. A token made unreadable by hand counts as missing. */
 export class Tokens {
   readonly #storage: Storage;
 

@@ -56,13 +56,10 @@ export function messageOf(happening: Happening, entry: KeyEntry): Message | unde
 
 const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();
 
-/** A failed attempt. The message leaves out the URL and the secret, so it may be logged. */
-class NotDelivered extends Error {}
-
 /**
  * Sends a message to its receiver. Follows no redirects, because they could lead to another host, and ignores the
  * response's body.
- * @throws {NotDelivered} unless the status is 2xx
+ * @throws {Error} unless the status is 2xx. Its message leaves out the URL and the secret, so it may be logged
  */
 export async function post(url: string, secret: Buffer, { id, body }: Message, signal: AbortSignal): Promise<void> {
   const timestamp = Math.floor(Date.now() / 1_000);
@@ -73,13 +70,10 @@ export async function post(url: string, secret: Buffer, { id, body }: Message, s
     'webhook-timestamp': String(timestamp),
     'webhook-signature': sign(secret, id, timestamp, body),
   };
-  const response = await fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal }).catch(
-    (fault: Error) => {
-      throw new NotDelivered(reasonOf(fault));
-    },
-  );
+  const request = fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal });
+  const response = await request.catch((fault: Error) => Promise.reject(new Error(reasonOf(fault))));
   response.body?.cancel().catch(() => undefined);
-  if (!response.ok) throw new NotDelivered(`status ${response.status}`);
+  if (!response.ok) throw new Error(`status ${response.status}`);
 }
 
 function reasonOf({ name, cause }: Error): string {
@@ -104,12 +98,12 @@ export function sign(secret: Buffer, id: string, timestamp: number, body: string
 
 const LEAST_BYTES = 24;
 
-const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
-
-export const webhookUrl = httpUrl.refine(
-  (url) => !URL.canParse(url) || (new URL(url).username === '' && new URL(url).password === ''),
-  'must have no user and no password: WEBHOOK_SECRET is what a receiver checks',
-);
+export const webhookUrl = z
+  .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+  .refine(
+    (url) => !URL.canParse(url) || (new URL(url).username === '' && new URL(url).password === ''),
+    'must have no user and no password: WEBHOOK_SECRET is what a receiver checks',
+  );
 
 export const webhookSecret = z
   .string()

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Denque from 'denque';
-import { Counter, type Family, Label } from '../../shared/process/counts.ts';
+import { Counter, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Keys as AllKeys } from '../stores/keys.ts';
 import { dayOf, type Happening, type Message, messageOf, post, secretBytes } from './message.ts';
@@ -79,9 +79,7 @@ export class Webhooks {
     this.#sendNext();
   }
 
-  counted(): Family[] {
-    return [this.#counts.family()];
-  }
+  counted = () => [this.#counts.family()];
 
   /** Sends the waiting events once more, for at most one second. */
   async stop(): Promise<void> {
@@ -167,10 +165,7 @@ export class Webhooks {
     this.#resting.set(pending, timer);
   }
 
-  /**
-   * The wait before a retry doubles each time, with jitter, so that a receiver that is back does not get all messages
-   * at once.
-   */
+  /** The wait before a retry doubles, with jitter: a receiver that is back does not get all messages at once. */
   #restMs(failed: number): number {
     const { firstRetryMs, longestRetryMs } = this.#patience;
     return Math.min(firstRetryMs * 2 ** (failed - 1), longestRetryMs) * (0.5 + Math.random() / 2);

@@ -10,7 +10,7 @@ import { NO_REFUSALS } from '../../gateway/limiter/refusals.ts';
 import { writeRecord } from '../../gateway/stores/key-hash.ts';
 import { writeBan } from '../../gateway/stores/key-state.ts';
 import { runDecide } from '../../gateway/stores/redis/calls.ts';
-import { keyOf } from '../../gateway/stores/redis/names.ts';
+import { keyOf } from '../../gateway/stores/redis/step.ts';
 import { readTime } from '../../gateway/stores/storage.ts';
 import { readReply } from '../support/decide-reply.ts';
 import type { ModelRecord, ModelSecret, ModelUse } from '../support/decision-model.ts';

@@ -110,10 +110,7 @@ export async function connectRedis(
   );
 }
 
-/**
- * Connects. If a server has no such database, ioredis only emits an error and continues with database 0, which belongs to
- * others.
- */
+/** Connects. If a server lacks the database, ioredis only emits an error and uses database 0, which is not ours. */
 async function begin(redis: Redis, startMs: number, logger: Logger, onAway: () => unknown): Promise<Redis> {
   prepare(redis);
   logOutages(redis, logger, onAway);
@@ -166,9 +163,7 @@ function endWhenSilent(redis: Redis): void {
   });
 }
 
-/**
- * Longer than a connection may take: the library must not close a connection during its handshake (see TlsConnector).
- */
+/** Longer than a connection may take: the library must not close one during its handshake (see TlsConnector). */
 const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
 
 /**

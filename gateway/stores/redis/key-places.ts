@@ -4,13 +4,10 @@ import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { compareCursors, type KeyCursor, type KeyListQuery, readTime } from '../storage.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './names.ts';
 import { type Node, nodesOf } from './nodes.ts';
+import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './step.ts';
 
-/**
- * Revoked keys that each revocation checks for expired usage. They are more than the revocation adds, so the set
- * shrinks.
- */
+/** Revoked keys that each revocation checks for expired usage: more than it adds, so the set shrinks. */
 const CHECKED = 10;
 const SCANNED = 1_000;
 
@@ -31,9 +28,7 @@ export class KeyPlaces {
     this.#redis = redis;
   }
 
-  count(): Promise<number> {
-    return orUnavailable(this.#redis.zcard(INDEX));
-  }
+  count = () => orUnavailable(this.#redis.zcard(INDEX));
 
   /** Reads existing keys first: a key that is revoked in between then appears among the revoked ones. */
   async list(query: KeyListQuery): Promise<KeyCursor[]> {
@@ -92,7 +87,7 @@ export class KeyPlaces {
     await orUnavailable(this.#redis.zrem(REVOKED_INDEX, id));
   }
 
-  /** Existing keys without a place. */
+  /** Existing keys without a place. Goes through all names in Redis, with pauses. */
   async unlisted(): Promise<string[]> {
     const found: string[] = [];
     for await (const ids of this.#existing()) found.push(...(await this.#withoutPlace(ids)));
@@ -164,10 +159,7 @@ export async function* scan(node: Node, pattern: string, ...more: string[]): Asy
 
 /** Keys that are read at once: a decision waits for at most this many reads. */
 const AT_ONCE = 32;
-/**
- * Reads pause after this many keys, and other lists get their turn. A page for an operator has no more, so it needs no
- * pause.
- */
+/** Reads pause after this many keys, and other lists get their turn. A page for an operator needs no pause. */
 const PAGE = 100;
 
 /**

@@ -19,23 +19,17 @@ import { readLevel } from '../key-state.ts';
 import { readTime } from '../storage.ts';
 import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
 import type { ClusterConnection } from './connection.ts';
-import { keyOf } from './names.ts';
+import { keyOf } from './step.ts';
 
 const MAX_BATCH = 256;
-/**
- * If the last call took longer, the next one need not wait for the present one to end. Otherwise a request could wait
- * for two slow calls.
- */
+/** If the last call took longer, the next one need not wait for the present one: a request would wait for two. */
 const SLOW_MS = 20;
 
 interface RedisLimiterOptions {
   /** By default Redis' clock applies. */
   readonly clock?: Clock | undefined;
   readonly calls?: CallCounts | undefined;
-  /**
-   * The deadline of a call in milliseconds. After it, waiting requests are answered. Without a deadline they keep
-   * waiting.
-   */
+  /** The deadline of a call in milliseconds, after which waiting requests are answered; by default never. */
   readonly timeoutMs?: number | undefined;
   /** The secrets known to be bound, shared by the limiters of one process. */
   readonly bound?: BoundedMap<string, true>;

@@ -27,10 +27,7 @@ export const followersIn = (replication: Fields): number =>
   Object.entries(replication).filter(([field, state]) => /^slave\d+$/.test(field) && state?.includes('state=online'))
     .length;
 
-/**
- * The share of `maxmemory` or, if that is not set, of the machine's memory that each primary uses, 0 to 1. Leaves out a
- * node that does not answer.
- */
+/** The share of `maxmemory`, or of the machine's memory, that each primary uses, 0 to 1. Skips silent nodes. */
 export async function memoryUsed(redis: RedisConnection): Promise<[node: string, share: number][]> {
   const asked = nodesOf(redis).map(async ([name, node]): Promise<[string, number][]> => {
     if (node.status !== 'ready') return [];

@@ -9,23 +9,13 @@ import {
   type KeyCursor,
   keyIdOf,
   type LogEntry,
+  type LogName,
   NotMade,
   type Part,
+  type RecordName,
   Unknown,
 } from '../storage.ts';
 import { orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
-import {
-  fieldsIn,
-  hashesBeside,
-  hashOf,
-  INDEX,
-  keyOf,
-  markOf,
-  nameOf,
-  OUTBOXES,
-  outboxOf,
-  TAG_FIELDS,
-} from './names.ts';
 
 /**
  * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
@@ -40,14 +30,12 @@ const MARK_SECONDS = 60;
 /** No call arrives at Redis later than this after it was sent. */
 export const LATEST_SECONDS = 86_400;
 
-/**
- * After a lost answer, the step is repeated for this long. By then Redis has failed over, or the connection is back.
- */
+/** After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. */
 const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
 
 interface Step {
-  /** The part that all names share, so that they are in one slot of a cluster. */
+  /** The part that all names share. */
   readonly tag: string;
   readonly id: string;
   readonly parts: readonly Part[];
@@ -115,27 +103,19 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again) as Promise<Reply>;
 }
 
-type PartOfHash = Omit<Part, 'record'> & { readonly name: string; readonly keyId?: string };
-
-/**
- * A key consists of several hashes. A new key takes nothing from hashes that were left when a key with the same id was
- * deleted by hand.
- */
-function inHashes({ record, ...part }: Part): PartOfHash[] {
+/** A key is several hashes. A new one takes nothing from hashes left when a key with its id was deleted by hand. */
+function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: string; keyId?: string })[] {
   const id = keyIdOf(record);
   if (id === undefined) return [{ name: nameOf(record), ...part }];
-  const isNew = part.exists === false && part.set !== undefined;
   const { expect = {}, set = {} } = part;
-  const all = isNew ? { ...NEW, ...set } : set;
+  const isNew = part.exists === false && part.set !== undefined;
+  const none = isNew ? ['usage_minutes', 'usage_days', ...TAG_FIELDS].map((field) => [field, undefined]) : [];
+  const all: FieldChanges = { ...Object.fromEntries(none), ...set };
   const inOne = (name: string) => ({ name, expect: fieldsIn(name, id, expect), set: fieldsIn(name, id, all) });
   const beside = hashesBeside(id).map(inOne);
   const changed = beside.filter((one) => Object.keys({ ...one.expect, ...one.set }).length > 0);
   return [{ ...part, ...inOne(keyOf(id)), keyId: id }, ...changed];
 }
-
-const NEW: FieldChanges = Object.fromEntries(
-  ['usage_minutes', 'usage_days', ...TAG_FIELDS].map((field) => [field, undefined]),
-);
 
 /** U+FFFD replaces a byte that is not UTF-8, so such a text cannot be compared. */
 const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');
@@ -248,3 +228,60 @@ export class Outboxes {
     await this.empty({ tag, id });
   }
 }
+
+// Names in Redis. All that one step changes share a tag (a key's id, or a table's name): one slot of a cluster.
+
+/** Ids by time of creation in Unix seconds: one set for existing keys, and one for those revoked recently. */
+export const INDEX = 'gateway:keys';
+export const REVOKED_INDEX = 'gateway:keys:revoked';
+
+export const STREAMS: Readonly<Record<LogName, string>> = {
+  audit: 'gateway:activity',
+  'plan history': 'gateway:plans:history',
+};
+
+export const keyOf = (id: string): string => `gateway:key:{${id}}`;
+
+/** A key's usage marks, which are long and seldom needed. They expire once all of them are too old. */
+const marksOf = (id: string): string => `gateway:marks:{${id}}`;
+
+/** A key's tags, as people type them. Decisions do not read them. */
+const tagsOf = (id: string): string => `gateway:tags:{${id}}`;
+
+const TAG_FIELDS = ['tags', 'ok_tags'] as const;
+
+/** The hashes beside a key's own. They keep it small, because every decision reads it. */
+export const hashesBeside = (id: string): string[] => [marksOf(id), tagsOf(id)];
+
+/** The name of the hash that contains a field of a key. */
+function hashOf(id: string, field: string): string {
+  if (field.startsWith('usage_')) return marksOf(id);
+  return TAG_FIELDS.some((one) => one === field) ? tagsOf(id) : keyOf(id);
+}
+
+/** The fields that a hash of a key contains. Those that people typed into another hash have no meaning. */
+export const fieldsIn = <Value>(name: string, id: string, fields: Readonly<Record<string, Value>>) =>
+  Object.fromEntries(Object.entries(fields).filter(([field]) => hashOf(id, field) === name));
+
+/** What remains of a revoked key. */
+export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
+
+export function nameOf(record: RecordName): string {
+  const [, kind, id = ''] = /^(key|revoked):(.*)$/s.exec(record) ?? [];
+  if (kind !== undefined) return kind === 'key' ? keyOf(id) : usageOf(id);
+  return record === 'plans:kept' ? 'gateway:kept:{gateway:plans}' : `gateway:${record}`;
+}
+
+export const tagOf = (record: RecordName): string => /\{(.*)\}$/.exec(nameOf(record))?.[1] ?? nameOf(record);
+
+/** The mark of a change that was made or called off. It expires. */
+const markOf = (tag: string, id: string): string => `gateway:change:{${tag}}:${id}`;
+
+/** On a cluster, the entries that still have to be moved to their streams. */
+const outboxOf = (tag: string): string => `gateway:outbox:{${tag}}`;
+/** A set of the changes that may have left entries in an outbox. */
+const OUTBOXES = 'gateway:outboxes';
+
+/** Whether a name is not data: changes and gateways leave it behind for a while. */
+export const isPassing = (name: string): boolean =>
+  /^gateway:(change:|outbox|gateways$|questions:|answers:)/.test(name);

@@ -22,9 +22,22 @@ import {
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './connection.ts';
 import { BulkReads, KeyPlaces, placeOf, scan } from './key-places.ts';
-import { fieldsIn, hashesBeside, isPassing, nameOf, STREAMS, tagOf } from './names.ts';
 import { fieldsOf, followersIn, type Node, nodesOf } from './nodes.ts';
-import { type Announced, LATEST_SECONDS, newId, Outboxes, outboxEntries, type StepEntry, take } from './step.ts';
+import {
+  type Announced,
+  fieldsIn,
+  hashesBeside,
+  isPassing,
+  LATEST_SECONDS,
+  nameOf,
+  newId,
+  Outboxes,
+  outboxEntries,
+  STREAMS,
+  type StepEntry,
+  tagOf,
+  take,
+} from './step.ts';
 
 /** How long a change waits for its entries to be moved. */
 const LONGEST_MOVE_MS = 1_000;
@@ -87,9 +100,7 @@ export class RedisStorage implements Storage {
     return id === undefined ? hash : Object.assign({}, ...hashes.map((one, at) => fieldsIn(names[at] ?? '', id, one)));
   }
 
-  readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {
-    return this.#bulk.read(records);
-  }
+  readMany = (records: readonly RecordName[]) => this.#bulk.read(records);
 
   /** Whether no gateway has stored anything. Goes through all names in Redis. */
   async isEmpty(): Promise<boolean> {
@@ -99,22 +110,10 @@ export class RedisStorage implements Storage {
     return true;
   }
 
-  countKeys(): Promise<number> {
-    return this.#places.count();
-  }
-
-  listKeys(query: KeyListQuery): Promise<readonly KeyCursor[]> {
-    return this.#places.list(query);
-  }
-
-  /** Goes through all names in Redis, with pauses. */
-  unlistedKeys(): Promise<readonly string[]> {
-    return this.#places.unlisted();
-  }
-
-  relistKeys(): Promise<number> {
-    return this.#places.relist();
-  }
+  countKeys = () => this.#places.count();
+  listKeys = (query: KeyListQuery) => this.#places.list(query);
+  unlistedKeys = () => this.#places.unlisted();
+  relistKeys = () => this.#places.relist();
 
   async change(change: Change): Promise<boolean> {
     const { parts, entries, isUrgent } = change;
@@ -162,9 +161,7 @@ export class RedisStorage implements Storage {
    * Moves the entries of gateways that ended before they could. Call it at intervals on any gateway of a cluster. It
    * counts entries as left behind if it sees them in two calls 5 s apart.
    */
-  moveOutboxes(): Promise<void> {
-    return this.#outboxes.emptyLeftBehind();
-  }
+  moveOutboxes = () => this.#outboxes.emptyLeftBehind();
 
   /**
    * On a cluster, the index and the set of outboxes are in other slots than the record. If a change is announced and
@@ -228,10 +225,7 @@ const LOOK_AGAIN_MS = 50;
 /** Identifies a connection: WAIT covers only what was written on the same one. */
 type Socket = Node['stream'];
 
-/**
- * Waits until a replica has a change. Redis answers before it sends the change to its replicas, and one of them may
- * take over.
- */
+/** Waits until a replica, which may take over, has a change: Redis answers before it sends the change to any. */
 export class Replicas {
   readonly #redis: RedisConnection;
   /** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */

@@ -151,9 +151,7 @@ export class Commits {
     return group.filter(({ step }) => step.isUrgent);
   }
 
-  /**
-   * Makes urgent steps a few at a time on a full disk: first with the room in the files, then with the reserved room.
-   */
+  /** Makes urgent steps a few at a time on a full disk: first in the room of the files, then in the reserved room. */
   #commitInNeed(urgent: readonly Waiting[]): void {
     const { room } = this.#options;
     for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {

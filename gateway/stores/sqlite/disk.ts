@@ -22,10 +22,7 @@ const CHUNK_BYTES = 65_536;
 /** The length of the header of SQLite's log. */
 const HEADER_BYTES = 32;
 
-/**
- * Room on the disk for the changes that must be possible on a full disk. A file of random bytes holds it, which no file
- * system can compress or leave out.
- */
+/** Room for the changes that a full disk must allow: random bytes, which no file system compresses or leaves out. */
 export class Room {
   readonly #path: string;
 
@@ -58,10 +55,7 @@ export class Room {
     }
   }
 
-  /**
-   * Makes the room the log of a database without one. SQLite writes over it, and nobody else can take it. Without a
-   * header, a log holds no frames.
-   */
+  /** Makes the room the log, if there is none: SQLite writes over it. Without a header, a log holds no frames. */
   becomeLog(log: string): void {
     try {
       if (existsSync(log)) return;
@@ -167,8 +161,5 @@ const IOERR_WRITE = 778;
 /** SQLite reports a full quota as a failed write. */
 export const isFailedWrite = (fault: unknown): boolean => (fault as Coded).errcode === IOERR_WRITE;
 
-/**
- * Whether a failed commit may still be found after a crash: its frames were written but not synced. If a frame was not
- * written, the log ends before the commit.
- */
+/** Whether a crash may leave a failed commit: its frames were written, not synced. An unwritten frame ends the log. */
 export const mayBeMade = (fault: unknown): boolean => primaryCode(fault as Coded) === IOERR && !isFailedWrite(fault);

@@ -7,10 +7,8 @@ import {
   type Change,
   type FieldChanges,
   type Fields,
-  type KeyCursor,
   type KeyListQuery,
   keyIdOf,
-  type LoggedEntry,
   type LogName,
   NotMade,
   type RecordName,
@@ -87,24 +85,17 @@ export class SqliteStorage implements Storage {
     else this.#commits.failed(why);
   }
 
-  async now(): Promise<number> {
-    return this.#clock();
-  }
+  now = async () => this.#clock();
 
   /** Why changes are refused at present, as a sentence; undefined if they are not. */
-  fault(): string | undefined {
-    return this.isCopy ? this.#opened.why : this.#commits.fault;
-  }
+  fault = () => (this.isCopy ? this.#opened.why : this.#commits.fault);
 
   async read(record: RecordName): Promise<Fields | undefined> {
     if (keyIdOf(record) !== undefined) await this.#owner?.flush();
     return this.#read(record);
   }
 
-  /**
-   * One call a turn of the event loop, however many operators read lists. Between two calls, a worker gets the keys
-   * that it asks for.
-   */
+  /** One page a turn, however many operators read lists: in between, a worker gets the keys that it asks for. */
   readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
     const page = this.#lastPage.then(async () => {
       await this.#owner?.flush();
@@ -115,26 +106,13 @@ export class SqliteStorage implements Storage {
     return page;
   }
 
-  async isEmpty(): Promise<boolean> {
-    return readable(() => this.#records.isEmpty());
-  }
-
-  async countKeys(): Promise<number> {
-    return this.#records.keyCount;
-  }
-
-  async listKeys(query: KeyListQuery): Promise<KeyCursor[]> {
-    return readable(() => this.#records.listKeys(query));
-  }
-
-  /** Lists are read from the keys themselves, so no key can be missing. */
-  async unlistedKeys(): Promise<readonly string[]> {
-    return [];
-  }
-
-  async relistKeys(): Promise<number> {
-    return 0;
-  }
+  isEmpty = async () => readable(() => this.#records.isEmpty());
+  countKeys = async () => this.#records.keyCount;
+  listKeys = async (query: KeyListQuery) => readable(() => this.#records.listKeys(query));
+  tail = async (log: LogName, query: TailQuery) => readable(() => this.#log.tail(log, query));
+  // Lists are read from the keys themselves, so no key can be missing.
+  unlistedKeys = async () => [];
+  relistKeys = async () => 0;
 
   async change({ parts, entries, isUrgent = false }: Change): Promise<boolean> {
     if (this.isCopy) throw new NotMade(this.fault() ?? '');
@@ -148,10 +126,6 @@ export class SqliteStorage implements Storage {
       return true;
     };
     return await this.#held.during(ids, () => this.#commits.make({ run, ids, isUrgent }));
-  }
-
-  async tail(log: LogName, query: TailQuery): Promise<LoggedEntry[]> {
-    return readable(() => this.#log.tail(log, query));
   }
 
   /**
