@@ -60,22 +60,14 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   }
 
   /** @returns the answer; undefined if none arrived in time or the other process is gone */
-  ask<Name extends keyof Mine & string>(
-    name: Name,
-    question: Mine[Name][0],
-    withinMs = ANSWER_WITHIN_MS,
-  ): Promise<Mine[Name][1] | undefined> {
-    if (this.#isSilent || this.#waiting.size >= MAX_WAITING) return Promise.resolve(undefined);
-    return this.insist(name, question, withinMs);
+  async ask<Name extends keyof Mine & string>(name: Name, question: Mine[Name][0], withinMs = ANSWER_WITHIN_MS) {
+    if (this.#isSilent || this.#waiting.size >= MAX_WAITING) return undefined;
+    return await this.insist(name, question, withinMs);
   }
 
   /** Also asks a process that missed a deadline, for questions that it must answer. */
-  insist<Name extends keyof Mine & string>(
-    name: Name,
-    question: Mine[Name][0],
-    withinMs: number,
-  ): Promise<Mine[Name][1] | undefined> {
-    if (!this.#isConnected) return Promise.resolve(undefined);
+  async insist<Name extends keyof Mine & string>(name: Name, question: Mine[Name][0], withinMs: number) {
+    if (!this.#isConnected) return undefined;
     const { promise, resolve } = Promise.withResolvers<Mine[Name][1] | undefined>();
     const number = this.#number++;
     const end = (answer: unknown) => {
@@ -89,7 +81,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     });
     this.#waiting.set(number, end);
     this.#post([number, name, question]);
-    return promise;
+    return await promise;
   }
 
   /** Sends a question without waiting for an answer. */

@@ -86,7 +86,7 @@ export class WorkerProcess {
     const serialization = 'advanced';
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
     // One arena of malloc is enough: only the main thread allocates much, and more arenas would keep 10 MB.
-    const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
+    const own = { [MARK]: process.pid, PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     const asks = files && { [ASKS_FOR_FILES]: '1' };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own, ...asks });
     this.#worker.once('listening', () => {
@@ -242,9 +242,6 @@ function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
  */
 
 const MARK = 'GATEWAY_WORKER_OF';
-
-/** The variable that marks workers of this process. */
-const mark = () => ({ [MARK]: process.pid });
 
 /** How long workers that do not hang may take, after their primary died, to close the port and end. */
 const CLOSED_WITHIN_MS = 1_000;

@@ -104,7 +104,12 @@ export class EmbeddedLimiter implements Limiter {
     const keys = [...this.#unsaved.values()];
     for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
       if (at > 0) await nextTurn();
-      this.#send(keys.slice(at, at + STATES_AT_ONCE));
+      // Skips states that were sent already, and keys that were released meanwhile.
+      const unsent = keys
+        .slice(at, at + STATES_AT_ONCE)
+        .filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);
+      const hasBan = unsent.some(({ ban }) => ban !== undefined);
+      if (unsent.length > 0) void this.#save(unsent, hasBan);
     }
   }
 
@@ -176,14 +181,6 @@ export class EmbeddedLimiter implements Limiter {
     const key = fields && readKey(fields);
     if (key !== undefined) this.#stored.set(id, { id, ...key });
     return fields;
-  }
-
-  /** Skips states that were sent already, and keys that were released meanwhile. */
-  #send(keys: readonly HeldKey[]): void {
-    const unsent = keys.filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);
-    if (unsent.length === 0) return;
-    const hasBan = unsent.some(({ ban }) => ban !== undefined);
-    void this.#save(unsent, hasBan);
   }
 
   #save(keys: readonly HeldKey[], mustBeDurable: boolean): Promise<boolean> {

@@ -71,11 +71,7 @@ export function withKept(changes: FieldChanges, before: Fields = {}): FieldChang
 }
 
 /** An invalid value in a stored key, and the value in force instead; undefined for none. */
-export interface RejectedField {
-  readonly field: string;
-  readonly value: string;
-  readonly kept: string | undefined;
-}
+export type RejectedField = NonNullable<KeyEntry['rejected']>[number];
 
 /** The fields in force: the last good value in place of an invalid one. Unmatched plan and limits are both invalid. */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
@@ -100,11 +96,7 @@ export function inForce(hash: Fields): { readonly fields: Fields; readonly rejec
 const OF_LIMITS = ['plan', 'minute', 'day'] as const satisfies readonly Editable[];
 
 /** An enterprise key needs its own limits. */
-export const hasLimits = ({
-  plan,
-  minute,
-  day,
-}: { readonly [field in (typeof OF_LIMITS)[number]]?: unknown }): boolean =>
+export const hasLimits = ({ plan, minute, day }: { plan?: unknown; minute?: unknown; day?: unknown }): boolean =>
   plan !== 'enterprise' || (minute !== undefined && day !== undefined);
 
 /** Whether no gateway has ever written the key. */
@@ -311,7 +303,7 @@ function writeSecret(
 }
 
 function readSecret(digest: string, text: string, keyCreatedAt: string | undefined): StoredSecret {
-  const [, id = shortOf(digest + text), end = '', scope = '', networks = '', created = '', ownEnd, name = ''] =
+  const [, id, end = '', scope = '', networks = '', created = '', ownEnd, name = ''] =
     /^(\w{1,32}) (\S+) (\S+) (\S+) ([^\s/]*)(\/\S*)? ?(.*)$/s.exec(text) ?? [];
   const expiresAt = readTime(end);
   const bounds = { scope: readScope(scope), networks: readNetworks(networks) };
@@ -328,11 +320,9 @@ function readSecret(digest: string, text: string, keyCreatedAt: string | undefin
   const bad = (Object.keys(isGood) as UnreadablePart[]).filter((part) => !isGood[part]);
   const unreadable = bad.length === 0 ? undefined : bad;
   const createdAt = readTime(created === '-' ? keyCreatedAt : created) ?? 0;
-  return { id, digest, name, createdAt, expiresAt, own, unreadable, ...bounds };
+  const ownId = id ?? digestOf('sha256', digest + text, 'hex').slice(0, 8);
+  return { id: ownId, digest, name, createdAt, expiresAt, own, unreadable, ...bounds };
 }
-
-/** Makes an id for a secret without one. */
-const shortOf = (text: string): string => digestOf('sha256', text, 'hex').slice(0, 8);
 
 /** All secrets among the fields, including those that operators could not have created. */
 export function readSecrets(hash: Fields): StoredSecret[] {

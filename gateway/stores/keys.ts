@@ -310,7 +310,12 @@ export const factsReader =
     const askedAt = monotonicClock();
     try {
       const entry = await keys.get(id);
-      const facts = entry && factsOf(entry);
+      const facts = entry && {
+        name: entry.record.name,
+        expiresAt: entry.record.expiresAt,
+        refusals: entry.refusals,
+        days: countsOf(entry.usage.days, entry).slice(-DAYS_KEPT),
+      };
       clients.noteFacts(id, facts, askedAt);
       return facts;
     } catch (fault) {
@@ -320,12 +325,6 @@ export const factsReader =
       return facts;
     }
   };
-
-function factsOf(entry: KeyEntry): KeyFacts {
-  const { record, refusals, usage } = entry;
-  const days = countsOf(usage.days, entry).slice(-DAYS_KEPT);
-  return { name: record.name, expiresAt: record.expiresAt, refusals, days };
-}
 
 /** More fields than a key has, but few enough for one command and for one line of a file. */
 const MAX_FIELDS = 1_000;

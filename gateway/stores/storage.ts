@@ -50,18 +50,15 @@ export interface Part {
   readonly set?: FieldChanges;
   /**
    * Removes the record of a key, and moves the named fields, as they are in this step, to another record. That record
-   * also gets `mark: '1'`, replaces any earlier one, and expires after `seconds`. The key loses its place among the
-   * existing ones.
+   * also gets `mark: '1'` ('deleted_by_hand' for a key without data), replaces any earlier one, and expires after
+   * `seconds`. The key loses its place among the existing ones.
    */
-  readonly moveTo?: Move;
-}
-
-export interface Move {
-  readonly record: RecordName;
-  readonly fields: readonly string[];
-  readonly seconds: number;
-  /** 'deleted_by_hand' is for a key without data. */
-  readonly mark?: 'revoked' | 'deleted_by_hand';
+  readonly moveTo?: {
+    readonly record: RecordName;
+    readonly fields: readonly string[];
+    readonly seconds: number;
+    readonly mark?: 'revoked' | 'deleted_by_hand';
+  };
 }
 
 /**

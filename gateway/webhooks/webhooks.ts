@@ -14,7 +14,6 @@ const STOP_GRACE_MS = 1_000;
 const PATIENCE = { timeoutMs: 5_000, attempts: 10, firstRetryMs: 1_000, longestRetryMs: 64_000 };
 
 const RESULTS = ['delivered', 'retried', 'given_up', 'dropped'] as const;
-type Result = (typeof RESULTS)[number];
 
 export interface WebhookOptions extends Partial<typeof PATIENCE> {
   /** Undefined disables webhooks. */
@@ -171,7 +170,7 @@ export class Webhooks {
     return Math.min(firstRetryMs * 2 ** (failed - 1), longestRetryMs) * (0.5 + Math.random() / 2);
   }
 
-  #count(result: Result): void {
+  #count(result: (typeof RESULTS)[number]): void {
     this.#counts.add(this.#result.positionOf(result));
   }
 }

@@ -36,7 +36,8 @@ export function redisBackend(
   const { clients = new Clients(plans), locals = clients, connectOperators = async () => redis, auditLength } = options;
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
-  const { commandTimeout: timeoutMs = DEFAULT_TIMEOUT_MS } = optionsOf(redis);
+  const ofConnection = isCluster(redis) ? redis.options.redisOptions : redis.options;
+  const { commandTimeout: timeoutMs = DEFAULT_TIMEOUT_MS } = ofConnection ?? {};
   const shared = isCluster(redis)
     ? new ClusterLimiter(redis, plans, { calls, timeoutMs })
     : new RedisLimiter(redis, plans, { calls, timeoutMs });
@@ -103,5 +104,3 @@ function watchConnection(redis: RedisConnection): () => number {
   for (const event of ['ready', 'close']) redis.on(event, look);
   return () => since;
 }
-
-const optionsOf = (redis: RedisConnection) => (isCluster(redis) ? (redis.options.redisOptions ?? {}) : redis.options);

@@ -65,11 +65,11 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
     const fields = fieldsOf(info);
     return [
       checkServer(about, fields, ms),
-      checkMemory(about, fields),
-      checkPersistence(about, fields),
-      checkUser(about, /\buser=(\S+)/.exec(String(client))?.[1] ?? 'default', fields),
-      checkClock(about, Number(time[0]) * 1_000 + Number(time[1]) / 1_000 - now),
-      checkReplicas(about, fields),
+      checkMemory(`${about} memory`, fields),
+      checkPersistence(`${about} persistence`, fields),
+      checkUser(`${about} user`, /\buser=(\S+)/.exec(String(client))?.[1] ?? 'default', fields),
+      checkClock(`${about} clock`, Number(time[0]) * 1_000 + Number(time[1]) / 1_000 - now),
+      checkReplicas(`${about} replicas`, fields),
     ];
   } catch (thrown) {
     const advice = 'Is it there, do REDIS_URL and its password name it, and may its user do what users.acl allows?';
@@ -86,10 +86,9 @@ function checkServer(about: string, { redis_version: version = '', role }: Field
 
 /** If a key is evicted, an API key is lost for good, or gets a fresh allowance. */
 function checkMemory(
-  about: string,
+  name: string,
   { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,
 ): CheckResult {
-  const name = `${about} memory`;
   if (policy !== 'noeviction') {
     const [found, advice] = [`maxmemory-policy is ${policy}`, 'CONFIG SET maxmemory-policy noeviction'];
     if (maxmemory === '0') return warning(name, `${found}, with no maxmemory yet`, advice);
@@ -101,8 +100,7 @@ function checkMemory(
   return warning(name, found, 'Raise maxmemory.');
 }
 
-function checkPersistence(about: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {
-  const name = `${about} persistence`;
+function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {
   if (aof !== '1') {
     const found = 'no append-only file: a crash loses keys issued, and usage, since the last snapshot';
     return warning(name, found, 'CONFIG SET appendonly yes');
@@ -111,8 +109,7 @@ function checkPersistence(about: string, { aof_enabled: aof, aof_last_write_stat
   return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See its log.');
 }
 
-function checkReplicas(about: string, replication: Fields): CheckResult {
-  const name = `${about} replicas`;
+function checkReplicas(name: string, replication: Fields): CheckResult {
   const count = followersIn(replication);
   if (count > 0) return good(name, `${count} connected: each change of an operator waits for one of them`);
   const why = Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected';
@@ -120,8 +117,7 @@ function checkReplicas(about: string, replication: Fields): CheckResult {
   return warning(name, `none ${why}: acknowledged changes are lost with this node`, advice);
 }
 
-function checkUser(about: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {
-  const name = `${about} user`;
+function checkUser(name: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {
   if (user === 'default') {
     const advice = 'deploy/redis/users.acl has one who may do what a gateway does.';
     return warning(name, 'the default user, who may do everything', advice);
@@ -131,8 +127,7 @@ function checkUser(about: string, user: string, { acl_access_denied_cmd: denied 
 }
 
 /** Decisions use the clock of Redis, and people compare log lines and Reset headers with other clocks. */
-function checkClock(about: string, aheadMs: number): CheckResult {
-  const name = `${about} clock`;
+function checkClock(name: string, aheadMs: number): CheckResult {
   const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;
   if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return good(name, found);
   return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset follows the clock of Redis.');

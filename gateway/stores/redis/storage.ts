@@ -92,7 +92,11 @@ export class RedisStorage implements Storage {
   async read(record: RecordName): Promise<Fields | undefined> {
     const id = keyIdOf(record);
     const names = [nameOf(record), ...(id === undefined ? [] : hashesBeside(id))];
-    const read = (name: string) => this.#redis.hgetall(name).catch(otherThanHash);
+    const read = (name: string) =>
+      this.#redis.hgetall(name).catch((fault: Error) => {
+        if (fault.message.startsWith('WRONGTYPE')) return OTHER;
+        throw fault;
+      });
     const hashes = await orUnavailable(Promise.all(names.map(read)));
     const [hash = OTHER] = hashes;
     if (hash === OTHER) return {};
@@ -210,11 +214,6 @@ function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
 
 /** Operators see this text in place of tags that are not in a hash. No change expects it. */
 const OTHER: Fields = { tags: '\uFFFD' };
-
-function otherThanHash(fault: Error): Fields {
-  if (fault.message.startsWith('WRONGTYPE')) return OTHER;
-  throw fault;
-}
 
 /** A replica that takes longer to confirm does not count. */
 const CONFIRM_MS = 1_000;

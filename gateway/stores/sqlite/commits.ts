@@ -26,7 +26,7 @@ const GONE =
   'The file of the database was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
 
-export interface Step {
+interface Step {
   run(): unknown;
   /** The keys whose states are saved in any case. */
   readonly ids: readonly string[];
@@ -40,7 +40,7 @@ interface Waiting {
   reject(fault: unknown): void;
 }
 
-export interface CommitOptions {
+interface CommitOptions {
   readonly room: Room | undefined;
   /** Saves the states of these keys, or of all, with a transaction. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;

@@ -10,7 +10,6 @@ import {
   type LogEntry,
   type LoggedEntry,
   type LogName,
-  type Move,
   type Part,
   type RecordName,
   readTime,
@@ -113,14 +112,16 @@ export class Records {
     const fields = withChanges(row && JSON.parse(row.fields), changes);
     const [kind, name] = placeOf(record);
     const isEmpty = Object.keys(fields).length === 0;
+    const created = kind === '' ? null : (readTime(fields.created_at) ?? 0) / SECOND;
     if (kind === 'key') this.keyCount += Number(!isEmpty) - Number(row !== undefined);
     if (isEmpty) this.#remove.run(kind, name);
     else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
-    else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
+    else this.#put.run(kind, name, created, null, JSON.stringify(fields));
   }
 
   /** A revoked key keeps its place in lists. A record without a key gets none. */
-  #move(record: RecordName, row: Row | undefined, { record: target, fields, seconds, mark = 'revoked' }: Move): void {
+  #move(record: RecordName, row: Row | undefined, moveTo: NonNullable<Part['moveTo']>): void {
+    const { record: target, fields, seconds, mark = 'revoked' } = moveTo;
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
     if (row !== undefined && keyIdOf(record) !== undefined) this.keyCount -= 1;
@@ -149,19 +150,10 @@ function placeOf(record: RecordName): [kind: string, name: string] {
   return [kind, name];
 }
 
-const createdIn = (fields: Fields): number => (readTime(fields.created_at) ?? 0) / SECOND;
-
 const fieldOf = (fields: Fields | undefined, field: string): string | undefined =>
   fields !== undefined && Object.hasOwn(fields, field) ? fields[field] : undefined;
 
-interface Logged {
-  readonly place: number;
-  readonly ms: number;
-  readonly seq: number;
-  readonly fields: string;
-}
-
-const NONE: Logged = { place: 0, ms: 0, seq: 0, fields: '{}' };
+const NONE = { place: 0, ms: 0, seq: 0, fields: '{}' };
 
 /** The logs. Each new entry prunes its log to the length that it keeps. */
 export class Log {
@@ -207,10 +199,10 @@ export class Log {
   tail(log: LogName, { after, count }: TailQuery): LoggedEntry[] {
     const rows =
       after === undefined ? this.#read(log, count) : this.#behind.all(log, ...after.split('-').map(Number), count);
-    return (rows as unknown as Logged[]).map(({ ms, seq, fields }) => [`${ms}-${seq}`, JSON.parse(fields)]);
+    return (rows as (typeof NONE)[]).map(({ ms, seq, fields }) => [`${ms}-${seq}`, JSON.parse(fields)]);
   }
 
-  #read(log: LogName, count: number): Logged[] {
-    return this.#newest.all(log, count) as unknown as Logged[];
+  #read(log: LogName, count: number) {
+    return this.#newest.all(log, count) as (typeof NONE)[];
   }
 }
