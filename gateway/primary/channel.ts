@@ -38,8 +38,7 @@ const MAX_WAITING = 4_096;
 
 /**
  * Questions and answers between the primary and a worker. All items of one turn of the event loop go into one message,
- * which arrives whole, in order, and with its undefined values. A process that missed a deadline is not asked again until
- * it sends something.
+ * which arrives whole and in order. A process that missed a deadline is not asked again until it sends something.
  */
 export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Theirs>> {
   readonly #peer: Peer;

@@ -25,8 +25,7 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what operators need, and it can be stopped meanwhile. Without Redis, it opens the storage for its
- * worker.
+ * this process loads what operators need, and it can be stopped meanwhile. Without Redis, it opens the storage.
  * @param readAgain reads the settings, and throws if the settings have a fault
  * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
  * @throws the error of DATA_DIR or PORT

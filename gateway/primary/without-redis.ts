@@ -38,8 +38,7 @@ export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>
 
 /**
  * The keys that workers hold without Redis. One process holds a key: before the key's record changes, and before
- * another worker loads it, the holder sends the state and forgets the key. There is one worker, or two during a
- * restart.
+ * another worker loads it, the holder sends the state and forgets the key. During a restart there are two workers.
  */
 export class KeyOwner implements Owner {
   readonly storage: SqliteStorage;

@@ -55,8 +55,7 @@ export class Workers {
   }
 
   /**
-   * Starts all workers, and resolves when the first one serves. After that, a worker that cannot start counts as
-   * crashed.
+   * Starts all workers, and resolves when the first one serves. Later, one that cannot start counts as crashed.
    * @returns their shared address
    * @throws the error of a worker that could not start before one served
    */

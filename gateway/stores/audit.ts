@@ -76,8 +76,7 @@ export class AuditLog {
   }
 
   /**
-   * Lists the newest entries first. One call checks a limited number of entries, and skips those that were made
-   * unreadable by hand.
+   * Lists the newest entries first. One call checks a limited number, and skips those made unreadable by hand.
    * @returns `next` says where to continue; undefined at the end
    */
   async list({ after, limit, from = 0, to, isWanted }: ActivityQuery) {

@@ -30,8 +30,7 @@ export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): F
 
 /**
  * Levels above every limit, which the next decision takes for full. The time of the last decision stays, because usage
- * is counted by it. Requests that a gateway admitted from levels of `reset_at` or before, and charges later, cost no
- * token.
+ * is counted by it. Requests that a gateway admitted from levels of `reset_at` or before cost no token when charged.
  */
 function writeFull({ left }: Fields, now: number): FieldChanges {
   const { asOf } = readLeft(left);

@@ -134,8 +134,7 @@ export class Keys {
   }
 
   /**
-   * Changes a key to the result of `make`, which gets the record and state. Calls `make` again if another change came
-   * first.
+   * Changes a key to the result of `make`, which gets the record and state, and again if another change came first.
    * @returns the key after the change; undefined if there is no such key
    * @throws {Unreadable} if malformed data would remain, unless the change stops clients
    */
@@ -171,8 +170,7 @@ export class Keys {
 
   /**
    * Revokes a key. The revocation and the key's usage stay on record for 36 days.
-   * @returns false if there is no such key. That answer is confirmed like a revocation, because the call can be a
-   *   repetition
+   * @returns false if there is no such key, which is confirmed like a revocation: the call can be a repetition
    */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
@@ -245,8 +243,7 @@ export class Keys {
 
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Writes nothing for a key that does not exist.
-   * @param claimant the name of one attempt to report the event, without spaces: a repetition under this name gets the
-   *   same answer
+   * @param claimant the name of one attempt to report the event, without spaces: a repetition gets the same answer
    * @returns whether the caller must report the event: false if another claimant reports it, or the key does not exist
    */
   async claim(id: string, event: string, day: number, claimant: string): Promise<boolean> {
@@ -301,8 +298,7 @@ const NO_FACTS =
 
 /**
  * Reads the facts of keys, and remembers the last ones for outages. Call the result only after the secret has been
- * verified. It returns undefined for a key that no longer exists, and throws {StoreUnavailable} if the store is away
- * and the key is not remembered.
+ * verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if nobody knows or remembers it.
  */
 export const factsReader =
   (keys: Pick<Keys, 'get'>, clients: Clients) =>

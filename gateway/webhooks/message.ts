@@ -57,8 +57,7 @@ export function messageOf(happening: Happening, entry: KeyEntry): Message | unde
 const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();
 
 /**
- * Sends a message to its receiver. Follows no redirects, because they could lead to another host, and ignores the
- * response's body.
+ * Sends a message to its receiver. Follows no redirects, which could lead to another host, and ignores the body.
  * @throws {Error} unless the status is 2xx. Its message leaves out the URL and the secret, so it may be logged
  */
 export async function post(url: string, secret: Buffer, { id, body }: Message, signal: AbortSignal): Promise<void> {

@@ -33,8 +33,7 @@ interface Pending {
 
 /**
  * Reports events of keys to a receiver. Events go to a queue of limited length, so that no request waits for a
- * delivery. A gateway claims each event in the store before sending it, so only one gateway sends it, at most once per
- * key and UTC day.
+ * delivery. A gateway claims each event in the store before sending it: one gateway sends it, once per key and UTC day.
  */
 export class Webhooks {
   readonly #url: string;

@@ -66,8 +66,7 @@ function retryAs(redis: Redis, credentials: () => Credentials, attempt: number):
 }
 
 /**
- * Options of every connection. Everything fails fast, and nothing is queued or sent twice: a repeated decision would
- * charge a request twice.
+ * Options of every connection. Everything fails fast, and nothing is queued or sent twice: it would be charged twice.
  * @param timeoutMs the timeout of a command, which may still run afterwards
  */
 export const failFast = (timeoutMs: number) =>
@@ -201,8 +200,7 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
 
 /**
  * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
- * first node did not take it. It fails if the node closes the connection or answers CLUSTERDOWN, because the library
- * would send it again.
+ * first node did not take it. It fails on a closed connection or CLUSTERDOWN, when the library would send it again.
  */
 export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
   const { db: _db, ...common } = commonOptions(target);

@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { LOOKED_BACK, REPEATED_MS, readJson } from '../audit.ts';
+import { canRepeat, LOOKED_BACK, REPEATED_MS, readJson } from '../audit.ts';
 import {
+  type Change,
   type FieldChanges,
-  type Fields,
   type KeyCursor,
   keyIdOf,
   type LogEntry,
@@ -28,7 +28,7 @@ const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
 /** A mark lives longer than all repetitions of its step. */
 const MARK_SECONDS = 60;
 /** No call arrives at Redis later than this after it was sent. */
-export const LATEST_SECONDS = 86_400;
+const LATEST_SECONDS = 86_400;
 
 /** After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. */
 const ASKED_MS = 4_000;
@@ -46,11 +46,11 @@ interface Step {
   readonly markSeconds?: number;
 }
 
-/** An entry for a stream, which keeps the newest `length`; or a text for an outbox. */
-export type StepEntry = { readonly name: string } & (
-  | { readonly text: string }
-  | { readonly fields: Fields; readonly length: number; readonly isOnce: boolean }
-);
+/** An entry as change.lua takes it: for a stream, or a text for an outbox. */
+interface StepEntry {
+  readonly name: string;
+  readonly [more: string]: unknown;
+}
 
 type Reply = readonly [outcome: number, lost: readonly (readonly [place: number, why: string])[]];
 
@@ -96,7 +96,7 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
         }),
     })),
     index: place && { key: at(INDEX), score: String(place.createdAt), id: place.id },
-    entries: entries.map((entry) => ({ key: at(entry.name), ...written(entry) })),
+    entries: entries.map(({ name, ...entry }) => ({ key: at(name), ...entry })),
   };
   const text = JSON.stringify(change, (_, value) => (typeof value === 'string' ? value.toWellFormed() : value));
   return (markSeconds: number, again: '' | '1') =>
@@ -120,12 +120,11 @@ function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: st
 /** U+FFFD replaces a byte that is not UTF-8, so such a text cannot be compared. */
 const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');
 
-function written(entry: StepEntry) {
-  if ('text' in entry) return { text: entry.text };
-  const { fields, length, isOnce } = entry;
-  const flat = Object.entries(fields).flat();
-  const once = isOnce && { look_back: String(LOOKED_BACK), within: REPEATED_MS };
-  return { length: String(length), fields: flat, ...once };
+/** @param length the number of entries that the stream keeps */
+export function streamEntry(entry: LogEntry, length: number): StepEntry {
+  const once = canRepeat(entry) && { look_back: String(LOOKED_BACK), within: REPEATED_MS };
+  const { log, fields } = entry;
+  return { name: STREAMS[log], length: String(length), fields: Object.entries(fields).flat(), ...once };
 }
 
 function outcomeOf([outcome, lost]: Reply) {
@@ -153,8 +152,9 @@ const Waiting = z.object({
   fields: z.record(z.string(), z.string()),
 });
 
-/** Adds an entry to its stream, unless it was added under this id before. */
-type Move = (entry: LogEntry, id: string) => Promise<unknown>;
+export type OnLost = NonNullable<Change['onLost']>;
+/** The number of entries that each log keeps. */
+export type Lengths = Readonly<Record<LogName, number>>;
 
 export type Announced = Pick<Step, 'tag' | 'id'>;
 
@@ -173,7 +173,7 @@ export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announc
  */
 export class Outboxes {
   readonly #redis: RedisConnection;
-  readonly #move: Move;
+  readonly #lengths: Lengths;
   readonly #forget: (tag: string) => Promise<void>;
   readonly #leftBehindMs: number;
   /** When this gateway first saw each announcement, by its own clock. */
@@ -182,12 +182,12 @@ export class Outboxes {
   /** @param forget removes the place of a key that was to be issued, if there is no such key */
   constructor(
     redis: RedisConnection,
-    move: Move,
+    lengths: Lengths,
     forget: (tag: string) => Promise<void>,
     leftBehindMs = LEFT_BEHIND_MS,
   ) {
     this.#redis = redis;
-    this.#move = move;
+    this.#lengths = lengths;
     this.#forget = forget;
     this.#leftBehindMs = leftBehindMs;
   }
@@ -197,35 +197,42 @@ export class Outboxes {
   }
 
   /** Moves the entries of a change that was made or will never be made. */
-  async empty(change: Announced, move = this.#move): Promise<void> {
+  async empty(change: Announced, onLost: OnLost): Promise<void> {
     const outbox = outboxOf(change.tag);
     for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
       // A text put there by hand is no entry.
       const entry = readJson(Waiting, text);
-      if (entry !== undefined) await move({ log: entry.log, fields: entry.fields }, entry.id);
+      if (entry !== undefined) await this.#move({ log: entry.log, fields: entry.fields }, entry.id, onLost);
       await orUnavailable(this.#redis.lrem(outbox, 1, text));
     }
     await orUnavailable(this.#redis.srem(OUTBOXES, announcement(change)));
   }
 
+  /** Adds an entry to its stream, unless it was added under this id before. */
+  async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
+    const entries = [streamEntry(entry, this.#lengths[entry.log])];
+    const step = { tag: STREAMS[entry.log], id, parts: [], entries, markSeconds: LATEST_SECONDS };
+    for (const [, why] of (await take(this.#redis, step)).lost) onLost(entry, why);
+  }
+
   /** Moves the entries of gateways that have ended. */
-  async emptyLeftBehind(): Promise<void> {
+  async emptyLeftBehind(onLost: OnLost): Promise<void> {
     const announced = await orUnavailable(this.#redis.smembers(OUTBOXES));
     const now = performance.now();
     this.#seen = new Map(announced.map((text) => [text, this.#seen.get(text) ?? now]));
     for (const [text, since] of this.#seen) {
       // The next outbox may be on another node, so a failure does not stop the loop.
-      if (now - since >= this.#leftBehindMs) await this.#takeOver(text).catch(() => undefined);
+      if (now - since >= this.#leftBehindMs) await this.#takeOver(text, onLost).catch(() => undefined);
     }
   }
 
   /** Calls the change off unless it was made: it must not be made after its announcement is gone. */
-  async #takeOver(text: string): Promise<void> {
+  async #takeOver(text: string, onLost: OnLost): Promise<void> {
     const [id = '', tag] = text.split(' ');
     if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
     await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', LATEST_SECONDS, 'NX'));
     await this.#forget(tag);
-    await this.empty({ tag, id });
+    await this.empty({ tag, id }, onLost);
   }
 }
 

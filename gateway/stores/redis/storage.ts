@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import slotOf from 'cluster-key-slot';
 import { pairsOf } from '../../../shared/lists.ts';
-import { ACTIVITY_LENGTH, canRepeat } from '../audit.ts';
+import { ACTIVITY_LENGTH } from '../audit.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
@@ -28,21 +28,20 @@ import {
   fieldsIn,
   hashesBeside,
   isPassing,
-  LATEST_SECONDS,
+  type Lengths,
   nameOf,
   newId,
+  type OnLost,
   Outboxes,
   outboxEntries,
   STREAMS,
-  type StepEntry,
+  streamEntry,
   tagOf,
   take,
 } from './step.ts';
 
 /** How long a change waits for its entries to be moved. */
 const LONGEST_MOVE_MS = 1_000;
-
-type OnLost = NonNullable<Change['onLost']>;
 
 export interface RedisStorageOptions {
   readonly auditLength?: number | undefined;
@@ -63,7 +62,7 @@ export interface RedisStorageOptions {
  */
 export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
-  readonly #lengths: Readonly<Record<LogName, number>>;
+  readonly #lengths: Lengths;
   readonly #onLost: OnLost;
   readonly #bulk = new BulkReads((record: RecordName) => this.read(record));
   readonly #places: KeyPlaces;
@@ -78,8 +77,7 @@ export class RedisStorage implements Storage {
     this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH };
     this.#onLost = onLost;
     this.#places = new KeyPlaces(redis);
-    const move = (entry: LogEntry, id: string) => this.#move(entry, id, onLost);
-    this.#outboxes = new Outboxes(redis, move, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);
+    this.#outboxes = new Outboxes(redis, this.#lengths, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);
     this.#replicas = isConfirmed ? new Replicas(redis) : undefined;
   }
 
@@ -140,7 +138,9 @@ export class RedisStorage implements Storage {
       ...about,
       parts,
       place: isSpread ? undefined : born,
-      entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry)),
+      entries: isSpread
+        ? outboxEntries(entries, about)
+        : entries.map((entry) => streamEntry(entry, this.#lengths[entry.log])),
       isUrgent,
     });
     const confirm = parts[0] && this.#replicas?.noteWrite(nameOf(parts[0].record));
@@ -165,7 +165,7 @@ export class RedisStorage implements Storage {
    * Moves the entries of gateways that ended before they could. Call it at intervals on any gateway of a cluster. It
    * counts entries as left behind if it sees them in two calls 5 s apart.
    */
-  moveOutboxes = () => this.#outboxes.emptyLeftBehind();
+  moveOutboxes = () => this.#outboxes.emptyLeftBehind(this.#onLost);
 
   /**
    * On a cluster, the index and the set of outboxes are in other slots than the record. If a change is announced and
@@ -182,24 +182,8 @@ export class RedisStorage implements Storage {
 
   /** If this fails or takes long, because the stream's node is away, any gateway does it later (moveOutboxes). */
   async #follow(about: Announced, onLost: OnLost): Promise<void> {
-    const moved = this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
+    const moved = this.#outboxes.empty(about, onLost).catch(() => undefined);
     await Promise.race([moved, sleep(LONGEST_MOVE_MS, undefined, { ref: false })]);
-  }
-
-  async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
-    const { lost } = await take(this.#redis, {
-      tag: STREAMS[entry.log],
-      id,
-      parts: [],
-      entries: [this.#entry(entry)],
-      markSeconds: LATEST_SECONDS,
-    });
-    for (const [, why] of lost) onLost(entry, why);
-  }
-
-  #entry(entry: LogEntry): StepEntry {
-    const { log, fields } = entry;
-    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: canRepeat(entry) };
   }
 }
 

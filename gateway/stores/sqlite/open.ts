@@ -59,10 +59,8 @@ export interface Opened {
 }
 
 /**
- * Opens the database of a folder, which is created if missing. If the database cannot be written, opens a copy, so that
- * the stored data is in force.
- * @throws {Error} if another gateway uses the folder, or if the database is damaged or can be neither written nor
- *   copied
+ * Opens the database of a folder, which is created if missing; or a copy, if it cannot be written, to know its data.
+ * @throws {Error} if another gateway uses the folder, or the database is damaged or can be neither written nor copied
  */
 export function openFolder(folder: string): Opened {
   createFolder(folder);
@@ -173,8 +171,7 @@ const held = new Set<string>();
 
 /**
  * Locks a folder until the lock is released or the process ends. The lock is a file on which SQLite holds an exclusive
- * transaction; its `user_version` is the id of the process, which the message names. Processes that cannot write the
- * file share the lock.
+ * transaction; its `user_version` is the id of the process, for the message. Who cannot write the file shares the lock.
  * @returns a function that releases the lock
  * @throws {Error} if another gateway uses the folder, or may use it
  */
