@@ -268,7 +268,7 @@ test('the shipped users cannot log in until the hash of a password is added to t
 
 test('the gateway’s user may run exactly the commands in the source and those of connections', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
-  const files = ['storage', 'key-places', 'outbox', 'step', 'peers'];
+  const files = ['storage', 'key-places', 'step', 'peers'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
   const scripts = source('limiter/decide.lua') + source('stores/redis/change.lua');
   const called = [...typescript.matchAll(/redis\.(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];

@@ -235,7 +235,7 @@ export class Replicas {
   #servingNode(name: string): Node | undefined {
     if (!isCluster(this.#redis)) return this.#redis;
     const address = this.#redis.slots[slotOf(name)]?.[0];
-    return this.#redis.nodes('master').find(({ options }) => `${options.host}:${options.port}` === address);
+    return nodesOf(this.#redis).find(([node]) => node === `redis ${address}`)?.[1];
   }
 
   async #isSafe(node: Node, socket: Socket): Promise<boolean> {
