@@ -66,10 +66,7 @@ export function readState(hash: Fields): KeyState {
   const banReasonUntil = readTime(hash.ban_reason_until);
   const left = readLeft(hash.left);
   const { asOf } = left;
-  const usage = {
-    minutes: readMarks(hash.usage_minutes, asOf, MINUTE),
-    days: readMarks(hash.usage_days, asOf, DAY),
-  };
+  const usage = { minutes: readMarks(hash.usage_minutes, asOf, MINUTE), days: readMarks(hash.usage_days, asOf, DAY) };
   return {
     ...left,
     refusals: readRefusals(hash.refusals),

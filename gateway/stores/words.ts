@@ -1,4 +1,7 @@
-/** The names in entries of the audit log, with their words in the console. Its page loads this file too, so it imports nothing. */
+/**
+ * The names in entries of the audit log, and the roles of operators' tokens, with their words in the console. Its page
+ * loads this file too, so it imports nothing.
+ */
 
 /** What operators do to keys, secrets, bans, plans and tokens. */
 export const ACTION_WORDS = {
@@ -35,9 +38,7 @@ export const VIA_WORDS = {
 type Via = keyof typeof VIA_WORDS;
 export const VIAS = Object.keys(VIA_WORDS) as [Via, ...Via[]];
 
-/** What operators' tokens may do. The console's page loads this file too, so it imports nothing. */
-
-/** Each can do what the ones before it can; and its words in the console. */
+/** What operators' tokens may do. Each role can do what the ones before it can. */
 export const ROLE_WORDS = {
   viewer: 'Viewer: reads everything, changes nothing',
   operator: 'Operator: changes keys, plans and bans',

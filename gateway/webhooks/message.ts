@@ -6,6 +6,8 @@ import type { BucketState, Decision } from '../limiter/limiter.ts';
 import { usedOfDay } from '../limiter/usage-marks.ts';
 import { isNear, type KeyEvent } from '../telemetry/key-watch.ts';
 
+/** Webhook messages: what they report, how they are signed and sent, and the settings for that. */
+
 /** An event of a key, as sent to the receiver. It contains no secret and no digest. */
 export interface Happening {
   readonly event: KeyEvent;
@@ -84,6 +86,7 @@ function reasonOf({ name, cause }: Error): string {
 /** Signatures follow Standard Webhooks (standardwebhooks.com), so that its libraries can verify them. */
 
 const PREFIX = 'whsec_';
+const LEAST_BYTES = 24;
 
 /** The bytes of a secret: base64 after `whsec_`, otherwise the text itself. */
 export function secretBytes(secret: string): Buffer {
@@ -94,8 +97,6 @@ export function secretBytes(secret: string): Buffer {
 export function sign(secret: Buffer, id: string, timestamp: number, body: string): string {
   return `v1,${createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64')}`;
 }
-
-const LEAST_BYTES = 24;
 
 export const webhookUrl = z
   .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
@@ -110,6 +111,6 @@ export const webhookSecret = z
 
 /** Buffer ignores characters that are not base64, so this checks the text too. */
 function isSecret(text: string): boolean {
-  const isWhole = text.startsWith('whsec_') ? /^whsec_[A-Za-z\d+/]+={0,2}$/.test(text) : /^\S+$/.test(text);
+  const isWhole = text.startsWith(PREFIX) ? /^whsec_[A-Za-z\d+/]+={0,2}$/.test(text) : /^\S+$/.test(text);
   return isWhole && secretBytes(text).length >= LEAST_BYTES;
 }

@@ -186,11 +186,7 @@ export async function connectBySentinels(target: RedisTarget, logger: Logger): P
     // While no sentinel answers, the library calls only this strategy.
     sentinelRetryStrategy: (attempt) => retryAs(redis, credentials, attempt),
     ...(sentinelUsername !== undefined && { sentinelUsername }),
-    ...(common.tls && {
-      sentinelTLS: common.tls,
-      enableTLSForSentinelMode: true,
-      Connector: SentinelTlsConnector,
-    }),
+    ...(common.tls && { sentinelTLS: common.tls, enableTLSForSentinelMode: true, Connector: SentinelTlsConnector }),
     enableOfflineQueue: false,
     retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
     reconnectOnError: ({ message }) => message.startsWith('READONLY '),
