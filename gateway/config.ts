@@ -18,7 +18,7 @@ import { certificateFaults } from './certificate.ts';
 import { caFile, masterName, redisFaults, redisMode, redisUrls } from './redis-settings.ts';
 import { ACTIVITY_LENGTH } from './stores/audit.ts';
 import { coreUrlFault } from './upstream/core-addresses.ts';
-import { webhookSecret, webhookUrl } from './webhooks/settings.ts';
+import { webhookSecret, webhookUrl } from './webhooks/message.ts';
 
 const coreUrls = z
   .string()

@@ -6,20 +6,16 @@ import { GatewaySettings } from './config.ts';
 import { Clients, type LocalDecisions } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
-import { type Announce, confirmed } from './primary/confirmed.ts';
-import { TailFollower } from './primary/tail-follower.ts';
+import { type Announce, confirmed, TailFollower } from './primary/changes.ts';
 import { certificatesIn } from './redis-settings.ts';
-import { AuditLog } from './stores/audit.ts';
-import { EditWatch } from './stores/edit-watch.ts';
-import type { Embedded } from './stores/embedded-backend.ts';
-import { Backups } from './stores/key-backup.ts';
-import { Keys } from './stores/keys.ts';
-import { logged } from './stores/logged.ts';
+import { AuditLog, logged } from './stores/audit.ts';
+import type { Backend, Embedded, OperatorsStores } from './stores/backend.ts';
+import { EditWatch } from './stores/hand-edits.ts';
+import { Backups, Keys } from './stores/keys.ts';
 import { PlanCache } from './stores/plan-cache.ts';
 import { Plans } from './stores/plans.ts';
 import { type Credentials, credentialsOf, START_MS } from './stores/redis/target.ts';
 import type { Storage } from './stores/storage.ts';
-import type { Backend, OperatorsStores } from './stores/stores.ts';
 import { Tokens } from './stores/tokens.ts';
 import { BannedKeys } from './telemetry/key-watch.ts';
 import { RecentRequests } from './telemetry/recent-requests.ts';
@@ -123,10 +119,10 @@ async function backendOf(
   { embedded, clients, locals, withinMs: startMs = START_MS }: OpenOptions,
 ): Promise<Backend> {
   if (embedded !== undefined) {
-    const { embeddedBackend } = await import('./stores/embedded-backend.ts');
+    const { embeddedBackend } = await import('./stores/backend.ts');
     return embeddedBackend(embedded, plans);
   }
-  const { connect, connectOperators } = await import('./stores/redis/connect.ts');
+  const { connect, connectOperators } = await import('./stores/redis/connection.ts');
   const { redisBackend } = await import('./stores/redis/backend.ts');
   const target = {
     mode: settings.REDIS_MODE,

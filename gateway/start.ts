@@ -19,7 +19,7 @@ import { createPipeline } from './pipeline/pipeline.ts';
 import { Tunnels } from './pipeline/tunnels.ts';
 import { loadReference, READS_PER_MINUTE } from './reference/files.ts';
 import { type GatewayRoute, ROUTES } from './routes.ts';
-import { factsReader } from './stores/key-facts.ts';
+import { factsReader } from './stores/keys.ts';
 import type { KeyRefusal } from './telemetry/key-refusals.ts';
 import { KeyWatch } from './telemetry/key-watch.ts';
 import { Traffic } from './telemetry/request-metrics.ts';

@@ -82,7 +82,7 @@ test('benchmarks and the soak run import no package of the tests without install
 });
 
 test.for([
-  ['ioredis', ['connection', 'cluster', 'sentinel', 'tls', 'calls'].map((name) => `gateway/stores/redis/${name}.ts`)],
+  ['ioredis', ['gateway/stores/redis/connection.ts', 'gateway/stores/redis/calls.ts']],
   ['http-proxy-3', ['gateway/upstream/tunnel.ts']],
   ['undici', ['gateway/upstream/', 'gateway/operators/cli/admin-client.ts', 'shared/client/transport.ts']],
   ['pg', ['core/store/postgres']],

@@ -12,7 +12,7 @@ import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
 import type { Reference, ReferenceFile } from '../reference/files.ts';
 import { LIMITS_ROUTE } from '../routes.ts';
 import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../static-file.ts';
-import type { factsReader } from '../stores/key-facts.ts';
+import type { factsReader } from '../stores/keys.ts';
 import type { CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';

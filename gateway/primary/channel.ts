@@ -1,9 +1,23 @@
+import type { Family } from '../../shared/process/counts.ts';
+import type { MetricsSnapshot } from '../../shared/process/metrics.ts';
+import type { KnownKey, KnownPage } from '../limiter/client.ts';
+import type { Use } from '../limiter/credential.ts';
+import type { Verdict } from '../limiter/limiter.ts';
 import { startDeadline } from '../limiter/outage.ts';
+import type { StoredPlans } from '../limiter/plans.ts';
+import type { SavedState } from '../stores/embedded-limiter.ts';
+import type { Fields, Storage } from '../stores/storage.ts';
+import type { KeyRefusal } from '../telemetry/key-refusals.ts';
+import type { KeysOfMinute } from '../telemetry/key-watch.ts';
+import type { RequestQuery, RequestReport } from '../telemetry/recent-requests.ts';
+import type { ProcessState } from '../telemetry/state.ts';
+import type { Happening } from '../webhooks/message.ts';
 
 /** Questions by name, each with the types of the question and of its answer. */
-export type Questions<Q> = { readonly [name in keyof Q]: readonly [question: unknown, answer: unknown] };
+type Questions<Q> = { readonly [name in keyof Q]: readonly [question: unknown, answer: unknown] };
 
-type Answerers<Q extends Questions<Q>> = {
+/** How a process answers questions. No answerer may throw. */
+export type Answerers<Q extends Questions<Q>> = {
   readonly [name in keyof Q]: (question: Q[name][0]) => Q[name][1] | Promise<Q[name][1]>;
 };
 
@@ -24,8 +38,7 @@ const MAX_WAITING = 4_096;
 
 /**
  * Questions and answers between the primary and a worker. All items of one turn of the event loop go into one message,
- * which arrives whole, in order, and with its undefined values. A process that missed a deadline is not asked again until
- * it sends something.
+ * which arrives whole and in order. A process that missed a deadline is not asked again until it sends something.
  */
 export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Theirs>> {
   readonly #peer: Peer;
@@ -38,7 +51,6 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   /** When the last message arrived, as of performance.now(). */
   receivedAt = performance.now();
 
-  /** @param answerers answer the other process's questions, and must not throw */
   constructor(peer: Peer, answerers: Answerers<Theirs>) {
     this.#peer = peer;
     this.#answerers = answerers;
@@ -47,22 +59,14 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   }
 
   /** @returns the answer; undefined if none arrived in time or the other process is gone */
-  ask<Name extends keyof Mine & string>(
-    name: Name,
-    question: Mine[Name][0],
-    withinMs = ANSWER_WITHIN_MS,
-  ): Promise<Mine[Name][1] | undefined> {
-    if (this.#isSilent || this.#waiting.size >= MAX_WAITING) return Promise.resolve(undefined);
-    return this.insist(name, question, withinMs);
+  async ask<Name extends keyof Mine & string>(name: Name, question: Mine[Name][0], withinMs = ANSWER_WITHIN_MS) {
+    if (this.#isSilent || this.#waiting.size >= MAX_WAITING) return undefined;
+    return await this.insist(name, question, withinMs);
   }
 
   /** Also asks a process that missed a deadline, for questions that it must answer. */
-  insist<Name extends keyof Mine & string>(
-    name: Name,
-    question: Mine[Name][0],
-    withinMs: number,
-  ): Promise<Mine[Name][1] | undefined> {
-    if (!this.#isConnected) return Promise.resolve(undefined);
+  async insist<Name extends keyof Mine & string>(name: Name, question: Mine[Name][0], withinMs: number) {
+    if (!this.#isConnected) return undefined;
     const { promise, resolve } = Promise.withResolvers<Mine[Name][1] | undefined>();
     const number = this.#number++;
     const end = (answer: unknown) => {
@@ -76,7 +80,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     });
     this.#waiting.set(number, end);
     this.#post([number, name, question]);
-    return promise;
+    return await promise;
   }
 
   /** Sends a question without waiting for an answer. */
@@ -112,3 +116,88 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     this.#post([number, undefined, await this.#answerers[name](question)]);
   }
 }
+
+/** What the primary asks a worker: for each question its content and its answer. */
+
+export interface AskedOfWorker {
+  readonly report: readonly [undefined, WorkerReport | undefined];
+  /** The worker's last matching requests, the newest first. */
+  readonly requests: readonly [RequestQuery, readonly RequestReport[]];
+  /** What the worker knows of a key. */
+  readonly key: readonly [id: string, KnownKey | undefined];
+  /** What the worker knows of all keys, page by page, the last used keys first. After the last page come empty ones. */
+  readonly keys: readonly ['first' | 'next', KnownPage];
+  /** A change was made. Once the worker has answered, it no longer acts on older data. */
+  readonly changed: readonly [Changed, true];
+  /**
+   * The worker sends the state of a key to be saved and forgets the key, then answers. Either the record of the key is
+   * about to change, or another worker loads it.
+   */
+  readonly release: readonly [{ readonly id: string; readonly isChanged: boolean }, true];
+  /** The worker sends all states that are not stored, then answers. */
+  readonly flush: readonly [undefined, true];
+}
+
+export interface AskedOfPrimary {
+  readonly start: readonly [undefined, StartOrder];
+  /** Sent at intervals, so that a crash loses few counts. Undefined while there is nothing to count. */
+  readonly report: readonly [WorkerReport | undefined, undefined];
+  /** An event of a key, for WEBHOOK_URL. The primary keeps it if the worker ends. */
+  readonly happened: readonly [Happening, undefined];
+  /** A local decision, because Redis is away. Undefined if no worker knows the key. */
+  readonly decide: readonly [LocalQuestion, Verdict | undefined];
+  /** The limit status of a key, under the same conditions. */
+  readonly peek: readonly [LocalQuestion, Verdict | undefined];
+  /** The last refusals of a key by all gateways. Undefined if they cannot be read now. */
+  readonly refusals: readonly [id: string, readonly KeyRefusal[] | undefined];
+  /** Without Redis, like the next two: loads the fields of a key, if there is one. No answer if they cannot be read. */
+  readonly load: readonly [id: string, { readonly fields: Fields | undefined } | undefined];
+  /** Stores states. The answer says whether they are stored. */
+  readonly save: readonly [{ readonly states: readonly SavedState[]; readonly mustBeDurable: boolean }, boolean];
+  /** A call of the storage, which only the primary has open. */
+  readonly call: readonly [{ readonly method: keyof Storage; readonly args: readonly unknown[] }, CallAnswer];
+}
+
+export interface StartOrder {
+  readonly plans?: StoredPlans | undefined;
+  /** The worker must not serve before it has loaded plans and script from Redis. */
+  readonly mustLoad: boolean;
+  /** How long to wait for Redis otherwise, if not for the usual time. */
+  readonly redisWithinMs?: number | undefined;
+}
+
+export interface WorkerReport extends ProcessState {
+  readonly counted: readonly Family[];
+  /** All other measurements; sent only on request. */
+  readonly metrics?: MetricsSnapshot | undefined;
+  readonly isLoaded: boolean;
+  readonly isLocal: boolean;
+  readonly banned: KeysOfMinute;
+}
+
+export interface LocalQuestion {
+  readonly id: string;
+  readonly digest: string;
+  readonly use: Use;
+  /** When the worker last had an answer of Redis about the key, by Redis' clock; 0 for never. */
+  readonly heardAt: number;
+  readonly owes: boolean;
+}
+
+/**
+ * What an operator changed: a key, the plan table (which is included), or possibly any key. `at` is when another
+ * gateway made the change, by the clock of Redis. `isReset` is set if the change filled both buckets.
+ */
+export type Changed =
+  | { readonly key: string; readonly at?: number; readonly isReset?: boolean }
+  | { readonly plans: StoredPlans }
+  | { readonly anyKey: true };
+
+type CallAnswer =
+  | undefined
+  | { readonly value: unknown }
+  | {
+      readonly fault: 'not made' | 'unknown' | 'unavailable';
+      readonly message: string;
+      readonly shown: string | undefined;
+    };

@@ -9,17 +9,14 @@ import { Clients } from '../limiter/clients.ts';
 import type { PlannedBackend } from '../open-backend.ts';
 import type { OperatorsServer } from '../serve-operators.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
-import type { SqliteStorage } from '../stores/sqlite/storage.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
-import { actOn } from './confirmed.ts';
-import { KeyOwner } from './key-owner.ts';
+import { actOn } from './changes.ts';
+import type { Changed, StartOrder } from './channel.ts';
 import { LastGoodFiles } from './last-good-files.ts';
-import { endLeftBehind } from './left-behind.ts';
-import { LevelsOfMachine } from './levels-of-machine.ts';
-import type { Changed, StartOrder } from './messages.ts';
-import type { Reason } from './slot.ts';
-import { WorkerProcess } from './worker-process.ts';
-import { Workers } from './workers.ts';
+import { LevelsOfMachine } from './local-decisions.ts';
+import { KeyOwner } from './without-redis.ts';
+import { endLeftBehind, WorkerProcess } from './worker-process.ts';
+import { type Reason, Workers } from './workers.ts';
 
 const WATCH_MS = 100;
 /** How long a replacement waits for Redis if this process already has the plans. */
@@ -27,8 +24,7 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what operators need, and it can be stopped meanwhile. Without Redis, it opens the storage for its
- * worker.
+ * this process loads what operators need, and it can be stopped meanwhile. Without Redis, it opens the storage.
  * @param readAgain reads the settings, and throws if the settings have a fault
  * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
  * @throws the error of DATA_DIR or PORT
@@ -40,8 +36,8 @@ export async function startPrimary(
 ): Promise<Starting> {
   const begun = Promise.withResolvers<Workers>();
   process.on('SIGHUP', () => void begun.promise.then((workers) => workers.renew()));
-  const owner = settings.REDIS_URL === undefined ? new KeyOwner(() => workers.all()) : undefined;
-  const storage = owner && (await openStorage(settings, owner));
+  const owner = settings.REDIS_URL === undefined ? await openStorage(settings, () => workers.all()) : undefined;
+  const storage = owner?.storage;
   // If there is only one worker, its replacement must find the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
@@ -71,19 +67,22 @@ export async function startPrimary(
     onCrash: () => crashes.add(),
     // A connection is used once more or becomes idle, so the limits of clients and cores end all connections by then.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
-    launch: (number, reason) =>
-      new WorkerProcess(number, {
-        port,
-        order: () => orderFor(reason, backend?.planCache),
-        files: () => files.insteadOfBad(),
-        onReport({ isLoaded }) {
-          hasLoaded ||= isLoaded;
+    launch(number, reason) {
+      const worker: WorkerProcess = new WorkerProcess(number, port, files.insteadOfBad(), {
+        start: () => orderFor(reason, backend?.planCache),
+        report(report): undefined {
+          hasLoaded ||= report?.isLoaded ?? false;
         },
-        onHappened: (happening) => webhooks.send(happening),
-        decide: (name, question) => levels.answer(name, question),
-        refusals: (id) => operators?.refusals.of(id),
-        withoutRedis: owner,
-      }),
+        happened: (happening) => void webhooks.send(happening),
+        decide: (question) => levels.answer('decide', question),
+        peek: (question) => levels.answer('peek', question),
+        refusals: (id) => operators?.refusals.of(id).catch(() => undefined),
+        load: (id) => owner?.load(worker, id),
+        save: ({ states, ...how }) => storage?.saveStates(states, how) ?? false,
+        call: (call) => owner?.call(call),
+      });
+      return worker;
+    },
   });
   const watch = () => {
     const { isReadable = true, isMissing = false } = backend?.planCache ?? {};
@@ -122,7 +121,7 @@ export async function startPrimary(
     operators = await serveOperators(settings, own, logger, {
       metrics: { ...metrics, expose: async () => await metrics.expose(await workers.metrics()) },
       requests: workers,
-      banned: () => workers.banned(),
+      banned: () => workers.processes().map(({ banned }) => banned),
       workers: () => ({ serving: workers.serving, wanted: settings.WORKERS, each: workers.states() }),
       processes: () => workers.processes(),
       isLocal: () => workers.isLocal,
@@ -159,11 +158,12 @@ const reasonsOf = (ends: readonly PromiseSettledResult<unknown>[]): unknown[] =>
   ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : []));
 
 /** @throws {Error} with a message for operators, if another gateway uses DATA_DIR, or DATA_DIR cannot be used */
-async function openStorage({ DATA_DIR, ACTIVITY_LENGTH }: GatewaySettings, owner: KeyOwner): Promise<SqliteStorage> {
+async function openStorage(
+  { DATA_DIR, ACTIVITY_LENGTH: auditLength }: GatewaySettings,
+  workers: () => readonly WorkerProcess[],
+): Promise<KeyOwner> {
   const { SqliteStorage } = await import('../stores/sqlite/storage.ts');
-  const storage = new SqliteStorage(DATA_DIR, { owner, auditLength: ACTIVITY_LENGTH });
-  owner.serve(storage);
-  return storage;
+  return new KeyOwner(workers, (owner) => new SqliteStorage(DATA_DIR, { owner, auditLength }));
 }
 
 /**

@@ -1,53 +1,25 @@
 import type { ChildProcess } from 'node:child_process';
 import cluster, { type Worker } from 'node:cluster';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { compiledFolder } from '../../shared/process/compile-cache.ts';
+import type { Logger } from '../../shared/process/logger.ts';
 import type { Stopping } from '../../shared/process/run.ts';
-import type { Verdict } from '../limiter/limiter.ts';
-import type { KeyRefusal } from '../telemetry/key-refusals.ts';
-import type { Happening } from '../webhooks/message.ts';
-import { Channel } from './channel.ts';
+import {
+  type Answerers,
+  type AskedOfPrimary,
+  type AskedOfWorker,
+  type Changed,
+  Channel,
+  type WorkerReport,
+} from './channel.ts';
 import { ASKS_FOR_FILES, type FilesMessage } from './last-good-files.ts';
-import { mark } from './left-behind.ts';
-import type {
-  AskedOfPrimary,
-  AskedOfWorker,
-  CallAnswer,
-  Changed,
-  LoadedKey,
-  LocalQuestion,
-  ReleaseOrder,
-  SaveOrder,
-  StartOrder,
-  StorageCall,
-  WorkerReport,
-} from './messages.ts';
 
 export interface WorkerEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   /** The end of the worker's standard error. */
   readonly said: string;
-}
-
-/** Answers the questions of workers without Redis. */
-export interface AnswersWithoutRedis {
-  load(worker: WorkerProcess, id: string): Promise<LoadedKey | undefined>;
-  save(order: SaveOrder): Promise<boolean>;
-  call(call: StorageCall): Promise<CallAnswer>;
-}
-
-/** What a worker gets from its primary. */
-export interface WorkerOptions {
-  readonly port: number;
-  order(): StartOrder;
-  /** The texts of the settings' files, if one of the files is bad now. */
-  files(): ReadonlyMap<string, string> | undefined;
-  onReport(report: WorkerReport): void;
-  onHappened(happening: Happening): void;
-  /** A local decision for all workers. */
-  decide(name: 'decide' | 'peek', question: LocalQuestion): Promise<Verdict | undefined>;
-  refusals(id: string): Promise<readonly KeyRefusal[] | undefined> | undefined;
-  readonly withoutRedis?: AnswersWithoutRedis | undefined;
 }
 
 /** A worker that sends nothing for this long hangs. */
@@ -79,8 +51,6 @@ const NOT_FOR_WORKERS = {
  */
 cluster.schedulingPolicy = cluster.SCHED_NONE;
 
-const KILLED: CallAnswer = { fault: 'unavailable', message: 'The worker was killed.', shown: undefined };
-
 /** A worker as its primary sees it: this program again, with the worker's number as its argument. */
 export class WorkerProcess {
   /** Its number among the workers. Its replacement has the same number. */
@@ -104,15 +74,19 @@ export class WorkerProcess {
   /** Set so that a late message of a killed worker cannot undo a newer change. */
   #isKilled = false;
 
-  constructor(number: number, options: WorkerOptions) {
-    const { port, order, onReport, onHappened, decide, refusals, withoutRedis } = options;
-    const files = options.files();
+  /** @param files the texts of the settings' files, if one of the files is bad now */
+  constructor(
+    number: number,
+    port: number,
+    files: ReadonlyMap<string, string> | undefined,
+    answers: Answerers<AskedOfPrimary>,
+  ) {
     this.number = number;
     // JSON has no undefined, which removes a field of a record.
     const serialization = 'advanced';
     cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
     // One arena of malloc is enough: only the main thread allocates much, and more arenas would keep 10 MB.
-    const own = { ...mark(), PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
+    const own = { [MARK]: process.pid, PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     const asks = files && { [ASKS_FOR_FILES]: '1' };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own, ...asks });
     this.#worker.once('listening', () => {
@@ -126,25 +100,21 @@ export class WorkerProcess {
     });
     this.#stderr = keepErrors(this.#worker.process);
     this.channel = new Channel<AskedOfWorker, AskedOfPrimary>(this.#worker, {
+      ...answers,
       start: () => {
         this.#hasStarted = true;
-        return order();
+        return answers.start(undefined);
       },
-      report: (report): undefined => {
-        if (report === undefined) return;
-        this.report = report;
-        onReport(report);
+      report: (report) => {
+        this.report = report ?? this.report;
+        return answers.report(report);
       },
-      happened: (happening) => void onHappened(happening),
-      decide: (question) => decide('decide', question),
-      peek: (question) => decide('peek', question),
-      refusals: (id) => refusals(id)?.catch(() => undefined),
       load: (id) => {
         this.hasKeys = true;
-        return withoutRedis?.load(this, id);
+        return answers.load(id);
       },
-      save: (states) => (this.#isKilled ? false : (withoutRedis?.save(states) ?? false)),
-      call: (call) => (this.#isKilled ? KILLED : (withoutRedis?.call(call) ?? KILLED)),
+      save: (order) => !this.#isKilled && answers.save(order),
+      call: (call) => (this.#isKilled ? undefined : answers.call(call)),
     });
     this.#worker.process.once('exit', () => {
       this.#isKilled = true;
@@ -162,10 +132,7 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /**
-   * Lets a serving worker finish its requests, and kills it after a timeout; kills any other worker at once. Resolves
-   * when the worker is gone.
-   */
+  /** Lets a serving worker finish its requests for a time, and kills any other. Resolves when the worker is gone. */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
     const { lameDuckMs, lingerMs = lameDuckMs } = how;
@@ -195,7 +162,7 @@ export class WorkerProcess {
   }
 
   /** Makes the worker send the state of a key and forget the key. Resolves when it no longer decides on the key. */
-  async release(order: ReleaseOrder): Promise<void> {
+  async release(order: AskedOfWorker['release'][0]): Promise<void> {
     if (this.hasKeys)
       await this.#insist('release', order, 'It did not release a key in time. Its last counts are lost.');
   }
@@ -266,4 +233,87 @@ function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
     if (child.pid === undefined) resolve({ code: null, signal: null, said: fault.message });
   });
   return promise;
+}
+
+/**
+ * Finds workers whose primary died. They end by themselves unless they hang; a worker that hangs might keep the port
+ * for ever. A worker carries the process id of its primary in its environment. The kernel keeps the environment as it
+ * was at the start (proc_pid_environ(5)), so nothing is written to disk, and no other process is mistaken for a worker.
+ */
+
+const MARK = 'GATEWAY_WORKER_OF';
+
+/** How long workers that do not hang may take, after their primary died, to close the port and end. */
+const CLOSED_WITHIN_MS = 1_000;
+const ENDED_WITHIN_MS = 10_000;
+const LOOK_EVERY_MS = 50;
+
+/** Kills hanging workers of earlier primaries: first those that listen on this port, later any others. */
+export async function endLeftBehind(port: number, logger: Logger): Promise<void> {
+  const found = leftBehind();
+  const left = () => leftBehind().filter((pid) => found.includes(pid));
+  const listeners = () => left().filter((pid) => isListening(pid, port));
+  if (found.length === 0) return;
+  setTimeout(() => kill(left(), logger), ENDED_WITHIN_MS).unref();
+  for (const start = performance.now(); performance.now() - start < CLOSED_WITHIN_MS; await sleep(LOOK_EVERY_MS)) {
+    if (listeners().length === 0) break;
+  }
+  kill(listeners(), logger);
+  // The socket may be on its way to a worker that hung at its start. No process has it then, and it closes when that
+  // worker ends.
+  while (left().length > 0 && socketsAt(port, 'self').length > 0) await sleep(LOOK_EVERY_MS);
+}
+
+function kill(pids: readonly number[], logger: Logger): void {
+  const killed = pids.filter((pid) => attempt(() => process.kill(pid, 'SIGKILL'), false));
+  if (killed.length > 0) logger.warn({ pids: killed }, 'workers of an earlier primary hung and were killed');
+}
+
+/** Empty if /proc belongs to another PID namespace: its process ids differ from those seen here. */
+const leftBehind = (): number[] => (link('self') === String(process.pid) ? pidsIn('/proc').filter(isLeftBehind) : []);
+
+/** Whether a process is a worker of a gateway and no longer the child of the primary that started it. */
+function isLeftBehind(pid: number): boolean {
+  const [, primary] = new RegExp(`(?:^|\0)${MARK}=(\\d+)\0`).exec(text(pid, 'environ')) ?? [];
+  // In another PID namespace, the primary would have a different process id here.
+  if (primary === undefined || link(`${pid}/ns/pid`) !== link('self/ns/pid')) return false;
+  // The fields after the program's name, which may contain anything: state, parent.
+  const [, parent] = text(pid, 'stat').split(') ').at(-1)?.split(' ') ?? [];
+  return parent !== primary;
+}
+
+function isListening(pid: number, port: number): boolean {
+  const own = new Set(pidsIn(`/proc/${pid}/fd`).map((fd) => link(`${pid}/fd/${fd}`)));
+  return socketsAt(port, pid).some((inode) => own.has(`socket:[${inode}]`));
+}
+
+/** The inodes of the sockets that listen on this port, in the network of a process. */
+function socketsAt(port: number, pid: number | 'self'): string[] {
+  const at = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  // The tables can have tens of thousands of lines.
+  const lines = `${text(pid, 'net/tcp')}${text(pid, 'net/tcp6')}`.split('\n').filter((line) => line.includes(at));
+  const sockets = lines.map((line) => line.trim().split(/\s+/));
+  return sockets.flatMap(([, local, , state, , , , , , inode = '']) =>
+    local?.endsWith(at) && state === LISTENS ? inode : [],
+  );
+}
+
+/** TCP_LISTEN in the kernel's tcp_states.h. */
+const LISTENS = '0A';
+
+function pidsIn(folder: string): number[] {
+  return attempt(() => readdirSync(folder), []).flatMap((name) => (/^\d+$/.test(name) ? Number(name) : []));
+}
+
+const text = (pid: number | 'self', file: string): string =>
+  attempt(() => readFileSync(`/proc/${pid}/${file}`, 'latin1'), '');
+const link = (path: string): string => attempt(() => readlinkSync(`/proc/${path}`), '');
+
+/** The process may end meanwhile or belong to another user, and not every system has /proc. */
+function attempt<T>(act: () => T, otherwise: T): T {
+  try {
+    return act();
+  } catch {
+    return otherwise;
+  }
 }

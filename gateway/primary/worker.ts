@@ -9,11 +9,10 @@ import type { PlanTable, StoredPlans } from '../limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../open-backend.ts';
 import { serveClients } from '../start.ts';
 import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
-import { Channel } from './channel.ts';
-import { ChannelStorage } from './channel-storage.ts';
-import { actOn } from './confirmed.ts';
-import { keysOfMachine } from './keys-of-machine.ts';
-import type { AskedOfPrimary, AskedOfWorker, WorkerReport } from './messages.ts';
+import { actOn } from './changes.ts';
+import { type AskedOfPrimary, type AskedOfWorker, Channel, type WorkerReport } from './channel.ts';
+import { keysOfMachine } from './local-decisions.ts';
+import { storageOfPrimary } from './without-redis.ts';
 
 /** A report also shows the primary that this worker does not hang. */
 const REPORT_EVERY_MS = 500;
@@ -63,7 +62,7 @@ export async function startWorker(
   const reportNow = () => primary.send('report', report?.());
   const reporting = setInterval(reportNow, REPORT_EVERY_MS).unref();
   const order = await primary.ask('start', undefined);
-  const storage = new ChannelStorage(primary);
+  const storage = storageOfPrimary(primary);
   const limiterOf = (plans: () => PlanTable) => {
     embedded = new EmbeddedLimiter(storage, plans);
     // Without the primary nothing can be stored, so nothing is admitted.

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { ACTIONS, VIAS } from './audit-words.ts';
-import { type Fields, type LogEntry, type Storage, withChanges } from './storage.ts';
-import { readChanges } from './stored-json.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { type Change, type Fields, type LogEntry, type Storage, Unconfirmed, withChanges, withOwn } from './storage.ts';
+import { ACTIONS, VIAS } from './words.ts';
 
 /** A changed field, named as in `gateway:plans`. `from` or `to` is undefined if the field was, or is, absent. */
 export const FieldChange = z.object({ field: z.string(), from: z.string().optional(), to: z.string().optional() });
@@ -37,15 +37,13 @@ export const ACTIVITY_LENGTH = 10_000;
 
 /** The number of newest entries that are searched for a repetition. */
 export const LOOKED_BACK = 50;
-/**
- * A repetition follows within this time, in milliseconds. It is short because some clients use one id for all requests.
- */
+/** A repetition follows within this many ms. The time is short because some clients use one id for all requests. */
 export const REPEATED_MS = 60_000;
 
 /** Whether an entry can be a repetition: operators may repeat a write with its request id. */
 export const canRepeat = ({ log, fields }: LogEntry): boolean => log === 'audit' && fields.requestId !== undefined;
 
-export interface ActivityQuery {
+interface ActivityQuery {
   /** The last id of the page before; undefined for the first page. */
   readonly after: string | undefined;
   readonly limit: number;
@@ -53,12 +51,6 @@ export interface ActivityQuery {
   readonly from?: number | undefined;
   readonly to?: number | undefined;
   isWanted(entry: RecordedActivity): boolean | Promise<boolean>;
-}
-
-export interface ActivityPage {
-  readonly activity: readonly RecordedActivity[];
-  /** Where to continue; undefined at the end. */
-  readonly next: string | undefined;
 }
 
 /** The result of a change to a key, with its audit entry. */
@@ -84,10 +76,10 @@ export class AuditLog {
   }
 
   /**
-   * Lists the newest entries first. One call checks a limited number of entries, and skips those that were made
-   * unreadable by hand.
+   * Lists the newest entries first. One call checks a limited number, and skips those made unreadable by hand.
+   * @returns `next` says where to continue; undefined at the end
    */
-  async list({ after, limit, from = 0, to, isWanted }: ActivityQuery): Promise<ActivityPage> {
+  async list({ after, limit, from = 0, to, isWanted }: ActivityQuery) {
     const activity: RecordedActivity[] = [];
     let last = after;
     // Skips the entries that are too new, unless the page before has passed them.
@@ -111,11 +103,49 @@ export class AuditLog {
 
 /** Entries in the form that a change takes. */
 export const auditEntries = (...entries: readonly (Activity | undefined)[]): LogEntry[] =>
-  entries.filter((entry) => entry !== undefined).map((entry) => ({ log: 'audit', fields: toFields(entry) }));
+  entries
+    .filter((entry) => entry !== undefined)
+    .map((entry) => ({ log: 'audit', fields: withChanges({}, { ...entry, changes: JSON.stringify(entry.changes) }) }));
 
-function toFields({ changes, ...entry }: Activity): Fields {
-  return withChanges({}, { ...entry, changes: JSON.stringify(changes) });
+/**
+ * The storage of operators, with a log line for each audit entry. The line is written as soon as the change is made,
+ * whether or not the change is acknowledged.
+ */
+export function logged(storage: Storage, logger: Logger): Storage {
+  async function change(given: Change): Promise<boolean> {
+    try {
+      const isMade = await storage.change(given);
+      if (isMade) log(given);
+      return isMade;
+    } catch (fault) {
+      if (fault instanceof Unconfirmed) log(given);
+      throw fault;
+    }
+  }
+
+  /** An invalid value that was typed by hand is an alarm too. */
+  function log({ entries }: Change): void {
+    for (const { log, fields } of entries) {
+      if (log !== 'audit') continue;
+      const activity = Activity.parse(readChanges(fields));
+      const { target: keyId, reason, via } = activity;
+      logger.info({ activity }, 'activity');
+      if (via === 'by hand' && reason.includes('is not valid'))
+        logger.error({ keyId, reason }, 'value of a key rejected');
+    }
+  }
+
+  return withOwn(storage, { change });
 }
 
-/** @throws {Error} if the fields are not an entry */
-export const activityIn = (fields: Fields): Activity => Activity.parse(readChanges(fields));
+/** Undefined for a text that is not the JSON of such a value, for example after an edit by hand. */
+export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The fields of a log's entry, with the list of changes that one of them stores as JSON. */
+export const readChanges = ({ changes, ...fields }: Fields) => ({ ...fields, changes: readJson(z.unknown(), changes) });

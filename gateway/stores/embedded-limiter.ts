@@ -6,7 +6,8 @@ import { decide, peek } from '../limiter/decide.ts';
 import type { KeyRecord, KeyState } from '../limiter/key-record.ts';
 import { type Limiter, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanTable } from '../limiter/plans.ts';
-import { isUnknownSecret, readKey, writeStateChanges } from './key-hash.ts';
+import { isUnknownSecret, readKey } from './key-hash.ts';
+import { writeStateChanges } from './key-state.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
 /** The most keys with a stored state. As many more may have an unsaved one. */
@@ -98,14 +99,17 @@ export class EmbeddedLimiter implements Limiter {
     return held && writeStateChanges(held.state);
   }
 
-  /**
-   * Sends all states that are not stored yet, in parts, and serves requests between them. Resolves once they are sent.
-   */
+  /** Sends all states that are not stored yet, in parts, with requests between them. Resolves once they are sent. */
   async flush(): Promise<void> {
     const keys = [...this.#unsaved.values()];
     for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
       if (at > 0) await nextTurn();
-      this.#send(keys.slice(at, at + STATES_AT_ONCE));
+      // Skips states that were sent already, and keys that were released meanwhile.
+      const unsent = keys
+        .slice(at, at + STATES_AT_ONCE)
+        .filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);
+      const hasBan = unsent.some(({ ban }) => ban !== undefined);
+      if (unsent.length > 0) void this.#save(unsent, hasBan);
     }
   }
 
@@ -177,14 +181,6 @@ export class EmbeddedLimiter implements Limiter {
     const key = fields && readKey(fields);
     if (key !== undefined) this.#stored.set(id, { id, ...key });
     return fields;
-  }
-
-  /** Skips states that were sent already, and keys that were released meanwhile. */
-  #send(keys: readonly HeldKey[]): void {
-    const unsent = keys.filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);
-    if (unsent.length === 0) return;
-    const hasBan = unsent.some(({ ban }) => ban !== undefined);
-    void this.#save(unsent, hasBan);
   }
 
   #save(keys: readonly HeldKey[], mustBeDurable: boolean): Promise<boolean> {

@@ -1,25 +1,29 @@
-import { DAY, full, MINUTE } from '../limiter/bucket.ts';
-import { isDecidable, MAX_SECRETS, type Secret } from '../limiter/credential.ts';
-import type { KeyChange, KeyEntry, KeyRecord, KeyState, StoredLevel } from '../limiter/key-record.ts';
-import { isPlanName, MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
-import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
+import { hash as digestOf } from 'node:crypto';
+import { z } from 'zod';
+import { must } from '../../shared/schemas/must.ts';
+import {
+  isDecidable,
+  MAX_SECRETS,
+  readNetworks,
+  readScope,
+  SCOPES,
+  type Secret,
+  type UnreadablePart,
+} from '../limiter/credential.ts';
+import { DAYS_KEPT, type KeyEntry, type KeyRecord, type KeyState, MAX_KEY_NAME_LENGTH } from '../limiter/key-record.ts';
+import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts';
+import { isPlanName, parseLimit } from '../limiter/plans.ts';
 import { readTags, writeTags } from '../limiter/tags.ts';
 import type { FieldChange } from './audit.ts';
-import { isName } from './line.ts';
-import { readSecrets, SECRET, secretsDigest, writeSecret } from './secret-fields.ts';
-import { type FieldChanges, type Fields, withChanges } from './storage.ts';
-import { readTime, writeTime } from './stored-time.ts';
-import { readMarks, readUsed, withoutSecrets, writeMarks, writeUsed } from './use-fields.ts';
+import { readState, readUsed, USED, withoutSecrets, writeStateChanges, writeUsed } from './key-state.ts';
+import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from './storage.ts';
 
 /**
  * The fields of an API key, in its hash in Redis and in a line of a backup. Times are decimal Unix seconds, and other
  * values are as people type them. Functions that read never fail, because people edit hashes.
  */
 
-/** A list of secrets' ids, each with the last use. */
-const USED = 'used';
-
-/** The other fields of the record, and the member for each. */
+/** The fields of the record, and the member for each. */
 const RECORD = {
   plan: 'plan',
   name: 'name',
@@ -46,6 +50,9 @@ const KEPT = 'ok_';
 const KEPT_SECRETS = `${KEPT}secrets`;
 export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
 
+/** How long the usage of a revoked key is kept, in seconds: until then operators can query the day it was revoked. */
+export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
+
 /** The fields that stay when a key is revoked. */
 export const REVOKED_FIELDS = ['name', 'plan', 'tags', 'created_at', 'left', 'admitted', 'refused', 'usage_days'];
 
@@ -63,16 +70,9 @@ export function withKept(changes: FieldChanges, before: Fields = {}): FieldChang
 }
 
 /** An invalid value in a stored key, and the value in force instead; undefined for none. */
-export interface RejectedField {
-  readonly field: string;
-  readonly value: string;
-  readonly kept: string | undefined;
-}
+export type RejectedField = NonNullable<KeyEntry['rejected']>[number];
 
-/**
- * The fields in force: the last good value in place of an invalid one. A plan and limits that do not match are invalid
- * together.
- */
+/** The fields in force: the last good value in place of an invalid one. Unmatched plan and limits are both invalid. */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
   const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
@@ -95,11 +95,7 @@ export function inForce(hash: Fields): { readonly fields: Fields; readonly rejec
 const OF_LIMITS = ['plan', 'minute', 'day'] as const satisfies readonly Editable[];
 
 /** An enterprise key needs its own limits. */
-export const hasLimits = ({
-  plan,
-  minute,
-  day,
-}: { readonly [field in (typeof OF_LIMITS)[number]]?: unknown }): boolean =>
+export const hasLimits = ({ plan, minute, day }: { plan?: unknown; minute?: unknown; day?: unknown }): boolean =>
   plan !== 'enterprise' || (minute !== undefined && day !== undefined);
 
 /** Whether no gateway has ever written the key. */
@@ -113,10 +109,7 @@ export function editedFields(hash: Fields): FieldChange[] | undefined {
   return hash[KEPT_SECRETS] === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
 }
 
-/**
- * Why fields do not make a key; undefined if they do. This check applies to keys that are issued, typed by hand or
- * restored.
- */
+/** Why fields do not make a key that is issued, typed by hand or restored; undefined if they do. */
 export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
   if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
@@ -242,79 +235,6 @@ export function readRevoked(id: string, hash: Fields): KeyEntry {
   return { ...entry, rejected: [], asOf: undefined, usage: { ...entry.usage, minutes: [] }, isRevoked: true };
 }
 
-/**
- * Lifting a ban also clears the line, the strikes and the series. A reset also fills both buckets.
- * @param stored the present fields
- * @param now the time of a reset in microseconds
- */
-export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): FieldChanges {
-  if (ban === undefined) return {};
-  if (typeof ban === 'object') {
-    const until = writeTime(ban.until);
-    return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
-  }
-  const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', 'refusals'];
-  const forgotten = Object.fromEntries(gone.map((field) => [field, undefined]));
-  return ban === 'lift' ? forgotten : { ...forgotten, ...writeFull(stored, now) };
-}
-
-/**
- * Levels above every limit, which the next decision takes for full. The time of the last decision stays, because usage
- * is counted by it. Requests that a gateway admitted from levels of `reset_at` or before, and charges later, cost no
- * token.
- */
-function writeFull({ left }: Fields, now: number): FieldChanges {
-  const { asOf } = readLeft(left);
-  return {
-    left: asOf === undefined ? undefined : `${writeTime(asOf)} ${MAX_LIMIT} ${MAX_LIMIT}`,
-    reset_at: writeTime(Math.max(now, asOf ?? 0)),
-  };
-}
-
-/** The results of decisions, as decide.lua writes them. Removes the field of anything that is over, such as a ban. */
-export function writeStateChanges(state: KeyState): FieldChanges {
-  const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, refusals, banReason } = state;
-  const levels = [writeLevel(state.minute, MINUTE), writeLevel(state.day, DAY)];
-  return {
-    ...(asOf !== undefined && { left: [writeTime(asOf), ...levels].join(' ') }),
-    refusals: writeRefusals(refusals),
-    banned_until: bannedUntil === 0 ? undefined : writeTime(bannedUntil),
-    bans: writeCount(bans),
-    admitted: writeCount(admitted),
-    refused: writeCount(refused),
-    shadowed: writeCount(shadowed),
-    usage_minutes: writeMarks(usage.minutes),
-    usage_days: writeMarks(usage.days),
-    [USED]: writeUsed(used),
-    ban_reason: banReason?.text || undefined,
-    ban_reason_until: banReason && writeTime(banReason.until),
-    ban_decided: bannedUntil === 0 || banReason?.until === bannedUntil ? undefined : writeTime(bannedUntil),
-  };
-}
-
-/** Reads the results of decisions as decide.lua does. */
-function readState(hash: Fields): KeyState {
-  const banReasonUntil = readTime(hash.ban_reason_until);
-  const left = readLeft(hash.left);
-  const { asOf } = left;
-  const usage = {
-    minutes: readMarks(hash.usage_minutes, asOf, MINUTE),
-    days: readMarks(hash.usage_days, asOf, DAY),
-  };
-  return {
-    ...left,
-    refusals: readRefusals(hash.refusals),
-    bannedUntil: readTime(hash.banned_until) ?? 0,
-    bans: readCount(hash.bans),
-    admitted: readCount(hash.admitted),
-    refused: readCount(hash.refused),
-    shadowed: readCount(hash.shadowed),
-    used: readUsed(hash[USED]),
-    usage,
-    banReason: banReasonUntil === undefined ? undefined : { text: hash.ban_reason ?? '', until: banReasonUntil },
-  };
-}
-
 function writeMember(member: Member, value: KeyRecord[Member]): string | undefined {
   switch (member) {
     case 'createdAt':
@@ -329,54 +249,97 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
   }
 }
 
+/** Each secret has a field named by its digest, so that a decision reads it with everything else. */
+const SECRET = 'secret:';
+
+/** A secret that was replaced. The rotation has set when it expires; `own` keeps its own expiry. */
+export interface StoredSecret extends Secret {
+  readonly own?: Pick<Secret, 'expiresAt'> | undefined;
+}
+
+/** When a secret expires, or would have expired without the rotation. */
+export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): number | undefined => own.expiresAt;
+
+export const MAX_NETWORKS = 20;
+
+/** Whether a secret allows less than before, and nothing more. */
+export function isNarrower(secret: Secret, before: Secret | undefined): boolean {
+  if (before === undefined) return false;
+  const ends = (secret.expiresAt ?? Infinity) - (before.expiresAt ?? Infinity) || 0;
+  const isBound = secret.networks.length > 0 && before.networks.length === 0;
+  const isWider =
+    ends > 0 ||
+    secret.scope.some((scope) => !before.scope.includes(scope)) ||
+    (!isBound && secret.networks.some((network) => !before.networks.includes(network))) ||
+    (secret.networks.length === 0 && before.networks.length > 0);
+  const isLess = ends < 0 || secret.scope.length < before.scope.length;
+  return !isWider && (isLess || isBound || secret.networks.length < before.networks.length);
+}
+
+const isGivenNetwork = (text: string): boolean => {
+  const most = text.startsWith('4:') ? 32 : 128;
+  return isNetwork(text) && Number(text.split('/')[1]) <= most && parseNetwork(describeNetwork(text)) === text;
+};
+
+const secretsDigest = (hash: Fields): string => {
+  const secrets = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
+  return digestOf('sha256', JSON.stringify(secrets.sort(([a], [b]) => (a < b ? -1 : 1))), 'base64url').slice(0, 8);
+};
+
 /**
- * `1795132800.125000 1795132810.125000 0`: the last place in line, the end of the last strike, and since when there is
- * no room for another.
+ * In decide.lua's format: id, expiry, scope, networks, creation (followed by `/` and the own expiry of a replaced
+ * secret), name. The creation is `-` for a secret as old as its key: the fewer bytes, the more keys keep Redis' compact
+ * encoding.
+ * @param keyCreatedAt the key's field `created_at`
  */
-function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
-  if (lineUntil + strikesUntil + fullAt === 0) return undefined;
-  return [lineUntil, strikesUntil, fullAt].map((time) => (time === 0 ? '0' : writeTime(time))).join(' ');
+function writeSecret(
+  { id, expiresAt, scope, networks, createdAt, name, own }: StoredSecret,
+  keyCreatedAt: string | undefined,
+): string {
+  const began = writeTime(createdAt);
+  const created = `${began === keyCreatedAt ? '-' : began}${own === undefined ? '' : `/${writeTime(own.expiresAt) ?? '-'}`}`;
+  return [id, writeTime(expiresAt) ?? '-', scope.join(','), networks.join(',') || '-', created, name].join(' ');
 }
 
-function readRefusals(text: string | undefined): Refusals {
-  if (text === undefined) return NO_REFUSALS;
-  const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = text.split(' ').map((time) => readTime(time));
-  return { lineUntil, strikesUntil, fullAt };
+function readSecret(digest: string, text: string, keyCreatedAt: string | undefined): StoredSecret {
+  const [, id, end = '', scope = '', networks = '', created = '', ownEnd, name = ''] =
+    /^(\w{1,32}) (\S+) (\S+) (\S+) ([^\s/]*)(\/\S*)? ?(.*)$/s.exec(text) ?? [];
+  const expiresAt = readTime(end);
+  const bounds = { scope: readScope(scope), networks: readNetworks(networks) };
+  const ownTime = readTime(ownEnd?.slice(1));
+  const own = ownTime === undefined && ownEnd !== '/-' ? undefined : { expiresAt: ownTime };
+  const isGood: Record<UnreadablePart, boolean> = {
+    digest: /^[\w-]{43}$/.test(digest),
+    name: isName(name),
+    scope: scope.split(',').every((one) => SCOPES.some((known) => known === one)),
+    networks: networks !== '' && bounds.networks.length <= MAX_NETWORKS && bounds.networks.every(isGivenNetwork),
+    expiresAt: end === '-' || expiresAt !== undefined,
+    createdAt: /^(?:-|[\d.]*)$/.test(created) && (own === undefined) === (ownEnd === undefined),
+  };
+  const bad = (Object.keys(isGood) as UnreadablePart[]).filter((part) => !isGood[part]);
+  const unreadable = bad.length === 0 ? undefined : bad;
+  const createdAt = readTime(created === '-' ? keyCreatedAt : created) ?? 0;
+  const ownId = id ?? digestOf('sha256', digest + text, 'hex').slice(0, 8);
+  return { id: ownId, digest, name, createdAt, expiresAt, own, unreadable, ...bounds };
 }
 
-const writeCount = (count: number): string | undefined => (count === 0 ? undefined : String(count));
-
-const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text) : 0);
-
-/** The time of the levels, then both levels. */
-const LEFT = /^(\S+) (-?\d+\.?\d*\/?\d*) (-?\d+\.?\d*\/?\d*)$/;
-const LONGEST_LEFT = 100;
-const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
-
-/** If the text is missing or unreadable, both buckets are full. */
-function readLeft(text = ''): Pick<KeyState, 'asOf' | 'minute' | 'day'> {
-  const [, time, minute, day] = (text.length <= LONGEST_LEFT && LEFT.exec(text)) || [];
-  return { asOf: readTime(time), minute: readLevel(minute, MINUTE), day: readLevel(day, DAY) };
+/** All secrets among the fields, including those that operators could not have created. */
+export function readSecrets(hash: Fields): StoredSecret[] {
+  const fields = Object.entries(hash).filter(([field]) => field.startsWith(SECRET));
+  const secrets = fields.map(([field, text]) => readSecret(field.slice(SECRET.length), text, hash.created_at));
+  return secrets.sort((a, b) => a.createdAt - b.createdAt);
 }
 
-/** The decimals that distinguish any two fractions of a window in microseconds. */
-const decimalsOf = (window: number): number => (window === DAY ? 11 : 8);
+/** One line of text from an operator, safe for a log, a table and a terminal. Its length is in Unicode code points. */
+export const line = (maxCharacters: number) =>
+  z
+    .string({ error: must('be a string') })
+    .regex(/^\P{Cc}+$/u, 'must not be empty or have control characters')
+    .max(maxCharacters, `must have at most ${maxCharacters} characters`)
+    .refine((text) => text.isWellFormed(), 'must be well-formed Unicode');
 
-/** `59.50000000/60`: the tokens, which can be below zero, and the limit at that time. */
-function writeLevel({ tokens, fraction, limit }: StoredLevel, window: number): string {
-  const of = limit === undefined ? '' : `/${limit}`;
-  if (fraction === 0) return `${tokens}${of}`;
-  const [whole, part] = tokens < 0 ? [`-${-tokens - 1}`, window - fraction] : [tokens, fraction];
-  const unit = 10 ** decimalsOf(window);
-  return `${whole}.${String(Math.floor((part / window) * unit + 0.5)).padStart(decimalsOf(window), '0')}${of}`;
-}
+/** The name of a key or a secret, whether it is issued, typed by hand or restored. */
+export const keyName = line(MAX_KEY_NAME_LENGTH);
 
-/** A level as decide.lua writes it. A missing or unreadable level counts as full. */
-export function readLevel(text = '', window: number): StoredLevel {
-  const [, sign, tokens, decimals = '', limit = ''] = LEVEL.exec(text) ?? [];
-  if (tokens === undefined) return full(MAX_LIMIT);
-  const fraction = Math.floor(Number(`0.${decimals}`) * window + 0.5);
-  if (sign !== '-') return { tokens: Number(tokens), fraction, limit: parseLimit(limit) };
-  const [whole, part] = fraction === 0 ? [Number(tokens), 0] : [Number(tokens) + 1, window - fraction];
-  return { tokens: -whole, fraction: part, limit: parseLimit(limit) };
-}
+/** Whether a text can be the name of a key or a secret. */
+const isName = (text: string): boolean => keyName.safeParse(text).success;

@@ -1,31 +1,36 @@
 import { Conflict } from '../../shared/domain-errors.ts';
-import { isKeyId, rejectionOf, secretOf } from '../limiter/credential.ts';
-import type { KeyChange, KeyEntry, KeyRecord } from '../limiter/key-record.ts';
+import { monotonicClock } from '../limiter/bucket.ts';
+import type { KeyFacts } from '../limiter/client.ts';
+import type { Clients } from '../limiter/clients.ts';
+import { type Credential, isKeyId, rejectionOf, secretOf } from '../limiter/credential.ts';
+import { countsOf, DAYS_KEPT, type KeyChange, type KeyEntry, type KeyRecord } from '../limiter/key-record.ts';
+import { StoreUnavailable } from '../limiter/limiter.ts';
 import { type Activity, auditEntries, type WithActivity } from './audit.ts';
 import { handEditsOf, reported, seenOf } from './hand-edits.ts';
 import {
-  type BackedUpKey,
-  type BackupPage,
-  type LeftOut,
-  ownFields,
-  REVOKED_KEPT_SECONDS,
-  type RestoreOutcome,
-  whyNotBackedUp,
-} from './key-backup.ts';
-import {
+  faultIn,
   fieldsForBackup,
   inForce,
+  isNarrower,
   REVOKED_FIELDS,
+  REVOKED_KEPT_SECONDS,
   readEntry,
   readRecord,
   readRevoked,
   withKept,
-  writeBan,
   writeKey,
   writeRecord,
 } from './key-hash.ts';
-import { isNarrower } from './secret-fields.ts';
-import { type KeyCursor, type KeyListQuery, NotMade, type RecordName, type Storage, withChanges } from './storage.ts';
+import { writeBan } from './key-state.ts';
+import {
+  type Fields,
+  type KeyCursor,
+  type KeyListQuery,
+  NotMade,
+  type RecordName,
+  type Storage,
+  withChanges,
+} from './storage.ts';
 
 const PAGE = 100;
 const ATTEMPTS = 10;
@@ -42,27 +47,21 @@ export class Unreadable extends Conflict {
   }
 }
 
-export interface KeyQuery {
-  readonly offset: number;
-  readonly limit: number;
-  isWanted(entry: KeyEntry): boolean;
+/** A key in a backup: its stored fields as text, including digests and usage, but no secret. */
+export interface BackedUpKey {
+  readonly id: string;
+  /** The key's place in the order of keys, in Unix seconds: an interrupted backup continues there. */
+  readonly createdAt: number;
+  readonly fields: Fields;
 }
 
-export interface KeyList {
-  /** The number of all keys, matching or not. */
-  readonly total: number;
-  readonly keys: readonly KeyEntry[];
-  /** Where to continue if the list is full, or if the search has checked enough keys. Undefined at the end. */
-  readonly next: number | undefined;
-}
+/**
+ * The age up to which a backup can be restored, in seconds. All revocations since such a backup are still known. One
+ * day is subtracted because clocks differ.
+ */
+export const RESTORED_FOR_SECONDS = REVOKED_KEPT_SECONDS - 86_400;
 
 type WalkQuery = Pick<KeyListQuery, 'after' | 'limit'>;
-
-export interface KeyPage {
-  readonly keys: readonly KeyEntry[];
-  /** Where to continue; undefined at the end. */
-  readonly next: KeyCursor | undefined;
-}
 
 /** API keys: a record for each, and a place in the order of creation. */
 export class Keys {
@@ -73,9 +72,7 @@ export class Keys {
   }
 
   /** The clock of decisions: Unix time in microseconds. */
-  now(): Promise<number> {
-    return this.#storage.now();
-  }
+  now = () => this.#storage.now();
 
   /** @param activity here and below: an audit entry that is written in the same step, where the store allows */
   async create(id: string, record: KeyRecord, activity?: Activity): Promise<void> {
@@ -103,17 +100,19 @@ export class Keys {
     return rejectionOf(entry.record, secret, await this.now()) === undefined;
   }
 
-  count(): Promise<number> {
-    return this.#storage.countKeys();
-  }
+  count = () => this.#storage.countKeys();
 
   /** A key that exists or was revoked in the last 36 days. */
   async everKnown(id: string): Promise<KeyEntry | undefined> {
     return (await this.get(id)) ?? (await this.#revoked(id));
   }
 
-  /** Lists the newest keys first. */
-  async list(query: KeyQuery): Promise<KeyList> {
+  /**
+   * Lists the newest keys first.
+   * @returns `total` counts all keys, matching or not. `next` says where to continue if the list is full or enough keys
+   *   were checked; undefined at the end
+   */
+  async list(query: { offset: number; limit: number; isWanted(entry: KeyEntry): boolean }) {
     const total = await this.#storage.countKeys();
     const keys: KeyEntry[] = [];
     let at = query.offset;
@@ -134,8 +133,7 @@ export class Keys {
   }
 
   /**
-   * Changes a key to the result of `make`, which gets the record and state. Calls `make` again if another change came
-   * first.
+   * Changes a key to the result of `make`, which gets the record and state, and again if another change came first.
    * @returns the key after the change; undefined if there is no such key
    * @throws {Unreadable} if malformed data would remain, unless the change stops clients
    */
@@ -171,8 +169,7 @@ export class Keys {
 
   /**
    * Revokes a key. The revocation and the key's usage stay on record for 36 days.
-   * @returns false if there is no such key. That answer is confirmed like a revocation, because the call can be a
-   *   repetition
+   * @returns false if there is no such key, which is confirmed like a revocation: the call can be a repetition
    */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
@@ -182,22 +179,27 @@ export class Keys {
     return false;
   }
 
-  /** All keys page by page, the oldest first, including those revoked in the last 36 days. */
-  async walk({ after, limit }: WalkQuery): Promise<KeyPage> {
+  /**
+   * All keys page by page, the oldest first, including those revoked in the last 36 days. `next`, here and below, says
+   * where to continue; undefined at the end.
+   */
+  async walk({ after, limit }: WalkQuery) {
     const cursors = await this.#storage.listKeys({ after, limit, withRevoked: true });
     const live = await this.#entries(cursors);
     const keys = await Promise.all(cursors.map(async ({ id }, at) => live[at] ?? (await this.#revoked(id))));
     return { keys: keys.filter((entry) => entry !== undefined), next: nextOf(cursors, limit) };
   }
 
-  /** The existing keys in stored form, page by page, the oldest first. */
-  async export({ after, limit }: WalkQuery): Promise<BackupPage> {
+  /** The existing keys in stored form, page by page, the oldest first; and those that no restore would accept. */
+  async export({ after, limit }: WalkQuery) {
     const cursors = await this.#storage.listKeys({ after, limit });
     const stored = await this.#storage.readMany(cursors.map(({ id }) => key(id)));
-    const leftOut: LeftOut[] = [];
-    const keys = cursors.flatMap(({ id, createdAt }, at) => {
+    const leftOut: { readonly id: string; readonly reason: string }[] = [];
+    const keys = cursors.flatMap(({ id, createdAt }, at): BackedUpKey[] => {
       if (stored[at] === undefined) return [];
-      const fields = ownFields(fieldsForBackup(stored[at]));
+      // Fields added by hand have no meaning and are not backed up.
+      const own = Object.entries(fieldsForBackup(stored[at])).filter(([name]) => isFieldName(name));
+      const fields = Object.fromEntries(own);
       const reason = whyNotBackedUp(fields);
       if (reason !== undefined) leftOut.push({ id, reason });
       return reason === undefined ? [{ id, createdAt, fields }] : [];
@@ -206,18 +208,15 @@ export class Keys {
   }
 
   /**
-   * Restores a key from a backup if its id is free. It can be repeated. The caller checks the age of the backup:
+   * Restores a key from a backup if its id is free: a present key is not changed, and a revoked key stays revoked. It can
+   * be repeated. The caller checks the age of the backup:
    * revocations are known for only 36 days.
    * @param entryFor the audit entry for a restored key
    * @param isTrial whether to write nothing
    */
-  async restore(
-    { id, fields }: BackedUpKey,
-    entryFor?: (id: string, name: string) => Activity,
-    isTrial = false,
-  ): Promise<RestoreOutcome> {
-    const fault = whyNotBackedUp(fields);
-    if (fault !== undefined) return { refused: fault };
+  async restore({ id, fields }: BackedUpKey, entryFor?: (id: string, name: string) => Activity, isTrial = false) {
+    const refused = whyNotBackedUp(fields);
+    if (refused !== undefined) return { refused };
     const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
     if (live !== undefined) return 'present';
     // A key that was deleted by hand can be restored.
@@ -236,19 +235,14 @@ export class Keys {
   }
 
   /** Ids of keys that work but are in no list: the order of keys was lost or edited by hand. */
-  unlisted(): Promise<readonly string[]> {
-    return this.#storage.unlistedKeys();
-  }
+  unlisted = () => this.#storage.unlistedKeys();
 
   /** Puts those keys into the order again. @returns their number */
-  relist(): Promise<number> {
-    return this.#storage.relistKeys();
-  }
+  relist = () => this.#storage.relistKeys();
 
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Writes nothing for a key that does not exist.
-   * @param claimant the name of one attempt to report the event, without spaces: a repetition under this name gets the
-   *   same answer
+   * @param claimant the name of one attempt to report the event, without spaces: a repetition gets the same answer
    * @returns whether the caller must report the event: false if another claimant reports it, or the key does not exist
    */
   async claim(id: string, event: string, day: number, claimant: string): Promise<boolean> {
@@ -297,3 +291,70 @@ function isUrgent(change: KeyChange, before: KeyEntry['record']): boolean {
 }
 
 const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;
+
+const NO_FACTS =
+  'The usage of this API key cannot be read: the store of the gateway does not answer. Retry after the time in Retry-After.';
+
+/**
+ * Reads the facts of keys, and remembers the last ones for outages. Call the result only after the secret has been
+ * verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if nobody knows or remembers it.
+ */
+export const factsReader =
+  (keys: Pick<Keys, 'get'>, clients: Clients) =>
+  async ({ id }: Credential): Promise<KeyFacts | undefined> => {
+    const askedAt = monotonicClock();
+    try {
+      const entry = await keys.get(id);
+      const facts = entry && {
+        name: entry.record.name,
+        expiresAt: entry.record.expiresAt,
+        refusals: entry.refusals,
+        days: countsOf(entry.usage.days, entry).slice(-DAYS_KEPT),
+      };
+      clients.noteFacts(id, facts, askedAt);
+      return facts;
+    } catch (fault) {
+      if (!(fault instanceof StoreUnavailable)) throw fault;
+      const facts = clients.facts(id);
+      if (facts === undefined) throw new StoreUnavailable(fault, NO_FACTS);
+      return facts;
+    }
+  };
+
+/** More fields than a key has, but few enough for one command and for one line of a file. */
+const MAX_FIELDS = 1_000;
+const MAX_BYTES = 200_000;
+
+/** Whether a gateway writes such fields. */
+const isFieldName = (name: string): boolean => /^[\w:-]{1,100}$/.test(name);
+
+/** Why a backup or a restore must leave out a key with these fields; undefined if it need not. */
+function whyNotBackedUp(fields: Fields): string | undefined {
+  const names = Object.keys(fields);
+  if (names.length === 0) return 'It has no fields.';
+  if (names.length > MAX_FIELDS) return `It has more than ${MAX_FIELDS} fields.`;
+  const odd = names.find((name) => !isFieldName(name));
+  if (odd !== undefined) return `${odd.slice(0, 100)} is no field of a key.`;
+  if (Buffer.byteLength(JSON.stringify(fields)) > MAX_BYTES) return `It has more than ${MAX_BYTES} bytes.`;
+  return faultIn(fields);
+}
+
+/** Reports when the last complete backup was made. All gateways report the same. */
+export class Backups {
+  readonly #storage: Storage;
+
+  constructor(storage: Storage) {
+    this.#storage = storage;
+  }
+
+  /** In Unix seconds; undefined if none is known. */
+  async last(): Promise<number | undefined> {
+    const text = (await this.#storage.read('backup'))?.completed_at ?? '';
+    return /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+  }
+
+  async note(seconds: number, entry: Activity): Promise<void> {
+    const set = { completed_at: String(seconds) };
+    await this.#storage.change({ parts: [{ record: 'backup', set }], entries: auditEntries(entry) });
+  }
+}

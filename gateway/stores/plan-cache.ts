@@ -46,10 +46,7 @@ export class PlanCache {
     this.#logger = logger;
   }
 
-  /**
-   * The table in force; undefined until one has been read. Until then the limits are unknown: the built-in ones may be
-   * wrong.
-   */
+  /** The table in force; undefined until one has been read, because the built-in limits may be wrong. */
   get ifKnown(): PlanTable | undefined {
     return this.#isKnown ? this.table : undefined;
   }
@@ -118,10 +115,7 @@ export class PlanCache {
     this.isReadable = false;
   }
 
-  /**
-   * Takes a table that was just read or written. The result of a read that began earlier is ignored, because it may be
-   * outdated.
-   */
+  /** Takes a table that was just read or written. A read that began earlier is ignored: it may be outdated. */
   take(stored: StoredPlans): void {
     this.#taken += 1;
     const { table, rejected } = readPlans(stored, this.table);

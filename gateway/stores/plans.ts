@@ -12,9 +12,8 @@ import {
   storedPlans,
   storedValue,
 } from '../limiter/plans.ts';
-import { type Activity, auditEntries, FieldChange, RecordId } from './audit.ts';
+import { type Activity, auditEntries, FieldChange, RecordId, readChanges, readJson } from './audit.ts';
 import { type FieldChanges, type LogEntry, NotMade, notTheRecord, type Storage } from './storage.ts';
-import { readChanges, readJson } from './stored-json.ts';
 
 /** The number of entries that the history of the plan table keeps. */
 export const HISTORY_LENGTH = 1_000;
@@ -37,11 +36,13 @@ export type RecordedChange = Readonly<z.infer<typeof RecordedChange>>;
 export const versionOf = (stored: StoredPlans): string =>
   hash('sha256', JSON.stringify(STORED_FIELDS.map((field) => [field, storedValue(stored, field)])), 'hex').slice(0, 16);
 
+type About = Pick<PlanChange, 'author' | 'reason' | 'action'>;
+
 /** The record of a change; undefined if it has no effect. */
 function changeFrom(
   before: StoredPlans,
   after: StoredPlans,
-  { author, reason, action }: Pick<PlanChange, 'author' | 'reason' | 'action'>,
+  { author, reason, action }: About,
 ): PlanChange | undefined {
   const changes = changesBetween(before, after);
   return changes.length === 0 ? undefined : { author, reason, action, changes, version: versionOf(after) };
@@ -57,17 +58,11 @@ export function changesBetween(before: StoredPlans, after: StoredPlans): FieldCh
   return changes.filter(({ from, to }) => from !== to);
 }
 
-/** The stored table was deleted, and no last good one is known. */
-export class NoTable extends Conflict {
-  constructor() {
-    super(
-      'The plan table is missing, and no gateway has the last good one. Restore a backup, or set all values of all plans.',
-    );
-  }
-}
+const NO_TABLE =
+  'The plan table is missing, and no gateway has the last good one. Restore a backup, or set all values of all plans.';
 
 /** Who changes the plan table and why, and the audit entries of the change. */
-export interface AboutChange extends Pick<PlanChange, 'author' | 'reason' | 'action'> {
+export interface AboutChange extends About {
   /** The table in force. If the stored table is missing, this one is written back first. */
   readonly last?: StoredPlans | undefined;
   entriesFor(changes: readonly FieldChange[]): readonly Activity[];
@@ -102,14 +97,6 @@ const ATTEMPTS = 10;
 
 export type MakeChanges = (before: StoredPlans, untouched: readonly string[]) => StoredPlans;
 
-export interface PlansChanged {
-  readonly after: StoredPlans;
-  /** Undefined if nothing changed. */
-  readonly change: PlanChange | undefined;
-  /** Why the history lacks the change; undefined if it is recorded. */
-  readonly unrecorded: string | undefined;
-}
-
 /**
  * The plan table, which people edit: `HSET gateway:plans free.minute 120`. `plans:kept` holds the table as a gateway
  * last left it. A difference shows an edit by hand, and a deleted table is written back from there.
@@ -131,10 +118,7 @@ export class Plans {
     return table;
   }
 
-  /**
-   * The table as a gateway last left it, with good values only. Undefined also if the name holds a value of another
-   * type.
-   */
+  /** The good values as a gateway last left them. Undefined also if the name holds a value of another type. */
   async readKept(): Promise<StoredPlans | undefined> {
     const kept = await this.#storage.read('plans:kept');
     return kept !== undefined && Object.keys(kept).length > 0 ? kept : undefined;
@@ -172,10 +156,11 @@ export class Plans {
    * Sets fields and records the change, in one step. A change without effect is not recorded.
    * @param make returns the changes of the present table, given the plans that are still built-in. Called again if
    *   another change came first
-   * @returns undefined if `make` returns no changes
-   * @throws {NoTable} if there is no table and the fields do not make a complete one
+   * @returns undefined if `make` returns no changes. `change` is undefined if nothing changed, `unrecorded` unless the
+   *   history lacks the change
+   * @throws {Conflict} if there is no table and the fields do not make a complete one
    */
-  async change(make: MakeChanges, about: AboutChange): Promise<PlansChanged | undefined> {
+  async change(make: MakeChanges, about: AboutChange) {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       let table = await this.read();
       if (table === undefined) {
@@ -185,7 +170,7 @@ export class Plans {
       const [before, kept] = [table ?? {}, await this.readKept()];
       const changes = make(before, untouchedIn(before, kept));
       if (Object.keys(changes).length === 0) return undefined;
-      if (table === undefined && !isWhole(changes)) throw new NoTable();
+      if (table === undefined && !isWhole(changes)) throw new Conflict(NO_TABLE);
       const last = lastOf(kept, about.last);
       // Records edits by hand first, because this change would hide them.
       const byHand = editsIn(before, last);
@@ -249,10 +234,7 @@ export class Plans {
   }
 }
 
-/**
- * Holds the whole table as last seen, including bad values, as JSON. It makes sure that each edit is recorded only
- * once.
- */
+/** Holds the whole table as last seen, bad values too, as JSON, so that each edit is recorded only once. */
 const SEEN = 'seen';
 /** The plans that nobody has changed since `begin` wrote them, by name. */
 const BUILT_IN = 'built_in';

@@ -1,4 +1,5 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
+import { SECOND } from '../limiter/bucket.ts';
 import { isKeyId } from '../limiter/credential.ts';
 
 /**
@@ -49,18 +50,15 @@ export interface Part {
   readonly set?: FieldChanges;
   /**
    * Removes the record of a key, and moves the named fields, as they are in this step, to another record. That record
-   * also gets `mark: '1'`, replaces any earlier one, and expires after `seconds`. The key loses its place among the
-   * existing ones.
+   * also gets `mark: '1'` ('deleted_by_hand' for a key without data), replaces any earlier one, and expires after
+   * `seconds`. The key loses its place among the existing ones.
    */
-  readonly moveTo?: Move;
-}
-
-export interface Move {
-  readonly record: RecordName;
-  readonly fields: readonly string[];
-  readonly seconds: number;
-  /** 'deleted_by_hand' is for a key without data. */
-  readonly mark?: 'revoked' | 'deleted_by_hand';
+  readonly moveTo?: {
+    readonly record: RecordName;
+    readonly fields: readonly string[];
+    readonly seconds: number;
+    readonly mark?: 'revoked' | 'deleted_by_hand';
+  };
 }
 
 /**
@@ -179,3 +177,17 @@ export class Unconfirmed extends Unavailable {
     super(why, `${why} It is safe to repeat it.`);
   }
 }
+
+/** A time is stored as decimal Unix seconds, so that people can read it. */
+
+export const writeTime = (time: number | undefined): string | undefined =>
+  time === undefined ? undefined : (time / SECOND).toFixed(6);
+
+/** Reads a time as decide.lua does. */
+export function readTime(text: string | undefined): number | undefined {
+  if (text === undefined || text.length > LONGEST_TIME || !/^\d+\.?\d*$/.test(text)) return undefined;
+  return Number(text) < LATEST_TIME ? Math.round(Number(text) * SECOND) : undefined;
+}
+
+const LONGEST_TIME = 24;
+const LATEST_TIME = 1e10;

@@ -1,18 +1,11 @@
 import { z } from 'zod';
 import { Conflict } from '../../shared/domain-errors.ts';
-import { type Activity, auditEntries } from './audit.ts';
-import { ROLES } from './roles.ts';
+import { type Activity, auditEntries, readJson } from './audit.ts';
 import type { Fields, Storage } from './storage.ts';
-import { readJson } from './stored-json.ts';
+import { ROLES } from './words.ts';
 
 /** More than an organisation has operators and programs. */
 export const MAX_TOKENS = 1_000;
-
-export class TooManyTokens extends Conflict {
-  constructor() {
-    super(`There are ${MAX_TOKENS} tokens already. Revoke those that nobody needs.`);
-  }
-}
 
 /** A named token of an operator. Only its digest is stored. */
 export const OperatorToken = z.object({
@@ -25,9 +18,7 @@ export const OperatorToken = z.object({
 
 export type OperatorToken = Readonly<z.infer<typeof OperatorToken>>;
 
-/**
- * Operators' tokens: one record with a field for each id. A token that was made unreadable by hand counts as missing.
- */
+/** Operators' tokens: one record with a field for each id. A token made unreadable by hand counts as missing. */
 export class Tokens {
   readonly #storage: Storage;
 
@@ -45,14 +36,14 @@ export class Tokens {
   }
 
   async create(id: string, token: OperatorToken, activity: Activity): Promise<void> {
-    if (Object.keys(await this.#read()).length >= MAX_TOKENS) throw new TooManyTokens();
+    if (Object.keys(await this.#read()).length >= MAX_TOKENS)
+      throw new Conflict(`There are ${MAX_TOKENS} tokens already. Revoke those that nobody needs.`);
     await this.#change(id, undefined, JSON.stringify(token), activity);
   }
 
   /**
    * @param entryFor makes the audit entry from the revoked token
-   * @returns false if there is no such token. That answer is confirmed like a revocation, because the call can be a
-   *   repetition
+   * @returns false if there is no such token, which is confirmed like a revocation: the call can be a repetition
    */
   async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = (await this.#read())[id];

@@ -1,7 +1,11 @@
+import { createHmac } from 'node:crypto';
+import { z } from 'zod';
 import { DAY } from '../limiter/bucket.ts';
 import { type KeyEntry, usedOfDay } from '../limiter/key-record.ts';
 import type { BucketState, Decision } from '../limiter/limiter.ts';
 import { isNear, type KeyEvent } from '../telemetry/key-watch.ts';
+
+/** Webhook messages: what they report, how they are signed and sent, and the settings for that. */
 
 /** An event of a key, as sent to the receiver. It contains no secret and no digest. */
 export interface Happening {
@@ -52,3 +56,60 @@ export function messageOf(happening: Happening, entry: KeyEntry): Message | unde
 }
 
 const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();
+
+/**
+ * Sends a message to its receiver. Follows no redirects, which could lead to another host, and ignores the body.
+ * @throws {Error} unless the status is 2xx. Its message leaves out the URL and the secret, so it may be logged
+ */
+export async function post(url: string, secret: Buffer, { id, body }: Message, signal: AbortSignal): Promise<void> {
+  const timestamp = Math.floor(Date.now() / 1_000);
+  const headers = {
+    'content-type': 'application/json',
+    'user-agent': 'animal-store-gateway',
+    'webhook-id': id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': sign(secret, id, timestamp, body),
+  };
+  const request = fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal });
+  const response = await request.catch((fault: Error) => Promise.reject(new Error(reasonOf(fault))));
+  response.body?.cancel().catch(() => undefined);
+  if (!response.ok) throw new Error(`status ${response.status}`);
+}
+
+function reasonOf({ name, cause }: Error): string {
+  if (name === 'AbortError') return 'no answer in time';
+  const { code, message = 'no connection' } = (cause ?? {}) as Partial<NodeJS.ErrnoException>;
+  return code ?? message;
+}
+
+/** Signatures follow Standard Webhooks (standardwebhooks.com), so that its libraries can verify them. */
+
+const PREFIX = 'whsec_';
+const LEAST_BYTES = 24;
+
+/** The bytes of a secret: base64 after `whsec_`, otherwise the text itself. */
+export function secretBytes(secret: string): Buffer {
+  return secret.startsWith(PREFIX) ? Buffer.from(secret.slice(PREFIX.length), 'base64') : Buffer.from(secret);
+}
+
+/** @param timestamp in Unix seconds */
+export function sign(secret: Buffer, id: string, timestamp: number, body: string): string {
+  return `v1,${createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64')}`;
+}
+
+export const webhookUrl = z
+  .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+  .refine(
+    (url) => !URL.canParse(url) || (new URL(url).username === '' && new URL(url).password === ''),
+    'must have no user and no password: WEBHOOK_SECRET is what a receiver checks',
+  );
+
+export const webhookSecret = z
+  .string()
+  .refine(isSecret, 'must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text');
+
+/** Buffer ignores characters that are not base64, so this checks the text too. */
+function isSecret(text: string): boolean {
+  const isWhole = text.startsWith(PREFIX) ? /^whsec_[A-Za-z\d+/]+={0,2}$/.test(text) : /^\S+$/.test(text);
+  return isWhole && secretBytes(text).length >= LEAST_BYTES;
+}

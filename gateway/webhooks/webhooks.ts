@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Denque from 'denque';
-import { Counter, type Family, Label } from '../../shared/process/counts.ts';
+import { Counter, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Keys as AllKeys } from '../stores/keys.ts';
-import { dayOf, type Happening, type Message, messageOf } from './message.ts';
-import { post, secretBytes } from './post.ts';
+import { dayOf, type Happening, type Message, messageOf, post, secretBytes } from './message.ts';
 
 const MAX_WAITING = 1_000;
 const AT_ONCE = 4;
@@ -15,7 +14,6 @@ const STOP_GRACE_MS = 1_000;
 const PATIENCE = { timeoutMs: 5_000, attempts: 10, firstRetryMs: 1_000, longestRetryMs: 64_000 };
 
 const RESULTS = ['delivered', 'retried', 'given_up', 'dropped'] as const;
-type Result = (typeof RESULTS)[number];
 
 export interface WebhookOptions extends Partial<typeof PATIENCE> {
   /** Undefined disables webhooks. */
@@ -35,8 +33,7 @@ interface Pending {
 
 /**
  * Reports events of keys to a receiver. Events go to a queue of limited length, so that no request waits for a
- * delivery. A gateway claims each event in the store before sending it, so only one gateway sends it, at most once per
- * key and UTC day.
+ * delivery. A gateway claims each event in the store before sending it: one gateway sends it, once per key and UTC day.
  */
 export class Webhooks {
   readonly #url: string;
@@ -80,9 +77,7 @@ export class Webhooks {
     this.#sendNext();
   }
 
-  counted(): Family[] {
-    return [this.#counts.family()];
-  }
+  counted = () => [this.#counts.family()];
 
   /** Sends the waiting events once more, for at most one second. */
   async stop(): Promise<void> {
@@ -168,16 +163,13 @@ export class Webhooks {
     this.#resting.set(pending, timer);
   }
 
-  /**
-   * The wait before a retry doubles each time, with jitter, so that a receiver that is back does not get all messages
-   * at once.
-   */
+  /** The wait before a retry doubles, with jitter: a receiver that is back does not get all messages at once. */
   #restMs(failed: number): number {
     const { firstRetryMs, longestRetryMs } = this.#patience;
     return Math.min(firstRetryMs * 2 ** (failed - 1), longestRetryMs) * (0.5 + Math.random() / 2);
   }
 
-  #count(result: Result): void {
+  #count(result: (typeof RESULTS)[number]): void {
     this.#counts.add(this.#result.positionOf(result));
   }
 }

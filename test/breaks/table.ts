@@ -53,12 +53,12 @@ export const BREAKS: readonly Break[] = [
     'if (false) this',
   ),
   row(
-    'gateway/primary/confirmed.ts',
+    'gateway/primary/changes.ts',
     'gateway/confirmed-changes',
     'if (isMade) await confirm(',
     'if (!isMade) await confirm(',
   ),
-  row('gateway/primary/tail-follower.ts', 'gateway/tail-follower', 'if (seen === -1) await', 'if (seen === -2) await'),
+  row('gateway/primary/changes.ts', 'gateway/tail-follower', 'if (seen === -1) await', 'if (seen === -2) await'),
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
@@ -97,7 +97,7 @@ export const BREAKS: readonly Break[] = [
   // Stores.
   row('gateway/stores/redis/change.lua', 'stores/stores', 'if value ~= expected[2] then return false end', ''),
   row(
-    'gateway/stores/sqlite/lock.ts',
+    'gateway/stores/sqlite/open.ts',
     'stores/sqlite.test',
     'if (isBusy(fault)) throw inUse(folder, readHolder(path));',
     '',
@@ -112,7 +112,7 @@ export const BREAKS: readonly Break[] = [
     'networks: networks ?? []',
   ),
   row(
-    'gateway/stores/roles.ts',
+    'gateway/stores/words.ts',
     'operators/roles',
     'ROLES.slice(0, ROLES.indexOf(role) + 1).includes(needed)',
     'ROLES.includes(needed)',

@@ -1,8 +1,8 @@
 import http from 'node:http';
 import { expect, test } from 'vitest';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
-import { confirmed } from '../../gateway/primary/confirmed.ts';
-import type { Changed } from '../../gateway/primary/messages.ts';
+import { confirmed } from '../../gateway/primary/changes.ts';
+import type { Changed } from '../../gateway/primary/channel.ts';
 import { NotMade, type Storage, Unknown } from '../../gateway/stores/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';

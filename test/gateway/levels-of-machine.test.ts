@@ -3,9 +3,8 @@ import { expect, test } from 'vitest';
 import type { KnownPage } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
-import type { Channel } from '../../gateway/primary/channel.ts';
-import { LevelsOfMachine } from '../../gateway/primary/levels-of-machine.ts';
-import type { AskedOfPrimary, AskedOfWorker } from '../../gateway/primary/messages.ts';
+import type { AskedOfPrimary, AskedOfWorker, Channel } from '../../gateway/primary/channel.ts';
+import { LevelsOfMachine } from '../../gateway/primary/local-decisions.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 

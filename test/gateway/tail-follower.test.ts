@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
-import type { Changed } from '../../gateway/primary/messages.ts';
-import { TailFollower } from '../../gateway/primary/tail-follower.ts';
+import { TailFollower } from '../../gateway/primary/changes.ts';
+import type { Changed } from '../../gateway/primary/channel.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';

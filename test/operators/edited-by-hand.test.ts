@@ -1,11 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
-import type { Activity } from '../../gateway/stores/audit.ts';
-import { EditWatch } from '../../gateway/stores/edit-watch.ts';
-import { handEditsOf } from '../../gateway/stores/hand-edits.ts';
+import { type Activity, logged } from '../../gateway/stores/audit.ts';
+import { EditWatch, handEditsOf } from '../../gateway/stores/hand-edits.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
-import { logged } from '../../gateway/stores/logged.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { connect } from '../../gateway/stores/redis/connect.ts';
+import { connect } from '../../gateway/stores/redis/connection.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -268,7 +268,7 @@ test('the shipped users cannot log in until the hash of a password is added to t
 
 test('the gateway’s user may run exactly the commands in the source and those of connections', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
-  const files = ['storage', 'key-places', 'outbox', 'step', 'peers'];
+  const files = ['storage', 'key-places', 'step', 'peers'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
   const scripts = source('limiter/decide.lua') + source('stores/redis/change.lua');
   const called = [...typescript.matchAll(/redis\.(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { TlsConnector } from '../../gateway/stores/redis/tls.ts';
+import { TlsConnector } from '../../gateway/stores/redis/connection.ts';
 import { type Authority, createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import slotOf from 'cluster-key-slot';
 import type { Cluster } from 'ioredis';
 import { describe, expect, test } from 'vitest';
-import { connectCluster } from '../../gateway/stores/redis/cluster.ts';
+import { connectCluster } from '../../gateway/stores/redis/connection.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { type Change, type LogEntry, NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';

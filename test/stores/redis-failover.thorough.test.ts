@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { connectBySentinels } from '../../gateway/stores/redis/sentinel.ts';
+import { connectBySentinels } from '../../gateway/stores/redis/connection.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { NotMade, Unconfirmed, Unknown } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';

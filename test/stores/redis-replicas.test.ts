@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { checkRedis } from '../../gateway/stores/redis/check-redis.ts';
-import { Replicas } from '../../gateway/stores/redis/replicas.ts';
+import { checkRedis } from '../../gateway/stores/redis/nodes.ts';
+import { Replicas } from '../../gateway/stores/redis/storage.ts';
 import { Unconfirmed } from '../../gateway/stores/storage.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { emptyDatabase } from '../support/redis-database.ts';

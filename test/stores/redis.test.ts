@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
-import type { Change, KeyListQuery, LogEntry } from '../../gateway/stores/storage.ts';
-import { NotMade } from '../../gateway/stores/storage.ts';
+import { type Change, type KeyListQuery, type LogEntry, NotMade } from '../../gateway/stores/storage.ts';
 import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
 

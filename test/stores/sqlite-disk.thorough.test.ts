@@ -192,7 +192,10 @@ test('states handed over on a full disk are saved once there is room', async (co
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
-  const owner = { release: async () => ({ admitted: '7' }), flush: async () => [['2', { admitted: '5' }]] as const };
+  const owner = {
+    release: async (id: string) => void storage.saveStates([[id, { admitted: '7' }]], { mustBeDurable: true }),
+    flush: async () => void storage.saveStates([['2', { admitted: '5' }]], { mustBeDurable: false }),
+  };
   const storage = open(folder, { owner });
   await disk.fill();
   await expect(storage.change(rename(1, 'x'.repeat(500_000)))).rejects.toMatchObject(bySystem);

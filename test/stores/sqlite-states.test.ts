@@ -1,36 +1,37 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Owner } from '../../gateway/stores/sqlite/states.ts';
-import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
+import { type Owner, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import { type FieldChanges, NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** A process that decides, and what it has of keys. */
 class Decider implements Owner {
+  storage: SqliteStorage | undefined;
   readonly states = new Map<string, FieldChanges>();
   readonly asked: string[] = [];
   beforeRelease: () => unknown = () => undefined;
   beforeFlush: () => unknown = () => undefined;
 
-  async release(id: string): Promise<FieldChanges | undefined> {
+  async release(id: string): Promise<void> {
     this.asked.push(id);
     await this.beforeRelease();
     const state = this.states.get(id);
     this.states.delete(id);
-    return state;
+    if (state !== undefined) void this.storage?.saveStates([[id, state]], { mustBeDurable: true });
   }
 
-  async flush(): Promise<[string, FieldChanges][]> {
+  async flush(): Promise<void> {
     this.asked.push('all');
     this.beforeFlush();
-    return [...this.states];
+    void this.storage?.saveStates(this.states, { mustBeDurable: false });
   }
 }
 
 async function open(): Promise<{ storage: SqliteStorage; decider: Decider; folder: string }> {
   const [folder, decider] = [await temporaryFolder(), new Decider()];
   const storage = new SqliteStorage(folder, { owner: decider });
+  decider.storage = storage;
   cleanUp(() => storage.close());
   await storage.change(rename('a', undefined, 'first'));
   decider.asked.length = 0;

@@ -3,7 +3,7 @@ import type { Clock } from '../../gateway/limiter/bucket.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
-import { type Announce, actOn } from '../../gateway/primary/confirmed.ts';
+import { type Announce, actOn } from '../../gateway/primary/changes.ts';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
 import { type OperatorsServer, serveOperators } from '../../gateway/serve-operators.ts';
 import { type ForClients, serveClients } from '../../gateway/start.ts';
@@ -80,11 +80,11 @@ export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'audi
   const storage = new SqliteStorage(folder, {
     ...options,
     owner: {
-      release: async (id) => limiter?.release(id, true),
-      async flush() {
-        await limiter?.flush();
-        return [];
+      async release(id) {
+        const state = limiter?.release(id, true);
+        if (state !== undefined) void storage.saveStates([[id, state]], { mustBeDurable: true });
       },
+      flush: async () => limiter?.flush(),
     },
   });
   const source = {

@@ -4,9 +4,9 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/request-head.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import { line } from '../../stores/line.ts';
-import { includesRole, type Role, roleFor } from '../../stores/roles.ts';
+import { line } from '../../stores/key-hash.ts';
 import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
+import { includesRole, type Role, roleFor } from '../../stores/words.ts';
 import { accessTokenId, hasDigest } from '../access-token.ts';
 import type { OperatorsGuard } from './guard.ts';
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { type RecordedActivity, RecordId } from '../../stores/audit.ts';
-import { ACTIONS } from '../../stores/audit-words.ts';
+import { ACTIONS } from '../../stores/words.ts';
 import { redactSecrets } from '../access-token.ts';
 import type { ActivityAnswer, ActivityView } from './answers.ts';
 import type { AdminDependencies, AdminOperation } from './operation.ts';

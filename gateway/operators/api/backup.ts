@@ -5,7 +5,7 @@ import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/bucket.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { isOfFormerRule, isUsable, STORED_FIELDS, type StoredPlans } from '../../limiter/plans.ts';
-import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.ts';
+import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/keys.ts';
 import { type MakeChanges, planOf } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';

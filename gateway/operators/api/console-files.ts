@@ -32,8 +32,7 @@ const LIBRARIES: readonly { readonly name: string; readonly specifier?: string; 
   ...[
     '../../limiter/plans.ts',
     '../../limiter/tags.ts',
-    '../../stores/audit-words.ts',
-    '../../stores/roles.ts',
+    '../../stores/words.ts',
     '../common-words.ts',
     '../search-text.ts',
     '../whole-answers.ts',

@@ -11,7 +11,7 @@ import {
 import { HEADERS, refsTo } from '../../reference/header-schemas.ts';
 import { errorResponses } from '../../reference/responses.ts';
 import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
-import { roleFor } from '../../stores/roles.ts';
+import { roleFor } from '../../stores/words.ts';
 import * as answers from './answers.ts';
 import type { AdminRoute } from './operation.ts';
 import { parametersOf } from './query.ts';

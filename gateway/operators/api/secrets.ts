@@ -6,9 +6,8 @@ import { createApiKey, MAX_SECRETS, SCOPES, type Secret, type UnreadablePart } f
 import type { KeyChange, KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import { parseNetwork } from '../../limiter/networks.ts';
 import type { WithActivity } from '../../stores/audit.ts';
+import { keyName, MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/key-hash.ts';
 import { Unreadable } from '../../stores/keys.ts';
-import { keyName } from '../../stores/line.ts';
-import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
 import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity-of-call.ts';
 import { apply } from './key-changes.ts';
 import { describeSecret } from './key-view.ts';

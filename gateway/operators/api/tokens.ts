@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { line } from '../../stores/line.ts';
-import { ROLES } from '../../stores/roles.ts';
+import { line } from '../../stores/key-hash.ts';
 import type { OperatorToken } from '../../stores/tokens.ts';
+import { ROLES } from '../../stores/words.ts';
 import { createAccessToken } from '../access-token.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity-of-call.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';

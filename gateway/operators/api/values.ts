@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { must } from '../../../shared/schemas/must.ts';
 import { type PlanField, rangeOf, ruleOf } from '../../limiter/plans.ts';
 import { MAX_TAGS, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
-import { line } from '../../stores/line.ts';
+import { line } from '../../stores/key-hash.ts';
 
 /** Who makes a change, and why. */
 export const who = {

@@ -1,4 +1,4 @@
-import type { BackedUpKey } from '../../stores/key-backup.ts';
+import type { BackedUpKey } from '../../stores/keys.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import type { BackupAnswer } from '../api/answers.ts';
 

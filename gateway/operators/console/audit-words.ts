@@ -1,4 +1,4 @@
-import { ACTION_WORDS, type Action, VIA_WORDS } from '../../stores/audit-words.ts';
+import { ACTION_WORDS, type Action, VIA_WORDS } from '../../stores/words.ts';
 import type { ActivityView } from '../api/answers.ts';
 import { fieldInWords, tableFieldInWords, upperFirst, valueInWords } from './words.ts';
 

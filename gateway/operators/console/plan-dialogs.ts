@@ -1,8 +1,7 @@
 import type { PlanChangeView, PlanTable } from '../api/answers.ts';
 import { ApiError, callApi, get } from './api.ts';
 import { ask } from './dialog.ts';
-import type { Values } from './dialog-values.ts';
-import { FieldFaults } from './dialog-values.ts';
+import { FieldFaults, type Values } from './dialog-values.ts';
 import { html } from './html.ts';
 import type { FieldSpec } from './parts/field.ts';
 import { Differences, WhatIf } from './parts/plan-review.ts';

@@ -1,5 +1,5 @@
 import { createContext } from 'preact';
-import { includesRole, ROLE_WORDS, ROLES, type Role } from '../../stores/roles.ts';
+import { includesRole, ROLE_WORDS, ROLES, type Role } from '../../stores/words.ts';
 import type { CallerAnswer } from '../api/answers.ts';
 
 /** What the current token may do. The gateway checks it anyway. */

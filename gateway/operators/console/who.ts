@@ -1,6 +1,5 @@
 import { author, rememberAuthor } from './author.ts';
-import type { Values } from './dialog-values.ts';
-import { FieldFaults } from './dialog-values.ts';
+import { FieldFaults, type Values } from './dialog-values.ts';
 import type { FieldSpec } from './parts/field.ts';
 
 /** Asks who makes a change and why. */

@@ -4,14 +4,12 @@ import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { Debts, surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
+import type { Backend } from '../backend.ts';
 import type { LogEntry, Storage } from '../storage.ts';
-import type { Backend } from '../stores.ts';
 import { CallCounts, FAILED, loadScript, type RedisConnection, refusalIn } from './calls.ts';
-import { checkRedis } from './check-redis.ts';
-import { isCluster, nodeOf } from './cluster.ts';
-import { ClusterLimiter } from './cluster-limiter.ts';
-import { memoryUsed } from './info.ts';
-import { RedisLimiter } from './limiter.ts';
+import { isCluster, nodeOf } from './connection.ts';
+import { ClusterLimiter, RedisLimiter } from './limiter.ts';
+import { checkRedis, memoryUsed } from './nodes.ts';
 import { Peers } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 
@@ -32,16 +30,13 @@ export function redisBackend(
   redis: RedisConnection,
   plans: () => PlanTable,
   logger: Logger,
-  {
-    clients = new Clients(plans),
-    locals = clients,
-    connectOperators = async () => redis,
-    auditLength,
-  }: RedisBackendOptions = {},
+  options: RedisBackendOptions = {},
 ): Backend {
+  const { clients = new Clients(plans), locals = clients, connectOperators = async () => redis, auditLength } = options;
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
-  const timeoutMs = timeoutOf(redis);
+  const ofConnection = isCluster(redis) ? redis.options.redisOptions : redis.options;
+  const { commandTimeout: timeoutMs = DEFAULT_TIMEOUT_MS } = ofConnection ?? {};
   const shared = isCluster(redis)
     ? new ClusterLimiter(redis, plans, { calls, timeoutMs })
     : new RedisLimiter(redis, plans, { calls, timeoutMs });
@@ -107,9 +102,4 @@ function watchConnection(redis: RedisConnection): () => number {
   // The library changes the status before it emits the event, and an attempt that fails is not another loss.
   for (const event of ['ready', 'close']) redis.on(event, look);
   return () => since;
-}
-
-function timeoutOf(redis: RedisConnection): number {
-  const { commandTimeout = DEFAULT_TIMEOUT_MS } = isCluster(redis) ? (redis.options.redisOptions ?? {}) : redis.options;
-  return commandTimeout;
 }

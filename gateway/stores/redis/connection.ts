@@ -1,12 +1,56 @@
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis, type RedisOptions } from 'ioredis';
+import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import slotOf from 'cluster-key-slot';
+import { AbstractConnector, Cluster, Redis, type RedisOptions, SentinelConnector } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
+import type { Credential } from '../../limiter/credential.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
-import { addresses, type Credentials, credentialsOf, START_MS, tlsOptions } from './target.ts';
-import { logRefusedTls, TlsConnector } from './tls.ts';
+import {
+  type Address,
+  addresses,
+  type Credentials,
+  commonOptions,
+  credentialsOf,
+  type RedisTarget,
+  START_MS,
+  tlsOptions,
+} from './target.ts';
+
+/** The timeout of an operator's command: far longer than Redis is ever busy or takes to fail over. */
+const OPERATORS_TIMEOUT_MS = 5_000;
+
+const AWAY_MS = 1_000;
+
+/**
+ * Opens a second connection, for operators, with longer timeouts. The connection for decisions already logs the state
+ * of this Redis. If that one could not connect in time, this one gets only a short time.
+ * @throws as `connect` does
+ */
+export function connectOperators(target: RedisTarget, logger: Logger, isAway: boolean): Promise<RedisConnection> {
+  const timeoutMs = Math.max(target.timeoutMs, OPERATORS_TIMEOUT_MS);
+  const startMs = isAway ? AWAY_MS : target.startMs;
+  return connect({ ...target, timeoutMs, startMs }, logger.child({}, { level: 'silent' }));
+}
+
+/**
+ * Connects to a Redis of any kind, or keeps trying in the background.
+ * @throws if the database number in the URLs does not exist
+ */
+export async function connect(target: RedisTarget, logger: Logger): Promise<RedisConnection> {
+  switch (target.mode) {
+    case 'cluster':
+      return await connectCluster(target, logger);
+    case 'sentinel':
+      return await connectBySentinels(target, logger);
+    case 'single':
+      return await connectRedis(target.urls[0] ?? '', { ...target, logger });
+  }
+}
 
 const DEFAULT_PORT = 6379;
-export const CONNECT_TIMEOUT_MS = 300;
+const SENTINEL_PORT = 26_379;
+const CONNECT_TIMEOUT_MS = 300;
 /** A connection without an answer for this long is dead, even if TCP has not noticed. */
 const SILENT_MS = 500;
 const LONGEST_RETRY_MS = 100;
@@ -16,14 +60,13 @@ const LOADING_RETRY_MS = 100;
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
 
 /** A retry strategy that uses the credentials in force at each attempt. */
-export function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
+function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
   Object.assign(redis.options, credentials());
   return retryDelayMs(attempt);
 }
 
 /**
- * Options of every connection. Everything fails fast, and nothing is queued or sent twice: a repeated decision would
- * charge a request twice.
+ * Options of every connection. Everything fails fast, and nothing is queued or sent twice: it would be charged twice.
  * @param timeoutMs the timeout of a command, which may still run afterwards
  */
 export const failFast = (timeoutMs: number) =>
@@ -39,20 +82,14 @@ export const failFast = (timeoutMs: number) =>
   }) satisfies RedisOptions;
 
 /** Adds the listeners that every connection needs. Call this before it connects. */
-export function prepare(redis: Redis): void {
+function prepare(redis: Redis): void {
   endWhenSilent(redis);
   loadOnConnect(redis);
 }
 
-interface ConnectOptions {
+interface ConnectOptions extends Partial<Pick<RedisTarget, 'ca' | 'startMs' | 'credentials'>> {
   readonly timeoutMs: number;
   readonly logger: Logger;
-  /** The present certificates for rediss:// in PEM. Node's own apply if undefined. */
-  readonly ca?: (() => string) | undefined;
-  /** How long a start waits for the connection at most. */
-  readonly startMs?: number;
-  /** The present credentials, if they can change while the gateway runs. */
-  readonly credentials?: () => Credentials;
 }
 
 /** Connects to one Redis, or keeps trying in the background: a gateway starts without its Redis. */
@@ -67,25 +104,25 @@ export async function connectRedis(
     retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
     ...(tls && { tls, Connector: TlsConnector }),
   });
-  prepare(redis);
-  logOutages(redis, logger, () => logRefusedTls(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger));
-  await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
-  if (redis.status === 'ready') await checkDatabase(redis);
-  return redis;
+  return await begin(redis, startMs, logger, () =>
+    logRefusedTls(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger),
+  );
 }
 
-/**
- * If a server has no such database, ioredis only emits an error and continues with database 0, which belongs to others.
- */
-export async function checkDatabase(redis: Redis): Promise<void> {
+/** Connects. If a server lacks the database, ioredis only emits an error and uses database 0, which is not ours. */
+async function begin(redis: Redis, startMs: number, logger: Logger, onAway: () => unknown): Promise<Redis> {
+  prepare(redis);
+  logOutages(redis, logger, onAway);
+  await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
   const wanted = redis.options.db ?? 0;
-  if (wanted === 0 || (await redis.client('INFO')).includes(` db=${wanted} `)) return;
+  if (redis.status !== 'ready' || wanted === 0) return redis;
+  if ((await redis.client('INFO')).includes(` db=${wanted} `)) return redis;
   redis.disconnect();
   throw new Error(`REDIS_URL: this Redis has no database ${wanted}.`);
 }
 
 /** ioredis reports every failed attempt. This logs only that Redis went away and that it came back. */
-export function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown = () => undefined): void {
+function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): void {
   let away = false;
   const noteAway = (reason: string) => {
     if (away) return;
@@ -123,4 +160,171 @@ function endWhenSilent(redis: Redis): void {
     }, ms / SILENT_PARTS).unref();
     stream.once('close', () => clearInterval(timer));
   });
+}
+
+/** Longer than a connection may take: the library must not close one during its handshake (see TlsConnector). */
+const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
+
+/**
+ * Connects to the primary that the sentinels name, or keeps asking them in the background. A node that answers READONLY
+ * is no longer the primary: the decision fails, and the sentinels are asked again.
+ */
+export async function connectBySentinels(target: RedisTarget, logger: Logger): Promise<Redis> {
+  const { sentinelUsername, credentials } = target;
+  const common = commonOptions(target);
+  const sentinels = addresses(target, SENTINEL_PORT);
+  const redis: Redis = new Redis({
+    ...failFast(target.timeoutMs),
+    ...common,
+    ...credentials(),
+    sentinels,
+    name: target.masterName ?? '',
+    role: 'master',
+    // Uses only the configured sentinels: an address that a sentinel reports may be unreachable from here.
+    updateSentinels: false,
+    sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
+    // While no sentinel answers, the library calls only this strategy.
+    sentinelRetryStrategy: (attempt) => retryAs(redis, credentials, attempt),
+    ...(sentinelUsername !== undefined && { sentinelUsername }),
+    ...(common.tls && { sentinelTLS: common.tls, enableTLSForSentinelMode: true, Connector: SentinelTlsConnector }),
+    enableOfflineQueue: false,
+    retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
+    reconnectOnError: ({ message }) => message.startsWith('READONLY '),
+  });
+  return await begin(redis, target.startMs, logger, () => logRefusedTls(sentinels, common.tls, logger));
+}
+
+/**
+ * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
+ * first node did not take it. It fails on a closed connection or CLUSTERDOWN, when the library would send it again.
+ */
+export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
+  const { db: _db, ...common } = commonOptions(target);
+  const nodes = addresses(target, DEFAULT_PORT);
+  const cluster = new Cluster(nodes, {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    // The check would ask a node that is not connected yet, and then start over. A cluster that is not ready answers
+    // CLUSTERDOWN anyway.
+    enableReadyCheck: false,
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    clusterRetryStrategy: retryDelayMs,
+    // Names stay unresolved because certificates are checked against them.
+    dnsLookup: (name, done) => done(null, name),
+    redisOptions: { ...failFast(target.timeoutMs), ...common, ...(common.tls && { Connector: TlsConnector }) },
+  });
+  logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
+  logNodeOutages(cluster, logger);
+  cluster.on('+node', prepare);
+  // The event is emitted for each new connection to a node, before the node is connected.
+  cluster.on('+node', ({ options }: Redis) => Object.assign(options, target.credentials()));
+  cluster.on('+node', connectSoon);
+  await Promise.race([connectAll(cluster), sleep(target.startMs, undefined, { ref: false })]);
+  return cluster;
+}
+
+/** The library connects to a node at its first command, and refuses other commands until then. */
+function connectSoon(node: Redis): void {
+  setImmediate(() => {
+    if (node.status === 'wait' && !node.options.readOnly) node.connect().catch(() => undefined);
+  });
+}
+
+async function connectAll(cluster: Cluster): Promise<void> {
+  await cluster.connect().catch(() => undefined);
+  await Promise.all(
+    cluster.nodes('master').map((node) => node.status === 'ready' || once(node, 'ready').catch(() => undefined)),
+  );
+}
+
+/**
+ * The library reports every failed attempt to connect to a node, and drops the node until other nodes name it again.
+ * This function does not report the library's own queries, which the library repeats elsewhere.
+ */
+function logNodeOutages(cluster: Cluster, logger: Logger): void {
+  const away = new Set<string>();
+  cluster.on('+node', (redis: Redis) => {
+    const node = `${redis.options.host}:${redis.options.port}`;
+    redis.on('error', ({ message }: Error) => {
+      if (!away.has(node)) logger.error({ node, reason: message }, 'redis node is away');
+      away.add(node);
+    });
+    redis.on('ready', () => {
+      if (away.delete(node)) logger.info({ node }, 'redis node is back');
+    });
+  });
+}
+
+export type ClusterConnection = Cluster;
+
+export const isCluster = (redis: RedisConnection): redis is ClusterConnection => redis instanceof Cluster;
+
+/** The node that decides on a key, if known. */
+export const nodeOf =
+  (cluster: Cluster) =>
+  ({ id }: Credential): string =>
+    cluster.slots[slotOf(id)]?.[0] ?? 'unknown';
+
+/**
+ * Connections over TLS. The library handles only the first error of a socket. A socket that is closed while its
+ * certificate is refused emits two, and the second would end the process.
+ */
+
+const DISCONNECT_TIMEOUT_MS = 2_000;
+const PROBE_MS = 1_000;
+
+const heard = <Socket extends NodeJS.EventEmitter>(socket: Socket): Socket => socket.on('error', () => undefined);
+
+export class TlsConnector extends AbstractConnector {
+  readonly #options: RedisOptions;
+
+  constructor(options: unknown) {
+    super(DISCONNECT_TIMEOUT_MS);
+    this.#options = options as RedisOptions;
+  }
+
+  async connect(): Promise<TLSSocket> {
+    const { host = '127.0.0.1', port = 6379, tls: options } = this.#options;
+    this.connecting = true;
+    const socket = heard(tls.connect({ host, port, ...options }));
+    this.stream = socket;
+    return socket;
+  }
+}
+
+class SentinelTlsConnector extends SentinelConnector {
+  constructor(options: unknown) {
+    super(options as ConstructorParameters<typeof SentinelConnector>[0]);
+  }
+
+  override async connect(emit: Parameters<SentinelConnector['connect']>[0]) {
+    return heard(await super.connect(emit));
+  }
+}
+
+/** ioredis does not report a refused certificate. This connects once more to each address and logs the reason. */
+async function logRefusedTls(
+  addresses: readonly Address[],
+  options: ConnectionOptions | undefined,
+  logger: Logger,
+): Promise<void> {
+  if (options === undefined) return;
+  for (const { host, port } of addresses) {
+    const reason = await whyRefused({ host, port, ...options });
+    if (reason !== undefined) logger.error({ server: `${host}:${port}`, reason }, 'no TLS with redis');
+  }
+}
+
+function whyRefused(options: ConnectionOptions): Promise<string | undefined> {
+  const { promise, resolve } = Promise.withResolvers<string | undefined>();
+  const socket = tls.connect({ ...options, timeout: PROBE_MS });
+  const settle = (reason?: string) => {
+    resolve(reason);
+    socket.destroy();
+  };
+  socket.on('error', ({ message }) => settle(message));
+  socket.once('secureConnect', () => settle());
+  socket.once('timeout', () => settle('The handshake took too long.'));
+  return promise;
 }

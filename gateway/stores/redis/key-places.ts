@@ -2,17 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
 import { SECOND } from '../../limiter/bucket.ts';
 import { isKeyId } from '../../limiter/credential.ts';
-import { compareCursors, type KeyCursor, type KeyListQuery } from '../storage.ts';
-import { readTime } from '../stored-time.ts';
-import { BulkReads } from './bulk-reads.ts';
+import { compareCursors, type KeyCursor, type KeyListQuery, readTime } from '../storage.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { type Node, nodesOf } from './info.ts';
-import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './names.ts';
+import { type Node, nodesOf } from './nodes.ts';
+import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './step.ts';
 
-/**
- * Revoked keys that each revocation checks for expired usage. They are more than the revocation adds, so the set
- * shrinks.
- */
+/** Revoked keys that each revocation checks for expired usage: more than it adds, so the set shrinks. */
 const CHECKED = 10;
 const SCANNED = 1_000;
 
@@ -33,9 +28,7 @@ export class KeyPlaces {
     this.#redis = redis;
   }
 
-  count(): Promise<number> {
-    return orUnavailable(this.#redis.zcard(INDEX));
-  }
+  count = () => orUnavailable(this.#redis.zcard(INDEX));
 
   /** Reads existing keys first: a key that is revoked in between then appears among the revoked ones. */
   async list(query: KeyListQuery): Promise<KeyCursor[]> {
@@ -94,7 +87,7 @@ export class KeyPlaces {
     await orUnavailable(this.#redis.zrem(REVOKED_INDEX, id));
   }
 
-  /** Existing keys without a place. */
+  /** Existing keys without a place. Goes through all names in Redis, with pauses. */
   async unlisted(): Promise<string[]> {
     const found: string[] = [];
     for await (const ids of this.#existing()) found.push(...(await this.#withoutPlace(ids)));
@@ -162,4 +155,46 @@ export async function* scan(node: Node, pattern: string, ...more: string[]): Asy
     cursor = next;
     if (cursor !== '0') await sleep(performance.now() - beganAt);
   } while (cursor !== '0');
+}
+
+/** Keys that are read at once: a decision waits for at most this many reads. */
+const AT_ONCE = 32;
+/** Reads pause after this many keys, and other lists get their turn. A page for an operator needs no pause. */
+const PAGE = 100;
+
+/**
+ * Reads many keys without slowing decisions: all lists together read a few keys at a time, and pause after each page as
+ * long as it took, at least a millisecond. Lists take turns.
+ */
+export class BulkReads<Id extends string, Found> {
+  readonly #read: (id: Id) => Promise<Found>;
+  #lastTurn: Promise<unknown> = Promise.resolve();
+
+  constructor(read: (id: Id) => Promise<Found>) {
+    this.#read = read;
+  }
+
+  async read(ids: readonly Id[]): Promise<Found[]> {
+    const found: Found[] = [];
+    for (let at = 0; at < ids.length; at += PAGE) found.push(...(await this.#inTurn(ids.slice(at, at + PAGE))));
+    return found;
+  }
+
+  #inTurn(ids: readonly Id[]): Promise<Found[]> {
+    let beganAt = 0;
+    const found = this.#lastTurn.then(() => {
+      beganAt = performance.now();
+      return this.#readPage(ids);
+    });
+    const pause = () => sleep(performance.now() - beganAt);
+    this.#lastTurn = found.then(pause, pause);
+    return found;
+  }
+
+  async #readPage(ids: readonly Id[]): Promise<Found[]> {
+    const found: Found[] = [];
+    for (let at = 0; at < ids.length; at += AT_ONCE)
+      found.push(...(await Promise.all(ids.slice(at, at + AT_ONCE).map(this.#read))));
+    return found;
+  }
 }

@@ -14,26 +14,21 @@ import {
 import { addressDigits } from '../../limiter/networks.ts';
 import { type Charged, type Charger, startDeadline } from '../../limiter/outage.ts';
 import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
-import { readLevel } from '../key-hash.ts';
-import { readTime } from '../stored-time.ts';
+import { readLevel } from '../key-state.ts';
+import { readTime } from '../storage.ts';
 import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
-import { keyOf } from './names.ts';
+import type { ClusterConnection } from './connection.ts';
+import { keyOf } from './step.ts';
 
 const MAX_BATCH = 256;
-/**
- * If the last call took longer, the next one need not wait for the present one to end. Otherwise a request could wait
- * for two slow calls.
- */
+/** If the last call took longer, the next one need not wait for the present one: a request would wait for two. */
 const SLOW_MS = 20;
 
-export interface RedisLimiterOptions {
+interface RedisLimiterOptions {
   /** By default Redis' clock applies. */
   readonly clock?: Clock | undefined;
   readonly calls?: CallCounts | undefined;
-  /**
-   * The deadline of a call in milliseconds. After it, waiting requests are answered. Without a deadline they keep
-   * waiting.
-   */
+  /** The deadline of a call in milliseconds, after which waiting requests are answered; by default never. */
   readonly timeoutMs?: number | undefined;
   /** The secrets known to be bound, shared by the limiters of one process. */
   readonly bound?: BoundedMap<string, true>;
@@ -42,7 +37,7 @@ export interface RedisLimiterOptions {
 
 const MAX_BOUND_SECRETS = 10_000;
 
-export const boundSecrets = () => boundedMap<string, true>(MAX_BOUND_SECRETS);
+const boundSecrets = () => boundedMap<string, true>(MAX_BOUND_SECRETS);
 
 type Group = [Question, ...Question[]];
 
@@ -321,4 +316,58 @@ function readDecision(
 function bucket(name: BucketState['name'], window: number, level: string | undefined): BucketState {
   const { tokens, fraction, limit = 0 } = readLevel(level, window);
   return { name, window, limit, tokens, fraction };
+}
+
+/**
+ * Decides in a cluster: one call per API key, and one call at a time for each. No call holds two keys. Two keys in one
+ * slot are rare, and while that slot migrates such a call is refused (TRYAGAIN) until both have moved. Keys do not wait
+ * for each other, so that a slow node delays no other keys.
+ */
+export class ClusterLimiter implements RemoteLimiter, Charger {
+  readonly atOnce = 1;
+  readonly #cluster: ClusterConnection;
+  readonly #plans: () => PlanTable;
+  readonly #options: RedisLimiterOptions;
+  /** A limiter for each key with a decision in progress. */
+  readonly #lanes = new Map<string, RedisLimiter>();
+
+  constructor(cluster: ClusterConnection, plans: () => PlanTable, options: RedisLimiterOptions = {}) {
+    this.#cluster = cluster;
+    this.#plans = plans;
+    this.#options = { ...options, bound: boundSecrets() };
+  }
+
+  decide(credential: Credential): Promise<Verdict> {
+    return this.#laneOf(credential.id).decide(credential);
+  }
+
+  ask(question: Question): void {
+    this.#laneOf(question.credential.id).ask(question);
+  }
+
+  peek(credential: Credential): Promise<Verdict> {
+    return this.#alone().peek(credential);
+  }
+
+  answers(id: string): Promise<boolean> {
+    return this.#alone().answers(id);
+  }
+
+  charge(debts: Parameters<Charger['charge']>[0]): ReturnType<Charger['charge']> {
+    return this.#alone().charge(debts);
+  }
+
+  /** A limiter for calls that need not wait for the decisions of a key. */
+  #alone(): RedisLimiter {
+    return new RedisLimiter(this.#cluster, this.#plans, this.#options);
+  }
+
+  #laneOf(id: string): RedisLimiter {
+    const known = this.#lanes.get(id);
+    if (known !== undefined) return known;
+    const onIdle = () => void this.#lanes.delete(id);
+    const lane = new RedisLimiter(this.#cluster, this.#plans, { ...this.#options, onIdle });
+    this.#lanes.set(id, lane);
+    return lane;
+  }
 }

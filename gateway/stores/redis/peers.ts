@@ -37,11 +37,6 @@ function isRunning(pid: number): boolean {
 
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
 
-interface Question {
-  readonly id: string;
-  readonly content: unknown;
-}
-
 export class Peers {
   readonly #redis: RedisConnection;
   readonly #answer: (content: unknown) => Promise<unknown>;
@@ -96,7 +91,7 @@ export class Peers {
   async #hear(asked: readonly string[], content: unknown, answers: Map<string, unknown>, until: number): Promise<void> {
     const id = randomBytes(12).toString('hex');
     try {
-      const question = JSON.stringify({ id, content } satisfies Question);
+      const question = JSON.stringify({ id, content });
       await Promise.all(asked.map((gateway) => this.#put(questionsOf(gateway), question)));
       while (answers.size < asked.length && performance.now() < until) {
         for (const text of await this.#take(answersOf(id))) {
@@ -131,7 +126,7 @@ export class Peers {
 
   async #reply(text: string): Promise<void> {
     try {
-      const { id, content } = JSON.parse(text) as Question;
+      const { id, content } = JSON.parse(text) as { id: string; content: unknown };
       const answer = await this.#answer(content);
       await this.#put(answersOf(id), JSON.stringify({ gateway: this.#own, answer }));
     } catch {

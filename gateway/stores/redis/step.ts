@@ -1,10 +1,21 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LOOKED_BACK, REPEATED_MS } from '../audit.ts';
-import { type FieldChanges, type Fields, type KeyCursor, keyIdOf, NotMade, type Part, Unknown } from '../storage.ts';
-import { type RedisConnection, refusalIn } from './calls.ts';
-import { fieldsIn, hashesBeside, hashOf, INDEX, keyOf, markOf, nameOf, TAG_FIELDS } from './names.ts';
+import { z } from 'zod';
+import { canRepeat, LOOKED_BACK, REPEATED_MS, readJson } from '../audit.ts';
+import {
+  type Change,
+  type FieldChanges,
+  type KeyCursor,
+  keyIdOf,
+  type LogEntry,
+  type LogName,
+  NotMade,
+  type Part,
+  type RecordName,
+  Unknown,
+} from '../storage.ts';
+import { orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
 
 /**
  * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
@@ -17,16 +28,14 @@ const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
 /** A mark lives longer than all repetitions of its step. */
 const MARK_SECONDS = 60;
 /** No call arrives at Redis later than this after it was sent. */
-export const LATEST_SECONDS = 86_400;
+const LATEST_SECONDS = 86_400;
 
-/**
- * After a lost answer, the step is repeated for this long. By then Redis has failed over, or the connection is back.
- */
+/** After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. */
 const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
 
-export interface Step {
-  /** The part that all names share, so that they are in one slot of a cluster. */
+interface Step {
+  /** The part that all names share. */
   readonly tag: string;
   readonly id: string;
   readonly parts: readonly Part[];
@@ -37,26 +46,23 @@ export interface Step {
   readonly markSeconds?: number;
 }
 
-/** An entry for a stream, which keeps the newest `length`; or a text for an outbox. */
-export type StepEntry = { readonly name: string } & (
-  | { readonly text: string }
-  | { readonly fields: Fields; readonly length: number; readonly isOnce: boolean }
-);
-
-export interface Outcome {
-  /** False if a record is not as required. */
-  readonly isMade: boolean;
-  /** The places of entries that could not be added, and why. */
-  readonly lost: readonly (readonly [place: number, why: string])[];
+/** An entry as change.lua takes it: for a stream, or a text for an outbox. */
+interface StepEntry {
+  readonly name: string;
+  readonly [more: string]: unknown;
 }
+
+type Reply = readonly [outcome: number, lost: readonly (readonly [place: number, why: string])[]];
 
 export const newId = (): string => randomBytes(12).toString('base64url');
 
 /**
+ * @returns whether the step was made: not if a record is not as required; and the places of entries that could not be
+ *   added, and why
  * @throws {NotMade} if the step was not made and will not be
  * @throws {Unknown} if the answer was lost and nobody answers for 4 s
  */
-export async function take(redis: RedisConnection, step: Step): Promise<Outcome> {
+export async function take(redis: RedisConnection, step: Step) {
   const send = callOf(redis, step);
   try {
     return outcomeOf(await send(step.markSeconds ?? MARK_SECONDS, ''));
@@ -69,8 +75,6 @@ export async function take(redis: RedisConnection, step: Step): Promise<Outcome>
     return outcomeOf(await untilAnswered(() => send(LATEST_SECONDS, '1'), reason));
   }
 }
-
-type Reply = readonly [outcome: number, lost: Outcome['lost']];
 
 function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrgent }: Step) {
   const keys = [markOf(tag, id)];
@@ -92,47 +96,38 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
         }),
     })),
     index: place && { key: at(INDEX), score: String(place.createdAt), id: place.id },
-    entries: entries.map((entry) => ({ key: at(entry.name), ...written(entry) })),
+    entries: entries.map(({ name, ...entry }) => ({ key: at(name), ...entry })),
   };
   const text = JSON.stringify(change, (_, value) => (typeof value === 'string' ? value.toWellFormed() : value));
   return (markSeconds: number, again: '' | '1') =>
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again) as Promise<Reply>;
 }
 
-type PartOfHash = Omit<Part, 'record'> & { readonly name: string; readonly keyId?: string };
-
-/**
- * A key consists of several hashes. A new key takes nothing from hashes that were left when a key with the same id was
- * deleted by hand.
- */
-function inHashes({ record, ...part }: Part): PartOfHash[] {
+/** A key is several hashes. A new one takes nothing from hashes left when a key with its id was deleted by hand. */
+function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: string; keyId?: string })[] {
   const id = keyIdOf(record);
   if (id === undefined) return [{ name: nameOf(record), ...part }];
-  const isNew = part.exists === false && part.set !== undefined;
   const { expect = {}, set = {} } = part;
-  const all = isNew ? { ...NEW, ...set } : set;
+  const isNew = part.exists === false && part.set !== undefined;
+  const none = isNew ? ['usage_minutes', 'usage_days', ...TAG_FIELDS].map((field) => [field, undefined]) : [];
+  const all: FieldChanges = { ...Object.fromEntries(none), ...set };
   const inOne = (name: string) => ({ name, expect: fieldsIn(name, id, expect), set: fieldsIn(name, id, all) });
   const beside = hashesBeside(id).map(inOne);
   const changed = beside.filter((one) => Object.keys({ ...one.expect, ...one.set }).length > 0);
   return [{ ...part, ...inOne(keyOf(id)), keyId: id }, ...changed];
 }
 
-const NEW: FieldChanges = Object.fromEntries(
-  ['usage_minutes', 'usage_days', ...TAG_FIELDS].map((field) => [field, undefined]),
-);
-
 /** U+FFFD replaces a byte that is not UTF-8, so such a text cannot be compared. */
 const isExact = (field: string, text: string | undefined): boolean => !`${field}${text}`.includes('\uFFFD');
 
-function written(entry: StepEntry) {
-  if ('text' in entry) return { text: entry.text };
-  const { fields, length, isOnce } = entry;
-  const flat = Object.entries(fields).flat();
-  const once = isOnce && { look_back: String(LOOKED_BACK), within: REPEATED_MS };
-  return { length: String(length), fields: flat, ...once };
+/** @param length the number of entries that the stream keeps */
+export function streamEntry(entry: LogEntry, length: number): StepEntry {
+  const once = canRepeat(entry) && { look_back: String(LOOKED_BACK), within: REPEATED_MS };
+  const { log, fields } = entry;
+  return { name: STREAMS[log], length: String(length), fields: Object.entries(fields).flat(), ...once };
 }
 
-function outcomeOf([outcome, lost]: Reply): Outcome {
+function outcomeOf([outcome, lost]: Reply) {
   if (outcome < 0) throw new NotMade('Redis did not answer in time.');
   return { isMade: outcome === 1, lost };
 }
@@ -146,3 +141,154 @@ async function untilAnswered<T>(ask: () => Promise<T>, reason: string): Promise<
   }
   throw new Unknown(reason);
 }
+
+/** The age of an announcement, in milliseconds, at which its gateway has left it behind. */
+const LEFT_BEHIND_MS = 5_000;
+
+/** The id of an entry marks it as moved, so that it is not added twice. */
+const Waiting = z.object({
+  id: z.string(),
+  log: z.enum(['audit', 'plan history']),
+  fields: z.record(z.string(), z.string()),
+});
+
+export type OnLost = NonNullable<Change['onLost']>;
+/** The number of entries that each log keeps. */
+export type Lengths = Readonly<Record<LogName, number>>;
+
+export type Announced = Pick<Step, 'tag' | 'id'>;
+
+const announcement = ({ tag, id }: Announced): string => `${id} ${tag}`;
+
+export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announced): StepEntry[] =>
+  entries.map(({ log, fields }, at) => ({
+    name: outboxOf(tag),
+    text: JSON.stringify({ id: `${id}.${at}`, log, fields } satisfies z.infer<typeof Waiting>),
+  }));
+
+/**
+ * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
+ * writes its entries to a list beside its record in the same step, and then they are moved. So wherever a gateway
+ * stops, others find its entries, and can remove the place of a key that it did not issue.
+ */
+export class Outboxes {
+  readonly #redis: RedisConnection;
+  readonly #lengths: Lengths;
+  readonly #forget: (tag: string) => Promise<void>;
+  readonly #leftBehindMs: number;
+  /** When this gateway first saw each announcement, by its own clock. */
+  #seen = new Map<string, number>();
+
+  /** @param forget removes the place of a key that was to be issued, if there is no such key */
+  constructor(
+    redis: RedisConnection,
+    lengths: Lengths,
+    forget: (tag: string) => Promise<void>,
+    leftBehindMs = LEFT_BEHIND_MS,
+  ) {
+    this.#redis = redis;
+    this.#lengths = lengths;
+    this.#forget = forget;
+    this.#leftBehindMs = leftBehindMs;
+  }
+
+  async announce(change: Announced): Promise<void> {
+    await orUnavailable(this.#redis.sadd(OUTBOXES, announcement(change)));
+  }
+
+  /** Moves the entries of a change that was made or will never be made. */
+  async empty(change: Announced, onLost: OnLost): Promise<void> {
+    const outbox = outboxOf(change.tag);
+    for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
+      // A text put there by hand is no entry.
+      const entry = readJson(Waiting, text);
+      if (entry !== undefined) await this.#move({ log: entry.log, fields: entry.fields }, entry.id, onLost);
+      await orUnavailable(this.#redis.lrem(outbox, 1, text));
+    }
+    await orUnavailable(this.#redis.srem(OUTBOXES, announcement(change)));
+  }
+
+  /** Adds an entry to its stream, unless it was added under this id before. */
+  async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
+    const entries = [streamEntry(entry, this.#lengths[entry.log])];
+    const step = { tag: STREAMS[entry.log], id, parts: [], entries, markSeconds: LATEST_SECONDS };
+    for (const [, why] of (await take(this.#redis, step)).lost) onLost(entry, why);
+  }
+
+  /** Moves the entries of gateways that have ended. */
+  async emptyLeftBehind(onLost: OnLost): Promise<void> {
+    const announced = await orUnavailable(this.#redis.smembers(OUTBOXES));
+    const now = performance.now();
+    this.#seen = new Map(announced.map((text) => [text, this.#seen.get(text) ?? now]));
+    for (const [text, since] of this.#seen) {
+      // The next outbox may be on another node, so a failure does not stop the loop.
+      if (now - since >= this.#leftBehindMs) await this.#takeOver(text, onLost).catch(() => undefined);
+    }
+  }
+
+  /** Calls the change off unless it was made: it must not be made after its announcement is gone. */
+  async #takeOver(text: string, onLost: OnLost): Promise<void> {
+    const [id = '', tag] = text.split(' ');
+    if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
+    await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', LATEST_SECONDS, 'NX'));
+    await this.#forget(tag);
+    await this.empty({ tag, id }, onLost);
+  }
+}
+
+// Names in Redis. All that one step changes share a tag (a key's id, or a table's name): one slot of a cluster.
+
+/** Ids by time of creation in Unix seconds: one set for existing keys, and one for those revoked recently. */
+export const INDEX = 'gateway:keys';
+export const REVOKED_INDEX = 'gateway:keys:revoked';
+
+export const STREAMS: Readonly<Record<LogName, string>> = {
+  audit: 'gateway:activity',
+  'plan history': 'gateway:plans:history',
+};
+
+export const keyOf = (id: string): string => `gateway:key:{${id}}`;
+
+/** A key's usage marks, which are long and seldom needed. They expire once all of them are too old. */
+const marksOf = (id: string): string => `gateway:marks:{${id}}`;
+
+/** A key's tags, as people type them. Decisions do not read them. */
+const tagsOf = (id: string): string => `gateway:tags:{${id}}`;
+
+const TAG_FIELDS = ['tags', 'ok_tags'] as const;
+
+/** The hashes beside a key's own. They keep it small, because every decision reads it. */
+export const hashesBeside = (id: string): string[] => [marksOf(id), tagsOf(id)];
+
+/** The name of the hash that contains a field of a key. */
+function hashOf(id: string, field: string): string {
+  if (field.startsWith('usage_')) return marksOf(id);
+  return TAG_FIELDS.some((one) => one === field) ? tagsOf(id) : keyOf(id);
+}
+
+/** The fields that a hash of a key contains. Those that people typed into another hash have no meaning. */
+export const fieldsIn = <Value>(name: string, id: string, fields: Readonly<Record<string, Value>>) =>
+  Object.fromEntries(Object.entries(fields).filter(([field]) => hashOf(id, field) === name));
+
+/** What remains of a revoked key. */
+export const usageOf = (id: string): string => `gateway:usage:{${id}}`;
+
+export function nameOf(record: RecordName): string {
+  const [, kind, id = ''] = /^(key|revoked):(.*)$/s.exec(record) ?? [];
+  if (kind !== undefined) return kind === 'key' ? keyOf(id) : usageOf(id);
+  return record === 'plans:kept' ? 'gateway:kept:{gateway:plans}' : `gateway:${record}`;
+}
+
+export const tagOf = (record: RecordName): string => /\{(.*)\}$/.exec(nameOf(record))?.[1] ?? nameOf(record);
+
+/** The mark of a change that was made or called off. It expires. */
+const markOf = (tag: string, id: string): string => `gateway:change:{${tag}}:${id}`;
+
+/** On a cluster, the entries that still have to be moved to their streams. */
+const outboxOf = (tag: string): string => `gateway:outbox:{${tag}}`;
+/** A set of the changes that may have left entries in an outbox. */
+const OUTBOXES = 'gateway:outboxes';
+
+/** Whether a name is not data: changes and gateways leave it behind for a while. */
+export const isPassing = (name: string): boolean =>
+  /^gateway:(change:|outbox|gateways$|questions:|answers:)/.test(name);

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import slotOf from 'cluster-key-slot';
 import { pairsOf } from '../../../shared/lists.ts';
-import { ACTIVITY_LENGTH, canRepeat } from '../audit.ts';
+import { ACTIVITY_LENGTH } from '../audit.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
@@ -16,21 +17,31 @@ import {
   type RecordName,
   type Storage,
   type TailQuery,
+  Unconfirmed,
 } from '../storage.ts';
-import { BulkReads } from './bulk-reads.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
-import { isCluster } from './cluster.ts';
-import { nodesOf } from './info.ts';
-import { KeyPlaces, placeOf, scan } from './key-places.ts';
-import { fieldsIn, hashesBeside, isPassing, nameOf, STREAMS, tagOf } from './names.ts';
-import { type Announced, Outboxes, outboxEntries } from './outbox.ts';
-import { Replicas } from './replicas.ts';
-import { LATEST_SECONDS, newId, type StepEntry, take } from './step.ts';
+import { isCluster } from './connection.ts';
+import { BulkReads, KeyPlaces, placeOf, scan } from './key-places.ts';
+import { fieldsOf, followersIn, type Node, nodesOf } from './nodes.ts';
+import {
+  type Announced,
+  fieldsIn,
+  hashesBeside,
+  isPassing,
+  type Lengths,
+  nameOf,
+  newId,
+  type OnLost,
+  Outboxes,
+  outboxEntries,
+  STREAMS,
+  streamEntry,
+  tagOf,
+  take,
+} from './step.ts';
 
 /** How long a change waits for its entries to be moved. */
 const LONGEST_MOVE_MS = 1_000;
-
-type OnLost = NonNullable<Change['onLost']>;
 
 export interface RedisStorageOptions {
   readonly auditLength?: number | undefined;
@@ -51,7 +62,7 @@ export interface RedisStorageOptions {
  */
 export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
-  readonly #lengths: Readonly<Record<LogName, number>>;
+  readonly #lengths: Lengths;
   readonly #onLost: OnLost;
   readonly #bulk = new BulkReads((record: RecordName) => this.read(record));
   readonly #places: KeyPlaces;
@@ -66,8 +77,7 @@ export class RedisStorage implements Storage {
     this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH };
     this.#onLost = onLost;
     this.#places = new KeyPlaces(redis);
-    const move = (entry: LogEntry, id: string) => this.#move(entry, id, onLost);
-    this.#outboxes = new Outboxes(redis, move, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);
+    this.#outboxes = new Outboxes(redis, this.#lengths, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);
     this.#replicas = isConfirmed ? new Replicas(redis) : undefined;
   }
 
@@ -80,7 +90,11 @@ export class RedisStorage implements Storage {
   async read(record: RecordName): Promise<Fields | undefined> {
     const id = keyIdOf(record);
     const names = [nameOf(record), ...(id === undefined ? [] : hashesBeside(id))];
-    const read = (name: string) => this.#redis.hgetall(name).catch(otherThanHash);
+    const read = (name: string) =>
+      this.#redis.hgetall(name).catch((fault: Error) => {
+        if (fault.message.startsWith('WRONGTYPE')) return OTHER;
+        throw fault;
+      });
     const hashes = await orUnavailable(Promise.all(names.map(read)));
     const [hash = OTHER] = hashes;
     if (hash === OTHER) return {};
@@ -88,9 +102,7 @@ export class RedisStorage implements Storage {
     return id === undefined ? hash : Object.assign({}, ...hashes.map((one, at) => fieldsIn(names[at] ?? '', id, one)));
   }
 
-  readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]> {
-    return this.#bulk.read(records);
-  }
+  readMany = (records: readonly RecordName[]) => this.#bulk.read(records);
 
   /** Whether no gateway has stored anything. Goes through all names in Redis. */
   async isEmpty(): Promise<boolean> {
@@ -100,22 +112,10 @@ export class RedisStorage implements Storage {
     return true;
   }
 
-  countKeys(): Promise<number> {
-    return this.#places.count();
-  }
-
-  listKeys(query: KeyListQuery): Promise<readonly KeyCursor[]> {
-    return this.#places.list(query);
-  }
-
-  /** Existing keys that have no place in the order. Goes through all names in Redis, with pauses. */
-  unlistedKeys(): Promise<readonly string[]> {
-    return this.#places.unlisted();
-  }
-
-  relistKeys(): Promise<number> {
-    return this.#places.relist();
-  }
+  countKeys = () => this.#places.count();
+  listKeys = (query: KeyListQuery) => this.#places.list(query);
+  unlistedKeys = () => this.#places.unlisted();
+  relistKeys = () => this.#places.relist();
 
   async change(change: Change): Promise<boolean> {
     const { parts, entries, isUrgent } = change;
@@ -138,7 +138,9 @@ export class RedisStorage implements Storage {
       ...about,
       parts,
       place: isSpread ? undefined : born,
-      entries: isSpread ? outboxEntries(entries, about) : entries.map((entry) => this.#entry(entry)),
+      entries: isSpread
+        ? outboxEntries(entries, about)
+        : entries.map((entry) => streamEntry(entry, this.#lengths[entry.log])),
       isUrgent,
     });
     const confirm = parts[0] && this.#replicas?.noteWrite(nameOf(parts[0].record));
@@ -163,9 +165,7 @@ export class RedisStorage implements Storage {
    * Moves the entries of gateways that ended before they could. Call it at intervals on any gateway of a cluster. It
    * counts entries as left behind if it sees them in two calls 5 s apart.
    */
-  moveOutboxes(): Promise<void> {
-    return this.#outboxes.emptyLeftBehind();
-  }
+  moveOutboxes = () => this.#outboxes.emptyLeftBehind(this.#onLost);
 
   /**
    * On a cluster, the index and the set of outboxes are in other slots than the record. If a change is announced and
@@ -182,24 +182,8 @@ export class RedisStorage implements Storage {
 
   /** If this fails or takes long, because the stream's node is away, any gateway does it later (moveOutboxes). */
   async #follow(about: Announced, onLost: OnLost): Promise<void> {
-    const moved = this.#outboxes.empty(about, (entry, id) => this.#move(entry, id, onLost)).catch(() => undefined);
+    const moved = this.#outboxes.empty(about, onLost).catch(() => undefined);
     await Promise.race([moved, sleep(LONGEST_MOVE_MS, undefined, { ref: false })]);
-  }
-
-  async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
-    const { lost } = await take(this.#redis, {
-      tag: STREAMS[entry.log],
-      id,
-      parts: [],
-      entries: [this.#entry(entry)],
-      markSeconds: LATEST_SECONDS,
-    });
-    for (const [, why] of lost) onLost(entry, why);
-  }
-
-  #entry(entry: LogEntry): StepEntry {
-    const { log, fields } = entry;
-    return { name: STREAMS[log], fields, length: this.#lengths[log], isOnce: canRepeat(entry) };
   }
 }
 
@@ -215,7 +199,83 @@ function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
 /** Operators see this text in place of tags that are not in a hash. No change expects it. */
 const OTHER: Fields = { tags: '\uFFFD' };
 
-function otherThanHash(fault: Error): Fields {
-  if (fault.message.startsWith('WRONGTYPE')) return OTHER;
-  throw fault;
+/** A replica that takes longer to confirm does not count. */
+const CONFIRM_MS = 1_000;
+/** How often a node without replicas is checked for new ones. Until then no change waits. */
+const LOOK_EVERY_MS = 1_000;
+const LOOK_AGAIN_MS = 50;
+
+/** Identifies a connection: WAIT covers only what was written on the same one. */
+type Socket = Node['stream'];
+
+/** Waits until a replica, which may take over, has a change: Redis answers before it sends the change to any. */
+export class Replicas {
+  readonly #redis: RedisConnection;
+  /** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
+  readonly #seen = new WeakMap<Node, { readonly at: number; readonly count: number; readonly id?: string }>();
+  readonly #waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
+
+  constructor(redis: RedisConnection) {
+    this.#redis = redis;
+  }
+
+  /**
+   * Call this as soon as Redis has answered a change of `name`. The returned function waits for the confirmation.
+   * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
+   */
+  noteWrite(name: string): () => Promise<void> {
+    const node = this.#servingNode(name);
+    const socket = node?.stream;
+    return async () => {
+      if (node === undefined || socket === undefined) throw new Unconfirmed();
+      if (!(await this.#isSafe(node, socket).catch(() => this.#isStillAlone(node)))) throw new Unconfirmed();
+    };
+  }
+
+  #servingNode(name: string): Node | undefined {
+    if (!isCluster(this.#redis)) return this.#redis;
+    const address = this.#redis.slots[slotOf(name)]?.[0];
+    return nodesOf(this.#redis).find(([node]) => node === `redis ${address}`)?.[1];
+  }
+
+  async #isSafe(node: Node, socket: Socket): Promise<boolean> {
+    const seen = this.#seen.get(node);
+    const isFresh = seen !== undefined && performance.now() - seen.at < LOOK_EVERY_MS;
+    if ((isFresh ? seen : await this.#look(node)).count === 0) return true;
+    return (await this.#wait(node, socket)) || (await this.#look(node)).count === 0;
+  }
+
+  /** After a lost connection: whether this is the same node, and still has no replica. */
+  async #isStillAlone(node: Node): Promise<boolean> {
+    const before = this.#seen.get(node);
+    for (let waited = 0; before?.count === 0 && waited < CONFIRM_MS; waited += LOOK_AGAIN_MS) {
+      const now = await this.#look(node).catch(() => undefined);
+      if (now !== undefined) return now.count === 0 && now.id === before.id;
+      await sleep(LOOK_AGAIN_MS);
+    }
+    return false;
+  }
+
+  /** Counts only replicas that follow: changes do not wait for one that is still being filled. */
+  async #look(node: Node) {
+    const replication = fieldsOf(await node.info('replication'));
+    const { master_replid: id = '' } = replication;
+    const seen = { at: performance.now(), count: followersIn(replication), id };
+    this.#seen.set(node, seen);
+    return seen;
+  }
+
+  /** WAIT blocks its connection, so one WAIT covers all changes that were answered before it was sent. */
+  #wait(node: Node, socket: Socket): Promise<boolean> {
+    const waits = this.#waits.get(socket) ?? { running: Promise.resolve(), next: undefined };
+    this.#waits.set(socket, waits);
+    waits.next ??= waits.running.then(() => {
+      // On a new connection, perhaps to another node, WAIT would not cover the change.
+      const count = node.stream === socket ? node.wait(1, CONFIRM_MS) : Promise.resolve(0);
+      waits.running = count.catch(() => undefined);
+      waits.next = undefined;
+      return count.then((replicas) => replicas > 0);
+    });
+    return waits.next;
+  }
 }

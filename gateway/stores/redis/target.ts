@@ -51,10 +51,7 @@ export const tlsOptions = (ca?: () => string): ConnectionOptions =>
 /** The common part of the URLs without the credentials, as options of the client library. */
 export function commonOptions({ urls: [url = ''], ca }: RedisTarget) {
   const { protocol, pathname } = new URL(url);
-  return {
-    db: Number(pathname.slice(1)),
-    ...(protocol === 'rediss:' && { tls: tlsOptions(ca) }),
-  };
+  return { db: Number(pathname.slice(1)), ...(protocol === 'rediss:' && { tls: tlsOptions(ca) }) };
 }
 
 export interface Address {

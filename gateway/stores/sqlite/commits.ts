@@ -1,9 +1,8 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { NotMade, Unknown } from '../storage.ts';
-import { FULL, isFailedWrite, mayBeMade, sentenceOf, whyOf } from './faults.ts';
+import { FULL, isFailedWrite, mayBeMade, type Room, sentenceOf, whyOf } from './disk.ts';
 import { WAL } from './open.ts';
-import type { Room } from './room.ts';
 
 /**
  * The most steps of one transaction, and the pages after which the log is moved into the database. On a full disk the
@@ -27,7 +26,7 @@ const GONE =
   'The file of the database was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
 
-export interface Step {
+interface Step {
   run(): unknown;
   /** The keys whose states are saved in any case. */
   readonly ids: readonly string[];
@@ -41,7 +40,7 @@ interface Waiting {
   reject(fault: unknown): void;
 }
 
-export interface CommitOptions {
+interface CommitOptions {
   readonly room: Room | undefined;
   /** Saves the states of these keys, or of all, with a transaction. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;
@@ -152,9 +151,7 @@ export class Commits {
     return group.filter(({ step }) => step.isUrgent);
   }
 
-  /**
-   * Makes urgent steps a few at a time on a full disk: first with the room in the files, then with the reserved room.
-   */
+  /** Makes urgent steps a few at a time on a full disk: first in the room of the files, then in the reserved room. */
   #commitInNeed(urgent: readonly Waiting[]): void {
     const { room } = this.#options;
     for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {

@@ -1,17 +1,21 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type Clock, SECOND } from '../../limiter/bucket.ts';
+import { canRepeat, LOOKED_BACK, REPEATED_MS } from '../audit.ts';
 import {
   type FieldChanges,
   type Fields,
   type KeyCursor,
   type KeyListQuery,
   keyIdOf,
-  type Move,
+  type LogEntry,
+  type LoggedEntry,
+  type LogName,
   type Part,
   type RecordName,
+  readTime,
+  type TailQuery,
   withChanges,
 } from '../storage.ts';
-import { readTime } from '../stored-time.ts';
 
 /** Expired records that one revocation removes. They are more than it adds, so the table shrinks. */
 const PURGED = 100;
@@ -99,23 +103,25 @@ export class Records {
     if (moveTo !== undefined) this.#move(record, row, moveTo);
   }
 
-  addToKey(id: string, changes: FieldChanges): void {
+  addToKey(id: string, changes: FieldChanges | undefined): void {
     const row = this.#select.get('key', id, this.#now()) as Row | undefined;
-    if (row !== undefined) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
+    if (row && changes) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
   }
 
   #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {
     const fields = withChanges(row && JSON.parse(row.fields), changes);
     const [kind, name] = placeOf(record);
     const isEmpty = Object.keys(fields).length === 0;
+    const created = kind === '' ? null : (readTime(fields.created_at) ?? 0) / SECOND;
     if (kind === 'key') this.keyCount += Number(!isEmpty) - Number(row !== undefined);
     if (isEmpty) this.#remove.run(kind, name);
     else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
-    else this.#put.run(kind, name, kind === '' ? null : createdIn(fields), null, JSON.stringify(fields));
+    else this.#put.run(kind, name, created, null, JSON.stringify(fields));
   }
 
   /** A revoked key keeps its place in lists. A record without a key gets none. */
-  #move(record: RecordName, row: Row | undefined, { record: target, fields, seconds, mark = 'revoked' }: Move): void {
+  #move(record: RecordName, row: Row | undefined, moveTo: NonNullable<Part['moveTo']>): void {
+    const { record: target, fields, seconds, mark = 'revoked' } = moveTo;
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
     this.#purge.run(this.#now());
     if (row !== undefined && keyIdOf(record) !== undefined) this.keyCount -= 1;
@@ -144,7 +150,59 @@ function placeOf(record: RecordName): [kind: string, name: string] {
   return [kind, name];
 }
 
-const createdIn = (fields: Fields): number => (readTime(fields.created_at) ?? 0) / SECOND;
-
 const fieldOf = (fields: Fields | undefined, field: string): string | undefined =>
   fields !== undefined && Object.hasOwn(fields, field) ? fields[field] : undefined;
+
+const NONE = { place: 0, ms: 0, seq: 0, fields: '{}' };
+
+/** The logs. Each new entry prunes its log to the length that it keeps. */
+export class Log {
+  readonly #lengths: Readonly<Record<LogName, number>>;
+  readonly #add: StatementSync;
+  readonly #prune: StatementSync;
+  readonly #newest: StatementSync;
+  readonly #behind: StatementSync;
+
+  constructor(database: DatabaseSync, lengths: Readonly<Record<LogName, number>>) {
+    this.#lengths = lengths;
+    this.#add = database.prepare('INSERT INTO log (log, place, ms, seq, fields) VALUES (?, ?, ?, ?, ?)');
+    this.#prune = database.prepare('DELETE FROM log WHERE log = ? AND place <= ?');
+    this.#newest = database.prepare('SELECT * FROM log WHERE log = ? ORDER BY place DESC LIMIT ?');
+    this.#behind = database.prepare(
+      'SELECT * FROM log WHERE log = ? AND (ms, seq) < (?, ?) ORDER BY ms DESC, seq DESC LIMIT ?',
+    );
+  }
+
+  /** Adds an entry, unless it soon repeats the newest one about its target. */
+  add(entry: LogEntry): void {
+    const { log, fields } = entry;
+    if (canRepeat(entry) && this.#isRepeated(fields)) return;
+    const [last = NONE] = this.#read(log, 1);
+    const place = last.place + 1;
+    const now = Date.now();
+    const id = now > last.ms ? [now, 0] : [last.ms, last.seq + 1];
+    this.#add.run(log, place, ...id, JSON.stringify(fields));
+    this.#prune.run(log, place - this.#lengths[log]);
+  }
+
+  #isRepeated(fields: Fields): boolean {
+    for (const { fields: text, ms } of this.#read('audit', LOOKED_BACK)) {
+      const before: Fields = JSON.parse(text);
+      if (before.target !== fields.target) continue;
+      // A repetition may list no changes, because nothing was left to change.
+      const { changes } = fields.changes === '[]' ? before : fields;
+      return JSON.stringify({ ...fields, changes }) === text && Date.now() - ms <= REPEATED_MS;
+    }
+    return false;
+  }
+
+  tail(log: LogName, { after, count }: TailQuery): LoggedEntry[] {
+    const rows =
+      after === undefined ? this.#read(log, count) : this.#behind.all(log, ...after.split('-').map(Number), count);
+    return (rows as (typeof NONE)[]).map(({ ms, seq, fields }) => [`${ms}-${seq}`, JSON.parse(fields)]);
+  }
+
+  #read(log: LogName, count: number) {
+    return this.#newest.all(log, count) as (typeof NONE)[];
+  }
+}

@@ -7,10 +7,8 @@ import {
   type Change,
   type FieldChanges,
   type Fields,
-  type KeyCursor,
   type KeyListQuery,
   keyIdOf,
-  type LoggedEntry,
   type LogName,
   NotMade,
   type RecordName,
@@ -19,13 +17,19 @@ import {
   withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
-import { whyOf } from './faults.ts';
-import { Log } from './log.ts';
+import { whyOf } from './disk.ts';
 import { type Opened, openFolder } from './open.ts';
-import { Records } from './records.ts';
-import { type Owner, States } from './states.ts';
+import { Log, Records } from './records.ts';
 
 const PROBE_MS = 3_000;
+
+/** The process that decides. What it has decided reaches the storage by `saveStates`, before these calls resolve. */
+export interface Owner {
+  /** Saves and forgets a key. */
+  release(id: string): Promise<unknown>;
+  /** Saves all keys, and goes on deciding. */
+  flush(): Promise<unknown>;
+}
 
 export interface SqliteOptions {
   /** The deciding process, if it is another one. Without an owner, decisions change no record. */
@@ -45,7 +49,10 @@ export class SqliteStorage implements Storage {
   readonly #clock: Clock;
   readonly #records: Records;
   readonly #log: Log;
-  readonly #states: States;
+  readonly #owner: Owner | undefined;
+  readonly #held: HeldKeys;
+  /** Changes by decisions that are not yet in the database, by key. */
+  readonly #unsaved = new Map<string, FieldChanges>();
   readonly #commits: Commits;
   #lastPage: Promise<unknown> = Promise.resolve();
 
@@ -61,38 +68,37 @@ export class SqliteStorage implements Storage {
     this.#clock = clock;
     this.#records = new Records(database, clock);
     this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH });
-    this.#states = new States(owner);
+    this.#owner = owner;
+    this.#held = new HeldKeys(owner);
+    let saved: readonly string[] = [];
     this.#commits = new Commits(database, {
       room,
       probeMs,
       onUndone: () => this.#records.countAnew(),
-      ...this.#savingOfStates(),
+      saveStates: (ids) => {
+        saved = ids === 'all' ? [...this.#unsaved.keys()] : ids;
+        for (const id of saved) this.#records.addToKey(id, this.#unsaved.get(id));
+      },
+      onCommitted: () => saved.forEach((id) => void this.#unsaved.delete(id)),
     });
     if (why === undefined) this.#commits.begin();
     else this.#commits.failed(why);
   }
 
-  async now(): Promise<number> {
-    return this.#clock();
-  }
+  now = async () => this.#clock();
 
   /** Why changes are refused at present, as a sentence; undefined if they are not. */
-  fault(): string | undefined {
-    return this.#refusal ?? this.#commits.fault;
-  }
+  fault = () => (this.isCopy ? this.#opened.why : this.#commits.fault);
 
   async read(record: RecordName): Promise<Fields | undefined> {
-    if (keyIdOf(record) !== undefined) await this.#takeStates();
+    if (keyIdOf(record) !== undefined) await this.#owner?.flush();
     return this.#read(record);
   }
 
-  /**
-   * One call a turn of the event loop, however many operators read lists. Between two calls, a worker gets the keys
-   * that it asks for.
-   */
+  /** One page a turn, however many operators read lists: in between, a worker gets the keys that it asks for. */
   readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
     const page = this.#lastPage.then(async () => {
-      await this.#takeStates();
+      await this.#owner?.flush();
       return records.map((record) => this.#read(record));
     });
     const pause = () => nextTurn();
@@ -100,37 +106,26 @@ export class SqliteStorage implements Storage {
     return page;
   }
 
-  async isEmpty(): Promise<boolean> {
-    return readable(() => this.#records.isEmpty());
-  }
+  isEmpty = async () => readable(() => this.#records.isEmpty());
+  countKeys = async () => this.#records.keyCount;
+  listKeys = async (query: KeyListQuery) => readable(() => this.#records.listKeys(query));
+  tail = async (log: LogName, query: TailQuery) => readable(() => this.#log.tail(log, query));
+  // Lists are read from the keys themselves, so no key can be missing.
+  unlistedKeys = async () => [];
+  relistKeys = async () => 0;
 
-  async countKeys(): Promise<number> {
-    return this.#records.keyCount;
-  }
-
-  async listKeys(query: KeyListQuery): Promise<KeyCursor[]> {
-    return readable(() => this.#records.listKeys(query));
-  }
-
-  /** Lists are read from the keys themselves, so no key can be missing. */
-  async unlistedKeys(): Promise<readonly string[]> {
-    return [];
-  }
-
-  async relistKeys(): Promise<number> {
-    return 0;
-  }
-
-  async change(change: Change): Promise<boolean> {
-    const { parts, isUrgent = false } = change;
-    this.#refuse(isUrgent);
-    const ids = [...new Set(parts.map(({ record }) => keyIdOf(record)).filter((id) => id !== undefined))];
-    const run = () => this.#make(change);
-    return await this.#states.whileHeld(ids, () => this.#commits.make({ run, ids, isUrgent }));
-  }
-
-  async tail(log: LogName, query: TailQuery): Promise<LoggedEntry[]> {
-    return readable(() => this.#log.tail(log, query));
+  async change({ parts, entries, isUrgent = false }: Change): Promise<boolean> {
+    if (this.isCopy) throw new NotMade(this.fault() ?? '');
+    this.#commits.refuse(isUrgent);
+    const ids = [...new Set(parts.flatMap(({ record }) => keyIdOf(record) ?? []))];
+    // The transaction has already saved the records' states.
+    const run = () => {
+      if (!parts.every((part) => this.#records.isAsRequired(part))) return false;
+      for (const part of parts) this.#records.apply(part);
+      for (const entry of entries) this.#log.add(entry);
+      return true;
+    };
+    return await this.#held.during(ids, () => this.#commits.make({ run, ids, isUrgent }));
   }
 
   /**
@@ -138,7 +133,7 @@ export class SqliteStorage implements Storage {
    * key is settled. Send the answer before waiting for anything else.
    */
   async load(id: string): Promise<Fields | undefined> {
-    await this.#states.untilFree(id);
+    await this.#held.untilFree(id);
     return this.#read(`key:${id}`);
   }
 
@@ -154,7 +149,7 @@ export class SqliteStorage implements Storage {
   ): Promise<boolean> {
     const ids: string[] = [];
     for (const [id, changes] of states) {
-      this.#states.keep(id, changes);
+      this.#unsaved.set(id, { ...this.#unsaved.get(id), ...changes });
       ids.push(id);
     }
     const saved = this.#commits.make({ run: () => true, ids, isUrgent: mustBeDurable });
@@ -176,47 +171,11 @@ export class SqliteStorage implements Storage {
     return this.#opened.room === undefined;
   }
 
-  get #refusal(): string | undefined {
-    return this.isCopy ? this.#opened.why : undefined;
-  }
-
-  #refuse(isUrgent: boolean): void {
-    if (this.#refusal !== undefined) throw new NotMade(this.#refusal);
-    this.#commits.refuse(isUrgent);
-  }
-
-  /** Makes a change in a transaction that has already saved the records' states. */
-  #make({ parts, entries }: Change): boolean {
-    if (!parts.every((part) => this.#records.isAsRequired(part))) return false;
-    for (const part of parts) this.#records.apply(part);
-    for (const entry of entries) this.#log.add(entry);
-    return true;
-  }
-
   /** A record, including changes by decisions that are not saved yet. */
   #read(record: RecordName): Fields | undefined {
     const fields = readable(() => this.#records.read(record));
-    const changes = this.#states.of(keyIdOf(record) ?? '');
+    const changes = this.#unsaved.get(keyIdOf(record) ?? '');
     return fields && changes ? withChanges(fields, changes) : fields;
-  }
-
-  async #takeStates(): Promise<void> {
-    await this.#states.takeAll();
-    if (this.#states.ids.length > 0) void this.saveStates([], { mustBeDurable: false });
-  }
-
-  #savingOfStates() {
-    let saved: readonly string[] = [];
-    return {
-      saveStates: (ids: readonly string[] | 'all') => {
-        saved = ids === 'all' ? this.#states.ids : ids;
-        for (const id of saved) {
-          const changes = this.#states.of(id);
-          if (changes !== undefined) this.#records.addToKey(id, changes);
-        }
-      },
-      onCommitted: () => this.#states.forget(saved),
-    };
   }
 }
 
@@ -225,5 +184,53 @@ function readable<T>(read: () => T): T {
     return read();
   } catch (fault) {
     throw whyOf(fault) === undefined ? fault : new Unavailable(fault);
+  }
+}
+
+/** Keys that are being changed. Their owner was asked to release them and must not load them yet. */
+class HeldKeys {
+  readonly #owner: Owner | undefined;
+  readonly #held = new Map<string, { users: number; released: Promise<void>; freed: PromiseWithResolvers<void> }>();
+
+  constructor(owner: Owner | undefined) {
+    this.#owner = owner;
+  }
+
+  /** Runs a change of keys. Nobody loads these keys until it is settled. */
+  async during<T>(ids: readonly string[], change: () => Promise<T>): Promise<T> {
+    if (this.#owner === undefined || ids.length === 0) return await change();
+    const released = ids.map((id) => this.#hold(id));
+    try {
+      await Promise.all(released);
+      return await change();
+    } finally {
+      for (const id of ids) this.#free(id);
+    }
+  }
+
+  async untilFree(id: string): Promise<void> {
+    for (let held = this.#held.get(id); held !== undefined; held = this.#held.get(id)) await held.freed.promise;
+  }
+
+  #hold(id: string): Promise<void> {
+    const held = this.#held.get(id) ?? { users: 0, released: this.#release(id), freed: Promise.withResolvers() };
+    held.users += 1;
+    this.#held.set(id, held);
+    return held.released;
+  }
+
+  #free(id: string): void {
+    const held = this.#held.get(id);
+    if (held === undefined || --held.users > 0) return;
+    this.#held.delete(id);
+    held.freed.resolve();
+  }
+
+  /** Waits a turn first, so that a key loaded in this turn reaches the owner before the request to release it. */
+  async #release(id: string): Promise<void> {
+    await nextTurn();
+    await this.#owner?.release(id).catch((fault: unknown) => {
+      throw new NotMade('The process that decides did not release the key.', fault);
+    });
   }
 }

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { DEFAULT_PLANS, storedPlans } from '../../../gateway/limiter/plans.ts';
-import { INDEX } from '../../../gateway/stores/redis/names.ts';
+import { INDEX } from '../../../gateway/stores/redis/step.ts';
 import { FIRST, setSessionPriority } from '../machine/priority.ts';
 import { ROOT } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';

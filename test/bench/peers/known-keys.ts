@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { parseApiKey } from '../../../gateway/limiter/credential.ts';
-import { keyOf } from '../../../gateway/stores/redis/names.ts';
+import { keyOf } from '../../../gateway/stores/redis/step.ts';
 
 /**
  * What the usual Node stacks know of an API key. Their limiters only count; who a key belongs to and what it may, they

@@ -3,7 +3,7 @@ import { createApiKey, MAX_SECRETS } from '../../../gateway/limiter/credential.t
 import type { KeyRecord } from '../../../gateway/limiter/key-record.ts';
 import type { PlanName } from '../../../gateway/limiter/plans.ts';
 import { writeKey } from '../../../gateway/stores/key-hash.ts';
-import { INDEX, keyOf } from '../../../gateway/stores/redis/names.ts';
+import { INDEX, keyOf } from '../../../gateway/stores/redis/step.ts';
 import { post } from '../../support/http.ts';
 import { secretWith } from '../../support/secrets.ts';
 

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { isPlanName } from '../../../limiter/plans.ts';
-import { ACTIONS } from '../../../stores/audit-words.ts';
+import { ACTIONS } from '../../../stores/words.ts';
 import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
 import { asCsv, changesInWords } from '../../console/csv.ts';
 import { readEntries } from '../../whole-answers.ts';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { BackedUpKey } from '../../../stores/key-backup.ts';
+import type { BackedUpKey } from '../../../stores/keys.ts';
 import type { RestoreAnswer } from '../../api/answers.ts';
 import { type Line, linesOf, readHeader, readLine } from '../backup-file.ts';
 import { EXIT, endWith } from '../outcome.ts';

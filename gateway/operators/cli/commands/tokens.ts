@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { ROLES } from '../../../stores/roles.ts';
+import { ROLES } from '../../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
 import type { Session } from '../session.ts';
 import { table } from '../table.ts';

@@ -1,4 +1,7 @@
-/** The names in entries of the audit log, with their words in the console. Its page loads this file too, so it imports nothing. */
+/**
+ * The names in entries of the audit log, and the roles of operators' tokens, with their words in the console. Its page
+ * loads this file too, so it imports nothing.
+ */
 
 /** What operators do to keys, secrets, bans, plans and tokens. */
 export const ACTION_WORDS = {
@@ -34,3 +37,20 @@ export const VIA_WORDS = {
 
 type Via = keyof typeof VIA_WORDS;
 export const VIAS = Object.keys(VIA_WORDS) as [Via, ...Via[]];
+
+/** What operators' tokens may do. Each role can do what the ones before it can. */
+export const ROLE_WORDS = {
+  viewer: 'Viewer: reads everything, changes nothing',
+  operator: 'Operator: changes keys, plans and bans',
+  admin: 'Admin: gives and ends access, too',
+} as const;
+
+export type Role = keyof typeof ROLE_WORDS;
+export const ROLES = Object.keys(ROLE_WORDS) as [Role, ...Role[]];
+
+/** Whether a role has the rights of another. None has those of a role that does not exist. */
+export const includesRole = (role: Role, needed: Role): boolean =>
+  ROLES.slice(0, ROLES.indexOf(role) + 1).includes(needed);
+
+/** Reading needs a viewer, anything else an operator, unless an operation says otherwise. */
+export const roleFor = (method: string, needs?: Role): Role => needs ?? (method === 'GET' ? 'viewer' : 'operator');

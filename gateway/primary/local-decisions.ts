@@ -1,10 +1,9 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { monotonicClock } from '../limiter/bucket.ts';
-import { type Clients, MAX_CLIENTS } from '../limiter/clients.ts';
-import { credentialOf } from '../limiter/credential.ts';
+import { type Clients, type LocalDecisions, MAX_CLIENTS } from '../limiter/clients.ts';
+import { type Credential, credentialOf } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
-import type { Channel } from './channel.ts';
-import type { AskedOfPrimary, AskedOfWorker, LocalQuestion } from './messages.ts';
+import type { AskedOfPrimary, AskedOfWorker, Channel, LocalQuestion } from './channel.ts';
 
 /** Shorter than a worker waits for the primary. */
 const ANSWER_WITHIN_MS = 500;
@@ -88,4 +87,23 @@ export class LevelsOfMachine {
 interface Outage {
   readonly asked: Set<Worker>;
   readonly learned: Set<string>;
+}
+
+/**
+ * A worker's local decisions. The primary takes them because it knows what all workers know. If it is gone, does not
+ * answer in time or does not know the key, the worker decides from its own data.
+ */
+export function keysOfMachine(own: Clients, primary: Channel<AskedOfPrimary, AskedOfWorker>): LocalDecisions {
+  const about = ({ id, digest, use }: Credential, owes = false) => ({
+    id,
+    digest,
+    use,
+    heardAt: own.heardAt(id),
+    owes,
+  });
+  return {
+    decide: async (credential, owes) =>
+      (await primary.ask('decide', about(credential, owes))) ?? own.decide(credential, owes),
+    peek: async (credential) => (await primary.ask('peek', about(credential))) ?? own.peek(credential),
+  };
 }

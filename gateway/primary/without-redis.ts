@@ -1,0 +1,102 @@
+import { Unavailable } from '../../shared/domain-errors.ts';
+import type { KeySource } from '../stores/embedded-limiter.ts';
+import type { Owner, SqliteStorage } from '../stores/sqlite/storage.ts';
+import { NotMade, type Storage, Unknown } from '../stores/storage.ts';
+import type { AskedOfPrimary, AskedOfWorker, Channel } from './channel.ts';
+import type { WorkerProcess } from './worker-process.ts';
+
+const NO_ANSWER = 'The primary process does not answer.';
+
+/** The primary's faults by their names in messages. */
+const FAULTS = { 'not made': NotMade, unknown: Unknown, unavailable: Unavailable };
+
+const METHODS = ['now', 'read', 'readMany', 'isEmpty', 'countKeys', 'listKeys', 'unlistedKeys', 'relistKeys', 'tail'];
+
+/** The storage of a worker without Redis. The worker's primary has it open, so a call can wait for a commit there. */
+export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>): Storage & KeySource {
+  async function call(method: string, ...args: readonly unknown[]): Promise<unknown> {
+    const answer = await primary.ask('call', { method: method as keyof Storage, args });
+    if (answer === undefined) throw method === 'change' ? new Unknown(NO_ANSWER) : new Unavailable(NO_ANSWER);
+    if ('value' in answer) return answer.value;
+    const { fault, message, shown } = answer;
+    throw Object.assign(new FAULTS[fault](message), { shown });
+  }
+
+  const methods = METHODS.map((method) => [method, (...args: unknown[]) => call(method, ...args)]);
+  return {
+    ...(Object.fromEntries(methods) as Storage),
+    // A function cannot be sent, so a lost entry is not reported.
+    change: ({ onLost: _, ...change }) => call('change', change) as Promise<boolean>,
+    async load(id) {
+      const loaded = await primary.ask('load', id);
+      if (loaded === undefined) throw new Unavailable(NO_ANSWER);
+      return loaded.fields;
+    },
+    save: async (states, mustBeDurable) => (await primary.ask('save', { states, mustBeDurable })) ?? false,
+  };
+}
+
+/**
+ * The keys that workers hold without Redis. One process holds a key: before the key's record changes, and before
+ * another worker loads it, the holder sends the state and forgets the key. During a restart there are two workers.
+ */
+export class KeyOwner implements Owner {
+  readonly storage: SqliteStorage;
+  readonly #workers: () => readonly WorkerProcess[];
+  /** Only one worker loads a key at a time. */
+  readonly #loads = new Map<string, Promise<unknown>>();
+  #flush: Promise<unknown> | undefined;
+
+  constructor(workers: () => readonly WorkerProcess[], open: (owner: Owner) => SqliteStorage) {
+    this.#workers = workers;
+    this.storage = open(this);
+  }
+
+  /** Resolves when no worker decides on the key, and the storage has its state. */
+  async release(id: string): Promise<void> {
+    await Promise.all(this.#workers().map((worker) => worker.release({ id, isChanged: true })));
+  }
+
+  /** Resolves when the storage has all states of workers that answer. Calls in the same turn share one message. */
+  flush(): Promise<unknown> {
+    if (this.#flush === undefined) {
+      setImmediate(() => {
+        this.#flush = undefined;
+      });
+      this.#flush = Promise.all(this.#workers().map((worker) => worker.flush()));
+    }
+    return this.#flush;
+  }
+
+  /** @returns the fields of a key; undefined if they cannot be read now */
+  async load(worker: WorkerProcess, id: string) {
+    const loading = this.#takeOver(worker, id, this.#loads.get(id));
+    this.#loads.set(id, loading);
+    const loaded = await loading;
+    if (this.#loads.get(id) === loading) this.#loads.delete(id);
+    return loaded;
+  }
+
+  /** Calls the storage for a worker. Never throws. */
+  async call({ method, args }: AskedOfPrimary['call'][0]): Promise<AskedOfPrimary['call'][1]> {
+    try {
+      const call = this.storage[method] as (...given: readonly unknown[]) => Promise<unknown>;
+      return { value: await call.call(this.storage, ...args) };
+    } catch (cause) {
+      const { message, shown } = cause as Unavailable;
+      const fault = cause instanceof NotMade ? 'not made' : cause instanceof Unknown ? 'unknown' : 'unavailable';
+      return { fault, message, shown };
+    }
+  }
+
+  /** Makes the other workers give the key up. One that is loading it too goes on waiting, because its turn follows. */
+  async #takeOver(worker: WorkerProcess, id: string, before: Promise<unknown> | undefined) {
+    await before;
+    const others = this.#workers().filter((other) => other !== worker && other.hasKeys);
+    await Promise.all(others.map((other) => other.release({ id, isChanged: false })));
+    return await this.storage.load(id).then(
+      (fields) => ({ fields }),
+      () => undefined,
+    );
+  }
+}

@@ -1,0 +1,164 @@
+import { DAY, full, MINUTE, SECOND } from '../limiter/bucket.ts';
+import type { Secret } from '../limiter/credential.ts';
+import type { KeyChange, KeyState, Mark, StoredLevel } from '../limiter/key-record.ts';
+import { MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
+import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
+import { type FieldChanges, type Fields, readTime, writeTime } from './storage.ts';
+
+/** The fields of a key that decisions write: levels, refusals, bans, and when the key and its secrets were used. */
+
+/** A list of secrets' ids, each with the last use. */
+export const USED = 'used';
+
+/**
+ * Lifting a ban also clears the line, the strikes and the series. A reset also fills both buckets.
+ * @param stored the present fields
+ * @param now the time of a reset in microseconds
+ */
+export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): FieldChanges {
+  if (ban === undefined) return {};
+  if (typeof ban === 'object') {
+    const until = writeTime(ban.until);
+    return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
+  }
+  const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', 'refusals'];
+  const forgotten = Object.fromEntries(gone.map((field) => [field, undefined]));
+  return ban === 'lift' ? forgotten : { ...forgotten, ...writeFull(stored, now) };
+}
+
+/**
+ * Levels above every limit, which the next decision takes for full. The time of the last decision stays, because usage
+ * is counted by it. Requests that a gateway admitted from levels of `reset_at` or before cost no token when charged.
+ */
+function writeFull({ left }: Fields, now: number): FieldChanges {
+  const { asOf } = readLeft(left);
+  return {
+    left: asOf === undefined ? undefined : `${writeTime(asOf)} ${MAX_LIMIT} ${MAX_LIMIT}`,
+    reset_at: writeTime(Math.max(now, asOf ?? 0)),
+  };
+}
+
+/** The results of decisions, as decide.lua writes them. Removes the field of anything that is over, such as a ban. */
+export function writeStateChanges(state: KeyState): FieldChanges {
+  const { asOf, bannedUntil, bans, admitted, refused, shadowed, usage, used, refusals, banReason } = state;
+  const levels = [writeLevel(state.minute, MINUTE), writeLevel(state.day, DAY)];
+  return {
+    ...(asOf !== undefined && { left: [writeTime(asOf), ...levels].join(' ') }),
+    refusals: writeRefusals(refusals),
+    banned_until: bannedUntil === 0 ? undefined : writeTime(bannedUntil),
+    bans: writeCount(bans),
+    admitted: writeCount(admitted),
+    refused: writeCount(refused),
+    shadowed: writeCount(shadowed),
+    usage_minutes: writeMarks(usage.minutes),
+    usage_days: writeMarks(usage.days),
+    [USED]: writeUsed(used),
+    ban_reason: banReason?.text || undefined,
+    ban_reason_until: banReason && writeTime(banReason.until),
+    ban_decided: bannedUntil === 0 || banReason?.until === bannedUntil ? undefined : writeTime(bannedUntil),
+  };
+}
+
+/** Reads the results of decisions as decide.lua does. */
+export function readState(hash: Fields): KeyState {
+  const banReasonUntil = readTime(hash.ban_reason_until);
+  const left = readLeft(hash.left);
+  const { asOf } = left;
+  const usage = { minutes: readMarks(hash.usage_minutes, asOf, MINUTE), days: readMarks(hash.usage_days, asOf, DAY) };
+  return {
+    ...left,
+    refusals: readRefusals(hash.refusals),
+    bannedUntil: readTime(hash.banned_until) ?? 0,
+    bans: readCount(hash.bans),
+    admitted: readCount(hash.admitted),
+    refused: readCount(hash.refused),
+    shadowed: readCount(hash.shadowed),
+    used: readUsed(hash[USED]),
+    usage,
+    banReason: banReasonUntil === undefined ? undefined : { text: hash.ban_reason ?? '', until: banReasonUntil },
+  };
+}
+
+/**
+ * `1795132800.125000 1795132810.125000 0`: the last place in line, the end of the last strike, and since when there is
+ * no room for another.
+ */
+function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
+  if (lineUntil + strikesUntil + fullAt === 0) return undefined;
+  return [lineUntil, strikesUntil, fullAt].map((time) => (time === 0 ? '0' : writeTime(time))).join(' ');
+}
+
+function readRefusals(text: string | undefined): Refusals {
+  if (text === undefined) return NO_REFUSALS;
+  const [lineUntil = 0, strikesUntil = 0, fullAt = 0] = text.split(' ').map((time) => readTime(time));
+  return { lineUntil, strikesUntil, fullAt };
+}
+
+const writeCount = (count: number): string | undefined => (count === 0 ? undefined : String(count));
+
+const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text) : 0);
+
+/** The time of the levels, then both levels. */
+const LEFT = /^(\S+) (-?\d+\.?\d*\/?\d*) (-?\d+\.?\d*\/?\d*)$/;
+const LONGEST_LEFT = 100;
+const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
+
+/** If the text is missing or unreadable, both buckets are full. */
+function readLeft(text = ''): Pick<KeyState, 'asOf' | 'minute' | 'day'> {
+  const [, time, minute, day] = (text.length <= LONGEST_LEFT && LEFT.exec(text)) || [];
+  return { asOf: readTime(time), minute: readLevel(minute, MINUTE), day: readLevel(day, DAY) };
+}
+
+/** The decimals that distinguish any two fractions of a window in microseconds. */
+const decimalsOf = (window: number): number => (window === DAY ? 11 : 8);
+
+/** `59.50000000/60`: the tokens, which can be below zero, and the limit at that time. */
+function writeLevel({ tokens, fraction, limit }: StoredLevel, window: number): string {
+  const of = limit === undefined ? '' : `/${limit}`;
+  if (fraction === 0) return `${tokens}${of}`;
+  const [whole, part] = tokens < 0 ? [`-${-tokens - 1}`, window - fraction] : [tokens, fraction];
+  const unit = 10 ** decimalsOf(window);
+  return `${whole}.${String(Math.floor((part / window) * unit + 0.5)).padStart(decimalsOf(window), '0')}${of}`;
+}
+
+/** A level as decide.lua writes it. A missing or unreadable level counts as full. */
+export function readLevel(text = '', window: number): StoredLevel {
+  const [, sign, tokens, decimals = '', limit = ''] = LEVEL.exec(text) ?? [];
+  if (tokens === undefined) return full(MAX_LIMIT);
+  const fraction = Math.floor(Number(`0.${decimals}`) * window + 0.5);
+  if (sign !== '-') return { tokens: Number(tokens), fraction, limit: parseLimit(limit) };
+  const [whole, part] = fraction === 0 ? [Number(tokens), 0] : [Number(tokens) + 1, window - fraction];
+  return { tokens: -whole, fraction: part, limit: parseLimit(limit) };
+}
+
+/** The fields of a key that record when the key and its secrets were used. */
+
+/** `29918880:120:4` for each mark. */
+const writeMarks = (marks: readonly Mark[]): string | undefined =>
+  marks.map(({ at, admitted, refused }) => `${at}:${admitted}:${refused}`).join(' ') || undefined;
+
+/** A single mark is not stored, but follows from `asOf`. Skips malformed marks, for example after an edit by hand. */
+function readMarks(text: string | undefined, asOf: number | undefined, unit: number): Mark[] {
+  if (text === undefined) return asOf === undefined ? [] : [{ at: Math.floor(asOf / unit), admitted: 0, refused: 0 }];
+  const marks = text.matchAll(/(?<!\S)(\d{1,8}):(\d{1,16}):(\d{1,16})(?!\S)/g);
+  return [...marks].map(([, ...numbers]) => {
+    const [at = 0, admitted = 0, refused = 0] = numbers.map(Number);
+    return { at, admitted, refused };
+  });
+}
+
+/** `k3JtQz81:1795132800` for each secret that was used. */
+export const writeUsed = (used: KeyState['used']): string | undefined =>
+  Object.entries(used)
+    .map(([id, at]) => `${id}:${at / SECOND}`)
+    .join(' ') || undefined;
+
+/** The last uses, without removed secrets. */
+export const withoutSecrets = (used: KeyState['used'], gone: readonly Secret[]): KeyState['used'] =>
+  Object.fromEntries(Object.entries(used).filter(([id]) => !gone.some((secret) => secret.id === id)));
+
+/** Skips malformed entries. */
+export const readUsed = (text = ''): KeyState['used'] =>
+  Object.fromEntries(
+    [...text.matchAll(/(?<!\S)(\w+):(\d{1,10})(?!\S)/g)].map(([, id, seconds]) => [id, Number(seconds) * SECOND]),
+  );

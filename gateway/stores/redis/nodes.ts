@@ -1,0 +1,134 @@
+import { type CheckResult, fault, good, warning } from '../../check-result.ts';
+import type { Fields } from '../storage.ts';
+import type { RedisConnection } from './calls.ts';
+import { type ClusterConnection, isCluster } from './connection.ts';
+
+/**
+ * What the nodes of a Redis report about themselves, and whether they meet the gateway's needs. For the fields see
+ * https://redis.io/docs/latest/commands/info/.
+ */
+
+export type Node = Exclude<RedisConnection, ClusterConnection>;
+
+/** Every primary with its name: `redis`, or in a cluster `redis host:port`. */
+export function nodesOf(redis: RedisConnection): [name: string, node: Node][] {
+  if (!isCluster(redis)) return [['redis', redis]];
+  return redis.nodes('master').map((node) => [`redis ${node.options.host}:${node.options.port}`, node]);
+}
+
+export const fieldsOf = (info: string): Fields =>
+  Object.fromEntries([...info.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name, value]));
+
+/**
+ * How many replicas follow a node. A replica that is still being filled confirms nothing.
+ * @param replication that section of INFO
+ */
+export const followersIn = (replication: Fields): number =>
+  Object.entries(replication).filter(([field, state]) => /^slave\d+$/.test(field) && state?.includes('state=online'))
+    .length;
+
+/** The share of `maxmemory`, or of the machine's memory, that each primary uses, 0 to 1. Skips silent nodes. */
+export async function memoryUsed(redis: RedisConnection): Promise<[node: string, share: number][]> {
+  const asked = nodesOf(redis).map(async ([name, node]): Promise<[string, number][]> => {
+    if (node.status !== 'ready') return [];
+    const { used_memory: used, maxmemory, total_system_memory: machine } = fieldsOf(await node.info('memory'));
+    const share = Number(used) / (Number(maxmemory) || Number(machine));
+    return Number.isFinite(share) ? [[name, share]] : [];
+  });
+  return (await Promise.all(asked.map((one) => one.catch(() => [])))).flat();
+}
+
+/** The number of slots in every cluster (Redis Cluster specification). */
+const SLOTS = 16_384;
+const OLDEST_VERSION = 7;
+const FULL = 0.9;
+/** Maximum difference between the gateway's clock and that of Redis, in milliseconds. */
+const CLOCK_TOLERANCE_MS = 1_000;
+
+export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]> {
+  const found = await Promise.all(nodesOf(redis).map(([name, node]) => checkNode(node, name)));
+  return [...(isCluster(redis) ? [checkSlots(redis.slots)] : []), ...found.flat()];
+}
+
+function checkSlots(slots: readonly (readonly string[] | undefined)[]): CheckResult {
+  const left = SLOTS - slots.filter((nodes) => nodes !== undefined && nodes.length > 0).length;
+  if (left === 0) return good('redis cluster', 'all slots are served');
+  const found = `${left} of ${SLOTS} slots are served by nobody`;
+  return fault('redis cluster', found, 'redis-cli --cluster check and fix');
+}
+
+async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
+  const askedAt = performance.now();
+  try {
+    const [info, client, time, now] = [await redis.info(), await redis.client('INFO'), await redis.time(), Date.now()];
+    const ms = (performance.now() - askedAt) / 3;
+    const fields = fieldsOf(info);
+    return [
+      checkServer(about, fields, ms),
+      checkMemory(`${about} memory`, fields),
+      checkPersistence(`${about} persistence`, fields),
+      checkUser(`${about} user`, /\buser=(\S+)/.exec(String(client))?.[1] ?? 'default', fields),
+      checkClock(`${about} clock`, Number(time[0]) * 1_000 + Number(time[1]) / 1_000 - now),
+      checkReplicas(`${about} replicas`, fields),
+    ];
+  } catch (thrown) {
+    const advice = 'Is it there, do REDIS_URL and its password name it, and may its user do what users.acl allows?';
+    return [fault(about, `gives no answer: ${(thrown as Error).message}`, advice)];
+  }
+}
+
+function checkServer(about: string, { redis_version: version = '', role }: Fields, ms: number): CheckResult {
+  const found = `Redis ${version}, ${role === 'master' ? 'a primary' : 'a replica'}, answers in ${ms.toFixed(1)} ms`;
+  if (Number.parseInt(version, 10) < OLDEST_VERSION) return fault(about, found, 'Redis 7 or later is needed.');
+  if (role !== 'master') return fault(about, found, 'Decisions need a primary: REDIS_URL must name it, or sentinels.');
+  return good(about, found);
+}
+
+/** If a key is evicted, an API key is lost for good, or gets a fresh allowance. */
+function checkMemory(
+  name: string,
+  { maxmemory = '0', maxmemory_policy: policy = '', used_memory: used }: Fields,
+): CheckResult {
+  if (policy !== 'noeviction') {
+    const [found, advice] = [`maxmemory-policy is ${policy}`, 'CONFIG SET maxmemory-policy noeviction'];
+    if (maxmemory === '0') return warning(name, `${found}, with no maxmemory yet`, advice);
+    return fault(name, `${found}: API keys may be evicted`, advice);
+  }
+  const share = Number(used) / Number(maxmemory);
+  if (!Number.isFinite(share) || share <= FULL) return good(name, 'nothing is evicted');
+  const found = `${Math.round(100 * share)} % of maxmemory is used; past it all decisions are local`;
+  return warning(name, found, 'Raise maxmemory.');
+}
+
+function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {
+  if (aof !== '1') {
+    const found = 'no append-only file: a crash loses keys issued, and usage, since the last snapshot';
+    return warning(name, found, 'CONFIG SET appendonly yes');
+  }
+  if (status === 'ok') return good(name, 'an append-only file is written');
+  return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See its log.');
+}
+
+function checkReplicas(name: string, replication: Fields): CheckResult {
+  const count = followersIn(replication);
+  if (count > 0) return good(name, `${count} connected: each change of an operator waits for one of them`);
+  const why = Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected';
+  const advice = 'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.';
+  return warning(name, `none ${why}: acknowledged changes are lost with this node`, advice);
+}
+
+function checkUser(name: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {
+  if (user === 'default') {
+    const advice = 'deploy/redis/users.acl has one who may do what a gateway does.';
+    return warning(name, 'the default user, who may do everything', advice);
+  }
+  if (denied === '0') return good(name, user);
+  return warning(name, `${user}; ${denied} commands were refused to somebody`, 'ACL LOG lists them.');
+}
+
+/** Decisions use the clock of Redis, and people compare log lines and Reset headers with other clocks. */
+function checkClock(name: string, aheadMs: number): CheckResult {
+  const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;
+  if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return good(name, found);
+  return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset follows the clock of Redis.');
+}
