@@ -5,7 +5,7 @@ import { SECOND, ticksUntilFull } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
 import { SCOPES } from '../limiter/credential.ts';
 import { dateOf } from '../limiter/key-record.ts';
-import type { BucketState, Decision, Limiter, LimitStatus } from '../limiter/limiter.ts';
+import type { BucketState, Decision, Limiter, LimitStatus, Verdict } from '../limiter/limiter.ts';
 import type { AddressAllowance } from '../limiter/newcomers.ts';
 import type { PlanTable } from '../limiter/plans.ts';
 import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
@@ -15,7 +15,7 @@ import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../static-file.ts';
 import type { factsReader } from '../stores/keys.ts';
 import type { CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
-import { ADDRESS_LIMITED, authenticate, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
+import { authenticate, MALFORMED, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
 import { clientHeaders, retryAfterSeconds } from './client-headers.ts';
 
 export interface OwnAnswersDependencies {
@@ -30,6 +30,12 @@ export interface OwnAnswersDependencies {
   readonly reference: Reference;
 }
 
+/** The address pays for these requests, also if they have a valid key. */
+const TOO_MANY = new HttpError(
+  'rate_limit_exceeded',
+  'This address has sent too many requests that take no token from a key. Retry after the time in the Retry-After header.',
+);
+
 /**
  * Answers preflights, OPTIONS, and requests for the reference or the limit status. The address pays for these, never a
  * key.
@@ -37,11 +43,20 @@ export interface OwnAnswersDependencies {
 export class OwnAnswers {
   readonly #deps: OwnAnswersDependencies;
   readonly #allowed: (path: string) => string | undefined;
+  readonly #record: (exchange: Exchange, verdict: Verdict) => void;
 
-  /** @param allowed the methods of a path; undefined for an unknown path */
-  constructor(deps: OwnAnswersDependencies, allowed: (path: string) => string | undefined) {
+  /**
+   * @param allowed the methods of a path; undefined for an unknown path
+   * @param record records a verdict that refuses the key
+   */
+  constructor(
+    deps: OwnAnswersDependencies,
+    allowed: (path: string) => string | undefined,
+    record: (exchange: Exchange, verdict: Verdict) => void,
+  ) {
     this.#deps = deps;
     this.#allowed = allowed;
+    this.#record = record;
   }
 
   /**
@@ -82,10 +97,11 @@ export class OwnAnswers {
     const wantsRefusals = readRefusals(request.target);
     const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
     exchange.credential = credential;
-    if (credential === undefined) throw UNAUTHORIZED;
-    const verdict = await this.#deps.limiter.peek(credential);
-    if (verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized')
+    const verdict = credential === undefined ? MALFORMED : await this.#deps.limiter.peek(credential);
+    if (credential === undefined || verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized') {
+      this.#record(exchange, verdict);
       throw refusalOf(verdict, exchange.addressStatus, undefined);
+    }
     exchange.keyStatus = verdict;
     const known = await this.#deps.factsOf(credential);
     if (known === undefined) {
@@ -107,7 +123,7 @@ export class OwnAnswers {
   #charge(exchange: Exchange): void {
     exchange.ownAnswer = 'own';
     exchange.addressStatus = this.#deps.allowance.consume(exchange.network);
-    if (exchange.addressStatus.outcome === 'refused') throw ADDRESS_LIMITED;
+    if (exchange.addressStatus.outcome === 'refused') throw TOO_MANY;
   }
 }
 
@@ -233,8 +249,8 @@ async function answerWithFile(
 ): Promise<OwnAnswer> {
   const { headers } = exchange.request;
   if (addressStatus.outcome === 'refused') {
-    if (!isPage(asked.target) || !takesHtml(headers.accept)) throw ADDRESS_LIMITED;
-    exchange.error = ADDRESS_LIMITED;
+    if (!isPage(asked.target) || !takesHtml(headers.accept)) throw TOO_MANY;
+    exchange.error = TOO_MANY;
     return waitingPage(addressStatus);
   }
   if (asked.method !== 'GET' && asked.method !== 'HEAD') throw methodNotAllowed('GET, HEAD');

@@ -53,7 +53,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   const router = createRouter(deps.routes);
   const shedder = new LoadShedder(() => deps.forwarder.limit);
   const authorizer = new Authorizer(deps.limiter, deps.clients);
-  const ownAnswers = new OwnAnswers(deps, router.allowed);
+  const ownAnswers = new OwnAnswers(deps, router.allowed, record);
   const pacing = new RefusalPacing();
   const elsewhere = new ElsewhereLog(deps.logger);
 
@@ -97,7 +97,6 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
         verdict = decided;
       }
-      exchange.verdict = verdict;
       if (verdict.outcome === 'unauthorized') exchange.addressStatus = allowance.consume(exchange.network);
       record(exchange, verdict);
 
@@ -125,6 +124,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
   }
 
   function record(exchange: Exchange, verdict: Verdict): void {
+    exchange.verdict = verdict;
     const { id, keyId, client, clientAddress, outcome } = exchange;
     deps.recent.decided(exchange);
     deps.banned.note(keyId, verdict);

@@ -2,6 +2,7 @@ import { repeat } from '../../shared/process/repeat.ts';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import type { Clients } from '../limiter/clients.ts';
 import { isKeyId } from '../limiter/credential.ts';
+import { concernsDecisions } from '../stores/audit.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import { Plans } from '../stores/plans.ts';
 import {
@@ -79,13 +80,14 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
 }
 
 /**
- * The records that workers keep in memory. A key that is new need not be announced, because nobody has presented its id
- * yet. A restored key may have been refused before.
+ * The records that workers keep in memory and that decisions may now see differently: a key that is new, renamed or
+ * tagged stays usable in an outage. A restored key may have been refused before. A change of an existing key without an
+ * entry changes nothing.
  */
 function watchedIn({ parts, entries }: Change): RecordName[] {
-  const isNew = entries.some(({ fields }) => fields.action === 'key.create');
+  const concerns = entries.some(({ fields }) => concernsDecisions(fields));
   const watched = parts.filter(({ record, exists }) =>
-    keyIdOf(record) === undefined ? record === 'plans' : !(isNew && exists === false),
+    keyIdOf(record) === undefined ? record === 'plans' : concerns || (entries.length === 0 && exists === false),
   );
   return watched.map(({ record }) => record);
 }
@@ -98,24 +100,30 @@ const PAGES = [20, 500];
 /** The tail may be this old without a warning. */
 const USUAL_MS = 2_000;
 
+const UNREACHABLE = 'Let this gateway reach Redis.';
+const UNREADABLE =
+  'Redis answers, but gateway:activity cannot be read: it must be a stream. See what it is, then delete it.';
+
 /**
  * Follows the audit log, so that another gateway's change is in force here within a second, and stays in force while
- * the store is away. If the last entry seen is gone, or too many followed, any key may have changed.
+ * the store is away. If the last entry seen is gone, too many followed, or the log cannot be read although the store
+ * answers, any key may have changed.
  */
 export class TailFollower {
-  readonly #storage: Pick<Storage, 'tail'>;
+  readonly #storage: Pick<Storage, 'tail' | 'now'>;
   readonly #announce: Announce;
   readonly #hasOneClock: boolean;
   /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
   #last: string | undefined;
   #readAt = performance.now();
+  #remedy = UNREACHABLE;
 
   /**
    * @param storage with the deadline of decisions, so that reading does not wait for a dead connection
    * @param announce resolves when no process of this gateway acts on older data
    * @param hasOneClock whether entries have their time from the clock that decides
    */
-  constructor(storage: Pick<Storage, 'tail'>, announce: Announce, hasOneClock: boolean) {
+  constructor(storage: Pick<Storage, 'tail' | 'now'>, announce: Announce, hasOneClock: boolean) {
     this.#storage = storage;
     this.#announce = announce;
     this.#hasOneClock = hasOneClock;
@@ -126,8 +134,19 @@ export class TailFollower {
     void repeat(EVERY_MS, signal, () => this.follow());
   }
 
-  /** Reads and announces the new entries. @throws {Unavailable} if the store is away */
+  /** Reads and announces the new entries. @throws {Unavailable} if the store is away or the log cannot be read */
   async follow(): Promise<void> {
+    try {
+      await this.#readNew();
+    } catch (fault) {
+      await this.#storage.now();
+      this.#remedy = UNREADABLE;
+      await this.#announce({ anyKey: true });
+      throw fault;
+    }
+  }
+
+  async #readNew(): Promise<void> {
     const since = this.#last;
     let page: readonly LoggedEntry[] = [];
     let seen = -1;
@@ -140,14 +159,16 @@ export class TailFollower {
     else await Promise.all(this.#changesIn(page.slice(0, seen)).map((changed) => this.#announce(changed)));
     this.#last = page[0]?.[0] ?? '';
     this.#readAt = performance.now();
+    this.#remedy = UNREACHABLE;
   }
 
   /** The newest change of each key. An entry's id begins with its time in whole milliseconds. */
   #changesIn(entries: readonly LoggedEntry[]): Changed[] {
     const changes = new Map<string, Changed>();
     const resets = new Set<string>();
-    for (const [id, { target = '', action }] of entries.toReversed()) {
-      if (!isKeyId(target)) continue;
+    for (const [id, fields] of entries.toReversed()) {
+      const { target = '', action } = fields;
+      if (!isKeyId(target) || !concernsDecisions(fields)) continue;
       if (action === 'key.reset') resets.add(target);
       const at = this.#hasOneClock ? { at: (Number.parseInt(id, 10) + 1) * 1_000 } : {};
       changes.set(target, { key: target, ...at, ...(resets.has(target) && { isReset: true }) });
@@ -163,7 +184,7 @@ export class TailFollower {
       : fault(
           'changes by other gateways',
           `were last read ${seconds} s ago. Until they are read, a key that was revoked elsewhere may still work here.`,
-          'Let this gateway reach Redis.',
+          this.#remedy,
         );
   }
 }

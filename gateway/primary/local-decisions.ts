@@ -16,14 +16,14 @@ type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
  * Local decisions for all workers of a machine, taken in their primary. So a key has one allowance, and a key known to
  * one worker is known to all, replacements included. For each key in question, every worker reports the last decision
  * of Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
- * outage, every worker also reports all its keys, because a crash would lose what only one worker knew.
+ * outage, and before it is replaced, a worker also reports all its keys, because only it may know them.
  */
 export class LevelsOfMachine {
   readonly #known: Clients;
   readonly #workers: () => readonly Worker[];
   readonly #gatheredAt = boundedMap<string, number>(MAX_CLIENTS);
   readonly #gatherings = new Map<string, Promise<void>>();
-  #outage: Outage | undefined;
+  #outage: Collection | undefined;
 
   constructor(known: Clients, workers: () => readonly Worker[]) {
     this.#known = known;
@@ -43,17 +43,23 @@ export class LevelsOfMachine {
   /** Call this at intervals. Asks each worker once in an outage for all its keys. */
   watch(isRedisAway: boolean): void {
     if (!isRedisAway) {
+      if (this.#outage !== undefined) this.#outage.isOver = true;
       this.#outage = undefined;
       return;
     }
-    this.#outage ??= { asked: new Set(), learned: new Set() };
+    this.#outage ??= newCollection();
     for (const worker of this.#workers()) if (!this.#outage.asked.has(worker)) void this.#collect(worker, this.#outage);
   }
 
-  async #collect(worker: Worker, outage: Outage): Promise<void> {
+  /** Asks a worker that is about to be replaced for all its keys. */
+  takeOver(worker: Worker): Promise<void> {
+    return this.#collect(worker, newCollection());
+  }
+
+  async #collect(worker: Worker, outage: Collection): Promise<void> {
     outage.asked.add(worker);
     let next: 'first' | 'next' = 'first';
-    while (this.#outage === outage) {
+    while (!outage.isOver) {
       const askedAt = monotonicClock();
       const page = await worker.ask('keys', next);
       next = 'next';
@@ -84,10 +90,14 @@ export class LevelsOfMachine {
   }
 }
 
-interface Outage {
+/** The keys that workers report. */
+interface Collection {
   readonly asked: Set<Worker>;
   readonly learned: Set<string>;
+  isOver: boolean;
 }
+
+const newCollection = (): Collection => ({ asked: new Set(), learned: new Set(), isOver: false });
 
 /**
  * A worker's local decisions. The primary takes them because it knows what all workers know. If it is gone, does not

@@ -65,6 +65,7 @@ export async function startPrimary(
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: () => crashes.add(),
+    onReplaced: ({ channel }) => void (owner === undefined && levels.takeOver(channel)),
     // A connection is used once more or becomes idle, so the limits of clients and cores end all connections by then.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {

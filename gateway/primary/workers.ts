@@ -151,6 +151,8 @@ interface SlotOptions {
   readonly replacedMs: number;
   /** Called for every worker that ends unexpectedly. */
   onCrash(): void;
+  /** Called with a worker before it is asked to end because another serves in its place. */
+  onReplaced(worker: WorkerProcess): void;
 }
 
 /** The slot of one worker. A process always serves in it; when that process ends, another one replaces it. */
@@ -196,7 +198,7 @@ class Slot {
    * @throws the error of a new worker that could not start; the old one then stays
    */
   async start(reason: Reason): Promise<string> {
-    const { launch, logger, replacedMs } = this.#options;
+    const { launch, logger, onReplaced, replacedMs } = this.#options;
     const worker = launch(this.#number, reason);
     this.processes.add(worker);
     void worker.ended.then((end) => this.#hasEnded(worker, end, reason));
@@ -205,6 +207,7 @@ class Slot {
     this.current = worker;
     this.#changedAt = new Date();
     logger.info({ worker: this.#number, pid: worker.pid }, 'worker serves');
+    if (before !== undefined) onReplaced(before);
     await before?.stop({ lameDuckMs: 0, lingerMs: replacedMs });
     return address;
   }

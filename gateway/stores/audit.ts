@@ -138,6 +138,17 @@ export function logged(storage: Storage, logger: Logger): Storage {
   return withOwn(storage, { change });
 }
 
+/** Changes of these fields concern no decision. `secret` says which secret changed. */
+const WITHOUT_EFFECT = ['name', 'tags', 'secret'];
+
+/** Whether decisions on a key may differ after what an entry records. A new secret changes nothing for the others. */
+export function concernsDecisions({ action, changes }: Fields): boolean {
+  if (action === 'key.create' || action === 'secret.create') return false;
+  if (action !== 'key.change' && action !== 'secret.change') return true;
+  const changed = readJson(z.array(FieldChange), changes) ?? [];
+  return changed.length === 0 || changed.some(({ field }) => !WITHOUT_EFFECT.includes(field));
+}
+
 /** Undefined for a text that is not the JSON of such a value, for example after an edit by hand. */
 export function readJson<T>(schema: z.ZodType<T>, text = ''): T | undefined {
   try {

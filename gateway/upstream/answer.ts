@@ -90,7 +90,7 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     const status = Number(head.slice(STATUS_LINE.length, STATUS_LINE.length + 3));
     at = end + END_OF_HEAD.length;
     if (status >= 200) return { head, status, end: at };
-    if (status < 102) throw new Unreadable(`No client asked for status ${status}.`);
+    if (status === 101) throw new Unreadable('No client asked for another protocol.');
     // An interim answer has no body (RFC 9110 §8.6, RFC 9112 §6.1) and does not end the connection, but some parsers
     // would follow headers that say otherwise.
     const { length, isChunked, isLast } = readHead(head);

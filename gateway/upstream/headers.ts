@@ -79,11 +79,12 @@ export function responseHeaders(rawHeaders: readonly string[], status: number): 
   return kept;
 }
 
-/** The core's value in seconds; one second if there is none. */
+/** The core's value in seconds, or until its date (RFC 9110 §10.2.3); one second if there is none. */
 function waitOf(headers: readonly string[]): string {
   const at = headers.findIndex((name, place) => place % 2 === 0 && name.toLowerCase() === 'retry-after');
   const wait = at === -1 ? undefined : headers[at + 1];
-  return wait !== undefined && /^\d{1,5}$/.test(wait) ? wait : '1';
+  if (wait === undefined || /^\d{1,9}$/.test(wait)) return wait ?? '1';
+  return String(Math.max(1, Math.ceil((Date.parse(wait) - Date.now()) / 1_000) || 1));
 }
 
 /** Whether an answer has a body, whatever its headers say (RFC 9112 §6.3). */

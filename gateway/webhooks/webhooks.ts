@@ -50,7 +50,7 @@ export class Webhooks {
     this.#result,
   );
   readonly #waiting = new Denque<Pending>();
-  readonly #underWay = new Set<AbortController>();
+  readonly #underWay = new Map<Pending, AbortController>();
   readonly #resting = new Map<Pending, NodeJS.Timeout>();
   #isStopping = false;
   #isStopped = false;
@@ -92,13 +92,11 @@ export class Webhooks {
     this.#onIdle = resolve;
     if (this.#waiting.length + this.#underWay.size > 0) await Promise.race([idle, sleep(STOP_GRACE_MS)]);
     this.#isStopped = true;
-    const lost = this.#size;
     for (const timer of this.#resting.values()) clearTimeout(timer);
-    for (const attempt of this.#underWay) attempt.abort();
+    const lost = [...this.#resting.keys(), ...this.#waiting.toArray(), ...this.#underWay.keys()];
+    for (const attempt of this.#underWay.values()) attempt.abort();
     this.#waiting.clear();
-    if (lost === 0) return;
-    for (let at = 0; at < lost; at++) this.#count('given_up');
-    this.#logger.warn({ events: lost }, 'webhook events given up at the stop');
+    for (const pending of lost) this.#giveUp(pending, 'The gateway stops.');
   }
 
   get #size(): number {
@@ -116,13 +114,13 @@ export class Webhooks {
 
   async #attempt(pending: Pending): Promise<void> {
     const attempt = new AbortController();
-    this.#underWay.add(attempt);
+    this.#underWay.set(pending, attempt);
     try {
       await this.#deliver(pending, attempt);
     } catch (fault) {
       if (!this.#isStopped) this.#failed(pending, fault as Error);
     }
-    this.#underWay.delete(attempt);
+    this.#underWay.delete(pending);
     this.#sendNext();
   }
 
@@ -149,9 +147,7 @@ export class Webhooks {
   #failed(pending: Pending, { message: reason }: Error): void {
     pending.failed += 1;
     if (pending.failed >= this.#patience.attempts) {
-      this.#count('given_up');
-      const { keyId, event } = pending.happening;
-      this.#logger.error({ keyId, event: `key.${event}`, attempts: pending.failed, reason }, 'webhook event given up');
+      this.#giveUp(pending, reason);
       return;
     }
     this.#count('retried');
@@ -161,6 +157,11 @@ export class Webhooks {
       this.#sendNext();
     }, this.#restMs(pending.failed)).unref();
     this.#resting.set(pending, timer);
+  }
+
+  #giveUp({ happening: { keyId, event }, failed }: Pending, reason: string): void {
+    this.#count('given_up');
+    this.#logger.error({ keyId, event: `key.${event}`, attempts: failed, reason }, 'webhook event given up');
   }
 
   /** The wait before a retry doubles, with jitter: a receiver that is back does not get all messages at once. */

@@ -132,6 +132,17 @@ const notedByPrimary = (workers: Workers): number =>
   workers.logged('plan table cannot be read; the last good one stays').filter(({ worker }) => worker === undefined)
     .length;
 
+test('a key that was used before a reload, and not since, is served when Redis hangs', async () => {
+  const redis = await redisServer();
+  const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
+  const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
+  expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('29');
+  workers.child.kill('SIGHUP');
+  await eventually(() => workers.logged('rolling restart done').length).toBe(1);
+  redis.pause();
+  expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '28' } });
+});
+
 test('a worker that crashes when Redis begins to hang is replaced at once', TIMED, async () => {
   const redis = await redisServer();
   // The primary has not noticed by the time that the replacement starts.

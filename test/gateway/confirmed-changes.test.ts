@@ -169,23 +169,38 @@ const create = {
   parts: [{ record: 'key:a', exists: false, set: { plan: 'free' } }],
   entries: [{ log: 'audit', fields: { action: 'key.create', target: 'a' } }],
 } as const;
-const rename = { parts: [{ record: 'key:a', exists: true, set: { name: 'new' } }], entries: [] } as const;
+/** A change of an existing key, with its audit entry. */
+const changeOf = (field: string, to: string) => ({
+  parts: [{ record: 'key:a', exists: true, set: { [field]: to } }] as const,
+  entries: [
+    { log: 'audit', fields: { action: 'key.change', target: 'a', changes: JSON.stringify([{ field, to }]) } },
+  ] as const,
+});
+const lower = changeOf('minute', '5');
 
 test('a change is acknowledged once workers confirmed it, and a new key or a change not made is not announced', async () => {
   const { storage, told } = await toldStorage();
-  expect(await storage.change(rename)).toBe(false);
+  expect(await storage.change(lower)).toBe(false);
   expect(await storage.change(create)).toBe(true);
   expect(told).toEqual([]);
-  await storage.change(rename);
+  await storage.change(lower);
   expect(told).toEqual([{ key: 'a' }]);
   await storage.change({ parts: [{ record: 'plans', set: { 'free.minute': '7' } }], entries: [] });
   expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
+test('a change that concerns no decision is not announced', async () => {
+  const { storage, told } = await toldStorage();
+  await storage.change(create);
+  for (const harmless of [changeOf('name', 'new'), changeOf('tags', 'env=prod'), { ...lower, entries: [] }])
+    expect(await storage.change(harmless)).toBe(true);
+  expect(told).toEqual([]);
+});
+
 test('workers are notified of a reset with its change, unless its outcome is unknown', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
-  const reset = { ...rename, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
+  const reset = { ...lower, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
   await storage.change(reset);
   faults.change = new Unknown('no answer');
   await expect(storage.change(reset)).rejects.toThrow(Unknown);
@@ -196,13 +211,13 @@ test('workers are notified of a change of unknown outcome, and again before it i
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   faults.change = new Unknown('no answer');
-  await expect(storage.change(rename)).rejects.toThrow(Unknown);
+  await expect(storage.change(lower)).rejects.toThrow(Unknown);
   expect(told).toEqual([{ key: 'a' }]);
-  expect(await storage.read('key:a')).toMatchObject({ name: 'new' });
+  expect(await storage.read('key:a')).toMatchObject({ minute: '5' });
   expect(told).toEqual([{ key: 'a' }, { key: 'a' }]);
   await storage.read('key:a');
   expect(told).toHaveLength(2);
   faults.change = new NotMade('The disk is full.');
-  await expect(storage.change(rename)).rejects.toThrow(NotMade);
+  await expect(storage.change(lower)).rejects.toThrow(NotMade);
   expect(told).toHaveLength(2);
 });

@@ -20,6 +20,7 @@ function follower(hasOneClock = false) {
   const told: Changed[] = [];
   const tail = new TailFollower(storage, async (changed) => void told.push(changed), hasOneClock);
   return {
+    tail,
     async told() {
       await tail.follow();
       return told.splice(0);
@@ -57,6 +58,33 @@ test('each change of a key is reported once, and anything may be new at first or
   expect(await told()).toEqual([{ anyKey: true }]);
   await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);
+});
+
+test('a name, tags and a new secret concern no decision, and are not reported', async () => {
+  const id = await changedKey();
+  const { told } = follower();
+  await told();
+  const about = (action: string, ...fields: string[]) => {
+    const changes = JSON.stringify(fields.map((field) => ({ field, to: 'x' })));
+    return redis.xadd(AUDIT, '*', 'target', id, 'action', action, 'changes', changes);
+  };
+  await about('key.create', 'plan');
+  await about('key.change', 'name', 'tags');
+  await about('secret.create', 'secret', 'scope');
+  await about('secret.change', 'secret', 'name');
+  expect(await told()).toEqual([]);
+  await about('secret.change', 'secret', 'name', 'networks');
+  expect(await told()).toEqual([{ key: id }]);
+});
+
+test('while the log cannot be read although Redis answers, any key may have changed', async () => {
+  const { told, tail } = follower();
+  await told();
+  await redis.set(AUDIT, 'nonsense');
+  await expect(tail.follow()).rejects.toThrow('WRONGTYPE');
+  await redis.del(AUDIT);
+  expect(await told()).toEqual([{ anyKey: true }, { anyKey: true }]);
+  expect(await told()).toEqual([]);
 });
 
 test('a reset is reported even if another change of the key followed', async () => {

@@ -81,7 +81,9 @@ test('an address is allowed exactly 60 requests a minute, and the table of addre
 
 test.for([
   ['retry-after: 7\r\n', '7'],
+  ['retry-after: 100000\r\n', '100000'],
   ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
+  ['retry-after: soon\r\n', '1'],
   ['', '1'],
 ])('a 503 and a 429 of the core have Retry-After: %j', async ([header, seconds]) => {
   const answerWith = (status: number, code: string) => {
@@ -101,4 +103,15 @@ test.for([
     [429, seconds],
     [503, seconds],
   ]);
+});
+
+test('a date in Retry-After of the core becomes the seconds until then', async () => {
+  const until = new Date(Date.now() + 3_600_000).toUTCString();
+  const body = '{"code":"unavailable","message":"Come again.","status":503}';
+  const head = `Retry-After: ${until}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
+  const core = await faultyCore((socket) => socket.write(`HTTP/1.1 503 No\r\n${head}\r\n\r\n${body}`));
+  const stack = await startStack({ CORE_URL: core });
+  const { headers } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
+  expect(Number(headers['retry-after'])).toBeGreaterThan(3_500);
+  expect(Number(headers['retry-after'])).toBeLessThanOrEqual(3_600);
 });

@@ -105,6 +105,16 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
       'lacks the scope for GET',
     );
     expect(await reasonOf(await ask(stack.gateway, await stack.issueKey(), '/nowhere'))).toMatch(/could not be found/);
+    // A key is often tried there, because it costs nothing.
+    for (const [key, outcome] of [
+      [disabled, 'disabled'],
+      [revoked, 'unknown'],
+      ['malformed', 'malformed'],
+    ] as const)
+      expect(await one(stack, (await ask(stack.gateway, key, '/v1/limits')).id)).toMatchObject({
+        outcome,
+        status: 401,
+      });
   });
 });
 

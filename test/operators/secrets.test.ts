@@ -127,12 +127,16 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect((await secretsOf(stack, first)).at(-1)).toMatchObject({ networks: ['10.0.0.0/9', '2001:db8::/33'] });
     const status = async (from: string) => (await read(stack, key, from)).status;
     expect(await Promise.all(['10.1.2.3', '10.127.255.255', '2001:db8:7fff::1'].map(status))).toEqual([200, 200, 200]);
+    const warnings = () =>
+      stack.log.filter(({ msg }) => msg === 'a secret came from outside its networks and was refused');
+    // The limit status says whether a key works, so it is the first thing that a thief asks for.
+    await send(`${stack.gateway}/v1/limits`, { key, headers: { 'X-Forwarded-For': '10.128.0.0' } });
+    expect(warnings()).toHaveLength(1);
     const elsewhere = await read(stack, key, '10.128.0.0');
     const unknown = await read(stack, `${first.slice(0, -6)}000000`, '10.128.0.0');
     expect([elsewhere.status, elsewhere.text]).toEqual([401, unknown.text]);
     expect(await Promise.all(['2001:db8:8000::1', '192.0.2.1', '::1'].map(status))).toEqual([401, 401, 401]);
-    const told = stack.log.filter(({ msg }) => msg === 'a secret came from outside its networks and was refused');
-    expect(told).toMatchObject([{ keyId: idOf(first), address: '10.128.0.0' }]);
+    expect(warnings()).toMatchObject([{ keyId: idOf(first), address: '10.128.0.0' }]);
     const explained = (await stack.admin('GET', `/keys/${idOf(first)}/explain`)).json as {
       decisions: { outcome: string }[];
     };
