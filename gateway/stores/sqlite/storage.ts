@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type Clock, systemClock } from '../../limiter/clock.ts';
 import { ACTIVITY_LENGTH } from '../audit.ts';
+import type { KeySource, SavedState } from '../embedded-limiter.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
@@ -23,7 +24,7 @@ import { Log, Records } from './records.ts';
 
 const PROBE_MS = 3_000;
 
-/** The process that decides. What it has decided reaches the storage by `saveStates`, before these calls resolve. */
+/** The process that decides. What it has decided reaches the storage by `save`, before these calls resolve. */
 export interface Owner {
   /** Saves and forgets a key. */
   release(id: string): Promise<unknown>;
@@ -42,9 +43,9 @@ export interface SqliteOptions {
 
 /**
  * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit. What
- * another process decides reaches a record before anybody reads or changes it (`owner`, `load`, `saveStates`).
+ * another process decides reaches a record before anybody reads or changes it (`owner`, `load`, `save`).
  */
-export class SqliteStorage implements Storage {
+export class SqliteStorage implements Storage, KeySource {
   readonly #opened: Opened;
   readonly #clock: Clock;
   readonly #records: Records;
@@ -143,10 +144,7 @@ export class SqliteStorage implements Storage {
    * @param mustBeDurable for changes that a client sees, such as a ban. They may use the room reserved for a full disk
    * @returns false if they must be durable but could not be written. This process still knows them
    */
-  async saveStates(
-    states: Iterable<readonly [id: string, changes: FieldChanges]>,
-    { mustBeDurable }: { readonly mustBeDurable: boolean },
-  ): Promise<boolean> {
+  async save(states: Iterable<SavedState>, mustBeDurable: boolean): Promise<boolean> {
     const ids: string[] = [];
     for (const [id, changes] of states) {
       this.#unsaved.set(id, { ...this.#unsaved.get(id), ...changes });
@@ -160,7 +158,7 @@ export class SqliteStorage implements Storage {
   async close(): Promise<void> {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
-    void this.saveStates([], { mustBeDurable: false });
+    void this.save([], false);
     this.#commits.close();
     database.close();
     unlock();
