@@ -8,13 +8,10 @@ import {
   type Change,
   type FieldChanges,
   type Fields,
-  type KeyListQuery,
   keyIdOf,
-  type LogName,
   NotMade,
   type RecordName,
   type Storage,
-  type TailQuery,
   withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
@@ -109,8 +106,8 @@ export class SqliteStorage implements Storage, KeySource {
 
   isEmpty = async () => readable(() => this.#records.isEmpty());
   countKeys = async () => this.#records.keyCount;
-  listKeys = async (query: KeyListQuery) => readable(() => this.#records.listKeys(query));
-  tail = async (log: LogName, query: TailQuery) => readable(() => this.#log.tail(log, query));
+  listKeys: Storage['listKeys'] = async (query) => readable(() => this.#records.listKeys(query));
+  tail: Storage['tail'] = async (log, query) => readable(() => this.#log.tail(log, query));
   // Lists are read from the keys themselves, so no key can be missing.
   unlistedKeys = async () => [];
   relistKeys = async () => 0;
