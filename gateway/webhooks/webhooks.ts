@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import Denque from 'denque';
 import { Counter, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Keys as AllKeys } from '../stores/keys.ts';
@@ -49,7 +48,7 @@ export class Webhooks {
     },
     this.#result,
   );
-  readonly #waiting = new Denque<Pending>();
+  readonly #waiting: Pending[] = [];
   readonly #underWay = new Set<AbortController>();
   readonly #resting = new Map<Pending, NodeJS.Timeout>();
   #isStopping = false;
@@ -95,7 +94,7 @@ export class Webhooks {
     const lost = this.#size;
     for (const timer of this.#resting.values()) clearTimeout(timer);
     for (const attempt of this.#underWay) attempt.abort();
-    this.#waiting.clear();
+    this.#waiting.length = 0;
     if (lost === 0) return;
     for (let at = 0; at < lost; at++) this.#count('given_up');
     this.#logger.warn({ events: lost }, 'webhook events given up at the stop');
