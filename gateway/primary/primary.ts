@@ -79,7 +79,7 @@ export async function startPrimary(
         peek: (question) => levels.answer('peek', question),
         refusals: (id) => operators?.refusals.of(id).catch(() => undefined),
         load: (id) => owner?.load(worker, id),
-        save: ({ states, ...how }) => storage?.saveStates(states, how) ?? false,
+        save: ({ states, mustBeDurable }) => storage?.save(states, mustBeDurable) ?? false,
         call: (call) => owner?.call(call),
       });
       return worker;

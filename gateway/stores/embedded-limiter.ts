@@ -20,10 +20,7 @@ const STATES_AT_ONCE = 250;
 export type SavedState = readonly [id: string, changes: FieldChanges];
 
 export interface KeySource {
-  /**
-   * Loads the fields of a key; undefined for a key that does not exist. @throws {Unavailable} if they cannot be read
-   * now
-   */
+  /** Loads the fields of a key, if there is one. @throws {Unavailable} if they cannot be read now */
   load(id: string): Promise<Fields | undefined>;
   /**
    * Stores states. The store knows them before anything that is sent later.

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import Denque from 'denque';
 import { Counter, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Keys as AllKeys } from '../stores/keys.ts';
@@ -49,7 +48,7 @@ export class Webhooks {
     },
     this.#result,
   );
-  readonly #waiting = new Denque<Pending>();
+  readonly #waiting: Pending[] = [];
   readonly #underWay = new Map<Pending, AbortController>();
   readonly #resting = new Map<Pending, NodeJS.Timeout>();
   #isStopping = false;
@@ -93,9 +92,9 @@ export class Webhooks {
     if (this.#waiting.length + this.#underWay.size > 0) await Promise.race([idle, sleep(STOP_GRACE_MS)]);
     this.#isStopped = true;
     for (const timer of this.#resting.values()) clearTimeout(timer);
-    const lost = [...this.#resting.keys(), ...this.#waiting.toArray(), ...this.#underWay.keys()];
+    const lost = [...this.#resting.keys(), ...this.#waiting, ...this.#underWay.keys()];
     for (const attempt of this.#underWay.values()) attempt.abort();
-    this.#waiting.clear();
+    this.#waiting.length = 0;
     for (const pending of lost) this.#giveUp(pending, 'The gateway stops.');
   }
 

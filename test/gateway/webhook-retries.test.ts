@@ -152,8 +152,9 @@ test('at most 1,000 events wait and four are sent at once, and the others are dr
   await webhooks.stop();
   expect(counts()).toMatchObject({ delivered: 0, retried: 0 });
   expect(lines).toHaveLength(1_000);
-  const { keyId } = happeningTo(first);
-  expect(lines.at(-1)).toMatchObject({ msg: 'webhook event given up', keyId, reason: 'The gateway stops.' });
+  expect(lines).toContainEqual(
+    expect.objectContaining({ msg: 'webhook event given up', keyId: first, reason: 'The gateway stops.' }),
+  );
 });
 
 test('waiting events are sent at the stop, and none after it', async () => {

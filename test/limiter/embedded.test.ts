@@ -41,10 +41,10 @@ async function gateway() {
       await faults.loaded();
       return fields;
     },
-    async save(states: Parameters<SqliteStorage['saveStates']>[0], mustBeDurable: boolean) {
+    async save(states: Parameters<SqliteStorage['save']>[0], mustBeDurable: boolean) {
       asked.push(mustBeDurable ? 'save ban' : 'save');
       await faults.save();
-      return await storage.saveStates(states, { mustBeDurable });
+      return await storage.save(states, mustBeDurable);
     },
   };
   const limiter = new EmbeddedLimiter(

@@ -97,7 +97,7 @@ test('on a full disk every key can be revoked or disabled, and nothing else is a
   const disabled = await Promise.all(Array.from({ length: 100 }, (_, at) => storage.change(disable(200 + at))));
   expect(disabled).toEqual(Array(100).fill(true));
   expect(await others).toMatchObject(Array(2).fill({ status: 'rejected', reason: bySystem }));
-  await storage.saveStates([['401', { banned_until: '9' }]], { mustBeDurable: true });
+  await storage.save([['401', { banned_until: '9' }]], true);
   await hasAll(storage, { renamed, revoked: 200, disabled: 300 });
   await storage.close();
 
@@ -167,7 +167,7 @@ test.for([
     await expect.poll(refused, { interval: 0 }).toMatchObject(bySystem);
     const others = Array.from({ length: 300 }, (_, at) => storage.change(disable(100 + at)));
     expect(await Promise.all(others)).toEqual(Array(300).fill(true));
-    await storage.saveStates([['401', { banned_until: '9' }]], { mustBeDurable: true });
+    await storage.save([['401', { banned_until: '9' }]], true);
     await storage.close();
     // A start finds no room either.
     await (await open(folder)).close();
@@ -193,15 +193,15 @@ test('states handed over on a full disk are saved once there is room', async (co
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
   const owner = {
-    release: async (id: string) => void storage.saveStates([[id, { admitted: '7' }]], { mustBeDurable: true }),
-    flush: async () => void storage.saveStates([['2', { admitted: '5' }]], { mustBeDurable: false }),
+    release: async (id: string) => void storage.save([[id, { admitted: '7' }]], true),
+    flush: async () => void storage.save([['2', { admitted: '5' }]], false),
   };
   const storage = open(folder, { owner });
   await disk.fill();
   await expect(storage.change(rename(1, 'x'.repeat(500_000)))).rejects.toMatchObject(bySystem);
   expect(await storage.load('1')).toMatchObject({ name: 'first', admitted: '7' });
   expect(await storage.read('key:2')).toMatchObject({ admitted: '5' });
-  await storage.saveStates([['3', { admitted: '3' }]], { mustBeDurable: false });
+  await storage.save([['3', { admitted: '3' }]], false);
   await disk.free();
   await expect.poll(() => storage.fault()).toBeUndefined();
   await expect
@@ -251,7 +251,7 @@ test('in a read-only folder all acknowledged data is in force, changes are refus
   const refusal = { shown: 'The change was not made. DATA_DIR is read-only.' };
   await expect(storage.change(revoke(1))).rejects.toMatchObject(refusal);
   await expect(storage.change({ parts: [], entries: entry('x') })).rejects.toMatchObject(refusal);
-  await storage.saveStates([['20', { admitted: '12' }]], { mustBeDurable: true });
+  await storage.save([['20', { admitted: '12' }]], true);
   expect(await storage.load('20')).toMatchObject({ admitted: '12' });
   const copies = [...(await readdir('/dev/shm')), ...(await readdir(tmpdir()))];
   expect(copies.filter((name) => name.startsWith(`gateway-${process.pid}-`))).toEqual([]);

@@ -18,13 +18,13 @@ class Decider implements Owner {
     await this.beforeRelease();
     const state = this.states.get(id);
     this.states.delete(id);
-    if (state !== undefined) void this.storage?.saveStates([[id, state]], { mustBeDurable: true });
+    if (state !== undefined) void this.storage?.save([[id, state]], true);
   }
 
   async flush(): Promise<void> {
     this.asked.push('all');
     this.beforeFlush();
-    void this.storage?.saveStates(this.states, { mustBeDurable: false });
+    void this.storage?.save(this.states, false);
   }
 }
 
@@ -82,7 +82,7 @@ test('a revoked key leaves the counts of its last decisions, and a late state do
   decider.states.set('a', { admitted: '8', left: '1 1 1' });
   const moveTo = { record: 'revoked:a' as const, fields: ['admitted'], seconds: 60 };
   await storage.change({ parts: [{ record: 'key:a', exists: true, moveTo }], entries: [] });
-  await storage.saveStates([['a', { admitted: '9' }]], { mustBeDurable: true });
+  await storage.save([['a', { admitted: '9' }]], true);
   expect(await storage.readMany(['key:a', 'revoked:a'])).toEqual([undefined, { admitted: '8', revoked: '1' }]);
 });
 

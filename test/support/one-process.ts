@@ -82,16 +82,11 @@ export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'audi
     owner: {
       async release(id) {
         const state = limiter?.release(id, true);
-        if (state !== undefined) void storage.saveStates([[id, state]], { mustBeDurable: true });
+        if (state !== undefined) void storage.save([[id, state]], true);
       },
       flush: async () => limiter?.flush(),
     },
   });
-  const source = {
-    load: (id: string) => storage.load(id),
-    save: (states: Parameters<SqliteStorage['saveStates']>[0], mustBeDurable: boolean) =>
-      storage.saveStates(states, { mustBeDurable }),
-  };
-  const limiterOf = (plans: () => PlanTable) => (limiter = new EmbeddedLimiter(source, plans, clock));
+  const limiterOf = (plans: () => PlanTable) => (limiter = new EmbeddedLimiter(storage, plans, clock));
   return { storage, limiterOf };
 }

@@ -34,7 +34,7 @@ async function change(): Promise<void> {
           ],
           entries: entry('update'),
         }),
-      ban: () => storage.saveStates([[id, { banned_until: '1' }]], { mustBeDurable: true }).then(() => true),
+      ban: () => storage.save([[id, { banned_until: '1' }]], true).then(() => true),
       revoke: () =>
         storage.change({
           parts: [

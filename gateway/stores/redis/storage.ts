@@ -7,7 +7,6 @@ import {
   type Change,
   type Fields,
   type KeyCursor,
-  type KeyListQuery,
   keyIdOf,
   type LogEntry,
   type LoggedEntry,
@@ -113,7 +112,7 @@ export class RedisStorage implements Storage {
   }
 
   countKeys = () => this.#places.count();
-  listKeys = (query: KeyListQuery) => this.#places.list(query);
+  listKeys: Storage['listKeys'] = (query) => this.#places.list(query);
   unlistedKeys = () => this.#places.unlisted();
   relistKeys = () => this.#places.relist();
 

@@ -2,18 +2,16 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type Clock, systemClock } from '../../limiter/bucket.ts';
 import { ACTIVITY_LENGTH } from '../audit.ts';
+import type { KeySource, SavedState } from '../embedded-limiter.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
   type Change,
   type FieldChanges,
   type Fields,
-  type KeyListQuery,
   keyIdOf,
-  type LogName,
   NotMade,
   type RecordName,
   type Storage,
-  type TailQuery,
   withChanges,
 } from '../storage.ts';
 import { Commits } from './commits.ts';
@@ -23,7 +21,7 @@ import { Log, Records } from './records.ts';
 
 const PROBE_MS = 3_000;
 
-/** The process that decides. What it has decided reaches the storage by `saveStates`, before these calls resolve. */
+/** The process that decides. What it has decided reaches the storage by `save`, before these calls resolve. */
 export interface Owner {
   /** Saves and forgets a key. */
   release(id: string): Promise<unknown>;
@@ -42,9 +40,9 @@ export interface SqliteOptions {
 
 /**
  * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit. What
- * another process decides reaches a record before anybody reads or changes it (`owner`, `load`, `saveStates`).
+ * another process decides reaches a record before anybody reads or changes it (`owner`, `load`, `save`).
  */
-export class SqliteStorage implements Storage {
+export class SqliteStorage implements Storage, KeySource {
   readonly #opened: Opened;
   readonly #clock: Clock;
   readonly #records: Records;
@@ -108,8 +106,8 @@ export class SqliteStorage implements Storage {
 
   isEmpty = async () => readable(() => this.#records.isEmpty());
   countKeys = async () => this.#records.keyCount;
-  listKeys = async (query: KeyListQuery) => readable(() => this.#records.listKeys(query));
-  tail = async (log: LogName, query: TailQuery) => readable(() => this.#log.tail(log, query));
+  listKeys: Storage['listKeys'] = async (query) => readable(() => this.#records.listKeys(query));
+  tail: Storage['tail'] = async (log, query) => readable(() => this.#log.tail(log, query));
   // Lists are read from the keys themselves, so no key can be missing.
   unlistedKeys = async () => [];
   relistKeys = async () => 0;
@@ -143,10 +141,7 @@ export class SqliteStorage implements Storage {
    * @param mustBeDurable for changes that a client sees, such as a ban. They may use the room reserved for a full disk
    * @returns false if they must be durable but could not be written. This process still knows them
    */
-  async saveStates(
-    states: Iterable<readonly [id: string, changes: FieldChanges]>,
-    { mustBeDurable }: { readonly mustBeDurable: boolean },
-  ): Promise<boolean> {
+  async save(states: Iterable<SavedState>, mustBeDurable: boolean): Promise<boolean> {
     const ids: string[] = [];
     for (const [id, changes] of states) {
       this.#unsaved.set(id, { ...this.#unsaved.get(id), ...changes });
@@ -160,7 +155,7 @@ export class SqliteStorage implements Storage {
   async close(): Promise<void> {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
-    void this.saveStates([], { mustBeDurable: false });
+    void this.save([], false);
     this.#commits.close();
     database.close();
     unlock();
