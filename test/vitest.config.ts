@@ -89,7 +89,6 @@ export default defineConfig({
       provider: 'custom',
       customProviderModule: 'test/support/coverage.ts',
       include: ['gateway/**/*.ts', 'core/**/*.ts', 'shared/**/*.ts'],
-      exclude: ['gateway/reference/write-openapi.ts'],
       reporter: ['text'],
       reportsDirectory: '.coverage',
     },

@@ -7,24 +7,99 @@ import {
   VizLegendOptionsBuilder,
 } from '@grafana/grafana-foundation-sdk/common';
 import {
+  AnnotationQueryBuilder,
+  ConstantVariableBuilder,
+  type Dashboard,
+  DashboardBuilder,
+  DashboardCursorSync,
   DashboardLinkBuilder,
   DashboardLinkType,
+  DatasourceVariableBuilder,
   FieldColorBuilder,
   FieldColorModeId,
+  QueryVariableBuilder,
+  RowBuilder,
   type Threshold,
   ThresholdsConfigBuilder,
   ThresholdsMode,
+  VariableRefresh,
 } from '@grafana/grafana-foundation-sdk/dashboard';
 import { DataqueryBuilder } from '@grafana/grafana-foundation-sdk/prometheus';
 import { PanelBuilder as StatBuilder } from '@grafana/grafana-foundation-sdk/stat';
 import { PanelBuilder as TimeseriesBuilder } from '@grafana/grafana-foundation-sdk/timeseries';
 
-/** The two kinds of panels of the dashboard. */
+/** Where the dashboard's links lead unless its variables say otherwise: a gateway's operators' listener. */
+const CONSOLE = 'http://127.0.0.1:9090/';
+const RUNBOOK = 'http://127.0.0.1:9090/runbook';
+const DATASOURCE = { type: 'prometheus', uid: '$datasource' };
 
-export const DATASOURCE = { type: 'prometheus', uid: '$datasource' };
+interface Row {
+  readonly question: string;
+  readonly panels: readonly (StatBuilder | TimeseriesBuilder)[];
+}
+
+/**
+ * The dashboard of all gateways and cores. There is none per key: no metric names a key. What one key does is in the
+ * console.
+ */
+export function describeDashboard(rows: readonly Row[]): Dashboard {
+  const dashboard = new DashboardBuilder('Animal store gateway')
+    .uid('animal-store-gateway')
+    .tags(['animal-store'])
+    .timezone('browser')
+    .tooltip(DashboardCursorSync.Crosshair)
+    .refresh('15s')
+    .time({ from: 'now-1h', to: 'now' })
+    .withVariable(new DatasourceVariableBuilder('datasource').label('Prometheus').type('prometheus'))
+    .withVariable(labelValues('instance', 'Gateway', 'up{job="gateway"}'))
+    .withVariable(labelValues('plan', 'Plan', 'gateway_keys_asking'))
+    .withVariable(new ConstantVariableBuilder('console').label('Console').value(CONSOLE))
+    .withVariable(new ConstantVariableBuilder('runbook').label('Runbook').value(RUNBOOK))
+    .link(linkTo('Runbook', `\${runbook}`, 'What to do about each alert'))
+    .link(linkTo('Console: one key, plans, bans', `\${console}`, 'No metric names a key: what one key does is there'))
+    .annotation(
+      new AnnotationQueryBuilder()
+        .name('Plans changed')
+        .datasource(DATASOURCE)
+        .enable(true)
+        .iconColor('blue')
+        .expr('changes(max(gateway_plans_changed_timestamp_seconds)[1m:15s]) > 0')
+        .titleFormat('Plans changed'),
+    )
+    .annotation(
+      new AnnotationQueryBuilder()
+        .name('Alerts')
+        .datasource(DATASOURCE)
+        .enable(true)
+        .iconColor('red')
+        .expr('ALERTS{alertstate="firing"}')
+        .titleFormat('{{alertname}}'),
+    );
+  for (const { question, panels } of rows) {
+    dashboard.withRow(new RowBuilder(question));
+    for (const panel of panels) dashboard.withPanel(panel);
+  }
+  const built = dashboard.build();
+  const panels = (built.panels ?? []).map((panel, at) => ({ ...panel, id: at + 1 }));
+  return { ...built, panels };
+}
+
+const labelValues = (label: string, name: string, series: string): QueryVariableBuilder =>
+  new QueryVariableBuilder(label)
+    .label(name)
+    .datasource(DATASOURCE)
+    .query(`label_values(${series}, ${label})`)
+    .refresh(VariableRefresh.OnTimeRangeChanged)
+    .multi(true)
+    .includeAll(true)
+    .allValue('.*')
+    .current({ text: 'All', value: '$__all' });
+
+const linkTo = (title: string, url: string, tooltip: string): DashboardLinkBuilder =>
+  new DashboardLinkBuilder(title).type(DashboardLinkType.Link).url(url).tooltip(tooltip).targetBlank(true);
 
 /** A query, and the name of each of its series. */
-export type Query = readonly [expression: string, legend: string];
+type Query = readonly [expression: string, legend: string];
 
 interface About {
   readonly title: string;
@@ -109,3 +184,15 @@ const targetOf = ([expression, legend]: Query, at: number): DataqueryBuilder =>
     .expr(expression)
     .legendFormat(legend)
     .refId(String.fromCharCode('A'.charCodeAt(0) + at));
+
+/** Parts of queries that several panels share. `$instance` and `$plan` are the dashboard's variables. */
+
+export const GATEWAY = 'instance=~"$instance"';
+export const PLAN = `${GATEWAY},plan=~"$plan"`;
+export const quantile = (of: number, by: string, buckets: string) =>
+  `histogram_quantile(${of}, sum by (${by}) (${buckets}{${GATEWAY}}))`;
+export const requests = (where: string) => `sum(gateway:requests:rate1m{${where}})`;
+/** 505 answers a client's protocol. */
+export const FAILED = 'status=~"5..",status!="505"';
+export const gauges = (metric: string, by: string, of: 'max' | 'sum' | 'min' = 'max') =>
+  `${of} by (${by}) (${metric}{${GATEWAY}})`;
