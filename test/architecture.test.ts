@@ -108,8 +108,8 @@ test('only programs, the command line and npm start read the environment', () =>
     'gateway/operators/cli/program.ts',
     'gateway/program.ts',
     // As a text for readers of the reference.
+    'gateway/reference/openapi.ts',
     'gateway/reference/page/page.js',
-    'gateway/reference/samples.ts',
   ]);
 });
 
