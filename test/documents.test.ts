@@ -51,7 +51,7 @@ test('every link in a document leads to a file and a heading that exist', () => 
 });
 
 test('a failed request in the console links to a heading of the runbook, whatever its outcome or code', () => {
-  const words = read('gateway/operators/console/request-words.ts').split('function runbookPageOf')[1] ?? '';
+  const words = read('gateway/operators/console/requests.ts').split('function runbookPageOf')[1] ?? '';
   const anchors = [...words.matchAll(/^ {2}\w+: '([\w-]+)',$/gm)].map(([, anchor]) => anchor);
   expect(anchors.length).toBeGreaterThan(8);
   expect(anchorsOf('deploy/RUNBOOK.md')).toEqual(expect.arrayContaining(anchors));

@@ -5,7 +5,7 @@
 
 const AGAIN_MS = 1_000;
 
-import('./main.ts').catch(() => {
+import('./app.ts').catch(() => {
   const app = document.querySelector('#app');
   if (app !== null) app.textContent = 'The console could not be loaded. Trying again …';
   setTimeout(() => location.reload(), AGAIN_MS);

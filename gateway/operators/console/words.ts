@@ -1,5 +1,5 @@
+import { PLAN_FIELDS, type PlanField } from '../../limiter/plans.ts';
 import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
-import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
 /** Translates the gateway's names into words. */
 
@@ -32,7 +32,8 @@ export const valueInWords = (value: string | number | undefined): string =>
   value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
 
 const NUMBER = new Intl.NumberFormat('en-US');
-export const number = (value: number): string => NUMBER.format(value);
+/** An unknown number is a dash. */
+export const number = (value: number | null): string => (value === null ? '–' : NUMBER.format(value));
 
 export const counted = (value: number, one: string, many = `${one}s`): string =>
   `${number(value)} ${value === 1 ? one : many}`;
@@ -89,4 +90,11 @@ export function relative(text: string, now = Date.now()): string {
 
 /** Describes a running ban from its end on, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
-export { tooSmallInWords } from '../common-words.ts';
+
+/** Converts a local time from a field of the browser, and back. */
+export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
+export function toLocal(iso: string | undefined): string {
+  if (iso === undefined) return '';
+  const at = new Date(iso);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}

@@ -1,8 +1,109 @@
-import type { TrafficAnswer } from '../../api/answers.ts';
-import { html } from '../html.ts';
-import { counted, milliseconds, number } from '../words.ts';
-import { Card, When } from './pieces.ts';
-import { type Column, Table } from './table.ts';
+import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
+import { bodyOf, usePolled } from './api.ts';
+import { Card, type Column, html, Missing, Table, When } from './parts.ts';
+import { counted, milliseconds, number, tableFieldInWords } from './words.ts';
+
+/** The health of everything that the gateway depends on. */
+
+const STATUSES = { good: 'Good', warning: 'Warning', fault: 'Fault', unknown: 'Unknown' } as const;
+
+const COLUMNS: readonly Column<SeenFinding>[] = [
+  { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
+  { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${STATUSES[status]}</span>` },
+  { title: 'Found', show: ({ found }) => html`<span class="wordy">${found}</span>` },
+  {
+    title: 'Since',
+    show: ({ since }) => html`<${When} at=${since} none="–" />`,
+  },
+  { title: 'What to do', show: ({ advice }) => html`<span class="wordy">${advice ?? '–'}</span>` },
+];
+
+export function HealthPage() {
+  const state = usePolled('state', 3_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const checks = usePolled('doctor', 10_000, () => bodyOf<DoctorAnswer>('/doctor'));
+  const findings = checks.value?.findings.toSorted((a, b) => rank(a) - rank(b));
+  const again = html`<button type="button" class="small" onClick=${checks.refresh}>Check again</button>`;
+  return html`
+    <h1>Health</h1>
+    <div class="columns">
+      <${Card} title="This gateway" id="gateway-title">
+        ${state.value === undefined ? html`<${Missing} fault=${state.fault} />` : html`<${Gateway} ...${state.value} />`}
+      <//>
+      <${Card} title="Redis and the plan table" id="table-title">
+        ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${state.value} /><${PlanTableState} ...${state.value.planTable} />`}
+      <//>
+    </div>
+    <${CoresCard} state=${state.value} fault=${state.fault} />
+    ${state.value?.workers !== undefined && html`<${WorkersCard} workers=${state.value.workers} />`}
+    <${Card} title="Checks" id="checks-title" actions=${again}>
+      <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
+        idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
+    <//>
+  `;
+}
+
+const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
+
+function Gateway({ mode, modeSince, since, workers, totals }: TrafficAnswer) {
+  const isLocal = mode === 'local';
+  return html`
+    <dl class="facts">
+      <div>
+        <dt>Decisions</dt>
+        <dd>
+          <span class=${`badge ${isLocal ? 'fault' : 'good'}`}>${isLocal ? 'In this gateway' : 'Exact'}</span>
+          ${isLocal && html` since <${When} at=${modeSince} />`}
+        </dd>
+      </div>
+      <div><dt>Started</dt><dd><${When} at=${since} /></dd></div>
+      <div>
+        <dt>Processes</dt>
+        <dd>${workers === undefined ? '1 process serves' : html`<span class=${`badge ${workers.serving < workers.wanted ? 'warning' : 'good'}`}>${workers.serving} of ${workers.wanted} workers serve</span>`}</dd>
+      </div>
+      <div>
+        <dt>Since the start</dt>
+        <dd>
+          ${totalsInWords(totals)}
+        </dd>
+      </div>
+    </dl>
+  `;
+}
+
+const totalsInWords = (totals: TrafficAnswer['totals']): string =>
+  [
+    `${number(totals.admitted)} admitted`,
+    `${number(totals.refused)} refused`,
+    `${number(totals.banned)} refused by a ban`,
+    `${number(totals.forbidden)} outside their scope`,
+    `${number(totals.unauthorized)} without a valid key`,
+    `${number(totals.shed)} shed under load`,
+    `${number(totals.undecided)} undecided`,
+    `${number(totals.local)} decided without Redis`,
+  ].join(', ');
+
+function PlanTableState({ version, changedAt, rejected }: TrafficAnswer['planTable']) {
+  return html`
+    <dl class="facts">
+      <div><dt>Plans in force since</dt><dd><${When} at=${changedAt} /></dd></div>
+      <div><dt>Version</dt><dd><code class="id">${version ?? '–'}</code></dd></div>
+      <div>
+        <dt>Rejected values</dt>
+        <dd>
+          ${
+            rejected.length === 0
+              ? 'None. Every stored value is in force.'
+              : html`<ul class="plain">${rejected.map((one) => html`<li class="wordy">${rejectedInWords(one)}</li>`)}</ul>`
+          }
+        </dd>
+      </div>
+    </dl>
+  `;
+}
+
+/** Describes an invalid value, and the one that stays in force. */
+export const rejectedInWords = ({ field, value, kept }: TrafficAnswer['planTable']['rejected'][number]): string =>
+  `${tableFieldInWords(field)}: ${value === undefined ? 'is missing' : `“${value}” is rejected`}${kept === undefined ? '' : `, ${kept} stays in force`}.`;
 
 /** What the gateway sees of the cores, of Redis and of its own processes. */
 
@@ -42,7 +143,7 @@ interface Props {
 }
 
 /** Shows the cores as the requests of clients find them. */
-export function CoresCard({ state, fault }: Props) {
+function CoresCard({ state, fault }: Props) {
   const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
     { title: 'Core', show: ({ origin }) => html`<code class="address">${origin}</code>` },
@@ -90,7 +191,7 @@ function CoreState({ core: { state, seenBy, since, reason }, processes }: { core
 }
 
 /** Shows the connection that makes decisions, and how fast it is. */
-export function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'processes'>) {
+function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'processes'>) {
   const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
   if (mode === 'embedded') return html`<dl class="facts"><div><dt>Redis</dt><dd>${MODES[mode]}</dd></div></dl>`;
   const isWell = connected === processes;
@@ -126,7 +227,7 @@ const WORKERS: readonly Column<Worker>[] = [
 ];
 
 /** Shown only if there are several workers. */
-export const WorkersCard = ({ workers }: { workers: NonNullable<TrafficAnswer['workers']> }) => html`
+const WorkersCard = ({ workers }: { workers: NonNullable<TrafficAnswer['workers']> }) => html`
   <${Card} title="Workers" id="workers-title">
     <${Table} label="Workers" columns=${WORKERS} rows=${workers.each} idOf=${({ worker }: Worker) => worker} empty="" />
   <//>
