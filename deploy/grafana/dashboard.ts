@@ -19,7 +19,6 @@ import {
   FieldColorModeId,
   QueryVariableBuilder,
   RowBuilder,
-  type Threshold,
   ThresholdsConfigBuilder,
   ThresholdsMode,
   VariableRefresh,
@@ -57,24 +56,8 @@ export function describeDashboard(rows: readonly Row[]): Dashboard {
     .withVariable(new ConstantVariableBuilder('runbook').label('Runbook').value(RUNBOOK))
     .link(linkTo('Runbook', `\${runbook}`, 'What to do about each alert'))
     .link(linkTo('Console: one key, plans, bans', `\${console}`, 'No metric names a key: what one key does is there'))
-    .annotation(
-      new AnnotationQueryBuilder()
-        .name('Plans changed')
-        .datasource(DATASOURCE)
-        .enable(true)
-        .iconColor('blue')
-        .expr('changes(max(gateway_plans_changed_timestamp_seconds)[1m:15s]) > 0')
-        .titleFormat('Plans changed'),
-    )
-    .annotation(
-      new AnnotationQueryBuilder()
-        .name('Alerts')
-        .datasource(DATASOURCE)
-        .enable(true)
-        .iconColor('red')
-        .expr('ALERTS{alertstate="firing"}')
-        .titleFormat('{{alertname}}'),
-    );
+    .annotation(eventsOf('Plans changed', 'blue', 'changes(max(gateway_plans_changed_timestamp_seconds)[1m:15s]) > 0'))
+    .annotation(eventsOf('Alerts', 'red', 'ALERTS{alertstate="firing"}', '{{alertname}}'));
   for (const { question, panels } of rows) {
     dashboard.withRow(new RowBuilder(question));
     for (const panel of panels) dashboard.withPanel(panel);
@@ -83,6 +66,15 @@ export function describeDashboard(rows: readonly Row[]): Dashboard {
   const panels = (built.panels ?? []).map((panel, at) => ({ ...panel, id: at + 1 }));
   return { ...built, panels };
 }
+
+const eventsOf = (name: string, colour: string, expression: string, text = name): AnnotationQueryBuilder =>
+  new AnnotationQueryBuilder()
+    .name(name)
+    .datasource(DATASOURCE)
+    .enable(true)
+    .iconColor(colour)
+    .expr(expression)
+    .titleFormat(text);
 
 const labelValues = (label: string, name: string, series: string): QueryVariableBuilder =>
   new QueryVariableBuilder(label)
@@ -105,7 +97,8 @@ interface About {
   readonly title: string;
   /** What it shows, for the panel's (i). */
   readonly what: string;
-  readonly unit: string;
+  /** A plain number by default. */
+  readonly unit?: string;
   /** Its section of the runbook, as an anchor. */
   readonly runbook: string;
 }
@@ -121,7 +114,7 @@ interface StatAbout extends About {
 /** A number in the colour of how good it is. */
 export const stat = ({ query, bad, least, ...about }: StatAbout): StatBuilder =>
   described(new StatBuilder(), about)
-    .thresholds(thresholds(stepsOf(bad, least)))
+    .thresholds(thresholdsOf(bad, least))
     .colorMode(bad === undefined && least === undefined ? BigValueColorMode.None : BigValueColorMode.Background)
     .graphMode(BigValueGraphMode.Area)
     .reduceOptions(new ReduceDataOptionsBuilder().calcs(['lastNotNull']))
@@ -129,15 +122,15 @@ export const stat = ({ query, bad, least, ...about }: StatAbout): StatBuilder =>
     .span(4)
     .withTarget(targetOf([query, ''], 0));
 
-function stepsOf(bad: StatAbout['bad'], least: number | undefined): Threshold[] {
-  if (least !== undefined) return steps([null, 'red'], [least, 'green']);
-  if (bad === undefined) return steps([null, 'text']);
+function thresholdsOf(bad: StatAbout['bad'], least: number | undefined): ThresholdsConfigBuilder {
+  if (least !== undefined) return thresholds([null, 'red'], [least, 'green']);
+  if (bad === undefined) return thresholds([null, 'text']);
   const { yellow, red } = bad;
-  return steps([null, 'green'], ...(yellow === undefined ? [] : [[yellow, 'yellow'] as const]), [red, 'red']);
+  return thresholds([null, 'green'], ...(yellow === undefined ? [] : [[yellow, 'yellow'] as const]), [red, 'red']);
 }
 
-const steps = (...pairs: readonly (readonly [value: number | null, color: string])[]): Threshold[] =>
-  pairs.map(([value, color]) => ({ value, color }));
+const thresholds = (...steps: readonly (readonly [value: number | null, color: string])[]) =>
+  new ThresholdsConfigBuilder().mode(ThresholdsMode.Absolute).steps(steps.map(([value, color]) => ({ value, color })));
 
 interface GraphAbout extends About {
   readonly queries: readonly Query[];
@@ -158,7 +151,7 @@ export function graph({ queries, alertAt, colours = {}, ...about }: GraphAbout):
   queries.forEach((query, at) => void panel.withTarget(targetOf(query, at)));
   if (alertAt !== undefined)
     panel
-      .thresholds(thresholds(steps([null, 'transparent'], [alertAt, 'red'])))
+      .thresholds(thresholds([null, 'transparent'], [alertAt, 'red']))
       .thresholdsStyle(new GraphThresholdsStyleConfigBuilder().mode(GraphThresholdsStyleMode.Dashed));
   for (const [names, colour] of Object.entries(colours))
     panel.overrideByRegexp(names, [
@@ -167,9 +160,10 @@ export function graph({ queries, alertAt, colours = {}, ...about }: GraphAbout):
   return panel;
 }
 
-const thresholds = (all: Threshold[]) => new ThresholdsConfigBuilder().mode(ThresholdsMode.Absolute).steps(all);
-
-function described<P extends StatBuilder | TimeseriesBuilder>(panel: P, { title, what, unit, runbook }: About): P {
+function described<P extends StatBuilder | TimeseriesBuilder>(
+  panel: P,
+  { title, what, unit = 'none', runbook }: About,
+): P {
   const link = new DashboardLinkBuilder('Runbook')
     .type(DashboardLinkType.Link)
     .url(`\${runbook}#${runbook}`)

@@ -40,7 +40,6 @@ export const ROWS = [
       stat({
         title: 'Gateways down',
         what: 'Gateways that Prometheus cannot reach.',
-        unit: 'none',
         runbook: 'gatewaydown',
         query: `count(up{job="gateway",${GATEWAY}} == 0) or vector(0)`,
         bad: { red: 1 },
@@ -104,7 +103,6 @@ export const ROWS = [
       graph({
         title: 'Keys refused, of those that ask',
         what: 'One client that never stops is one key. Many keys are a limit that is too low.',
-        unit: 'none',
         runbook: 'gatewayplanrefusals',
         queries: [
           [`max by (plan) (gateway_keys_refused{${PLAN}})`, '{{plan}} refused'],
@@ -133,14 +131,12 @@ export const ROWS = [
       graph({
         title: 'Bans that run',
         what: 'As far as each gateway has heard of them.',
-        unit: 'none',
         runbook: 'gatewaybansspike',
         queries: [[gauges('gateway_bans_active', 'instance'), '{{instance}}']],
       }),
       graph({
         title: 'Keys near their day limit',
         what: 'Keys that have used 80 % of their day.',
-        unit: 'none',
         runbook: 'a-client-complains-of-429',
         queries: [[`max by (plan) (gateway_keys_near_day_limit{${PLAN}})`, '{{plan}}']],
       }),
@@ -152,7 +148,6 @@ export const ROWS = [
       stat({
         title: 'Nodes away',
         what: 'Nodes of Redis in whose place gateways decide alone.',
-        unit: 'none',
         runbook: 'gatewaydecisionslocal',
         query: `max(gateway_redis_nodes_away{${GATEWAY}})`,
         bad: { red: 1 },
@@ -184,7 +179,6 @@ export const ROWS = [
       stat({
         title: 'Rejected plan values',
         what: 'Values of the plan table that are unusable; the last good ones are in force.',
-        unit: 'none',
         runbook: 'gatewayplanvaluerejected',
         query: `max(gateway_plans_rejected_values{${GATEWAY}})`,
         bad: { red: 1 },
@@ -192,7 +186,6 @@ export const ROWS = [
       stat({
         title: 'Plan table readable',
         what: '1 while every gateway can read it.',
-        unit: 'none',
         runbook: 'gatewayplansunreadable',
         query: `min(gateway_plans_readable{${GATEWAY}})`,
         least: 1,
@@ -224,7 +217,6 @@ export const ROWS = [
       graph({
         title: 'Requests that a call decides on',
         what: 'Mean. More under load, as one call is under way at a time.',
-        unit: 'none',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [
           [
@@ -249,7 +241,6 @@ export const ROWS = [
       stat({
         title: 'Cores down',
         what: 'Cores that Prometheus cannot reach.',
-        unit: 'none',
         runbook: 'coredown',
         query: 'count(up{job="core"} == 0) or vector(0)',
         bad: { red: 1 },
@@ -281,7 +272,6 @@ export const ROWS = [
       stat({
         title: 'Names lost',
         what: 'Names in CORE_URL that cannot be resolved.',
-        unit: 'none',
         runbook: 'gatewaycorenamelost',
         query: `max(gateway_upstream_names_lost{${GATEWAY}})`,
         bad: { red: 1 },
@@ -349,7 +339,6 @@ export const ROWS = [
       stat({
         title: 'Workers that crashed',
         what: 'In ten minutes.',
-        unit: 'none',
         runbook: 'gatewayworkercrashes',
         query: `sum(increase(gateway_worker_crashes_total{${GATEWAY}}[10m])) or vector(0)`,
         bad: { red: 0.5 },
@@ -357,7 +346,6 @@ export const ROWS = [
       stat({
         title: 'Log lines lost',
         what: 'In ten minutes, by gateways.',
-        unit: 'none',
         runbook: 'loglinesdropped',
         query: `sum(increase(gateway_log_lines_dropped_total{${GATEWAY}}[10m]))`,
         bad: { red: 0.5 },
@@ -365,7 +353,6 @@ export const ROWS = [
       graph({
         title: 'Under way, and the limit',
         what: 'Requests handed to a core, those of them that wait for a connection, and how many there may be.',
-        unit: 'none',
         runbook: 'gatewayshedding',
         queries: [
           [gauges('gateway_upstream_in_flight', 'core', 'sum'), '{{core}} under way'],
@@ -376,7 +363,6 @@ export const ROWS = [
       graph({
         title: 'CPU',
         what: 'Cores of the machine that a process uses. A gateway process uses one at most.',
-        unit: 'none',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [
           [`rate(process_cpu_seconds_total{job="gateway",${GATEWAY}}[1m])`, '{{instance}} {{worker}}'],

@@ -87,106 +87,87 @@ export interface Document {
 
 export const refTo = (kind: string, name: string): Ref => ({ $ref: `#/components/${kind}/${name}` });
 
+const headerOf =
+  (required: boolean) =>
+  (schema: Schema, example: string | number, description: string): Header => {
+    return { description, required, schema, example };
+  };
+const always = headerOf(true);
+const sometimes = headerOf(false);
+
 /** The patterns avoid \\w and \\d, whose meaning differs between languages. */
 const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
 const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
 
 export const HEADERS = {
-  'X-RateLimit-Limit': {
-    description:
-      'The limit that applies: the minute or the day limit, whichever has fewer requests left; on 429, the one with the ' +
+  'X-RateLimit-Limit': always(
+    { type: 'integer', minimum: 1 },
+    60,
+    'The limit that applies: the minute or the day limit, whichever has fewer requests left; on 429, the one with the ' +
       "longer wait; without a valid key, that of the client's address.",
-    required: true,
-    schema: { type: 'integer', minimum: 1 },
-    example: 60,
-  },
-  'X-RateLimit-Remaining': {
-    description: 'Requests left within that limit.',
-    required: true,
-    schema: { type: 'integer', minimum: 0 },
-    example: 59,
-  },
-  'X-RateLimit-Reset': {
-    description:
-      'Unix second at which the limit is full again. On 429, the time at which to send the request again, as in Retry-After.',
-    required: true,
-    schema: { type: 'integer', minimum: 0 },
-    example: 1795262400,
-  },
-  'RateLimit-Policy': {
-    description:
-      'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. Some gateways are configured not to send it.',
-    required: false,
-    schema: { type: 'string', pattern: LIST_OF_POLICIES },
-    example: '"minute";q=60;w=60, "day";q=1000;w=86400',
-  },
-  RateLimit: {
-    description:
-      'What is left of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
+  ),
+  'X-RateLimit-Remaining': always({ type: 'integer', minimum: 0 }, 59, 'Requests left within that limit.'),
+  'X-RateLimit-Reset': always(
+    { type: 'integer', minimum: 0 },
+    1795262400,
+    'Unix second at which the limit is full again. On 429, the time at which to send the request again, as in Retry-After.',
+  ),
+  'RateLimit-Policy': sometimes(
+    { type: 'string', pattern: LIST_OF_POLICIES },
+    '"minute";q=60;w=60, "day";q=1000;w=86400',
+    'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. Some gateways are configured not to send it.',
+  ),
+  RateLimit: sometimes(
+    { type: 'string', pattern: LIST_OF_LIMITS },
+    '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
+    'What is left of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
       'stays within all limits. On 429, only the limit that was exceeded, with t as in Retry-After. Some gateways are configured not to send it.',
-    required: false,
-    schema: { type: 'string', pattern: LIST_OF_LIMITS },
-    example: '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
-  },
-  'X-Request-Id': {
-    description: "The request's id: the client's own if it is valid, otherwise a new one.",
-    required: true,
-    schema: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z_.-]{1,64}$' },
-    example: '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
-  },
-  'Server-Timing': {
-    description:
-      'How the time until the response began was spent, in milliseconds (W3C Server Timing). Only sent if the gateway is configured to.',
-    required: false,
-    schema: { type: 'string', pattern: listOf('[a-z]+;dur=[0-9.]+') },
-    example: 'decision;dur=0.812, waiting;dur=0.094, core;dur=2.301',
-  },
-  'Retry-After': {
-    description:
-      'Seconds after which the request will be admitted: until its turn in the line of refused requests, or until a ban ends.',
-    required: true,
-    schema: { type: 'integer', minimum: 1 },
-    example: 1,
-  },
-  'WWW-Authenticate': {
-    description: 'How to authenticate.',
-    required: true,
-    schema: { type: 'string', const: 'Bearer' },
-    example: 'Bearer',
-  },
+  ),
+  'X-Request-Id': always(
+    { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z_.-]{1,64}$' },
+    '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
+    "The request's id: the client's own if it is valid, otherwise a new one.",
+  ),
+  'Server-Timing': sometimes(
+    { type: 'string', pattern: listOf('[a-z]+;dur=[0-9.]+') },
+    'decision;dur=0.812, waiting;dur=0.094, core;dur=2.301',
+    'How the time until the response began was spent, in milliseconds (W3C Server Timing). Only sent if the gateway is configured to.',
+  ),
+  'Retry-After': always(
+    { type: 'integer', minimum: 1 },
+    1,
+    'Seconds after which the request will be admitted: until its turn in the line of refused requests, or until a ban ends.',
+  ),
+  'WWW-Authenticate': always({ type: 'string', const: 'Bearer' }, 'Bearer', 'How to authenticate.'),
 } satisfies Readonly<Record<string, Header>>;
 
 /** This is sent on 403 (RFC 6750 §3.1). */
-const INSUFFICIENT_SCOPE: Header = {
-  description: 'The reason why the key was refused.',
-  required: true,
-  schema: { type: 'string', const: 'Bearer error="insufficient_scope"' },
-  example: 'Bearer error="insufficient_scope"',
-};
+const INSUFFICIENT_SCOPE = always(
+  { type: 'string', const: 'Bearer error="insufficient_scope"' },
+  'Bearer error="insufficient_scope"',
+  'The reason why the key was refused.',
+);
 
 /** This is sent on 405. */
-export const ALLOW: Header = {
-  description: 'The allowed methods (RFC 9110 §10.2.1).',
-  required: true,
-  schema: { type: 'string', pattern: '^[A-Z]+(, [A-Z]+)*$' },
-  example: 'GET, HEAD, POST',
-};
+export const ALLOW = always(
+  { type: 'string', pattern: '^[A-Z]+(, [A-Z]+)*$' },
+  'GET, HEAD, POST',
+  'The allowed methods (RFC 9110 §10.2.1).',
+);
 
 /** This is sent on errors. */
-export const HELP: Header = {
-  description: 'The link to the explanation of the error (RFC 8288).',
-  required: false,
-  schema: { type: 'string', pattern: '^</docs#error-[a-z_]+>; rel="help"$' },
-  example: '</docs#error-rate_limit_exceeded>; rel="help"',
-};
+export const HELP = sometimes(
+  { type: 'string', pattern: '^</docs#error-[a-z_]+>; rel="help"$' },
+  '</docs#error-rate_limit_exceeded>; rel="help"',
+  'The link to the explanation of the error (RFC 8288).',
+);
 
 /** This is sent on 503. */
-const RETRY_AFTER_UNAVAILABLE: Header = {
-  description: 'Seconds after which to try again. Not every 503 has it.',
-  required: false,
-  schema: { type: 'integer', minimum: 1 },
-  example: 1,
-};
+const RETRY_AFTER_UNAVAILABLE = sometimes(
+  { type: 'integer', minimum: 1 },
+  1,
+  'Seconds after which to try again. Not every 503 has it.',
+);
 
 function listOfItems(parameters: string): string {
   return listOf(`"[a-z]+"${parameters}`);

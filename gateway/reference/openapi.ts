@@ -55,7 +55,7 @@ export function describeApi(): Document {
       { name: 'store', description: 'Orders of pets.' },
       { name: 'limits', description: 'The limits of your key.' },
     ],
-    paths: pathsOf(ROUTES),
+    paths: paths(),
     components: {
       schemas: schemas(),
       headers: HEADERS,
@@ -87,13 +87,13 @@ function sharedResponses(): Document['components']['responses'] {
   return Object.fromEntries(shared.map(([, { name, response }]) => [name, response]));
 }
 
-function pathsOf(routes: readonly GatewayRoute[]): Document['paths'] {
-  const paths: Record<string, Record<string, Operation>> = {};
-  for (const route of routes) {
+function paths(): Document['paths'] {
+  const made: Record<string, Record<string, Operation>> = {};
+  for (const route of ROUTES) {
     const path = route.path.slice(PREFIX.length);
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route) };
+    made[path] = { ...made[path], [route.method.toLowerCase()]: operationOf(route) };
   }
-  return paths;
+  return made;
 }
 
 function operationOf(route: GatewayRoute): Operation {

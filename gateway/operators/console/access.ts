@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ROLE_WORDS } from '../../stores/roles.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
 import { ApiError, bodyOf, callApi, keepToken, type Refresh, rememberAuthor, usePolled } from './api.ts';
-import { ask, showOnce, tell, whyField } from './dialog.ts';
+import { ask, showOnce, whyField } from './dialog.ts';
 import { ActionButton, type Column, html, roleInWords, Table, When } from './parts.ts';
 
 /** Access to this console, the API and the command line: named tokens, and the log-in with one. */
@@ -56,11 +56,9 @@ function askToRevoke({ id, name }: TokenView, changed: Refresh): void {
     fields: [whyField],
     confirm: 'Revoke token',
     isDangerous: true,
-    async act({ reason }) {
-      await callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason });
-      await changed();
-      tell(`The token of ${name} has been revoked.`);
-    },
+    act: ({ reason }) => callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason }),
+    changed,
+    done: `The token of ${name} has been revoked.`,
   });
 }
 
@@ -101,15 +99,8 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
         <h2>Log in</h2>
         <div class="field">
           <label for="token">Admin token</label>
-          <input
-            id="token"
-            ref=${token}
-            type="password"
-            autocomplete="off"
-            spellcheck=${false}
-            required
-            aria-describedby="token-hint"
-          />
+          <input id="token" ref=${token} type="password" autocomplete="off" spellcheck=${false} required
+            aria-describedby="token-hint" />
           <span id="token-hint" class="note">
             <code>ADMIN_TOKEN</code> or the content of <code>DATA_DIR/admin-token</code>. It stays in this
             tab until you log out or close it.

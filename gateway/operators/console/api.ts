@@ -9,7 +9,6 @@ const TOKEN = 'admin-token';
 const AUTHOR = 'author';
 /** The gateway waits up to 5 seconds for Redis, then asks for the result of the change. */
 const TIMEOUT_MS = 15_000;
-const UNAUTHORIZED = 401;
 
 export const keptToken = (): string | null => sessionStorage.getItem(TOKEN);
 export const keepToken = (token: string): void => sessionStorage.setItem(TOKEN, token);
@@ -49,11 +48,6 @@ interface CallOptions {
   readonly isTrial?: true;
 }
 
-interface Answered<T> {
-  readonly body: T;
-  readonly etag: string | null;
-}
-
 /**
  * Makes one call.
  * @returns the body, undefined if there is none, and its ETag
@@ -63,7 +57,7 @@ export async function callApi<T = unknown>(
   method: string,
   path: string,
   { body, ifMatch, token = keptToken(), reason, isTrial }: CallOptions = {},
-): Promise<Answered<T>> {
+): Promise<{ readonly body: T; readonly etag: string | null }> {
   // Calls that were running at logout stop here.
   if (token === null) throw new Unreachable('Nobody is logged in.');
   const headers: Record<string, string> = { Authorization: `Bearer ${token}` };
@@ -75,7 +69,7 @@ export async function callApi<T = unknown>(
   const value = read(text);
   noteAnswer(path, response.status);
   if (response.ok) return { body: value as T, etag: response.headers.get('ETag') };
-  if (response.status === UNAUTHORIZED && token === keptToken()) dispatchEvent(new Event('token-refused'));
+  if (response.status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));
   throw new ApiError((value ?? {}) as { message?: string }, response.status, response.headers.get('Retry-After'));
 }
 
@@ -117,7 +111,6 @@ export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`
 
 /** A single missed answer does not count. */
 const MISSES = 2;
-const UNAVAILABLE = 503;
 
 /** The state of the gateway is polled all the time. Without an answer for this long, it is unknown. */
 const KNOWN_WITHIN_MS = 2_000;
@@ -155,7 +148,7 @@ function noteQuestion(path: string): void {
 function noteAnswer(path: string, status: number | undefined): void {
   if (path === STATE) askedAt = undefined;
   silent = status === undefined ? longer(silent) : undefined;
-  if (status !== undefined && readsStore(path)) unreadable = status === UNAVAILABLE ? longer(unreadable) : undefined;
+  if (status !== undefined && readsStore(path)) unreadable = status === 503 ? longer(unreadable) : undefined;
 }
 
 /** The most serious current trouble; undefined if there is none. */

@@ -193,16 +193,8 @@ function Finder() {
   return html`
     <form class="finder" role="search" onSubmit=${submit}>
       <label class="unseen" for="find">Find a key by name, id or whole key, or a request by its id</label>
-      <input
-        id="find"
-        ref=${input}
-        type="search"
-        autocomplete="off"
-        spellcheck=${false}
-        placeholder="Find by name, id, key or request id"
-        aria-describedby="find-fault"
-        onInput=${drop}
-      />
+      <input id="find" ref=${input} type="search" autocomplete="off" spellcheck=${false}
+        placeholder="Find by name, id, key or request id" aria-describedby="find-fault" onInput=${drop} />
       <button type="submit">Find</button>
       <span id="find-fault" class="fault" role="alert">${fault}</span>
     </form>

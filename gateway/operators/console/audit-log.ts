@@ -35,6 +35,7 @@ import {
 
 /** The audit log: who did what, when, why and how. */
 
+const PAGE = 'activity';
 /** The maximum number of entries in a download. */
 const MOST = 10_000;
 
@@ -52,14 +53,14 @@ export function AuditLogPage({ route: { query } }: { route: Route }) {
   const filters = filtersIn(SPECS, query);
   const after = query.get('after');
   const pager = (next: string | undefined) =>
-    html`<${Pager} page="activity" filters=${filters} by="after" isNewest=${after === null} next=${next} />`;
+    html`<${Pager} page=${PAGE} filters=${filters} by="after" isNewest=${after === null} next=${next} />`;
   return html`
     <div class="page-head">
       <h1>Audit log</h1>
       <${Download} filters=${filters} />
     </div>
     <p class="note">The log records each change of keys, bans, plans and tokens. It keeps the newest entries; older ones are in the gateways’ own logs.</p>
-    <${Filters} specs=${SPECS} query=${query} page="activity" />
+    <${Filters} specs=${SPECS} query=${query} page=${PAGE} />
     <section class="card" aria-label="Audit log">
       <${AuditList} asked=${{ ...filters, ...(after !== null && { after }) }} limit=${50} below=${pager}
         empty=${Object.keys(filters).length > 0 ? 'No entry matches these filters.' : 'Nothing has been changed yet.'} />
@@ -132,14 +133,10 @@ function AuditList({ asked, limit, isOfOneTarget = false, empty, below, version 
   `;
 }
 
-interface AuditCardProps extends Pick<AuditListProps, 'isOfOneTarget' | 'version'> {
-  readonly filters: FilterValues;
-}
-
 /** Shows the last entries that the filters select, with a link to all of them. */
-export const AuditCard = ({ filters, isOfOneTarget, version }: AuditCardProps) => html`
-  <${Card} title="Audit log" id="audit-title" actions=${html`<a href=${addressOf('activity', filters)}>All entries</a>`}>
-    <${AuditList} asked=${filters} limit=${5} version=${version} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
+export const AuditCard = ({ asked, isOfOneTarget, version }: Omit<AuditListProps, 'limit' | 'empty'>) => html`
+  <${Card} title="Audit log" id="audit-title" actions=${html`<a href=${addressOf(PAGE, asked)}>All entries</a>`}>
+    <${AuditList} asked=${asked} limit=${5} version=${version} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
   <//>
 `;
 
@@ -157,14 +154,11 @@ function Target({ of: { action, target, targetName } }: { of: ActivityView }) {
 
 type Change = ActivityView['changes'][number];
 
-interface ChangesProps {
-  readonly changes: readonly Change[];
-  /** Whether the fields belong to something new, so that they had no value before. */
-  readonly areNew?: boolean;
-}
-
-/** Shows what a change did, field by field, from the old value to the new one. */
-export const Changes = ({ changes, areNew = false }: ChangesProps) =>
+/**
+ * Shows what a change did, field by field, from the old value to the new one.
+ * @param areNew whether the fields belong to something new, so that they had no value before
+ */
+export const Changes = ({ changes, areNew = false }: { changes: readonly Change[]; areNew?: boolean }) =>
   changes.length > 0 &&
   html`<ul class="plain changes">
     ${changes.map((change) => html`<li class="wordy">${recordedFieldInWords(change.field)}: ${valuesOf(change, areNew)}</li>`)}

@@ -2,6 +2,36 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { html } from './parts.ts';
 
+/** One series of a chart. Bars are drawn on top of those of the series before it. */
+export interface Series {
+  readonly label: string;
+  /** A colour by its name in base.css. */
+  readonly color: string;
+  readonly kind: 'bars' | 'line';
+  /** A value is null if it is unknown. */
+  readonly values: readonly (number | null)[];
+}
+
+/** An event, drawn as a line in the chart. */
+export interface Mark {
+  readonly at: number;
+  readonly text: string;
+}
+
+export type Step = 'minute' | 'day';
+
+interface ChartProps {
+  readonly title: string;
+  /** Unix times in seconds, ascending. */
+  readonly times: readonly number[];
+  readonly series: readonly Series[];
+  readonly marks?: readonly Mark[];
+  readonly step: Step;
+  format(value: number | null): string;
+  /** Adds text to the values below the pointer. */
+  noteAt?(index: number): string;
+}
+
 /** A chart with axes. Its legend shows the values below the pointer, and a table has all of them. */
 export function Chart(props: ChartProps) {
   const { title, times, series, marks = [], step, format, noteAt } = props;
@@ -116,43 +146,9 @@ const DAY = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric',
 
 const timeText = (seconds: number, step: Step): string => (step === 'minute' ? MINUTE : DAY).format(seconds * 1_000);
 
-/** How a chart is drawn: its axes, bars, lines and marks, in the colours of the page. */
-
-/** One series of a chart. Bars are drawn on top of those of the series before it. */
-export interface Series {
-  readonly label: string;
-  /** A colour by its name in base.css. */
-  readonly color: string;
-  readonly kind: 'bars' | 'line';
-  /** A value is null if it is unknown. */
-  readonly values: readonly (number | null)[];
-}
-
-/** An event, drawn as a line in the chart. */
-export interface Mark {
-  readonly at: number;
-  readonly text: string;
-}
-
-export type Step = 'minute' | 'day';
-
-interface ChartProps {
-  readonly title: string;
-  /** Unix times in seconds, ascending. */
-  readonly times: readonly number[];
-  readonly series: readonly Series[];
-  readonly marks?: readonly Mark[];
-  readonly step: Step;
-  format(value: number | null): string;
-  /** Adds text to the values below the pointer. */
-  noteAt?(index: number): string;
-}
-
 const STEP_SECONDS = { minute: 60, day: 86_400 } as const;
 /** Possible steps of the axis. They are whole numbers, because smaller steps would repeat the same text. */
 const STEPS_APART = { minute: [1, 2, 5, 10, 20, 30, 60], day: [1, 2, 4, 7, 14] } as const;
-const CHART_HEIGHT = 200;
-const FONT = '12px system-ui, sans-serif';
 
 const isDark = matchMedia('(prefers-color-scheme: dark)');
 
@@ -167,25 +163,27 @@ function colorOf(name: string): string {
   return color;
 }
 
-/** Days begin at midnight UTC. */
-const inUtc = (seconds: number): Date => uPlot.tzDate(new Date(seconds * 1_000), 'Etc/UTC');
-
 /**
  * @param read returns the current properties
  * @param point called with the index below the pointer; undefined when it has left
  */
 function optionsOf(read: () => ChartProps, width: number, point: (index: number | undefined) => void): uPlot.Options {
   const { series, step, format } = read();
-  const line = colorOf('line');
-  const axis = { stroke: colorOf('quiet'), font: FONT, grid: { stroke: line, width: 1 }, ticks: { show: false } };
+  const axis = {
+    stroke: colorOf('quiet'),
+    font: '12px system-ui, sans-serif',
+    grid: { stroke: colorOf('line'), width: 1 },
+    ticks: { show: false },
+  };
   const bars = uPlot.paths.bars?.({ size: [0.75, 40], gap: 1 });
   return {
     width,
-    height: CHART_HEIGHT,
+    height: 200,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { show: false }, sync: { key: step } },
     padding: [12, 20, 0, 0],
-    ...(step === 'day' && { tzDate: inUtc }),
+    // Days begin at midnight UTC.
+    ...(step === 'day' && { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), 'Etc/UTC') }),
     scales: {
       x: { time: true, range: (_, min, max) => [min - STEP_SECONDS[step] / 2, max + STEP_SECONDS[step] / 2] },
       y: { range: (_, __, max) => [0, Math.max(max * 1.05, series.some(({ kind }) => kind === 'bars') ? 4 : 0.001)] },
@@ -206,13 +204,8 @@ function optionsOf(read: () => ChartProps, width: number, point: (index: number 
       ...series
         .map(({ color, kind }) => {
           const stroke = colorOf(color);
-          if (kind === 'line')
-            return {
-              stroke,
-              width: 2,
-              points: { show: false, filter: lonely, size: 7, fill: stroke },
-              spanGaps: false,
-            };
+          const points = { show: false, filter: lonely, size: 7, fill: stroke };
+          if (kind === 'line') return { stroke, width: 2, points, spanGaps: false };
           return { stroke, fill: stroke, width: 0, points: { show: false }, ...(bars && { paths: bars }) };
         })
         .reverse(),
@@ -231,9 +224,8 @@ function lonely({ data }: uPlot, series: number): number[] {
   return [...values.keys()].filter((at) => isKnown(at) && !isKnown(at - 1) && !isKnown(at + 1));
 }
 
-const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const DATE = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
-const tickText = (seconds: number, step: Step): string => (step === 'minute' ? CLOCK : DATE).format(seconds * 1_000);
+const tickText = (seconds: number, step: Step): string => (step === 'minute' ? MINUTE : DATE).format(seconds * 1_000);
 
 function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, color: string): void {
   ctx.save();
@@ -274,14 +266,16 @@ export const LONGEST = { minute: 60, day: 35 } as const;
 export const lastInWords = (step: Step, length: number): string =>
   `The last ${(RANGES[step].find(([one]) => one === length)?.[1] ?? '').replace(/^1 /, '')}`;
 
-interface TimeRangeProps {
-  readonly step: Step;
-  readonly length: number;
-  choose(length: number): void;
-}
-
 /** Chooses a range. */
-export const TimeRange = ({ step, length, choose }: TimeRangeProps) => html`
+export const TimeRange = ({
+  step,
+  length,
+  choose,
+}: {
+  step: Step;
+  length: number;
+  choose(length: number): void;
+}) => html`
   <div class="bar" role="group" aria-label="Time range">
     ${RANGES[step].map(
       ([one, words]) =>

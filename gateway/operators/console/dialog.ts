@@ -1,5 +1,5 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { author, rememberAuthor } from './api.ts';
+import { author, type Refresh, rememberAuthor } from './api.ts';
 import { type Content, html } from './parts.ts';
 
 /**
@@ -20,7 +20,10 @@ interface Question {
    * Gets the values by name, with empty ones undefined. If it throws, the dialog stays open and shows the errors at
    * their fields. It may open the next dialog.
    */
-  act?(values: Values): Promise<void>;
+  act?(values: Values): Promise<unknown>;
+  /** Called after the action, before the message about it. */
+  readonly changed?: Refresh;
+  readonly done?: string;
 }
 
 let open: ((question: Question | undefined) => void) | undefined;
@@ -45,7 +48,7 @@ export function DialogHost() {
 const NO_FAULTS: { faults: Values; rest: string } = { faults: {}, rest: '' };
 
 function Dialog({ question, onClose }: { question: Question; onClose(): void }) {
-  const { title, fields = [], confirm, isDangerous = false, content, mayClose, act } = question;
+  const { title, fields = [], confirm, isDangerous = false, content, mayClose, act, changed, done } = question;
   const dialog = useRef<HTMLDialogElement>(null);
   const [{ faults, rest }, setFound] = useState(NO_FAULTS);
   const [isBusy, setBusy] = useState(false);
@@ -70,6 +73,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(true);
     try {
       await act?.(valuesOf(event.target as HTMLFormElement));
+      await changed?.();
+      if (done !== undefined) tell(done);
       onClose();
     } catch (thrown) {
       const found = faultsOf(thrown as Error, fields);
@@ -235,30 +240,25 @@ export function askedOf({ author: name, reason }: Values): { author: string; rea
 /** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
 
-/** Does the same for any secret text. If the text was not copied, closing must be confirmed once. */
-export const showOnce = (title: string, label: string, text: string): void => {
-  const closing: Closing = { isCopied: false, warn: undefined };
-  // The current dialog closes first.
-  setTimeout(() =>
-    ask({
-      title,
-      content: html`<${WholeText} label=${label} text=${text} closing=${closing} />`,
-      confirm: 'Done',
-      mayClose() {
-        const { isCopied, warn } = closing;
-        closing.warn = undefined;
-        if (!isCopied) warn?.();
-        return isCopied || warn === undefined;
-      },
-    }),
-  );
-};
-
-/** What decides whether the dialog may close. */
+/** What decides whether the dialog with a secret text may close. */
 interface Closing {
   isCopied: boolean;
   /** Asks whether to close without a copy. It is undefined once it has asked. */
   warn: (() => void) | undefined;
+}
+
+/** Does the same for any secret text. If the text was not copied, closing must be confirmed once. */
+export function showOnce(title: string, label: string, text: string): void {
+  const closing: Closing = { isCopied: false, warn: undefined };
+  const mayClose = () => {
+    const { isCopied, warn } = closing;
+    closing.warn = undefined;
+    if (!isCopied) warn?.();
+    return isCopied || warn === undefined;
+  };
+  const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;
+  // The current dialog closes first.
+  setTimeout(() => ask({ title, content, confirm: 'Done', mayClose }));
 }
 
 function WholeText({ label, text, closing }: { label: string; text: string; closing: Closing }) {

@@ -1,6 +1,6 @@
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
-import { bodyOf, usePolled } from './api.ts';
-import { Card, type Column, html, Missing, Table, When } from './parts.ts';
+import { bodyOf, type Polled, usePolled } from './api.ts';
+import { Card, type Column, Facts, html, Missing, Table, When } from './parts.ts';
 import { counted, milliseconds, number, tableFieldInWords } from './words.ts';
 
 /** The health of everything that the gateway depends on. */
@@ -33,7 +33,7 @@ export function HealthPage() {
         ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${state.value} /><${PlanTableState} ...${state.value.planTable} />`}
       <//>
     </div>
-    <${CoresCard} state=${state.value} fault=${state.fault} />
+    <${CoresCard} ...${state} />
     ${state.value?.workers !== undefined && html`<${WorkersCard} workers=${state.value.workers} />`}
     <${Card} title="Checks" id="checks-title" actions=${again}>
       <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
@@ -46,28 +46,20 @@ const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning'
 
 function Gateway({ mode, modeSince, since, workers, totals }: TrafficAnswer) {
   const isLocal = mode === 'local';
-  return html`
-    <dl class="facts">
-      <div>
-        <dt>Decisions</dt>
-        <dd>
-          <span class=${`badge ${isLocal ? 'fault' : 'good'}`}>${isLocal ? 'In this gateway' : 'Exact'}</span>
-          ${isLocal && html` since <${When} at=${modeSince} />`}
-        </dd>
-      </div>
-      <div><dt>Started</dt><dd><${When} at=${since} /></dd></div>
-      <div>
-        <dt>Processes</dt>
-        <dd>${workers === undefined ? '1 process serves' : html`<span class=${`badge ${workers.serving < workers.wanted ? 'warning' : 'good'}`}>${workers.serving} of ${workers.wanted} workers serve</span>`}</dd>
-      </div>
-      <div>
-        <dt>Since the start</dt>
-        <dd>
-          ${totalsInWords(totals)}
-        </dd>
-      </div>
-    </dl>
+  const decisions = html`
+    <span class=${`badge ${isLocal ? 'fault' : 'good'}`}>${isLocal ? 'In this gateway' : 'Exact'}</span>
+    ${isLocal && html` since <${When} at=${modeSince} />`}
   `;
+  const serving =
+    workers &&
+    html`<span class=${`badge ${workers.serving < workers.wanted ? 'warning' : 'good'}`}>${workers.serving} of ${workers.wanted} workers serve</span>`;
+  const facts = [
+    ['Decisions', decisions],
+    ['Started', html`<${When} at=${since} />`],
+    ['Processes', serving ?? '1 process serves'],
+    ['Since the start', totalsInWords(totals)],
+  ];
+  return html`<${Facts} of=${facts} />`;
 }
 
 const totalsInWords = (totals: TrafficAnswer['totals']): string =>
@@ -83,29 +75,20 @@ const totalsInWords = (totals: TrafficAnswer['totals']): string =>
   ].join(', ');
 
 function PlanTableState({ version, changedAt, rejected }: TrafficAnswer['planTable']) {
-  return html`
-    <dl class="facts">
-      <div><dt>Plans in force since</dt><dd><${When} at=${changedAt} /></dd></div>
-      <div><dt>Version</dt><dd><code class="id">${version ?? '–'}</code></dd></div>
-      <div>
-        <dt>Rejected values</dt>
-        <dd>
-          ${
-            rejected.length === 0
-              ? 'None. Every stored value is in force.'
-              : html`<ul class="plain">${rejected.map((one) => html`<li class="wordy">${rejectedInWords(one)}</li>`)}</ul>`
-          }
-        </dd>
-      </div>
-    </dl>
-  `;
+  const bad =
+    rejected.length > 0 &&
+    html`<ul class="plain">${rejected.map((one) => html`<li class="wordy">${rejectedInWords(one)}</li>`)}</ul>`;
+  const facts = [
+    ['Plans in force since', html`<${When} at=${changedAt} />`],
+    ['Version', html`<code class="id">${version ?? '–'}</code>`],
+    ['Rejected values', bad || 'None. Every stored value is in force.'],
+  ];
+  return html`<${Facts} of=${facts} />`;
 }
 
 /** Describes an invalid value, and the one that stays in force. */
 export const rejectedInWords = ({ field, value, kept }: TrafficAnswer['planTable']['rejected'][number]): string =>
   `${tableFieldInWords(field)}: ${value === undefined ? 'is missing' : `“${value}” is rejected`}${kept === undefined ? '' : `, ${kept} stays in force`}.`;
-
-/** What the gateway sees of the cores, of Redis and of its own processes. */
 
 type Core = TrafficAnswer['cores'][number];
 type Redis = TrafficAnswer['redis'];
@@ -136,14 +119,8 @@ const MODES: Readonly<Record<Redis['mode'], string>> = {
 
 const nothing = html`<span class="note">none yet</span>`;
 
-interface Props {
-  /** Undefined until the first answer. */
-  readonly state: TrafficAnswer | undefined;
-  readonly fault: Error | undefined;
-}
-
 /** Shows the cores as the requests of clients find them. */
-function CoresCard({ state, fault }: Props) {
+function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
   const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
     { title: 'Core', show: ({ origin }) => html`<code class="address">${origin}</code>` },
@@ -193,26 +170,22 @@ function CoreState({ core: { state, seenBy, since, reason }, processes }: { core
 /** Shows the connection that makes decisions, and how fast it is. */
 function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'processes'>) {
   const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
-  if (mode === 'embedded') return html`<dl class="facts"><div><dt>Redis</dt><dd>${MODES[mode]}</dd></div></dl>`;
+  if (mode === 'embedded') return html`<${Facts} of=${[['Redis', MODES[mode]]]} />`;
   const isWell = connected === processes;
   const text = isWell ? 'Connected' : processes > 1 ? `${connected} of ${processes} workers connected` : 'Away';
-  return html`
-    <dl class="facts">
-      <div><dt>Redis</dt><dd>${MODES[mode]}</dd></div>
-      <div>
-        <dt>Connection</dt>
-        <dd><span class=${`badge ${isWell ? 'good' : 'fault'}`}>${text}</span>${since !== undefined && html` since <${When} at=${since} />`}</dd>
-      </div>
-      <div>
-        <dt>Last decision</dt>
-        <dd>${lastCall === undefined ? nothing : html`${milliseconds(lastCall.ms)}, <${When} at=${lastCall.at} />`}</dd>
-      </div>
-      <div>
-        <dt>Since the start</dt>
-        <dd>${`99 % of calls within ${milliseconds(p99)}, ${counted(missedDeadlines, 'missed deadline')}`}</dd>
-      </div>
-    </dl>
-  `;
+  const facts = [
+    ['Redis', MODES[mode]],
+    [
+      'Connection',
+      html`<span class=${`badge ${isWell ? 'good' : 'fault'}`}>${text}</span>${since !== undefined && html` since <${When} at=${since} />`}`,
+    ],
+    [
+      'Last decision',
+      lastCall === undefined ? nothing : html`${milliseconds(lastCall.ms)}, <${When} at=${lastCall.at} />`,
+    ],
+    ['Since the start', `99 % of calls within ${milliseconds(p99)}, ${counted(missedDeadlines, 'missed deadline')}`],
+  ];
+  return html`<${Facts} of=${facts} />`;
 }
 
 const WORKERS: readonly Column<Worker>[] = [

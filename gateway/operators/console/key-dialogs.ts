@@ -11,19 +11,13 @@ import { planInWords, toIso, toLocal } from './words.ts';
 /** The dialogs for actions on a key. Those on an existing key call `changed` at the end. */
 
 /** Reads a typed number; null for anything else, so that the gateway's own message is shown. */
-export const numberOf = (text: string | undefined): number | null =>
+const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
-
-const UNITS = [
-  ['60', 'minutes'],
-  ['3600', 'hours'],
-  ['86400', 'days'],
-] as const;
 
 /** The fields for a duration. The first one has the name that the gateway uses. */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
   { name, label, value, type: 'number', maxlength: 10 },
-  { name: 'unit', label: 'Unit', options: UNITS },
+  { name: 'unit', label: 'Unit', options: Object.entries({ 60: 'minutes', 3600: 'hours', 86400: 'days' }) },
 ];
 
 function secondsOf(text: string | undefined, unit: string | undefined): number | null {
@@ -31,22 +25,18 @@ function secondsOf(text: string | undefined, unit: string | undefined): number |
   return length === null ? null : length * Number(unit);
 }
 
+const limitField = (name: 'minute' | 'day', value: number | undefined, hint?: string): FieldSpec => ({
+  name,
+  label: `Own limit per ${name}`,
+  value: value?.toString() ?? '',
+  type: 'number',
+  maxlength: 10,
+  hint,
+});
+
 const limitFields = (minute?: number, day?: number): FieldSpec[] => [
-  {
-    name: 'minute',
-    label: 'Own limit per minute',
-    value: minute === undefined ? '' : String(minute),
-    type: 'number',
-    maxlength: 10,
-    hint: 'Leave empty for the limit of the plan.',
-  },
-  {
-    name: 'day',
-    label: 'Own limit per day',
-    value: day === undefined ? '' : String(day),
-    type: 'number',
-    maxlength: 10,
-  },
+  limitField('minute', minute, 'Leave empty for the limit of the plan.'),
+  limitField('day', day),
 ];
 
 const planField = (plan: string): FieldSpec => ({
@@ -169,11 +159,10 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: R
     fields: [...lengthFields('seconds', 'For', '60'), { name: 'reason', label: 'Why?', maxlength: 500 }],
     confirm: 'Ban',
     isDangerous: true,
-    async act({ seconds, unit, reason = '' }) {
-      await callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } });
-      await changed();
-      tell(`${name} has been banned.`);
-    },
+    act: ({ seconds, unit, reason = '' }) =>
+      callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } }),
+    changed,
+    done: `${name} has been banned.`,
   });
 }
 
@@ -183,11 +172,9 @@ export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed
     content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests stay used: to give them back too, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
-    async act({ reason }) {
-      await callApi('DELETE', `${keyPath(id)}/ban`, { reason });
-      await changed();
-      tell(`The ban of ${name} has been lifted.`);
-    },
+    act: ({ reason }) => callApi('DELETE', `${keyPath(id)}/ban`, { reason }),
+    changed,
+    done: `The ban of ${name} has been lifted.`,
   });
 }
 
@@ -198,11 +185,9 @@ export function askToReset({ id, name }: KeyView, changed: Refresh): void {
       <p>Lifting a ban does not give used requests back. Neither action changes the counts of admitted and refused requests.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',
-    async act({ reason }) {
-      await callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason });
-      await changed();
-      tell(`The limits of ${name} have been reset.`);
-    },
+    act: ({ reason }) => callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason }),
+    changed,
+    done: `The limits of ${name} have been reset.`,
   });
 }
 
@@ -214,11 +199,9 @@ export function askToDisable({ id, name, state }: KeyView, changed: Refresh): vo
     fields: [whyField],
     confirm: disabled ? 'Disable' : 'Enable',
     isDangerous: disabled,
-    async act({ reason }) {
-      await callApi('PATCH', keyPath(id), { body: { disabled }, reason });
-      await changed();
-      tell(`${name} is ${disabled ? 'disabled' : 'enabled'}.`);
-    },
+    act: ({ reason }) => callApi('PATCH', keyPath(id), { body: { disabled }, reason }),
+    changed,
+    done: `${name} is ${disabled ? 'disabled' : 'enabled'}.`,
   });
 }
 

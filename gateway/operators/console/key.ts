@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { IssuedSecret, KeyUsageAnswer, KeyView, SecretView } from '../api/answers.ts';
+import type { BucketView, IssuedSecret, KeyUsageAnswer, KeyView, SecretView } from '../api/answers.ts';
 import { tooSmallInWords } from '../common-words.ts';
 import { ApiError, bodyOf, callApi, keyPath, type Refresh, usePolled } from './api.ts';
 import { AuditCard } from './audit-log.ts';
@@ -15,7 +15,20 @@ import {
   askToReset,
 } from './key-dialogs.ts';
 import { addressOf } from './page-names.ts';
-import { ActionButton, Card, type Column, html, Meter, Missing, Stale, State, Table, TagChips, When } from './parts.ts';
+import {
+  ActionButton,
+  Card,
+  type Column,
+  Facts,
+  html,
+  Meter,
+  Missing,
+  Stale,
+  State,
+  Table,
+  TagChips,
+  When,
+} from './parts.ts';
 import { RequestList } from './requests.ts';
 import type { Route } from './router.ts';
 import { clock, number, planInWords, relative, runningBan, toIso, toLocal } from './words.ts';
@@ -24,9 +37,10 @@ import { clock, number, planInWords, relative, runningBan, toIso, toLocal } from
 export function KeyPage({ route: { query } }: { route: Route }) {
   const id = query.get('id') ?? '';
   const { value: key, fault, refresh } = usePolled(`key ${id}`, 2_000, () => bodyOf<KeyView>(keyPath(id)));
+  const entries = addressOf('activity', { target: id });
   if (fault instanceof ApiError && fault.status === 404)
     return html`<h1>There is no such key</h1>
-      <p>No key has the id <code>${id}</code>. It may have been revoked: <a href=${addressOf('activity', { target: id })}>its entries in the audit log</a> show who revoked it. <a href="/console/keys">All keys</a></p>`;
+      <p>No key has the id <code>${id}</code>. It may have been revoked: <a href=${entries}>its entries in the audit log</a> show who revoked it. <a href="/console/keys">All keys</a></p>`;
   if (key === undefined)
     return html`<h1>Key <code>${id}</code></h1>
       <${Missing} fault=${fault} />`;
@@ -41,14 +55,14 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     <${StateNote} of=${key} />
     <div class="columns">
       <${Limits} of=${key} />
-      <${Facts} of=${key} />
+      <${About} of=${key} />
     </div>
     <${KeyUse} id=${id} />
     <${KeySecrets} of=${key} changed=${refresh} />
     <${Card} title="Last requests" id="requests-title" actions=${html`<a href=${addressOf('requests', { keyId: id })}>All its requests</a>`}>
       <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="There is no remembered request of this key." />
     <//>
-    <${AuditCard} filters=${{ target: id }} isOfOneTarget=${true} />
+    <${AuditCard} asked=${{ target: id }} isOfOneTarget=${true} />
   `;
 }
 
@@ -93,44 +107,31 @@ function StateNote({ of: key }: Pick<OfKey, 'of'>) {
 }
 
 function Limits({ of: { plan, minute, day, buckets } }: Pick<OfKey, 'of'>) {
-  const row = (title: string, own: number | undefined, which: 'minute' | 'day') => {
-    const bucket = buckets?.[which];
-    return html`
-      <div>
-        <dt>${title} <span class="note">${own === undefined ? `from the ${planInWords(plan)} plan` : 'own limit'}</span></dt>
-        <dd>
-          <${Meter} bucket=${bucket} label=${title} />
-          ${bucket !== undefined && html`<span class="note">${number(bucket.remaining)} left${bucket.fullAt === undefined ? ', full' : `, full again at ${clock(bucket.fullAt)}`}</span>`}
-        </dd>
-      </div>
-    `;
-  };
-  return html`
-    <${Card} title="Limits" id="limits-title">
-      <dl class="facts">${row('Requests a minute', minute, 'minute')} ${row('Requests a day', day, 'day')}</dl>
-    <//>
-  `;
+  const fact = (title: string, own: number | undefined, bucket: BucketView | undefined) => [
+    html`${title} <span class="note">${own === undefined ? `from the ${planInWords(plan)} plan` : 'own limit'}</span>`,
+    html`
+      <${Meter} bucket=${bucket} label=${title} />
+      ${bucket !== undefined && html`<span class="note">${number(bucket.remaining)} left${bucket.fullAt === undefined ? ', full' : `, full again at ${clock(bucket.fullAt)}`}</span>`}
+    `,
+  ];
+  const facts = [fact('Requests a minute', minute, buckets?.minute), fact('Requests a day', day, buckets?.day)];
+  return html`<${Card} title="Limits" id="limits-title"><${Facts} of=${facts} /><//>`;
 }
 
-function Facts({ of: { createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed } }: Pick<OfKey, 'of'>) {
+function About({ of: { createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed } }: Pick<OfKey, 'of'>) {
   const when = (at: string | undefined, otherwise: string) =>
     at === undefined ? otherwise : html`<${When} at=${at} />`;
-  return html`
-    <${Card} title="About" id="about-title">
-      <dl class="facts">
-        <div><dt>Last used</dt><dd>${when(lastUsedAt, 'never')}</dd></div>
-        <div><dt>Issued</dt><dd>${when(createdAt, '–')}</dd></div>
-        <div><dt>Expires</dt><dd>${when(expiresAt, 'never')}</dd></div>
-        <div>
-          <dt>Requests so far</dt>
-          <dd>
-            ${`${number(admitted)} admitted, ${number(refused)} refused `}
-            ${shadowed !== undefined && html`<span class="note">${number(shadowed)} only because of shadow mode</span>`}
-          </dd>
-        </div>
-      </dl>
-    <//>
+  const requests = html`
+    ${`${number(admitted)} admitted, ${number(refused)} refused `}
+    ${shadowed !== undefined && html`<span class="note">${number(shadowed)} only because of shadow mode</span>`}
   `;
+  const facts = [
+    ['Last used', when(lastUsedAt, 'never')],
+    ['Issued', when(createdAt, '–')],
+    ['Expires', when(expiresAt, 'never')],
+    ['Requests so far', requests],
+  ];
+  return html`<${Card} title="About" id="about-title"><${Facts} of=${facts} /><//>`;
 }
 
 /** Shows the use of a key by minute, for up to an hour, and by day, for today and the 35 days before. */
@@ -219,10 +220,7 @@ const fieldsOf = (secret?: SecretView): FieldSpec[] => [
     label: 'Allows',
     type: 'boxes',
     value: (secret?.scope ?? ['read', 'write']).join(),
-    options: [
-      ['read', 'Reading'],
-      ['write', 'Writing'],
-    ],
+    options: Object.entries({ read: 'Reading', write: 'Writing' }),
   },
   {
     name: 'networks',
@@ -286,10 +284,8 @@ function askToRevoke(key: KeyView, secret: SecretView, changed: Refresh): void {
     content: html`<p>Requests with it will be refused. The other secrets of ${key.name} stay as they are.</p>`,
     confirm: 'Revoke secret',
     isDangerous: true,
-    async act() {
-      await callApi('DELETE', secretPath(key, secret));
-      await changed();
-      tell(`The secret ${secret.name} has been revoked.`);
-    },
+    act: () => callApi('DELETE', secretPath(key, secret)),
+    changed,
+    done: `The secret ${secret.name} has been revoked.`,
   });
 }

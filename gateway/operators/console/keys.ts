@@ -30,6 +30,7 @@ import { counted, number, planInWords, stateInWords } from './words.ts';
 /** The pages that list keys: all of them, the banned ones, and what they used. */
 
 const SHOWN = 25;
+const ORDERS = { name: 'By name', used: 'Most used of the day', idle: 'Longest unused' };
 const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];
 
 /** The gateway's own filters. */
@@ -41,22 +42,9 @@ const SPECS: readonly FilterSpec[] = [
   {
     name: 'near',
     label: 'Day used',
-    options: [
-      ['50', '50 % or more'],
-      ['80', '80 % or more'],
-      ['100', 'All of it'],
-    ],
+    options: Object.entries({ 50: '50 % or more', 80: '80 % or more', 100: 'All of it' }),
   },
-  {
-    name: 'sort',
-    label: 'Order',
-    otherwise: 'Newest first',
-    options: [
-      ['name', 'By name'],
-      ['used', 'Most used of the day'],
-      ['idle', 'Longest unused'],
-    ],
-  },
+  { name: 'sort', label: 'Order', otherwise: 'Newest first', options: Object.entries(ORDERS) },
 ];
 
 const COLUMNS: readonly Column<KeyView>[] = [

@@ -90,15 +90,8 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
       ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is no earlier data` : ''}.
     </p>
     <${Card} title="Requests a minute" id="requests-title">
-      <${Chart}
-        title="Requests a minute"
-        step="minute"
-        times=${times}
-        series=${requests}
-        marks=${marks}
-        format=${number}
-        noteAt=${(at: number) => keysNote(shown[at])}
-      />
+      <${Chart} title="Requests a minute" step="minute" times=${times} series=${requests} marks=${marks} format=${number}
+        noteAt=${(at: number) => keysNote(shown[at])} />
     <//>
     <div class="columns">
       <${Card} title="Response time" id="time-title">

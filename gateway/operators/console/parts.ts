@@ -69,6 +69,10 @@ export const Card = ({ title, id, actions, children }: CardProps) => html`
   </section>
 `;
 
+/** Shows names with what is known about each. */
+export const Facts = ({ of }: { of: readonly (readonly [name: Content, fact: Content])[] }) =>
+  html`<dl class="facts">${of.map(([name, fact]) => html`<div><dt>${name}</dt><dd>${fact}</dd></div>`)}</dl>`;
+
 /** Shows how much of a limit is used. */
 export function Meter({ bucket, label }: { bucket: BucketView | undefined; label: string }) {
   if (bucket === undefined) return html`<span class="note">no limit</span>`;
@@ -118,13 +122,7 @@ interface TableProps<T> {
   readonly empty: Content;
   idOf(row: T): string;
   /** If present, each row can be opened by a click on it, or by the button in its first cell. */
-  readonly more?: More<T>;
-}
-
-interface More<T> {
-  of(row: T): Content;
-  isOpen(row: T): boolean;
-  toggle(row: T): void;
+  readonly more?: { of(row: T): Content; isOpen(row: T): boolean; toggle(row: T): void };
 }
 
 /** A table that explains why it is empty. On a phone each row is a card. */

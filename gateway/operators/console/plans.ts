@@ -51,7 +51,7 @@ export function PlansPage() {
       }
     <//>
     <${PlanHistory} history=${history} changed=${changed} />
-    <${AuditCard} filters=${{ action: 'plan.change' }} version=${plans.value?.etag} />
+    <${AuditCard} asked=${{ action: 'plan.change' }} version=${plans.value?.etag} />
   `;
 }
 
@@ -238,11 +238,9 @@ function askForRollback({ id, changes }: PlanChangeView, changed: Refresh): void
     content: html`<${Differences} changes=${back} />`,
     fields: who(`rolls back ${id}`),
     confirm: 'Roll back',
-    async act(values) {
-      await callApi('POST', '/plans/rollback', { body: { id, ...askedOf(values) } });
-      await changed();
-      tell('The last change has been rolled back.');
-    },
+    act: async (values) => callApi('POST', '/plans/rollback', { body: { id, ...askedOf(values) } }),
+    changed,
+    done: 'The last change has been rolled back.',
   });
 }
 

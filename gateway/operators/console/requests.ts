@@ -151,8 +151,9 @@ interface RequestDetailsProps {
 
 /** Shows one request in plain words: what happened, why, when it works again, and what to check or to change. */
 function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
-  const { reason, advice, repeated } = request;
-  const again = worksAgainAt(request);
+  const { reason, advice, repeated, decision } = request;
+  // When the limit or the ban that refused it admits requests again.
+  const again = decision?.outcome === 'banned' ? decision.bannedUntil : decision?.retryAt;
   return html`
     <div class="request">
       <p class="wordy">
@@ -161,7 +162,7 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
         ${advice !== undefined && html`${advice} `}
         ${repeated > 0 && repeatedInWords(request)}
       </p>
-      <${Facts} ...${request} />
+      <${FactsOf} ...${request} />
       <${Links} of=${request} leadsToKey=${leadsToKey} />
     </div>
   `;
@@ -181,9 +182,12 @@ const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 const withLocalTimes = (text: string): Content =>
   text.split(TIME).map((part) => (TIME.test(part) ? html`<time datetime=${part}>${clockToSecond(part)}</time>` : part));
 
-function Facts(request: RequestView) {
+const DECIDED_BY = { local: 'the gateway, while Redis was away', shared: 'the limits shared by all gateways' };
+
+function FactsOf(request: RequestView) {
   const { decision, gateway, requestId } = request;
   const { plan, planVersion, buckets, mode, rejectedOverrides } = decision ?? {};
+  const worker = gateway.worker === undefined ? '' : `, worker ${gateway.worker}`;
   const facts: readonly (readonly [string, Content])[] = [
     ['Request id', html`<a href=${addressOf('requests', { q: requestId })}><code>${requestId}</code></a>`],
     ['Time spent', timesInWords(request.times, milliseconds)],
@@ -194,14 +198,8 @@ function Facts(request: RequestView) {
     ['Minute limit', buckets && bucketInWords(buckets.minute)],
     ['Day limit', buckets && bucketInWords(buckets.day)],
     ['Own limits rejected', rejectedOverrides?.join(', ')],
-    [
-      'Decided by',
-      mode && (mode === 'local' ? 'the gateway, while Redis was away' : 'the limits shared by all gateways'),
-    ],
-    [
-      'Gateway',
-      `${gateway.host}, process ${gateway.pid}${gateway.worker === undefined ? '' : `, worker ${gateway.worker}`}`,
-    ],
+    ['Decided by', mode && DECIDED_BY[mode]],
+    ['Gateway', `${gateway.host}, process ${gateway.pid}${worker}`],
   ];
   return html`
     <dl class="facts">
@@ -213,17 +211,14 @@ function Facts(request: RequestView) {
 function Links({ of: request, leadsToKey }: RequestDetailsProps) {
   const { keyId, keyName, decision, outcome } = request;
   const runbook = runbookPageOf(request);
-  const links: readonly (readonly [string, string])[] = [
-    ...(leadsToKey && keyId !== undefined && keyName !== undefined
-      ? [[`Key ${keyName}`, addressOf('key', { id: keyId })] as const]
-      : []),
-    ...(decision?.plan === undefined ? [] : [[`Plan ${planInWords(decision.plan)}`, addressOf('plans')] as const]),
-    ...(outcome === 'unknown' && keyId !== undefined
-      ? [['Audit log of this key id', addressOf('activity', { target: keyId })] as const]
-      : []),
-    ...(outcome === 'banned' ? [['Bans', addressOf('bans')] as const] : []),
-    ...(runbook === undefined ? [] : [['Runbook', `/runbook#${runbook}`] as const]),
-  ];
+  const links = [
+    leadsToKey && keyId !== undefined && keyName !== undefined && [`Key ${keyName}`, addressOf('key', { id: keyId })],
+    decision?.plan !== undefined && [`Plan ${planInWords(decision.plan)}`, addressOf('plans')],
+    outcome === 'unknown' &&
+      keyId !== undefined && ['Audit log of this key id', addressOf('activity', { target: keyId })],
+    outcome === 'banned' && ['Bans', addressOf('bans')],
+    runbook !== undefined && ['Runbook', `/runbook#${runbook}`],
+  ].filter((link) => link !== false);
   return (
     links.length > 0 &&
     html`<p class="bar">${links.map(([text, to]) => html`<a class="wordy" href=${to}>${text}</a>`)}</p>`
@@ -273,10 +268,6 @@ function happened({ method, path, status, code, durationMs, address, secretId }:
   const named = code === undefined ? String(status) : `${status} ${code}`;
   return `${what} and was answered with ${named} after ${milliseconds(durationMs)}.`;
 }
-
-/** When the limit or the ban that refused it admits requests again; undefined if there was none. */
-const worksAgainAt = ({ decision }: RequestView): string | undefined =>
-  decision?.outcome === 'banned' ? decision.bannedUntil : decision?.retryAt;
 
 const repeatedInWords = ({ repeated, decision }: RequestView): string =>
   `${decision === undefined ? 'Its address' : 'The key'} sent ${number(repeated)} more like it in the same minute.`;

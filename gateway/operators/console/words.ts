@@ -3,20 +3,11 @@ import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
 
 /** Translates the gateway's names into words. */
 
-const STATES: Readonly<Record<string, string>> = {
-  active: 'Active',
-  banned: 'Banned',
-  disabled: 'Disabled',
-  expired: 'Expired',
-  unreadable: 'Unreadable',
-};
-
-export const stateInWords = (state: string): string => STATES[state] ?? state;
-
-export const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
+const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
 export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const planInWords = upperFirst;
+export const stateInWords = upperFirst;
 
 /** Names a field of a plan as its form does. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
@@ -48,42 +39,35 @@ export function milliseconds(ms: number | null): string {
   return ms >= 1_000 ? `${(ms / 1_000).toFixed(1)} s` : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
 }
 
-const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', {
-  day: 'numeric',
-  month: 'short',
-  hour: '2-digit',
-  minute: '2-digit',
-});
+const HOUR_AND_MINUTE = { hour: '2-digit', minute: '2-digit' } as const;
+const CLOCK = new Intl.DateTimeFormat('en-GB', HOUR_AND_MINUTE);
+const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', ...HOUR_AND_MINUTE });
 const TO_SECOND = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 const EXACT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 
-const isToday = (at: Date, now: Date): boolean => at.toDateString() === now.toDateString();
+const formatted = (text: string, today: Intl.DateTimeFormat, otherwise: Intl.DateTimeFormat): string => {
+  const at = new Date(text);
+  return (at.toDateString() === new Date().toDateString() ? today : otherwise).format(at);
+};
 
 /** Formats a local time, with the date unless it is today. */
-export function clock(text: string, now = new Date()): string {
-  const at = new Date(text);
-  return (isToday(at, now) ? CLOCK : DAY_AND_CLOCK).format(at);
-}
+export const clock = (text: string): string => formatted(text, CLOCK, DAY_AND_CLOCK);
 
 /** Formats a time to the second, with the date unless it is today. */
-export function clockToSecond(text: string, now = new Date()): string {
-  const at = new Date(text);
-  return (isToday(at, now) ? TO_SECOND : EXACT).format(at);
-}
+export const clockToSecond = (text: string): string => formatted(text, TO_SECOND, EXACT);
 
 /** Formats a time to the second, with the date. */
 export const exactTime = (text: string): string => EXACT.format(new Date(text));
 
 /** Formats a duration in its largest unit, such as `5 minutes`. */
-export function lengthInWords(seconds: number): string {
+function lengthInWords(seconds: number): string {
   const { count, name } = inLargestUnit(seconds);
   return counted(count, name);
 }
 
 /** Describes how long ago a time was, or how far ahead it is. */
-export function relative(text: string, now = Date.now()): string {
-  const seconds = (now - Date.parse(text)) / 1_000;
+export function relative(text: string): string {
+  const seconds = (Date.now() - Date.parse(text)) / 1_000;
   if (Math.abs(seconds) < 5) return 'now';
   return seconds > 0 ? `${lengthInWords(seconds)} ago` : `in ${lengthInWords(-seconds)}`;
 }
