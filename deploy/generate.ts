@@ -19,7 +19,6 @@ import { ROWS } from './grafana/rows.ts';
 /** `npm run generate`: writes what is made from code or from other files. */
 
 const ROOT = join(import.meta.dirname, '..');
-const LINE_WIDTH = 120;
 /** Its tables are written: settings from their schemas, plan fields from their table. */
 export const SETTINGS_FILE = join(ROOT, 'deploy/SETTINGS.md');
 /** The rules of Prometheus as a PrometheusRule, for clusters with the Prometheus Operator. */
@@ -82,10 +81,10 @@ export function prometheusRule(): string {
   return `# Written from deploy/prometheus/rules by \`npm run generate\`.\n${stringify(rule, { lineWidth: 0 })}`;
 }
 
-/** Writes JSON in which everything that fits on one line is on one line. */
+/** Writes JSON in which everything that fits on a line of 120 characters is on one line. */
 function compact(value: object, indent = 0): string {
   const text = JSON.stringify(value);
-  if (typeof value !== 'object' || text.length + indent <= LINE_WIDTH) return text;
+  if (typeof value !== 'object' || text.length + indent <= 120) return text;
   const isList = Array.isArray(value);
   const members = Object.entries(value)
     .filter(([, inner]) => inner !== undefined)

@@ -7,7 +7,7 @@ import { PLAN_NAMES, type PlanTable } from '../limiter/plans.ts';
 import { usualBanAfter } from '../limiter/refusals.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
-import type { Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
+import type { CodeSample, Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
 import { FIGURES } from './figures.ts';
 
 /**
@@ -165,7 +165,7 @@ function operationPart(
   isCommon: (status: string) => boolean,
 ): string {
   const { operationId: id, summary, description, deprecated, parameters, requestBody, responses } = operation;
-  const canBeTried = operation['x-try-it-out'] !== false;
+  const { 'x-codeSamples': samples = [], 'x-try-it-out': canBeTried = true } = operation;
   const body = requestBody?.content['application/json'];
   const [status = '', success] = Object.entries(responses)[0] ?? [];
   const { description: meaning, content } = resolved(api, success as Response | Ref);
@@ -185,8 +185,8 @@ ${tableOf(
 ${body ? `${tableOf('Body', fieldRows(api, body.schema))}` : ''}
 <div class="call">
 <div class="request">
-<div class="head"><h4>Request</h4>${languages(operation)}<button type="button" class="copy" aria-live="polite">Copy</button></div>
-${samplesOf(operation)
+<div class="head"><h4>Request</h4>${languages(samples)}<button type="button" class="copy" aria-live="polite">Copy</button></div>
+${samples
   .map(
     ({ label, source }, at) =>
       `<pre data-language="${label}"${at > 0 ? ' hidden' : ''}><code>${escaped(source)}</code></pre>`,
@@ -207,10 +207,8 @@ ${answer ? `<details><summary>Fields of the response</summary>${tableOf('Fields 
 </section>`;
 }
 
-const samplesOf = (operation: Operation) => operation['x-codeSamples'] ?? [];
-
-const languages = (operation: Operation): string =>
-  `<div role="group" aria-label="Language">${samplesOf(operation)
+const languages = (samples: readonly CodeSample[]): string =>
+  `<div role="group" aria-label="Language">${samples
     .map(
       ({ label }, at) => `<button type="button" data-language="${label}" aria-pressed="${at === 0}">${label}</button>`,
     )
@@ -252,8 +250,7 @@ function fieldRows(api: Document, given: Schema, prefix = ''): string[] {
     const { description = '', ...type } = resolved(api, member);
     const about = [...typeOf(type), ...(required.has(name) ? [] : ['optional'])].join(', ');
     const row = `<tr><th scope="row"><code>${prefix}${name}</code></th><td>${inline(String(description))} <span class="quiet">${about}</span></td></tr>`;
-    const isList = resolved(api, member).type === 'array';
-    return [row, ...fieldRows(api, member, `${prefix}${name}${isList ? '[]' : ''}.`)];
+    return [row, ...fieldRows(api, member, `${prefix}${name}${type.type === 'array' ? '[]' : ''}.`)];
   });
 }
 
@@ -269,9 +266,7 @@ const valuesOf = (schema: Schema): readonly string[] | undefined => schema.enum 
 /** Describes a value's type in words. */
 function typeOf(schema: Schema): string[] {
   const { type, format, minimum, maximum, minLength, maxLength, default: otherwise } = schema as Record<string, number>;
-  const words = [...[type, format].flat(), ...(schema.anyOf ? ['object or null'] : [])].filter(
-    (word) => word !== undefined,
-  );
+  const words = [type, format, schema.anyOf && 'object or null'].flat().filter((word) => word !== undefined);
   const isBounded = format === undefined && maximum !== undefined;
   return [
     words
