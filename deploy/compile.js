@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '..');
 /** What runs when it is imported, and what is not for Node or not part of a service. */
-const LEFT_OUT = /\/(?:main|help|write-openapi)\.ts$|^gateway\/operators\/(?:cli|console)\//;
+const LEFT_OUT = /\/(?:main|help)\.ts$|^gateway\/operators\/(?:cli|console)\//;
 
 enableCompileCache(join(ROOT, 'node_modules/.cache/compiled'));
 for (const folder of ['shared', 'gateway']) {

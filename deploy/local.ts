@@ -1,16 +1,16 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { tokenFile } from '../gateway/operators/admin-token.ts';
-import { type AdminAddress, AdminError, findAdmin } from '../gateway/operators/cli/admin-client.ts';
+import { type AdminAddress, AdminError, callAdmin, findAdmin } from '../gateway/operators/cli/admin-client.ts';
 import { asksForHelp } from '../shared/process/arguments.ts';
 import { COMPILED } from '../shared/process/compile-cache.ts';
 import { SettingsError } from '../shared/process/env.ts';
 import { printHelp } from '../shared/process/help.ts';
 import { explain, tryPort } from '../shared/process/run.ts';
-import { demoKeys } from './demo-keys.ts';
 import { LOCAL_PROGRAM, type LocalSettings, readLocalSettings } from './local-settings.ts';
 import { TerminalLog } from './log-terminal.ts';
 
@@ -29,7 +29,14 @@ if (asksForHelp(process.argv)) {
 
 const settings = readOrExit();
 const DATA_DIR = resolve(settings.DATA_DIR);
+/** Only its owner can read it. */
 const DEMO_KEYS_FILE = join(DATA_DIR, 'demo-keys.json');
+const DEMO_KEYS = [
+  { name: 'demo free', plan: 'free' },
+  { name: 'demo pro', plan: 'pro' },
+  { name: 'demo business', plan: 'business' },
+  { name: 'demo enterprise', plan: 'enterprise', minute: 5_000, day: 500_000 },
+];
 
 /**
  * Each service reads PORT. Here they share one environment, so the core's has another name. `node --watch` makes
@@ -52,7 +59,8 @@ stopWithParent();
 const core = await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT });
 // One arena of malloc for its primary too, as workers have: operators' lists leave 10 MB less behind.
 const gateway = await launch('gateway', { HOST, PORT, CORE_URL: core.core, MALLOC_ARENA_MAX: '1' });
-const keys = await openForDemo().catch(giveUp);
+terminal?.nameKeysBy(admin);
+const keys = await demoKeys().catch(giveUp);
 if (keys !== undefined) printWelcome(keys);
 terminal?.showRequests();
 
@@ -67,9 +75,47 @@ function readOrExit(): LocalSettings {
   }
 }
 
-async function openForDemo(): Promise<Record<string, string>> {
-  terminal?.nameKeysBy(admin);
-  return await demoKeys(DEMO_KEYS_FILE, { admin: await admin(), gateway: gateway.gateway ?? '' });
+/**
+ * The demo keys by plan. A key that opens nothing any more, because it was revoked or rotated, is replaced.
+ * @throws {AdminError} if the gateway cannot issue keys
+ */
+async function demoKeys(): Promise<Record<string, string>> {
+  const at = await admin();
+  const kept = await readKept();
+  for (const demo of DEMO_KEYS) {
+    const key = kept[demo.plan];
+    if (key === undefined || !(await isThere(key, at)) || !(await opens(key)))
+      kept[demo.plan] = ((await callAdmin(at, 'POST', '/keys', demo)) as { key: string }).key;
+  }
+  await mkdir(DATA_DIR, { recursive: true });
+  await writeFile(DEMO_KEYS_FILE, `${JSON.stringify(kept, undefined, 2)}\n`, { mode: 0o600 });
+  return kept;
+}
+
+async function readKept(): Promise<Record<string, string>> {
+  try {
+    return JSON.parse(await readFile(DEMO_KEYS_FILE, 'utf8')) as Record<string, string>;
+  } catch {
+    return {};
+  }
+}
+
+async function isThere(key: string, at: AdminAddress): Promise<boolean> {
+  try {
+    await callAdmin(at, 'GET', `/keys/${encodeURIComponent(key.slice(3, 15))}`);
+    return true;
+  } catch (fault) {
+    if (fault instanceof AdminError && fault.status === 404) return false;
+    throw fault;
+  }
+}
+
+/** Asks where the key stands, which costs it nothing. Without an answer, as from a certificate of one's own, it is kept. */
+async function opens(key: string): Promise<boolean> {
+  const headers = { authorization: `Bearer ${key}` };
+  const answer = await fetch(`${gateway.gateway}/v1/limits`, { headers }).catch(() => undefined);
+  await answer?.body?.cancel();
+  return answer?.status !== 401;
 }
 
 /** The operators' token may be in a file, and change. */

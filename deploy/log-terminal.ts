@@ -10,7 +10,6 @@ import type { Activity } from '../gateway/stores/audit.ts';
 
 type LogLine = Readonly<Record<string, unknown>>;
 
-const MOST_NAMES = 1_000;
 const INFO = 30;
 const FATAL = 60;
 const LEVELS: Readonly<Record<number, readonly [name: string, style: Parameters<typeof styleText>[0]]>> = {
@@ -26,7 +25,7 @@ export class TerminalLog {
   #since = Number.POSITIVE_INFINITY;
   /** Each key is asked for once; empty for one that is gone. */
   readonly #names = new LRUCache<string, string>({
-    max: MOST_NAMES,
+    max: 1_000,
     fetchMethod: (id) => this.#ask(id).catch(() => ''),
   });
 
@@ -108,19 +107,16 @@ function describeLine({ err, ...others }: LogLine, who: unknown): string {
 function requestWords(line: LogLine, who: unknown): unknown[] {
   const { status, method, path = '-', durationMs, plan, code, shadow, reason, service, msg } = line;
   const style = Number(status) >= 500 ? 'red' : Number(status) >= 400 ? 'yellow' : 'green';
-  const took = styleText('dim', `${Math.max(1, Math.round(Number(durationMs)))} ms`);
-  const listener = msg === 'operator request' ? 'operators' : service === 'core' && 'core';
-  const refusal = code && styleText('yellow', String(code));
   return [
     styleText(style, String(status)),
     method,
     path,
-    took,
-    listener,
+    styleText('dim', `${Math.max(1, Math.round(Number(durationMs)))} ms`),
+    msg === 'operator request' ? 'operators' : service === 'core' && 'core',
     plan,
     who,
     shadow && `shadow: ${shadow}`,
-    refusal,
+    code && styleText('yellow', String(code)),
     reason,
   ];
 }

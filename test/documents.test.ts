@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { Marked } from 'marked';
 import { getHeadingList, gfmHeadingId } from 'marked-gfm-heading-id';
 import { expect, test } from 'vitest';
-import { FILE, withTables } from '../deploy/written-tables.ts';
+import { SETTINGS_FILE, withTables } from '../deploy/generate.ts';
 import { ROOT } from './support/process.ts';
 
 /** What the documents say agrees with the code, and their links lead somewhere. */
@@ -22,7 +22,7 @@ const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 test.for(['CORE_TIMEOUT_MS', 'DATABASE_URL', 'ban_seconds'])(
   'the table with %s matches the code, from which `npm run generate` writes it',
   (row) => {
-    const text = read(FILE);
+    const text = readFileSync(SETTINGS_FILE, 'utf8');
     expect(withTables(text)).toBe(text);
     const cut = text.replace(new RegExp(`\\| \`${row}\`.*\\n`), '');
     expect(cut).not.toBe(text);
@@ -51,7 +51,7 @@ test('every link in a document leads to a file and a heading that exist', () => 
 });
 
 test('a failed request in the console links to a heading of the runbook, whatever its outcome or code', () => {
-  const words = read('gateway/operators/console/request-words.ts').split('function runbookPageOf')[1] ?? '';
+  const words = read('gateway/operators/console/requests.ts').split('function runbookPageOf')[1] ?? '';
   const anchors = [...words.matchAll(/^ {2}\w+: '([\w-]+)',$/gm)].map(([, anchor]) => anchor);
   expect(anchors.length).toBeGreaterThan(8);
   expect(anchorsOf('deploy/RUNBOOK.md')).toEqual(expect.arrayContaining(anchors));

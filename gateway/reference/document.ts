@@ -1,6 +1,8 @@
-import type { CodeSample } from './samples.ts';
+import { ALL_ERRORS, type AnyErrorCode, ERRORS } from '../../shared/http/errors.ts';
+import { http } from '../../shared/http/node-http.ts';
+import { pairsOf } from '../../shared/lists.ts';
 
-/** The parts of OpenAPI 3.1 that this API's description uses. */
+/** The parts of OpenAPI 3.1 that the descriptions of both APIs use, and the headers and errors that operations share. */
 
 export type Ref = Readonly<Record<'$ref', string>>;
 
@@ -24,7 +26,7 @@ export interface Parameter {
   readonly schema: Schema;
 }
 
-export interface MediaType {
+interface MediaType {
   readonly schema: Schema;
   readonly example?: unknown;
   readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
@@ -40,6 +42,16 @@ export interface Response {
 }
 
 export type Responses = Readonly<Record<string, Response | Ref>>;
+
+/**
+ * The extension that our page shows, as Redoc and Scalar do:
+ * https://redocly.com/docs/realm/author/reference/openapi-extensions/x-code-samples.
+ */
+export interface CodeSample {
+  readonly lang: string;
+  readonly label: string;
+  readonly source: string;
+}
 
 export interface Operation {
   readonly operationId: string;
@@ -74,3 +86,200 @@ export interface Document {
 }
 
 export const refTo = (kind: string, name: string): Ref => ({ $ref: `#/components/${kind}/${name}` });
+
+const headerOf =
+  (required: boolean) =>
+  (schema: Schema, example: string | number, description: string): Header => {
+    return { description, required, schema, example };
+  };
+const always = headerOf(true);
+const sometimes = headerOf(false);
+
+/** The patterns avoid \\w and \\d, whose meaning differs between languages. */
+const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
+const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
+
+export const HEADERS = {
+  'X-RateLimit-Limit': always(
+    { type: 'integer', minimum: 1 },
+    60,
+    'The limit that applies: the minute or the day limit, whichever has fewer requests left; on 429, the one with the ' +
+      "longer wait; without a valid key, that of the client's address.",
+  ),
+  'X-RateLimit-Remaining': always({ type: 'integer', minimum: 0 }, 59, 'Requests left within that limit.'),
+  'X-RateLimit-Reset': always(
+    { type: 'integer', minimum: 0 },
+    1795262400,
+    'Unix second at which the limit is full again. On 429, the time at which to send the request again, as in Retry-After.',
+  ),
+  'RateLimit-Policy': sometimes(
+    { type: 'string', pattern: LIST_OF_POLICIES },
+    '"minute";q=60;w=60, "day";q=1000;w=86400',
+    'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. Some gateways are configured not to send it.',
+  ),
+  RateLimit: sometimes(
+    { type: 'string', pattern: LIST_OF_LIMITS },
+    '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
+    'What is left of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
+      'stays within all limits. On 429, only the limit that was exceeded, with t as in Retry-After. Some gateways are configured not to send it.',
+  ),
+  'X-Request-Id': always(
+    { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z_.-]{1,64}$' },
+    '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
+    "The request's id: the client's own if it is valid, otherwise a new one.",
+  ),
+  'Server-Timing': sometimes(
+    { type: 'string', pattern: listOf('[a-z]+;dur=[0-9.]+') },
+    'decision;dur=0.812, waiting;dur=0.094, core;dur=2.301',
+    'How the time until the response began was spent, in milliseconds (W3C Server Timing). Only sent if the gateway is configured to.',
+  ),
+  'Retry-After': always(
+    { type: 'integer', minimum: 1 },
+    1,
+    'Seconds after which the request will be admitted: until its turn in the line of refused requests, or until a ban ends.',
+  ),
+  'WWW-Authenticate': always({ type: 'string', const: 'Bearer' }, 'Bearer', 'How to authenticate.'),
+} satisfies Readonly<Record<string, Header>>;
+
+/** This is sent on 403 (RFC 6750 §3.1). */
+const INSUFFICIENT_SCOPE = always(
+  { type: 'string', const: 'Bearer error="insufficient_scope"' },
+  'Bearer error="insufficient_scope"',
+  'The reason why the key was refused.',
+);
+
+/** This is sent on 405. */
+export const ALLOW = always(
+  { type: 'string', pattern: '^[A-Z]+(, [A-Z]+)*$' },
+  'GET, HEAD, POST',
+  'The allowed methods (RFC 9110 §10.2.1).',
+);
+
+/** This is sent on errors. */
+export const HELP = sometimes(
+  { type: 'string', pattern: '^</docs#error-[a-z_]+>; rel="help"$' },
+  '</docs#error-rate_limit_exceeded>; rel="help"',
+  'The link to the explanation of the error (RFC 8288).',
+);
+
+/** This is sent on 503. */
+const RETRY_AFTER_UNAVAILABLE = sometimes(
+  { type: 'integer', minimum: 1 },
+  1,
+  'Seconds after which to try again. Not every 503 has it.',
+);
+
+function listOfItems(parameters: string): string {
+  return listOf(`"[a-z]+"${parameters}`);
+}
+
+function listOf(item: string): string {
+  return `^${item}(, ${item})*$`;
+}
+
+type HeaderName = keyof typeof HEADERS;
+
+/** References to these headers, by name. */
+export const refsTo = (names: readonly HeaderName[]): Readonly<Record<string, Ref>> =>
+  Object.fromEntries(names.map((name) => [name, refTo('headers', name)]));
+
+/** These headers are sent on every answer, whatever its status. */
+export const EVERYWHERE = refsTo([
+  'X-RateLimit-Limit',
+  'X-RateLimit-Remaining',
+  'X-RateLimit-Reset',
+  'RateLimit-Policy',
+  'RateLimit',
+  'X-Request-Id',
+  'Server-Timing',
+]);
+
+/** The Link to the next page, if there is one. */
+export const nextPage = (path: string): Header => ({
+  description: 'The link to the next page (RFC 8288). The last page has none.',
+  required: false,
+  schema: { type: 'string', pattern: `^<${path}\\?[^>]+>; rel="next"$` },
+  example: `<${path}?limit=20&after=20>; rel="next"`,
+});
+
+const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
+  Deprecation: 'The Unix second since which the operation has been deprecated (RFC 9745).',
+  Sunset: 'When the operation will be removed (RFC 8594).',
+  Link: 'The operation to use instead (RFC 8288).',
+};
+
+/**
+ * Describes the headers of a deprecated operation.
+ * @param flat alternating names and values, as they are sent
+ * @param required whether all such answers have them; answers before routing do not
+ */
+export function deprecationHeaders(flat: readonly string[], required: boolean): Readonly<Record<string, Header>> {
+  const headers = pairsOf(flat).map(([name, value]) => {
+    const schema = { type: 'string', const: value };
+    return [name, { description: ABOUT_DEPRECATION[name] ?? name, required, schema, example: value }] as const;
+  });
+  return Object.fromEntries(headers);
+}
+
+export interface ErrorResponse {
+  readonly name: string;
+  readonly response: Response;
+}
+
+const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
+  401: refsTo(['WWW-Authenticate']),
+  403: { 'WWW-Authenticate': INSUFFICIENT_SCOPE },
+  405: { Allow: ALLOW },
+  429: refsTo(['Retry-After']),
+  503: { 'Retry-After': RETRY_AFTER_UNAVAILABLE },
+};
+
+export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
+  errorResponses(Object.keys(ERRORS) as AnyErrorCode[], (status) => ({
+    ...EVERYWHERE,
+    Link: HELP,
+    ...HEADERS_OF[status],
+  })),
+);
+
+/**
+ * Describes an answer for each status of some errors.
+ * @param headersOf returns the headers of an answer with a status
+ */
+export function errorResponses(
+  codes: readonly AnyErrorCode[],
+  headersOf: (status: number) => Response['headers'],
+): [status: number, ErrorResponse][] {
+  const byStatus = Map.groupBy(codes, (code) => ALL_ERRORS[code].status);
+  return [...byStatus].map(([status, those]) => [status, errorResponse(status, those, headersOf(status))]);
+}
+
+function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: Response['headers']): ErrorResponse {
+  const examples = codes.map((code) => {
+    const value = { code, message: ALL_ERRORS[code].message, status };
+    return [code, { value }] as const;
+  });
+  // The types are explicit, because a generator may take a constant without a type for a string.
+  const narrowed = {
+    type: 'object',
+    properties: { code: { type: 'string', enum: codes }, status: { type: 'integer', const: status } },
+  };
+  return {
+    name: nameOf(status),
+    response: {
+      description: codes.map((code) => `\`${code}\`: ${ALL_ERRORS[code].message}`).join('\n\n'),
+      headers,
+      content: {
+        'application/json': {
+          schema: { allOf: [refTo('schemas', 'Error'), narrowed] },
+          examples: Object.fromEntries(examples),
+        },
+      },
+    },
+  };
+}
+
+/** 'NotFound' for 404. */
+function nameOf(status: number): string {
+  return (http.STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, '');
+}

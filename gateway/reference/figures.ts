@@ -137,8 +137,7 @@ function dayFigure(): Figure {
   const key = new ExampleKey(PER_DAY, DAY);
   const [hour, every] = [3_600, 36];
   const tokens: Point[] = [];
-  let near = 0;
-  let out = 0;
+  let [near, out] = [0, 0];
   for (let at = 0; at <= 24 * hour; at += every) {
     const left = key.tokensAt(at);
     if (near === 0 && left * 5 <= PER_DAY) near = at;
@@ -167,10 +166,8 @@ function dayFigure(): Figure {
   };
 }
 
-const WIDTH = 440;
-const HEIGHT = 200;
-const LEFT = 44;
-const [TOP, BOTTOM] = [14, 172];
+const [WIDTH, HEIGHT] = [440, 200];
+const [LEFT, TOP, BOTTOM] = [44, 14, 172];
 
 function draw({ id, title, text, seconds, most, lines, dots = [], shaded, level, labels, ticks }: Figure): string {
   const x = (at: number) => Math.round((LEFT + (at / seconds) * (WIDTH - LEFT - 16)) * 10) / 10;

@@ -1,6 +1,14 @@
 import { type GatewayRoute, ROUTES } from '../routes.ts';
 import {
+  ALLOW,
+  type CodeSample,
   type Document,
+  deprecationHeaders,
+  ERROR_RESPONSES,
+  type ErrorResponse,
+  EVERYWHERE,
+  HEADERS,
+  HELP,
   type Header,
   type Operation,
   type Ref,
@@ -8,10 +16,7 @@ import {
   type Responses,
   refTo,
 } from './document.ts';
-import { ALLOW, deprecationHeaders, EVERYWHERE, HEADERS, HELP } from './header-schemas.ts';
 import { type About, COMMON_ERRORS, OPERATIONS, PARAMETERS } from './operations.ts';
-import { ERROR_RESPONSES, type ErrorResponse } from './responses.ts';
-import { samplesOf } from './samples.ts';
 import { schemas } from './schemas.ts';
 
 const PREFIX = '/v1';
@@ -50,7 +55,7 @@ export function describeApi(): Document {
       { name: 'store', description: 'Orders of pets.' },
       { name: 'limits', description: 'The limits of your key.' },
     ],
-    paths: pathsOf(ROUTES),
+    paths: paths(),
     components: {
       schemas: schemas(),
       headers: HEADERS,
@@ -82,19 +87,19 @@ function sharedResponses(): Document['components']['responses'] {
   return Object.fromEntries(shared.map(([, { name, response }]) => [name, response]));
 }
 
-function pathsOf(routes: readonly GatewayRoute[]): Document['paths'] {
-  const paths: Record<string, Record<string, Operation>> = {};
-  for (const route of routes) {
+function paths(): Document['paths'] {
+  const made: Record<string, Record<string, Operation>> = {};
+  for (const route of ROUTES) {
     const path = route.path.slice(PREFIX.length);
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route) };
+    made[path] = { ...made[path], [route.method.toLowerCase()]: operationOf(route) };
   }
-  return paths;
+  return made;
 }
 
 function operationOf(route: GatewayRoute): Operation {
   const about = OPERATIONS[route.operation];
   if (about === undefined) throw new Error(`The operation ${route.operation} is not described.`);
-  const { tag, summary, description, parameters, body, canBeTried } = about;
+  const { tag, summary, description, parameters, body, cannotBeTried } = about;
   return {
     operationId: route.operation,
     tags: [tag],
@@ -106,11 +111,11 @@ function operationOf(route: GatewayRoute): Operation {
     ...(body && { requestBody: { required: true, description: summary, content: body } }),
     responses: responsesOf(route, about),
     'x-codeSamples': samplesOf(route.method, route.path.replace('{petId}', '1'), body?.['application/json'].example),
-    ...(!canBeTried && { 'x-try-it-out': false }),
+    ...(cannotBeTried && { 'x-try-it-out': false }),
   };
 }
 
-function responsesOf({ deprecation, scope }: GatewayRoute, { success, errors }: About): Responses {
+function responsesOf({ deprecation, scope }: GatewayRoute, { success, errors = [] }: About): Responses {
   const { status, description, content, headers = {} } = success;
   const always = deprecation === undefined ? {} : deprecationHeaders(deprecation, true);
   const responses = {
@@ -153,10 +158,55 @@ function andHelp({ schema, ...link }: Header): Header {
 function withDeprecation(responses: Responses, deprecation: readonly string[]): Responses {
   const entries = Object.entries(responses).map(([status, response]): [string, Response | Ref] => {
     const when = AFTER_ROUTING[Number(status)];
-    const shared = ERROR_RESPONSES.get(Number(status))?.response;
-    if (when === undefined || shared === undefined) return [status, response];
+    if (when === undefined) return [status, response];
+    const shared = errorOf(Number(status)).response;
     const { Link, ...others } = deprecationHeaders(deprecation, when === 'always');
     return [status, { ...shared, headers: { ...shared.headers, ...others, ...(Link && { Link: andHelp(Link) }) } }];
   });
   return Object.fromEntries(entries);
+}
+
+/** The address of a gateway of `npm start`. The page replaces it with its own origin. */
+export const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
+
+/**
+ * Shows how to call an operation in three languages. The key comes from the environment, so no sample shows one.
+ * @param path contains example values in place of parameters
+ * @param example the body; undefined if there is none
+ */
+function samplesOf(method: string, path: string, example: unknown): CodeSample[] {
+  const url = SAMPLE_ORIGIN + path;
+  const body = JSON.stringify(example);
+  const ifAny = (...lines: readonly string[]) => (example === undefined ? [] : lines);
+  const unlessGet = (line: string) => (method === 'GET' ? [] : [line]);
+  const curl = [
+    `curl -i '${url}'`,
+    '-H "Authorization: Bearer $KEY"',
+    ...ifAny("-H 'Content-Type: application/json'", `-d '${body}'`),
+  ];
+  const javaScript = [
+    `const response = await fetch('${url}', {`,
+    ...unlessGet(`  method: '${method}',`),
+    `  headers: { Authorization: 'Bearer ' + process.env.KEY${ifAny(", 'Content-Type': 'application/json'").join()} },`,
+    ...ifAny(`  body: '${body}',`),
+    '});',
+    'console.log(response.status, await response.text());',
+  ];
+  const python = [
+    'import os, urllib.request',
+    '',
+    'request = urllib.request.Request(',
+    `    "${url}",`,
+    ...unlessGet(`    method="${method}",`),
+    ...ifAny(`    data=b'${body}',`),
+    `    headers={"Authorization": "Bearer " + os.environ["KEY"]${ifAny(', "Content-Type": "application/json"').join()}},`,
+    ')',
+    'with urllib.request.urlopen(request) as response:',
+    '    print(response.status, response.read().decode())',
+  ];
+  return [
+    { lang: 'Shell', label: 'curl', source: curl.join(' \\\n  ') },
+    { lang: 'JavaScript', label: 'fetch', source: javaScript.join('\n') },
+    { lang: 'Python', label: 'Python', source: python.join('\n') },
+  ];
 }

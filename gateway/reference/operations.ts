@@ -2,8 +2,7 @@ import { ERRORS } from '../../shared/http/errors.ts';
 import { MAX_IDEMPOTENCY_KEY_LENGTH, MAX_REQUEST_ID_LENGTH } from '../../shared/http/request-head.ts';
 import { INT64_MAX, INT64_MIN } from '../../shared/schemas/int64.ts';
 import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
-import { type Content, type Header, type Parameter, type Ref, refTo, type Schema } from './document.ts';
-import { nextPage } from './header-schemas.ts';
+import { type Content, type Header, nextPage, type Parameter, type Ref, refTo, type Schema } from './document.ts';
 import { LIMITS, NEW_PET, ORDER, PET } from './schemas.ts';
 
 /** What the route table does not contain about an operation. */
@@ -20,9 +19,9 @@ export interface About {
     readonly headers?: Readonly<Record<string, Header>>;
   };
   /** Its errors by status, besides the common ones. */
-  readonly errors: readonly number[];
-  /** If false, the OpenAPI document disables this operation's try-it panel. */
-  readonly canBeTried: boolean;
+  readonly errors?: readonly number[];
+  /** Whether the OpenAPI document disables this operation's try-it panel. */
+  readonly cannotBeTried?: true;
 }
 
 /** Errors of only some operations, or of none. */
@@ -99,8 +98,6 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
       content: json('Pets', [PET]),
       headers: { Link: nextPage('/v1/pets') },
     },
-    errors: [],
-    canBeTried: true,
   },
   createPet: {
     tag: 'pets',
@@ -125,7 +122,6 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     body: json('NewPet', NEW_PET),
     success: { status: 201, description: 'The pet was added.', content: json('Pet', PET) },
     errors: [409, 413, 415],
-    canBeTried: true,
   },
   getPet: {
     tag: 'pets',
@@ -137,7 +133,6 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     ],
     success: { status: 200, description: 'The pet.', content: json('Pet', PET) },
     errors: [404],
-    canBeTried: true,
   },
   listOrders: {
     tag: 'store',
@@ -150,8 +145,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
       content: json('Orders', [ORDER]),
       headers: { Link: nextPage('/v1/store/orders') },
     },
-    errors: [],
-    canBeTried: false,
+    cannotBeTried: true,
   },
   getLimits: {
     tag: 'limits',
@@ -171,7 +165,5 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
       ...EVERY,
     ],
     success: { status: 200, description: 'The limits of the key.', content: json('Limits', LIMITS) },
-    errors: [],
-    canBeTried: true,
   },
 };

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { prometheusRule, RULES_FILE } from '../../deploy/kubernetes/write-rules.ts';
+import { prometheusRule, RULES_FILE } from '../../deploy/generate.ts';
 import { type Manifest, manifestsOf, OPERATOR_COMPONENT, OVERLAY, workloadsOf } from '../support/manifests.ts';
 import { ROOT } from '../support/process.ts';
 

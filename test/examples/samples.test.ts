@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { type CodeSample, SAMPLE_ORIGIN } from '../../gateway/reference/samples.ts';
+import { type CodeSample, SAMPLE_ORIGIN } from '../../gateway/reference/openapi.ts';
 import { post } from '../support/http.ts';
 import { ROOT } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';

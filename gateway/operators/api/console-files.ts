@@ -14,7 +14,7 @@ const FOLDER = join(import.meta.dirname, '../console');
 const PAGE = 'index.html';
 
 /** The addresses of pages. They all serve the same file, whose script shows the page. */
-const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'nowhere').map(addressOf);
+const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'nowhere').map((page) => addressOf(page));
 
 /** For other addresses below, the script shows that there is no such page. */
 const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];

@@ -2,14 +2,15 @@ import { z } from 'zod';
 import { ALL_ERRORS, type AnyErrorCode } from '../../../shared/http/errors.ts';
 import {
   type Document,
+  errorResponses,
+  HEADERS,
   type Header,
   type Operation,
   type Parameter,
+  refsTo,
   refTo,
   type Schema,
 } from '../../reference/document.ts';
-import { HEADERS, refsTo } from '../../reference/header-schemas.ts';
-import { errorResponses } from '../../reference/responses.ts';
 import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
 import { roleFor } from '../../stores/words.ts';
 import * as answers from './answers.ts';

@@ -1,18 +1,24 @@
-import { author } from './author.ts';
-import { noteAnswer, noteQuestion } from './connection.ts';
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
 /**
- * The client of the admin API that served this page. The token stays in this tab until logout or until it is closed.
+ * The client of the admin API that served this page: calls, what their answers show about the gateway, and polling. The
+ * token and the name of the person at this console stay in this tab until logout or until it is closed.
  */
 
 const TOKEN = 'admin-token';
+const AUTHOR = 'author';
 /** The gateway waits up to 5 seconds for Redis, then asks for the result of the change. */
 const TIMEOUT_MS = 15_000;
-const UNAUTHORIZED = 401;
 
 export const keptToken = (): string | null => sessionStorage.getItem(TOKEN);
 export const keepToken = (token: string): void => sessionStorage.setItem(TOKEN, token);
-export const forgetToken = (): void => sessionStorage.removeItem(TOKEN);
+
+/** The name is sent with each change. */
+export const author = (): string => sessionStorage.getItem(AUTHOR) ?? '';
+export const rememberAuthor = (name: string): void => sessionStorage.setItem(AUTHOR, name);
+
+/** Forgets the token and the name. */
+export const forgetCaller = (): void => [TOKEN, AUTHOR].forEach((item) => void sessionStorage.removeItem(item));
 
 /** A refusal by the gateway, with its message. */
 export class ApiError extends Error {
@@ -30,21 +36,16 @@ export class ApiError extends Error {
 }
 
 /** The gateway did not respond. */
-export class Unreachable extends Error {}
+class Unreachable extends Error {}
 
 interface CallOptions {
   readonly body?: unknown;
-  readonly ifMatch?: string | undefined;
+  readonly ifMatch?: string | null;
   readonly token?: string | null;
   /** Why a change is made. A body with an author has its own reason. */
   readonly reason?: string | undefined;
   /** Whether it changes nothing, although it is no GET. */
   readonly isTrial?: true;
-}
-
-export interface Answered<T> {
-  readonly body: T;
-  readonly etag: string | null;
 }
 
 /**
@@ -56,26 +57,23 @@ export async function callApi<T = unknown>(
   method: string,
   path: string,
   { body, ifMatch, token = keptToken(), reason, isTrial }: CallOptions = {},
-): Promise<Answered<T>> {
+): Promise<{ readonly body: T; readonly etag: string | null }> {
   // Calls that were running at logout stop here.
   if (token === null) throw new Unreachable('Nobody is logged in.');
   const headers: Record<string, string> = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
-  if (ifMatch !== undefined) headers['If-Match'] = ifMatch;
+  if (ifMatch) headers['If-Match'] = ifMatch;
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
   const isChange = method !== 'GET' && !isTrial;
   const { response, text } = await ask(isChange ? saying(path, reason) : path, { method, headers, ...sent });
   const value = read(text);
   noteAnswer(path, response.status);
   if (response.ok) return { body: value as T, etag: response.headers.get('ETag') };
-  if (response.status === UNAUTHORIZED && token === keptToken()) dispatchEvent(new Event('token-refused'));
+  if (response.status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));
   throw new ApiError((value ?? {}) as { message?: string }, response.status, response.headers.get('Retry-After'));
 }
 
-export const get = <T>(path: string): Promise<Answered<T>> => callApi<T>('GET', path);
-
-/** Returns only the body, for answers in parts. */
-export const bodyOf = async <T>(path: string): Promise<T> => (await get<T>(path)).body;
+export const bodyOf = async <T>(path: string): Promise<T> => (await callApi<T>('GET', path)).body;
 
 /** Adds who makes a change and why to its path, for the audit log. */
 function saying(path: string, reason: string | undefined): string {
@@ -110,3 +108,109 @@ function read(text: string): unknown {
 }
 
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;
+
+/** A single missed answer does not count. */
+const MISSES = 2;
+
+/** The state of the gateway is polled all the time. Without an answer for this long, it is unknown. */
+const KNOWN_WITHIN_MS = 2_000;
+const STATE = '/traffic';
+
+interface Streak {
+  readonly since: Date;
+  readonly misses: number;
+}
+
+export interface Trouble {
+  readonly kind: 'silent' | 'unreadable';
+  readonly since: Date;
+}
+
+/** When the oldest unanswered request for the state was sent. */
+let askedAt: Date | undefined;
+let silent: Streak | undefined;
+let unreadable: Streak | undefined;
+
+const longer = (streak: Streak | undefined): Streak => ({
+  since: streak?.since ?? new Date(),
+  misses: (streak?.misses ?? 0) + 1,
+});
+
+/** Requests that fail without Redis. The plan table is known without it. */
+const readsStore = (path: string): boolean => /^\/(keys|bans|plans\/|usage|activity|tokens)/.test(path);
+
+/** Called before every request. */
+function noteQuestion(path: string): void {
+  if (path === STATE) askedAt ??= new Date();
+}
+
+/** Called after every request. @param status undefined if the gateway did not respond */
+function noteAnswer(path: string, status: number | undefined): void {
+  if (path === STATE) askedAt = undefined;
+  silent = status === undefined ? longer(silent) : undefined;
+  if (status !== undefined && readsStore(path)) unreadable = status === 503 ? longer(unreadable) : undefined;
+}
+
+/** The most serious current trouble; undefined if there is none. */
+export function trouble(): Trouble | undefined {
+  if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
+    return { kind: 'silent', since: silent?.since ?? askedAt };
+  if (silent !== undefined && silent.misses >= MISSES) return { kind: 'silent', since: silent.since };
+  if (unreadable !== undefined && unreadable.misses >= MISSES) return { kind: 'unreadable', since: unreadable.since };
+  return undefined;
+}
+
+/** Polls at once. */
+export type Refresh = () => Promise<void>;
+
+/** What a page shows of the gateway: the last answer, and any fault since then. */
+export interface Polled<T> {
+  readonly value: T | undefined;
+  readonly fault: Error | undefined;
+  readonly refresh: Refresh;
+}
+
+/**
+ * Polls while the page is visible. Each call follows the previous answer.
+ * @param name identifies what is polled: a new name clears the value
+ * @param ask may throw
+ * @param cause polls at once when it changes
+ */
+export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T>, cause?: string): Polled<T> {
+  const [state, setState] = useState<{ name: string; value?: T | undefined; fault?: Error }>({ name });
+  const latest = useRef(ask);
+  latest.current = ask;
+  const current = useRef(name);
+  current.current = name;
+
+  const refresh = useCallback(async () => {
+    const asked = current.current;
+    try {
+      const value = await latest.current();
+      if (current.current === asked) setState({ name: asked, value });
+    } catch (fault) {
+      if (current.current === asked)
+        setState((old) => ({ name: asked, value: old.name === asked ? old.value : undefined, fault: fault as Error }));
+    }
+  }, []);
+
+  useEffect(() => {
+    let isOver = false;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const turn = async () => {
+      if (!document.hidden) await refresh();
+      if (!isOver) timer = setTimeout(turn, everyMs);
+    };
+    void turn();
+    const seen = () => void (!document.hidden && refresh());
+    document.addEventListener('visibilitychange', seen);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', seen);
+    };
+  }, [name, everyMs, cause, refresh]);
+
+  const { value, fault }: typeof state = state.name === name ? state : { name };
+  return { value, fault, refresh };
+}

@@ -1,33 +1,24 @@
+import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { CallerAnswer } from '../api/answers.ts';
+import type { CallerAnswer, FoundAnswer, RequestsAnswer, TrafficAnswer } from '../api/answers.ts';
 import { isZoneUnknown } from '../common-words.ts';
-import { forgetToken, get, keptToken } from './api.ts';
-import { forgetAuthor } from './author.ts';
-import { closeDialogs, DialogHost } from './dialog.ts';
-import { type Content, html } from './html.ts';
+import { searchText } from '../search-text.ts';
+import { AccessPage, LogIn } from './access.ts';
+import { bodyOf, forgetCaller, keptToken, type Trouble, trouble, usePolled } from './api.ts';
+import { AuditLogPage } from './audit-log.ts';
+import { closeDialogs, DialogHost, Toasts } from './dialog.ts';
+import { HealthPage } from './health.ts';
+import { KeyPage } from './key.ts';
+import { BansPage, KeysPage, UsagePage } from './keys.ts';
+import { OverviewPage } from './overview.ts';
 import { addressOf, MENU, type PageName, TITLES } from './page-names.ts';
-import { AccessPage } from './pages/access-page.ts';
-import { AuditLogPage } from './pages/audit-log-page.ts';
-import { BansPage } from './pages/bans-page.ts';
-import { HealthPage } from './pages/health-page.ts';
-import { KeyPage } from './pages/key-page.ts';
-import { KeysPage } from './pages/keys-page.ts';
-import { NowherePage } from './pages/nowhere-page.ts';
-import { OverviewPage } from './pages/overview-page.ts';
-import { PlansPage } from './pages/plans-page.ts';
-import { RequestsPage } from './pages/requests-page.ts';
-import { UsagePage } from './pages/usage-page.ts';
-import { Refusals } from './parts/action-button.ts';
-import { Finder } from './parts/finder.ts';
-import { LogIn } from './parts/log-in.ts';
-import { StateOfGateway } from './parts/state-of-gateway.ts';
-import { usePolled } from './polled.ts';
-import { Caller, roleInWords } from './rights.ts';
-import { type Route, useRoute } from './router.ts';
-import { Toasts } from './toast.ts';
+import { Caller, type Content, html, Refusals, roleInWords } from './parts.ts';
+import { PlansPage } from './plans.ts';
+import { RequestsPage } from './requests.ts';
+import { followLinks, navigate, type Route, useRoute } from './router.ts';
+import { clock, counted, relative, upperFirst } from './words.ts';
 
-/** The caller is polled only because the first call may fail. */
-const CALLER_EVERY_MS = 60_000;
+/** The frame of all pages: log-in, menu, search, and the state of the gateway. */
 
 const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = {
   overview: OverviewPage,
@@ -44,13 +35,12 @@ const VIEWS: Readonly<Record<PageName, (props: { route: Route }) => Content>> = 
 };
 
 /** Logs in, shows the page of the address, and logs out. */
-export function App() {
+function App() {
   const [isLoggedIn, setLoggedIn] = useState(keptToken() !== null);
   const [why, setWhy] = useState('');
 
   function logOut(reason: string) {
-    forgetToken();
-    forgetAuthor();
+    forgetCaller();
     closeDialogs();
     setWhy(reason);
     setLoggedIn(false);
@@ -68,7 +58,8 @@ export function App() {
 
 function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
-  const { value: caller } = usePolled('caller', CALLER_EVERY_MS, async () => (await get<CallerAnswer>('/whoami')).body);
+  // It is polled only because the first call may fail.
+  const { value: caller } = usePolled('caller', 60_000, () => bodyOf<CallerAnswer>('/whoami'));
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   const place = `${route.page} ${route.query.get('id') ?? ''}`;
@@ -111,3 +102,130 @@ function Console({ onLogOut }: { onLogOut(): void }) {
 }
 
 const isIn = (page: string, shown: PageName): boolean => page === (shown === 'key' ? 'keys' : shown);
+
+/** Shows the state of the gateway on every page. Any trouble has the time of its start. */
+function StateOfGateway() {
+  const { value } = usePolled('state', 1_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const [, render] = useState(0);
+  // A request without an answer does not end its poll, so a timer renders the state again.
+  useEffect(() => {
+    const timer = setInterval(() => render(Date.now()), 500);
+    return () => clearInterval(timer);
+  }, []);
+  const { kind, title, text, since } = stateOf(value, trouble());
+  return html`
+    <div id="state" class=${`state ${kind}`} role="status">
+      <strong><span class="dot" aria-hidden="true"></span>${title}</strong>
+      ${text !== '' && html`<span>${text}</span>`}
+      ${since !== undefined && html`<span>Since ${clock(since)}, ${relative(since)}.</span>`}
+    </div>
+  `;
+}
+
+interface State {
+  readonly kind: 'well' | 'warning' | 'bad';
+  readonly title: string;
+  readonly text: string;
+  readonly since?: string | undefined;
+}
+
+function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined): State {
+  const bad = (title: string, text: string, since: string | undefined): State => ({ kind: 'bad', title, text, since });
+  const warning = (title: string): State => ({ kind: 'warning', title, text: 'See Health.' });
+  const since = found?.since.toISOString();
+  if (found?.kind === 'silent')
+    return bad('No answer', 'The gateway does not answer. The data on this page is old.', since);
+  if (traffic?.mode === 'local') {
+    const text = 'Decisions are local. This gateway uses the last known data, and keys that it has not seen get 503.';
+    return bad('Redis is away', text, traffic.modeSince);
+  }
+  if (found?.kind === 'unreadable')
+    return bad('Redis is away', 'Keys, bans and plans cannot be read. Their data on this page is old.', since);
+  if (traffic === undefined) return { kind: 'well', title: 'Loading …', text: '' };
+  const { planTable, workers, health } = traffic;
+  if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
+  if (workers !== undefined && workers.serving < workers.wanted)
+    return warning(`${workers.serving} of ${workers.wanted} workers serve`);
+  if (health === undefined) return { kind: 'well', title: 'All well', text: 'Every limit is exact.' };
+  const text = `It ${health.found}.`;
+  if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);
+  return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };
+}
+
+/** The maximum length of a text for the search of requests. */
+const LONGEST_TEXT = 200;
+
+/** Finds a key or a request from any page by what people have at hand. `/` moves the focus here. */
+function Finder() {
+  const input = useRef<HTMLInputElement>(null);
+  const [fault, setFault] = useState('');
+
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (event.key !== '/' || event.ctrlKey || event.metaKey || isTyping(event.target)) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
+
+  async function submit(event: SubmitEvent) {
+    event.preventDefault();
+    const { text } = searchText(input.current?.value ?? '');
+    if (input.current !== null) input.current.value = text;
+    if (text === '') return;
+    setFault('');
+    try {
+      navigate(await addressFor(text));
+    } catch (thrown) {
+      setFault((thrown as Error).message);
+    }
+  }
+
+  // A pasted key must not stay on the screen.
+  function drop(event: Event) {
+    const field = event.target as HTMLInputElement;
+    const { text } = searchText(field.value);
+    if (text !== field.value.trim()) field.value = text;
+  }
+
+  return html`
+    <form class="finder" role="search" onSubmit=${submit}>
+      <label class="unseen" for="find">Find a key by name, id or whole key, or a request by its id</label>
+      <input id="find" ref=${input} type="search" autocomplete="off" spellcheck=${false}
+        placeholder="Find by name, id, key or request id" aria-describedby="find-fault" onInput=${drop} />
+      <button type="submit">Find</button>
+      <span id="find-fault" class="fault" role="alert">${fault}</span>
+    </form>
+  `;
+}
+
+/** Opens a single key directly, and otherwise the list. A request without a valid key has no key to open. */
+async function addressFor(text: string): Promise<string> {
+  const { keys, next } = await bodyOf<FoundAnswer>(`/keys/find?text=${encodeURIComponent(text)}`);
+  const [only, ...others] = keys;
+  if (only?.foundBy === 'request' || (only === undefined && next === undefined && (await isOfRequest(text))))
+    return addressOf('requests', { q: text });
+  if (only !== undefined && others.length === 0 && next === undefined) return addressOf('key', { id: only.id });
+  return `${addressOf('keys')}?find=${encodeURIComponent(text)}`;
+}
+
+async function isOfRequest(text: string): Promise<boolean> {
+  if (text.length > LONGEST_TEXT) return false;
+  const { requests } = await bodyOf<RequestsAnswer>(`/requests?limit=1&q=${encodeURIComponent(text)}`);
+  return requests.length > 0;
+}
+
+const isTyping = (target: EventTarget | null): boolean =>
+  target instanceof HTMLElement && (target.matches('input, select, textarea') || target.closest('dialog') !== null);
+
+function NowherePage() {
+  return html`
+    <h1>There is no such page</h1>
+    <p><a href="/">Go to the overview</a></p>
+  `;
+}
+
+followLinks();
+render(html`<${App} />`, document.querySelector('#app') as Element);

@@ -1,18 +1,204 @@
-import type { ActivityAnswer } from '../api/answers.ts';
-import { bodyOf } from './api.ts';
-import * as whole from './whole-answers.ts';
+import { useState } from 'preact/hooks';
+import { ACTION_WORDS, type Action, VIA_WORDS } from '../../stores/words.ts';
+import type { ActivityView } from '../api/answers.ts';
+import { readEntries } from '../whole-answers.ts';
+import { bodyOf, usePolled } from './api.ts';
+import { asCsv } from './csv.ts';
+import { tell } from './dialog.ts';
+import { addressOf } from './page-names.ts';
+import {
+  Card,
+  type Column,
+  type Content,
+  download,
+  type FilterSpec,
+  Filters,
+  type FilterValues,
+  filtersIn,
+  html,
+  KeyLink,
+  Pager,
+  Table,
+  When,
+} from './parts.ts';
+import type { Route } from './router.ts';
+import {
+  counted,
+  exactTime,
+  fieldInWords,
+  number,
+  planInWords,
+  tableFieldInWords,
+  upperFirst,
+  valueInWords,
+} from './words.ts';
 
-/** Parts of the address that filter the audit log. They are the admin API's own filters. */
-export const AUDIT_FILTERS = ['actor', 'action', 'target', 'from', 'to'] as const;
-export type AuditFilters = Readonly<Partial<Record<(typeof AUDIT_FILTERS)[number], string>>>;
+/** The audit log: who did what, when, why and how. */
 
-export interface EntriesQuery {
-  readonly filters: AuditFilters;
-  readonly limit: number;
-  /** The `next` of a previous answer; undefined for the newest entries. */
-  readonly after?: string | undefined;
+const PAGE = 'activity';
+/** The maximum number of entries in a download. */
+const MOST = 10_000;
+
+/** The gateway's own filters. */
+const SPECS: readonly FilterSpec[] = [
+  { name: 'actor', label: 'Who', placeholder: 'the whole name' },
+  { name: 'action', label: 'Action', options: Object.entries(ACTION_WORDS) },
+  { name: 'target', label: 'Target', placeholder: 'name or id of a key, a token or a plan' },
+  { name: 'from', label: 'From', type: 'time' },
+  { name: 'to', label: 'To', type: 'time' },
+];
+
+/** Shows the entries that the address selects. */
+export function AuditLogPage({ route: { query } }: { route: Route }) {
+  const filters = filtersIn(SPECS, query);
+  const after = query.get('after');
+  const pager = (next: string | undefined) =>
+    html`<${Pager} page=${PAGE} filters=${filters} by="after" isNewest=${after === null} next=${next} />`;
+  return html`
+    <div class="page-head">
+      <h1>Audit log</h1>
+      <${Download} filters=${filters} />
+    </div>
+    <p class="note">The log records each change of keys, bans, plans and tokens. It keeps the newest entries; older ones are in the gateways’ own logs.</p>
+    <${Filters} specs=${SPECS} query=${query} page=${PAGE} />
+    <section class="card" aria-label="Audit log">
+      <${AuditList} asked=${{ ...filters, ...(after !== null && { after }) }} limit=${50} below=${pager}
+        empty=${Object.keys(filters).length > 0 ? 'No entry matches these filters.' : 'Nothing has been changed yet.'} />
+    </section>
+  `;
 }
 
-/** Reads entries of the audit log, the newest first. */
-export const readEntries = ({ filters, limit, after }: EntriesQuery): Promise<ActivityAnswer> =>
-  whole.readEntries(bodyOf, { ...filters, ...(after !== undefined && { after }) }, limit);
+/** Downloads everything that the filters select, not only the page that is shown. */
+function Download({ filters }: { filters: FilterValues }) {
+  const [isRunning, setRunning] = useState(false);
+  const run = async () => {
+    if (isRunning) return;
+    setRunning(true);
+    try {
+      const { activity, next } = await readEntries(bodyOf, filters, MOST);
+      download('audit-log.csv', 'text/csv', asCsv(activity));
+      tell(
+        next === undefined
+          ? `The file has ${counted(activity.length, 'entry', 'entries')}.`
+          : `The file has the newest ${number(MOST)} entries. Set the filter “To” to download older ones.`,
+      );
+    } catch (fault) {
+      tell(`The download failed. ${(fault as Error).message}`);
+    } finally {
+      setRunning(false);
+    }
+  };
+  return html`<button type="button" aria-disabled=${isRunning ? 'true' : undefined} onClick=${run}>${isRunning ? 'Downloading …' : 'Download CSV'}</button>`;
+}
+
+const columnsOf = (isOfOneTarget: boolean): readonly Column<ActivityView>[] => [
+  { title: 'When', show: ({ at }) => html`<${When} at=${at} />` },
+  { title: 'Who', show: ({ actor }) => html`<span class="actor">${actor}</span>` },
+  {
+    title: 'What',
+    show: (entry) => html`${actionInWords(entry.action)} ${!isOfOneTarget && html`<${Target} of=${entry} />`}`,
+  },
+  {
+    title: 'Difference',
+    show: ({ action, changes }) => html`<${Changes} changes=${changes} areNew=${!action.endsWith('.change')} />`,
+  },
+  { title: 'Why', show: ({ reason }) => html`<span class="reason wordy">${reason || '–'}</span>` },
+  { title: 'Via', show: ({ via }) => viaInWords(via) },
+];
+
+const COLUMNS = columnsOf(false);
+const COLUMNS_OF_ONE_TARGET = columnsOf(true);
+
+interface AuditListProps {
+  /** The query of the call, but for the limit. */
+  readonly asked: FilterValues;
+  readonly limit: number;
+  /** Whether the page already names the target. */
+  readonly isOfOneTarget?: boolean;
+  readonly empty: string;
+  /** A new value reloads the list. */
+  readonly version?: string | undefined;
+  /** What follows the table. @param next continues the list */
+  below?(next: string | undefined): Content;
+}
+
+/** Lists entries, the newest first. */
+function AuditList({ asked, limit, isOfOneTarget = false, empty, below, version }: AuditListProps) {
+  const read = () => readEntries(bodyOf, asked, limit);
+  const { value, fault } = usePolled(`audit ${JSON.stringify(asked)}`, 5_000, read, version);
+  return html`
+    <${Table} label="Audit log" columns=${isOfOneTarget ? COLUMNS_OF_ONE_TARGET : COLUMNS} rows=${value?.activity} fault=${fault}
+      idOf=${({ id }: ActivityView) => id} empty=${empty} />
+    ${below?.(value?.next)}
+  `;
+}
+
+/** Shows the last entries that the filters select, with a link to all of them. */
+export const AuditCard = ({ asked, isOfOneTarget, version }: Omit<AuditListProps, 'limit' | 'empty'>) => html`
+  <${Card} title="Audit log" id="audit-title" actions=${html`<a href=${addressOf(PAGE, asked)}>All entries</a>`}>
+    <${AuditList} asked=${asked} limit=${5} version=${version} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
+  <//>
+`;
+
+const KEY_ID = /^[0-9A-Za-z]{12}$/;
+
+function Target({ of: { action, target, targetName } }: { of: ActivityView }) {
+  if (action.startsWith('plan.'))
+    return html`<span class="target"><a href=${addressOf('plans')}>${planInWords(target)}</a></span>`;
+  const [id = ''] = target.split('/');
+  if (action.startsWith('token.'))
+    return html`<span class="target"><a class="wordy" href=${addressOf('access')}>${targetName ?? target}</a></span>`;
+  if (KEY_ID.test(id)) return html`<span class="target"><${KeyLink} id=${id} name=${targetName ?? id} /></span>`;
+  return target !== '*' && html`<span class="target wordy">${target}</span>`;
+}
+
+type Change = ActivityView['changes'][number];
+
+/**
+ * Shows what a change did, field by field, from the old value to the new one.
+ * @param areNew whether the fields belong to something new, so that they had no value before
+ */
+export const Changes = ({ changes, areNew = false }: { changes: readonly Change[]; areNew?: boolean }) =>
+  changes.length > 0 &&
+  html`<ul class="plain changes">
+    ${changes.map((change) => html`<li class="wordy">${recordedFieldInWords(change.field)}: ${valuesOf(change, areNew)}</li>`)}
+  </ul>`;
+
+/** The id of a changed secret only identifies it. */
+const valuesOf = ({ field, from, to }: Change, isNew: boolean) =>
+  from === undefined && (isNew || field === 'secret')
+    ? html`<ins>${shown(field, to)}</ins>`
+    : html`<del>${shown(field, from)}</del> → <ins>${shown(field, to)}</ins>`;
+
+const shown = (field: string, value: string | undefined) =>
+  value !== undefined && TIME.test(value)
+    ? html`<time datetime=${value}>${exactTime(value)}</time>`
+    : recordedValueInWords(field, value);
+
+/** A gateway of another version may have other actions and origins. */
+const actionInWords = (action: string): string => ACTION_WORDS[action as Action] ?? action;
+export const viaInWords = (via: ActivityView['via']): string => VIA_WORDS[via] ?? via;
+
+const FIELDS: Readonly<Record<string, string>> = {
+  expiresAt: 'Expires',
+  graceSeconds: 'Grace time in seconds',
+  bannedUntil: 'Banned until',
+  seconds: 'Ban time in seconds',
+};
+
+/** Names a field of a key, a secret, a ban or a token, or of the plan table, such as `free.minute`. */
+function recordedFieldInWords(field: string): string {
+  if (field.includes('.')) return tableFieldInWords(field);
+  return FIELDS[field] ?? upperFirst(fieldInWords(field));
+}
+
+const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
+
+const COUNTS: readonly string[] = ['minute', 'day', 'seconds', 'graceSeconds', 'keys'];
+
+/** Every number in the plan table is also a count. */
+const isCount = (field: string): boolean => field.includes('.') || COUNTS.includes(field);
+
+/** Only counts have separators, because names and ids can consist of digits too. */
+const recordedValueInWords = (field: string, value: string | undefined): string =>
+  !value || isCount(field) ? valueInWords(value) : value;

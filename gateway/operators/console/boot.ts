@@ -3,10 +3,8 @@
  * browser gives up the module for good, so the page is reloaded.
  */
 
-const AGAIN_MS = 1_000;
-
-import('./main.ts').catch(() => {
+import('./app.ts').catch(() => {
   const app = document.querySelector('#app');
   if (app !== null) app.textContent = 'The console could not be loaded. Trying again …';
-  setTimeout(() => location.reload(), AGAIN_MS);
+  setTimeout(() => location.reload(), 1_000);
 });

@@ -1,26 +1,29 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { faultsOf, type Values, valuesOf } from './dialog-values.ts';
-import { type Content, html } from './html.ts';
-import { Field, type FieldSpec } from './parts/field.ts';
+import { author, type Refresh, rememberAuthor } from './api.ts';
+import { type Content, html } from './parts.ts';
 
-/** Dialogs with text to read, fields to fill in, and an action to confirm. One is open at a time. */
+/**
+ * Dialogs with text to read, fields to fill in, and an action to confirm, one at a time; and the messages about finished
+ * actions.
+ */
 
-export interface Question {
+interface Question {
   readonly title: string;
   readonly fields?: readonly FieldSpec[];
   readonly confirm: string;
   readonly isDangerous?: boolean;
   /** Shown between the title and the fields. */
   readonly content?: Content;
-  /** Whether there is nothing to confirm. */
-  readonly isOnlyShown?: boolean;
-  /** Whether a dialog without confirmation may close now. */
+  /** Whether a dialog with nothing to confirm may close now. */
   mayClose?(): boolean;
   /**
    * Gets the values by name, with empty ones undefined. If it throws, the dialog stays open and shows the errors at
    * their fields. It may open the next dialog.
    */
-  act?(values: Values): Promise<void>;
+  act?(values: Values): Promise<unknown>;
+  /** Called after the action, before the message about it. */
+  readonly changed?: Refresh;
+  readonly done?: string;
 }
 
 let open: ((question: Question | undefined) => void) | undefined;
@@ -42,11 +45,12 @@ export function DialogHost() {
   return html`<${Dialog} key=${asked.number} question=${asked.question} onClose=${close} />`;
 }
 
+const NO_FAULTS: { faults: Values; rest: string } = { faults: {}, rest: '' };
+
 function Dialog({ question, onClose }: { question: Question; onClose(): void }) {
-  const { title, fields = [], confirm, isDangerous = false, content, isOnlyShown = false, mayClose, act } = question;
+  const { title, fields = [], confirm, isDangerous = false, content, mayClose, act, changed, done } = question;
   const dialog = useRef<HTMLDialogElement>(null);
-  const [faults, setFaults] = useState<Values>({});
-  const [fault, setFault] = useState('');
+  const [{ faults, rest }, setFound] = useState(NO_FAULTS);
   const [isBusy, setBusy] = useState(false);
 
   // This runs in the same step as the change of the page, because no element would have the focus in between.
@@ -64,17 +68,17 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   async function submit(event: SubmitEvent) {
     event.preventDefault();
     if (isBusy) return;
-    if (isOnlyShown) return (mayClose?.() ?? true) ? onClose() : undefined;
-    setFaults({});
-    setFault('');
+    if (mayClose !== undefined) return mayClose() ? onClose() : undefined;
+    setFound(NO_FAULTS);
     setBusy(true);
     try {
       await act?.(valuesOf(event.target as HTMLFormElement));
+      await changed?.();
+      if (done !== undefined) tell(done);
       onClose();
     } catch (thrown) {
       const found = faultsOf(thrown as Error, fields);
-      setFaults(found.faults);
-      setFault(found.rest);
+      setFound(found);
       const [bad] = Object.keys(found.faults);
       if (bad !== undefined) dialog.current?.querySelector<HTMLElement>(`[name="${bad}"]`)?.focus();
     }
@@ -84,7 +88,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   // Escape closes a dialog, but not the only view of a key.
   const cancel = (event: Event) => {
     event.preventDefault();
-    if (!isOnlyShown) onClose();
+    if (mayClose === undefined) onClose();
   };
   const kind = isDangerous ? 'main danger' : 'main';
   return html`
@@ -93,12 +97,230 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
         <h2 id="dialog-title">${title}</h2>
         ${content}
         ${fields.map((field) => html`<${Field} key=${field.name} field=${field} fault=${faults[field.name]} />`)}
-        <p class="fault" role="alert">${fault}</p>
+        <p class="fault" role="alert">${rest}</p>
         <p class="bar end">
-          ${!isOnlyShown && html`<button type="button" onClick=${onClose}>Cancel</button>`}
+          ${mayClose === undefined && html`<button type="button" onClick=${onClose}>Cancel</button>`}
           <button class=${kind} aria-disabled=${isBusy}>${confirm}</button>
         </p>
       </form>
     </dialog>
   `;
+}
+
+/** Values or messages of a dialog, by the names of its fields. */
+export type Values = Readonly<Record<string, string | undefined>>;
+
+/** Errors of several fields, found before anything is sent. */
+export class FieldFaults extends Error {
+  readonly faults: Values;
+
+  constructor(faults: Values) {
+    super('Some fields are not valid.');
+    this.faults = faults;
+  }
+}
+
+/** Reads a form by the names of its fields. Empty fields are undefined; boxes of one name are joined with commas. */
+function valuesOf(form: HTMLFormElement): Values {
+  const data = new FormData(form);
+  const values: Record<string, string | undefined> = {};
+  for (const name of new Set(data.keys())) {
+    const text = data
+      .getAll(name)
+      .map((one) => String(one).trim())
+      .join(',');
+    values[name] = text === '' ? undefined : text;
+  }
+  return values;
+}
+
+/** Splits the message about an invalid body by field. `rest` is the part that concerns none of them. */
+function faultsOf(thrown: Error, fields: readonly FieldSpec[]): typeof NO_FAULTS {
+  if (thrown instanceof FieldFaults) return { faults: thrown.faults, rest: '' };
+  const parts = thrown.message
+    .replace(/^The body is not valid: /, '')
+    .replace(/\.$/, '')
+    .split('; ');
+  const faults: Record<string, string> = {};
+  const rest: string[] = [];
+  for (const part of parts) {
+    const field = fields.find(({ name }) => part.startsWith(`${name} `));
+    if (field === undefined) rest.push(part);
+    else faults[field.name] = `${field.label} ${part.slice(field.name.length + 1)}.`;
+  }
+  return { faults, rest: rest.length === 0 ? '' : `${rest.join('; ').replace(/[.?!]$/, '')}.` };
+}
+
+/** A labelled field with a hint, or with an error in place of the hint. */
+export interface FieldSpec {
+  readonly name: string;
+  readonly label: string;
+  readonly hint?: Content;
+  readonly value?: string;
+  /** `boxes` allows any number of the options. A field with options and another type is a choice of one. */
+  readonly type?: 'text' | 'datetime-local' | 'number' | 'boxes';
+  /** Each option is `[value, label]`. */
+  readonly options?: readonly (readonly [string, string])[];
+  readonly maxlength?: number;
+}
+
+function Field({ field, fault }: { field: FieldSpec; fault?: string | undefined }) {
+  if (field.type === 'boxes') return html`<${Boxes} field=${field} fault=${fault} />`;
+  const { name, label, hint, value = '', type = 'text', options, maxlength } = field;
+  const id = `field-${name}`;
+  const common = {
+    id,
+    name,
+    'aria-describedby': `${id}-note`,
+    'aria-invalid': fault === undefined ? undefined : 'true',
+  };
+  const numeric = type === 'number' ? { type: 'text', inputMode: 'numeric' } : { type };
+  const input = options
+    ? html`<select ...${common}>
+        ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${text}</option>`)}
+      </select>`
+    : html`<input ...${common} ...${numeric} autocomplete="off" maxlength=${maxlength} defaultValue=${value} />`;
+  return html`
+    <div class="field">
+      <label for=${id}>${label}</label>
+      ${input}
+      <${Note} id=${id} hint=${hint} fault=${fault} />
+    </div>
+  `;
+}
+
+function Boxes({ field, fault }: { field: FieldSpec; fault: string | undefined }) {
+  const { name, label, hint, value = '', options = [] } = field;
+  const id = `field-${name}`;
+  const chosen = value.split(',');
+  return html`
+    <fieldset class="field" aria-describedby=${`${id}-note`}>
+      <legend>${label}</legend>
+      <div class="bar">
+        ${options.map(
+          ([key, text]) =>
+            html`<label class="box"
+              ><input type="checkbox" name=${name} value=${key} defaultChecked=${chosen.includes(key)} /> ${text}</label
+            >`,
+        )}
+      </div>
+      <${Note} id=${id} hint=${hint} fault=${fault} />
+    </fieldset>
+  `;
+}
+
+const Note = ({ id, hint, fault }: { id: string; hint: Content; fault: string | undefined }) =>
+  html`<span id=${`${id}-note`} class=${fault === undefined ? 'note' : 'note fault'}>${fault ?? hint}</span>`;
+
+/** Asks who makes a change and why. */
+export const who = (reason = ''): readonly FieldSpec[] => [
+  { name: 'author', label: 'Who are you?', value: author(), maxlength: 100 },
+  { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'The audit log keeps it with your name.' },
+];
+
+/** Asks for an optional reason. */
+export const whyField: FieldSpec = {
+  name: 'reason',
+  label: 'Why?',
+  maxlength: 500,
+  hint: 'The audit log keeps it. You can leave it empty.',
+};
+
+/** @throws {FieldFaults} if one of them is missing. The gateway checks their content */
+export function askedOf({ author: name, reason }: Values): { author: string; reason: string } {
+  const faults = {
+    ...(name === undefined && { author: 'Your name is required.' }),
+    ...(reason === undefined && { reason: 'A reason is required.' }),
+  };
+  if (name === undefined || reason === undefined) throw new FieldFaults(faults);
+  rememberAuthor(name);
+  return { author: name, reason };
+}
+
+/** Shows a whole key, only once. Closing the dialog removes it from the page. */
+export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
+
+/** What decides whether the dialog with a secret text may close. */
+interface Closing {
+  isCopied: boolean;
+  /** Asks whether to close without a copy. It is undefined once it has asked. */
+  warn: (() => void) | undefined;
+}
+
+/** Does the same for any secret text. If the text was not copied, closing must be confirmed once. */
+export function showOnce(title: string, label: string, text: string): void {
+  const closing: Closing = { isCopied: false, warn: undefined };
+  const mayClose = () => {
+    const { isCopied, warn } = closing;
+    closing.warn = undefined;
+    if (!isCopied) warn?.();
+    return isCopied || warn === undefined;
+  };
+  const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;
+  // The current dialog closes first.
+  setTimeout(() => ask({ title, content, confirm: 'Done', mayClose }));
+}
+
+function WholeText({ label, text, closing }: { label: string; text: string; closing: Closing }) {
+  const shown = useRef<HTMLTextAreaElement>(null);
+  const [isCopied, setCopied] = useState(false);
+  const [note, setNote] = useState('');
+  useEffect(() => {
+    closing.warn = () =>
+      setNote('It has not been copied, and will not be shown again. Press Done once more to close this dialog.');
+  }, []);
+
+  function wasCopied() {
+    closing.isCopied = true;
+    setCopied(true);
+    setNote('');
+  }
+
+  /** Without a clipboard, as on another host without TLS, the key is selected so that it can be copied by hand. */
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(text);
+      wasCopied();
+    } catch {
+      shown.current?.select();
+      setNote('This browser does not let pages copy. The text is selected: copy it with the keyboard.');
+    }
+  }
+
+  return html`
+    <p>It is shown only this once.</p>
+    <div class="field">
+      <label for="whole-key">${label}</label>
+      <textarea id="whole-key" ref=${shown} class="mono" rows="3" readonly spellcheck=${false} value=${text}
+        onCopy=${wasCopied}></textarea>
+      <span class="bar">
+        <button type="button" onClick=${copy}>${isCopied ? 'Copied' : 'Copy'}</button>
+        <span class="unseen" role="status">${isCopied ? 'Copied.' : ''}</span>
+      </span>
+      <span class="note fault two-lines" role="alert">${note}</span>
+    </div>
+  `;
+}
+
+const SHOWN_MS = 6_000;
+
+let show: ((text: string) => void) | undefined;
+
+/** Shows a message about a finished action, which disappears by itself. */
+export const tell = (text: string): void => show?.(text);
+
+export function Toasts() {
+  const [told, setTold] = useState<{ text: string } | undefined>();
+  useEffect(() => {
+    show = (text) => setTold({ text });
+    return () => {
+      show = undefined;
+    };
+  }, []);
+  useEffect(() => {
+    if (told === undefined) return;
+    const timer = setTimeout(() => setTold(undefined), SHOWN_MS);
+    return () => clearTimeout(timer);
+  }, [told]);
+  return html`<p class="toast" role="status">${told?.text}</p>`;
 }

@@ -1,43 +1,23 @@
+import { PLAN_NAMES } from '../../limiter/plans.ts';
+import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, writeTags } from '../../limiter/tags.ts';
 import type { IssuedKey, KeyView } from '../api/answers.ts';
-import { callApi, keyPath } from './api.ts';
-import { ask } from './dialog.ts';
-import { FieldFaults, type Values } from './dialog-values.ts';
-import { html } from './html.ts';
-import type { FieldSpec } from './parts/field.ts';
-import { showKey } from './parts/whole-key.ts';
-import { PLAN_NAMES } from './plan-fields.ts';
-import { addressOfKey, navigate } from './router.ts';
-import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, writeTags } from './tags.ts';
-import { tell } from './toast.ts';
-import { whyField } from './who.ts';
-import { planInWords } from './words.ts';
+import { callApi, keyPath, type Refresh } from './api.ts';
+import { ask, FieldFaults, type FieldSpec, showKey, tell, type Values, whyField } from './dialog.ts';
+import { addressOf } from './page-names.ts';
+import { html } from './parts.ts';
+import { navigate } from './router.ts';
+import { planInWords, toIso, toLocal } from './words.ts';
 
 /** The dialogs for actions on a key. Those on an existing key call `changed` at the end. */
 
-type Changed = () => Promise<void>;
-
 /** Reads a typed number; null for anything else, so that the gateway's own message is shown. */
-export const numberOf = (text: string | undefined): number | null =>
+const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
-
-/** Converts a local time from a field of the browser, and back. */
-export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
-export function toLocal(iso: string | undefined): string {
-  if (iso === undefined) return '';
-  const at = new Date(iso);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
-
-const UNITS = [
-  ['60', 'minutes'],
-  ['3600', 'hours'],
-  ['86400', 'days'],
-] as const;
 
 /** The fields for a duration. The first one has the name that the gateway uses. */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
   { name, label, value, type: 'number', maxlength: 10 },
-  { name: 'unit', label: 'Unit', options: UNITS },
+  { name: 'unit', label: 'Unit', options: Object.entries({ 60: 'minutes', 3600: 'hours', 86400: 'days' }) },
 ];
 
 function secondsOf(text: string | undefined, unit: string | undefined): number | null {
@@ -45,22 +25,18 @@ function secondsOf(text: string | undefined, unit: string | undefined): number |
   return length === null ? null : length * Number(unit);
 }
 
+const limitField = (name: 'minute' | 'day', value: number | undefined, hint?: string): FieldSpec => ({
+  name,
+  label: `Own limit per ${name}`,
+  value: value?.toString() ?? '',
+  type: 'number',
+  maxlength: 10,
+  hint,
+});
+
 const limitFields = (minute?: number, day?: number): FieldSpec[] => [
-  {
-    name: 'minute',
-    label: 'Own limit per minute',
-    value: minute === undefined ? '' : String(minute),
-    type: 'number',
-    maxlength: 10,
-    hint: 'Leave empty for the limit of the plan.',
-  },
-  {
-    name: 'day',
-    label: 'Own limit per day',
-    value: day === undefined ? '' : String(day),
-    type: 'number',
-    maxlength: 10,
-  },
+  limitField('minute', minute, 'Leave empty for the limit of the plan.'),
+  limitField('day', day),
 ];
 
 const planField = (plan: string): FieldSpec => ({
@@ -102,14 +78,14 @@ export function askForKey(): void {
       const own = { ...(minute && { minute: numberOf(minute) }), ...(day && { day: numberOf(day) }) };
       const given = { name: name ?? '', plan, ...own, expiresAt: toIso(expiresAt), tags: tags && tagsOf(tags) };
       const { body } = await callApi<IssuedKey>('POST', '/keys', { body: given });
-      navigate(addressOfKey(body.id));
+      navigate(addressOf('key', { id: body.id }));
       showKey(body.name, body.key);
     },
   });
 }
 
 /** Sends only what was changed in the form. */
-export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView, changed: Changed): void {
+export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView, changed: Refresh): void {
   const before: Values = {
     name,
     plan,
@@ -155,7 +131,7 @@ function changeOf(field: string, value: string | undefined): unknown {
   return value ?? '';
 }
 
-export function askForRotation({ id, name, secrets }: KeyView, changed: Changed): void {
+export function askForRotation({ id, name, secrets }: KeyView, changed: Refresh): void {
   const open = secrets.filter(({ expiresAt }) => expiresAt === undefined);
   const choice: FieldSpec = {
     name: 'secretId',
@@ -177,50 +153,45 @@ export function askForRotation({ id, name, secrets }: KeyView, changed: Changed)
   });
 }
 
-export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): void {
+export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Refresh): void {
   ask({
     title: `Ban ${name}`,
     fields: [...lengthFields('seconds', 'For', '60'), { name: 'reason', label: 'Why?', maxlength: 500 }],
     confirm: 'Ban',
     isDangerous: true,
-    async act({ seconds, unit, reason = '' }) {
-      await callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } });
-      await changed();
-      tell(`${name} has been banned.`);
-    },
+    act: ({ seconds, unit, reason = '' }) =>
+      callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } }),
+    changed,
+    done: `${name} has been banned.`,
   });
 }
 
-export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Changed): void {
+export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Refresh): void {
   ask({
     title: `Lift the ban of ${name}?`,
     content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests stay used: to give them back too, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
-    async act({ reason }) {
-      await callApi('DELETE', `${keyPath(id)}/ban`, { reason });
-      await changed();
-      tell(`The ban of ${name} has been lifted.`);
-    },
+    act: ({ reason }) => callApi('DELETE', `${keyPath(id)}/ban`, { reason }),
+    changed,
+    done: `The ban of ${name} has been lifted.`,
   });
 }
 
-export function askToReset({ id, name }: KeyView, changed: Changed): void {
+export function askToReset({ id, name }: KeyView, changed: Refresh): void {
   ask({
     title: `Reset the limits of ${name}?`,
     content: html`<p>The key gets a fresh start: its requests a minute and a day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
       <p>Lifting a ban does not give used requests back. Neither action changes the counts of admitted and refused requests.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',
-    async act({ reason }) {
-      await callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason });
-      await changed();
-      tell(`The limits of ${name} have been reset.`);
-    },
+    act: ({ reason }) => callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason }),
+    changed,
+    done: `The limits of ${name} have been reset.`,
   });
 }
 
-export function askToDisable({ id, name, state }: KeyView, changed: Changed): void {
+export function askToDisable({ id, name, state }: KeyView, changed: Refresh): void {
   const disabled = state !== 'disabled';
   ask({
     title: `${disabled ? 'Disable' : 'Enable'} ${name}?`,
@@ -228,11 +199,9 @@ export function askToDisable({ id, name, state }: KeyView, changed: Changed): vo
     fields: [whyField],
     confirm: disabled ? 'Disable' : 'Enable',
     isDangerous: disabled,
-    async act({ reason }) {
-      await callApi('PATCH', keyPath(id), { body: { disabled }, reason });
-      await changed();
-      tell(`${name} is ${disabled ? 'disabled' : 'enabled'}.`);
-    },
+    act: ({ reason }) => callApi('PATCH', keyPath(id), { body: { disabled }, reason }),
+    changed,
+    done: `${name} is ${disabled ? 'disabled' : 'enabled'}.`,
   });
 }
 

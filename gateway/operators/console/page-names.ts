@@ -17,4 +17,8 @@ export const TITLES = { ...MENU, key: 'Key', nowhere: 'No such page' } as const;
 
 export type PageName = keyof typeof TITLES;
 
-export const addressOf = (page: PageName): string => (page === 'overview' ? '/' : `/console/${page}`);
+/** @param filters by their names in the admin API */
+export function addressOf(page: PageName, filters: Readonly<Record<string, string>> = {}): string {
+  const query = new URLSearchParams(filters);
+  return (page === 'overview' ? '/' : `/console/${page}`) + (query.size === 0 ? '' : `?${query}`);
+}

@@ -1,9 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
-import { addressOf, type PageName, TITLES } from './page-names.ts';
+import { type PageName, TITLES } from './page-names.ts';
 
 /** The addresses of the pages. Each can be reloaded, and sent to a colleague. */
-
-export { addressOf };
 
 export interface Route {
   readonly page: PageName;
@@ -16,24 +14,6 @@ export function routeOf(address: string): Route {
   const name = pathname === '/' ? 'overview' : pathname.replace(/^\/console\//, '');
   return { page: Object.hasOwn(TITLES, name) ? (name as PageName) : 'nowhere', query };
 }
-
-export const addressOfKey = (id: string): string => `/console/key?${new URLSearchParams({ id })}`;
-
-/** Filters by their names in the admin API. */
-type Filters = Readonly<Record<string, string>>;
-
-function addressWith(page: PageName, filters: Filters): string {
-  const query = new URLSearchParams(filters);
-  return query.size === 0 ? addressOf(page) : `${addressOf(page)}?${query}`;
-}
-
-export const addressOfRequests = (filters: Filters): string => addressWith('requests', filters);
-
-export const addressOfUsage = (filters: Filters): string => addressWith('usage', filters);
-
-export const addressOfKeys = (filters: Filters): string => addressWith('keys', filters);
-
-export const addressOfAuditLog = (filters: Filters): string => addressWith('activity', filters);
 
 const MOVED = 'moved';
 

@@ -1,22 +1,13 @@
+import { PLAN_FIELDS, type PlanField } from '../../limiter/plans.ts';
 import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
-import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
 /** Translates the gateway's names into words. */
 
-const STATES: Readonly<Record<string, string>> = {
-  active: 'Active',
-  banned: 'Banned',
-  disabled: 'Disabled',
-  expired: 'Expired',
-  unreadable: 'Unreadable',
-};
-
-export const stateInWords = (state: string): string => STATES[state] ?? state;
-
-export const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
+const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
 export const upperFirst = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const planInWords = upperFirst;
+export const stateInWords = upperFirst;
 
 /** Names a field of a plan as its form does. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
@@ -32,7 +23,8 @@ export const valueInWords = (value: string | number | undefined): string =>
   value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
 
 const NUMBER = new Intl.NumberFormat('en-US');
-export const number = (value: number): string => NUMBER.format(value);
+/** An unknown number is a dash. */
+export const number = (value: number | null): string => (value === null ? '–' : NUMBER.format(value));
 
 export const counted = (value: number, one: string, many = `${one}s`): string =>
   `${number(value)} ${value === 1 ? one : many}`;
@@ -47,46 +39,46 @@ export function milliseconds(ms: number | null): string {
   return ms >= 1_000 ? `${(ms / 1_000).toFixed(1)} s` : `${ms >= 10 ? Math.round(ms) : ms.toFixed(1)} ms`;
 }
 
-const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', {
-  day: 'numeric',
-  month: 'short',
-  hour: '2-digit',
-  minute: '2-digit',
-});
+const HOUR_AND_MINUTE = { hour: '2-digit', minute: '2-digit' } as const;
+const CLOCK = new Intl.DateTimeFormat('en-GB', HOUR_AND_MINUTE);
+const DAY_AND_CLOCK = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', ...HOUR_AND_MINUTE });
 const TO_SECOND = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 const EXACT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 
-const isToday = (at: Date, now: Date): boolean => at.toDateString() === now.toDateString();
+const formatted = (text: string, today: Intl.DateTimeFormat, otherwise: Intl.DateTimeFormat): string => {
+  const at = new Date(text);
+  return (at.toDateString() === new Date().toDateString() ? today : otherwise).format(at);
+};
 
 /** Formats a local time, with the date unless it is today. */
-export function clock(text: string, now = new Date()): string {
-  const at = new Date(text);
-  return (isToday(at, now) ? CLOCK : DAY_AND_CLOCK).format(at);
-}
+export const clock = (text: string): string => formatted(text, CLOCK, DAY_AND_CLOCK);
 
 /** Formats a time to the second, with the date unless it is today. */
-export function clockToSecond(text: string, now = new Date()): string {
-  const at = new Date(text);
-  return (isToday(at, now) ? TO_SECOND : EXACT).format(at);
-}
+export const clockToSecond = (text: string): string => formatted(text, TO_SECOND, EXACT);
 
 /** Formats a time to the second, with the date. */
 export const exactTime = (text: string): string => EXACT.format(new Date(text));
 
 /** Formats a duration in its largest unit, such as `5 minutes`. */
-export function lengthInWords(seconds: number): string {
+function lengthInWords(seconds: number): string {
   const { count, name } = inLargestUnit(seconds);
   return counted(count, name);
 }
 
 /** Describes how long ago a time was, or how far ahead it is. */
-export function relative(text: string, now = Date.now()): string {
-  const seconds = (now - Date.parse(text)) / 1_000;
+export function relative(text: string): string {
+  const seconds = (Date.now() - Date.parse(text)) / 1_000;
   if (Math.abs(seconds) < 5) return 'now';
   return seconds > 0 ? `${lengthInWords(seconds)} ago` : `in ${lengthInWords(-seconds)}`;
 }
 
 /** Describes a running ban from its end on, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
-export { tooSmallInWords } from '../common-words.ts';
+
+/** Converts a local time from a field of the browser, and back. */
+export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
+export function toLocal(iso: string | undefined): string {
+  if (iso === undefined) return '';
+  const at = new Date(iso);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}

@@ -1,0 +1,126 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ROLE_WORDS } from '../../stores/words.ts';
+import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
+import { ApiError, bodyOf, callApi, keepToken, type Refresh, rememberAuthor, usePolled } from './api.ts';
+import { ask, showOnce, whyField } from './dialog.ts';
+import { ActionButton, type Column, html, roleInWords, Table, When } from './parts.ts';
+
+/** Access to this console, the API and the command line: named tokens, and the log-in with one. */
+
+/** Lists the tokens, each with a name and a role. */
+export function AccessPage() {
+  const { value, fault, refresh } = usePolled('tokens', 10_000, () => bodyOf<TokensAnswer>('/tokens'));
+  const columns: readonly Column<TokenView>[] = [
+    { title: 'Name', show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>` },
+    { title: 'Role', show: ({ role }) => roleInWords(role) },
+    { title: 'Since', show: ({ createdAt }) => html`<${When} at=${createdAt} />` },
+    {
+      title: 'Action',
+      show: (token) =>
+        html`<${ActionButton} kind="small danger" needs="admin" onClick=${() => askToRevoke(token, refresh)}>Revoke<span class="unseen"> ${token.name}</span><//>`,
+    },
+  ];
+  return html`
+    <div class="page-head">
+      <h1>Access</h1>
+      <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken(refresh)}>Create token<//>
+    </div>
+    <p class="note">Give each person or program its own token. The audit log records its name with each change.</p>
+    <section class="card" aria-label="Tokens">
+      <${Table} label="Tokens" columns=${columns} rows=${value?.tokens} fault=${fault} idOf=${({ id }: TokenView) => id}
+        empty="There are no named tokens. Only the shared operators’ token is accepted." />
+    </section>
+  `;
+}
+
+function askForToken(changed: Refresh): void {
+  ask({
+    title: 'Create token',
+    fields: [
+      { name: 'name', label: 'Name', maxlength: 100, hint: 'The person or program that gets the token.' },
+      { name: 'role', label: 'Role', options: Object.entries(ROLE_WORDS) },
+    ],
+    confirm: 'Create token',
+    async act({ name = '', role }) {
+      const { body } = await callApi<IssuedToken>('POST', '/tokens', { body: { name, role } });
+      await changed();
+      showOnce(`The token of ${name}`, 'Token', body.token);
+    },
+  });
+}
+
+function askToRevoke({ id, name }: TokenView, changed: Refresh): void {
+  ask({
+    title: `Revoke the token of ${name}?`,
+    content: html`<p>Requests with this token will be refused.</p>`,
+    fields: [whyField],
+    confirm: 'Revoke token',
+    isDangerous: true,
+    act: ({ reason }) => callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason }),
+    changed,
+    done: `The token of ${name} has been revoked.`,
+  });
+}
+
+const WRONG_TOKEN = 'This is not the token of this gateway.';
+
+/** Asks for the operators' token. It is kept only once the gateway has accepted it. */
+export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
+  const [fault, setFault] = useState(why);
+  const token = useRef<HTMLInputElement>(null);
+  const name = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    document.title = 'Log in – animal store gateway';
+    token.current?.focus();
+  }, []);
+
+  async function submit(event: SubmitEvent) {
+    event.preventDefault();
+    setFault('');
+    const typed = token.current?.value.trim() ?? '';
+    // A text that does not fit into a header is not a token, and could not be sent.
+    if (!/^[\x21-\x7e]+$/.test(typed)) return setFault(WRONG_TOKEN);
+    try {
+      await callApi('GET', '/plans', { token: typed });
+      keepToken(typed);
+      rememberAuthor(name.current?.value.trim() ?? '');
+      onDone();
+    } catch (thrown) {
+      setFault(inWords(thrown as Error));
+      token.current?.select();
+    }
+  }
+
+  // The field has no name, so that a form submitted by the browser itself cannot put the token into the URL.
+  return html`
+    <main class="log-in">
+      <h1><span class="logo" aria-hidden="true"></span>Animal store gateway</h1>
+      <form class="card" onSubmit=${submit}>
+        <h2>Log in</h2>
+        <div class="field">
+          <label for="token">Admin token</label>
+          <input id="token" ref=${token} type="password" autocomplete="off" spellcheck=${false} required
+            aria-describedby="token-hint" />
+          <span id="token-hint" class="note">
+            <code>ADMIN_TOKEN</code> or the content of <code>DATA_DIR/admin-token</code>. It stays in this
+            tab until you log out or close it.
+          </span>
+        </div>
+        <div class="field">
+          <label for="name">Your name</label>
+          <input id="name" ref=${name} autocomplete="off" maxlength="100" aria-describedby="name-hint" />
+          <span id="name-hint" class="note">Recorded with your changes. Named tokens already carry a name.</span>
+        </div>
+        <p class="fault" role="alert">${fault}</p>
+        <button class="main">Log in</button>
+      </form>
+    </main>
+  `;
+}
+
+function inWords(fault: Error): string {
+  if (!(fault instanceof ApiError)) return fault.message;
+  if (fault.status === 401) return WRONG_TOKEN;
+  if (fault.status !== 429) return fault.message;
+  return `Too many wrong tokens from this address. Wait ${fault.retryAfter} s before the next attempt.`;
+}

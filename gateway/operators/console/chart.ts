@@ -1,0 +1,292 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
+import { html } from './parts.ts';
+
+/** One series of a chart. Bars are drawn on top of those of the series before it. */
+export interface Series {
+  readonly label: string;
+  /** A colour by its name in base.css. */
+  readonly color: string;
+  readonly kind: 'bars' | 'line';
+  /** A value is null if it is unknown. */
+  readonly values: readonly (number | null)[];
+}
+
+/** An event, drawn as a line in the chart. */
+export interface Mark {
+  readonly at: number;
+  readonly text: string;
+}
+
+export type Step = 'minute' | 'day';
+
+interface ChartProps {
+  readonly title: string;
+  /** Unix times in seconds, ascending. */
+  readonly times: readonly number[];
+  readonly series: readonly Series[];
+  readonly marks?: readonly Mark[];
+  readonly step: Step;
+  format(value: number | null): string;
+  /** Adds text to the values below the pointer. */
+  noteAt?(index: number): string;
+}
+
+/** A chart with axes. Its legend shows the values below the pointer, and a table has all of them. */
+export function Chart(props: ChartProps) {
+  const { title, times, series, marks = [], step, format, noteAt } = props;
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const [pointed, setPointed] = useState<number | undefined>();
+  const latest = useRef(props);
+  latest.current = props;
+  const shape = series.map(({ label, kind }) => label + kind).join();
+
+  useEffect(() => {
+    const root = place.current as HTMLDivElement;
+    const draw = () => {
+      plot.current?.destroy();
+      const { width } = root.getBoundingClientRect();
+      plot.current = new uPlot(
+        optionsOf(() => latest.current, width, setPointed),
+        dataOf(latest.current),
+        root,
+      );
+    };
+    draw();
+    const resized = new ResizeObserver(([entry]) => {
+      const width = entry?.contentRect.width ?? 0;
+      if (width > 0 && plot.current !== undefined) plot.current.setSize({ width, height: plot.current.height });
+    });
+    resized.observe(root);
+    isDark.addEventListener('change', draw);
+    return () => {
+      resized.disconnect();
+      isDark.removeEventListener('change', draw);
+      plot.current?.destroy();
+      plot.current = undefined;
+    };
+  }, [shape]);
+
+  useEffect(() => plot.current?.setData(dataOf(latest.current)), [times, series, marks]);
+
+  const index = pointed !== undefined && pointed < times.length ? pointed : times.length - 1;
+  const at = times[index];
+  return html`
+    <figure class="chart">
+      <figcaption>
+        <span class="chart-title">${title}</span>
+        <span class="legend">
+          ${at !== undefined && html`<time>${timeText(at, step)}</time>`}
+          ${series.map(
+            ({ label, color, kind, values }) =>
+              html`<span class=${`key-of ${kind} ${color}`}>${label} <b>${format(values[index] ?? null)}</b></span>`,
+          )}
+          ${at !== undefined && noteAt !== undefined && html`<span>${noteAt(index)}</span>`}
+        </span>
+      </figcaption>
+      <div class="plot" ref=${place} aria-hidden="true"></div>
+      ${
+        marks.length > 0 &&
+        html`<ul class="marks">
+          ${marks.map(({ at, text }) => html`<li><time>${timeText(at, 'minute')}</time> ${text}</li>`)}
+        </ul>`
+      }
+      <details class="as-table">
+        <summary>${title} as a table</summary>
+        <${AsTable} ...${props} />
+      </details>
+    </figure>
+  `;
+}
+
+/** Lists the newest values first, and leaves out unknown ones at the start. */
+function AsTable({ title, times, series, step, format }: ChartProps) {
+  const firstKnown = times.findIndex((_, row) => series.some(({ values }) => typeof values[row] === 'number'));
+  return html`
+    <div class="scrolls" tabindex="0" role="region" aria-label=${title}>
+      <table>
+        <thead>
+          <tr><th scope="col">Time</th>${series.map(({ label }) => html`<th scope="col" class="figure">${label}</th>`)}</tr>
+        </thead>
+        <tbody>
+          ${times
+            .map(
+              (at, row) => html`<tr>
+                <th scope="row">${timeText(at, step)}</th>
+                ${series.map(({ values }) => html`<td class="figure">${format(values[row] ?? null)}</td>`)}
+              </tr>`,
+            )
+            .slice(Math.max(0, firstKnown))
+            .reverse()}
+        </tbody>
+      </table>
+    </div>
+  `;
+}
+
+/** Bars are stacked, so the data of each series is the sum up to it. */
+function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
+  const sums = times.map(() => 0);
+  const columns = series.map(({ kind, values }) =>
+    kind === 'line'
+      ? [...values]
+      : values.map((value, at) => {
+          sums[at] = (sums[at] ?? 0) + (value ?? 0);
+          return value === null ? null : (sums[at] ?? 0);
+        }),
+  );
+  // The highest sum is drawn first, and the lower ones on top of it.
+  return [[...times], ...columns.reverse()];
+}
+
+const MINUTE = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+/** Days are UTC days, as the gateway counts them. */
+const DAY = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', timeZone: 'UTC' });
+
+const timeText = (seconds: number, step: Step): string => (step === 'minute' ? MINUTE : DAY).format(seconds * 1_000);
+
+const STEP_SECONDS = { minute: 60, day: 86_400 } as const;
+/** Possible steps of the axis. They are whole numbers, because smaller steps would repeat the same text. */
+const STEPS_APART = { minute: [1, 2, 5, 10, 20, 30, 60], day: [1, 2, 4, 7, 14] } as const;
+
+const isDark = matchMedia('(prefers-color-scheme: dark)');
+
+const probe = document.createElement('span');
+
+/** Computes a colour of base.css as it is now, because a canvas does not support `light-dark()`. */
+function colorOf(name: string): string {
+  document.body.append(probe);
+  probe.style.color = `var(--${name})`;
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+/**
+ * @param read returns the current properties
+ * @param point called with the index below the pointer; undefined when it has left
+ */
+function optionsOf(read: () => ChartProps, width: number, point: (index: number | undefined) => void): uPlot.Options {
+  const { series, step, format } = read();
+  const axis = {
+    stroke: colorOf('quiet'),
+    font: '12px system-ui, sans-serif',
+    grid: { stroke: colorOf('line'), width: 1 },
+    ticks: { show: false },
+  };
+  const bars = uPlot.paths.bars?.({ size: [0.75, 40], gap: 1 });
+  return {
+    width,
+    height: 200,
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false }, points: { show: false }, sync: { key: step } },
+    padding: [12, 20, 0, 0],
+    // Days begin at midnight UTC.
+    ...(step === 'day' && { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), 'Etc/UTC') }),
+    scales: {
+      x: { time: true, range: (_, min, max) => [min - STEP_SECONDS[step] / 2, max + STEP_SECONDS[step] / 2] },
+      y: { range: (_, __, max) => [0, Math.max(max * 1.05, series.some(({ kind }) => kind === 'bars') ? 4 : 0.001)] },
+    },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        size: 28,
+        space: 60,
+        incrs: STEPS_APART[step].map((steps) => steps * STEP_SECONDS[step]),
+        values: (_, times) => times.map((at) => tickText(at, step)),
+      },
+      { ...axis, size: 56, space: 36, values: (_, values) => values.map((value) => format(value)) },
+    ],
+    series: [
+      {},
+      ...series
+        .map(({ color, kind }) => {
+          const stroke = colorOf(color);
+          const points = { show: false, filter: lonely, size: 7, fill: stroke };
+          if (kind === 'line') return { stroke, width: 2, points, spanGaps: false };
+          return { stroke, fill: stroke, width: 0, points: { show: false }, ...(bars && { paths: bars }) };
+        })
+        .reverse(),
+    ],
+    hooks: {
+      setCursor: [({ cursor }) => point(cursor.idx ?? undefined)],
+      draw: [(plot) => drawMarks(plot, read(), colorOf('accent'))],
+    },
+  };
+}
+
+/** Finds values without a neighbour. No line leads to them, so each is drawn as a dot. */
+function lonely({ data }: uPlot, series: number): number[] {
+  const values = data[series] ?? [];
+  const isKnown = (at: number) => typeof values[at] === 'number';
+  return [...values.keys()].filter((at) => isKnown(at) && !isKnown(at - 1) && !isKnown(at + 1));
+}
+
+const DATE = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
+const tickText = (seconds: number, step: Step): string => (step === 'minute' ? MINUTE : DATE).format(seconds * 1_000);
+
+function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, color: string): void {
+  ctx.save();
+  ctx.strokeStyle = color;
+  ctx.fillStyle = color;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const { at } of marks) {
+    const x = Math.round(valToPos(at, 'x', true));
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.beginPath();
+    ctx.arc(x, bbox.top, 4 * devicePixelRatio, 0, 2 * Math.PI);
+    ctx.fill();
+  }
+  ctx.restore();
+}
+
+/** The ranges of a chart, in full steps and in words. The current step, which is not over, is shown too. */
+const RANGES = {
+  minute: [
+    [15, '15 minutes'],
+    [60, '1 hour'],
+  ],
+  day: [
+    [7, '7 days'],
+    [35, '35 days'],
+  ],
+} as const;
+
+/** The longest range of each step, which is all that the gateway keeps. */
+export const LONGEST = { minute: 60, day: 35 } as const;
+
+/** `The last 15 minutes`, `The last hour`. */
+export const lastInWords = (step: Step, length: number): string =>
+  `The last ${(RANGES[step].find(([one]) => one === length)?.[1] ?? '').replace(/^1 /, '')}`;
+
+/** Chooses a range. */
+export const TimeRange = ({
+  step,
+  length,
+  choose,
+}: {
+  step: Step;
+  length: number;
+  choose(length: number): void;
+}) => html`
+  <div class="bar" role="group" aria-label="Time range">
+    ${RANGES[step].map(
+      ([one, words]) =>
+        html`<button type="button" class="small" aria-pressed=${one === length} onClick=${() => choose(one)}>${words}</button>`,
+    )}
+  </div>
+`;
+
+/** Returns the Unix times in seconds of some full steps, and of the one that contains `now`. */
+export function timesUpTo(now: number, step: Step, length: number): number[] {
+  const seconds = STEP_SECONDS[step];
+  const last = Math.floor(now / seconds) * seconds;
+  return Array.from({ length: length + 1 }, (_, at) => last - (length - at) * seconds);
+}

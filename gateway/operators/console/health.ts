@@ -1,0 +1,207 @@
+import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
+import { bodyOf, type Polled, usePolled } from './api.ts';
+import { Card, type Column, Facts, html, Missing, Table, When } from './parts.ts';
+import { counted, milliseconds, number, tableFieldInWords } from './words.ts';
+
+/** The health of everything that the gateway depends on. */
+
+const STATUSES = { good: 'Good', warning: 'Warning', fault: 'Fault', unknown: 'Unknown' } as const;
+
+const COLUMNS: readonly Column<SeenFinding>[] = [
+  { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
+  { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${STATUSES[status]}</span>` },
+  { title: 'Found', show: ({ found }) => html`<span class="wordy">${found}</span>` },
+  {
+    title: 'Since',
+    show: ({ since }) => html`<${When} at=${since} none="–" />`,
+  },
+  { title: 'What to do', show: ({ advice }) => html`<span class="wordy">${advice ?? '–'}</span>` },
+];
+
+export function HealthPage() {
+  const state = usePolled('state', 3_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const checks = usePolled('doctor', 10_000, () => bodyOf<DoctorAnswer>('/doctor'));
+  const findings = checks.value?.findings.toSorted((a, b) => rank(a) - rank(b));
+  const again = html`<button type="button" class="small" onClick=${checks.refresh}>Check again</button>`;
+  return html`
+    <h1>Health</h1>
+    <div class="columns">
+      <${Card} title="This gateway" id="gateway-title">
+        ${state.value === undefined ? html`<${Missing} fault=${state.fault} />` : html`<${Gateway} ...${state.value} />`}
+      <//>
+      <${Card} title="Redis and the plan table" id="table-title">
+        ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${state.value} /><${PlanTableState} ...${state.value.planTable} />`}
+      <//>
+    </div>
+    <${CoresCard} ...${state} />
+    ${state.value?.workers !== undefined && html`<${WorkersCard} workers=${state.value.workers} />`}
+    <${Card} title="Checks" id="checks-title" actions=${again}>
+      <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
+        idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
+    <//>
+  `;
+}
+
+const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
+
+function Gateway({ mode, modeSince, since, workers, totals }: TrafficAnswer) {
+  const isLocal = mode === 'local';
+  const decisions = html`
+    <span class=${`badge ${isLocal ? 'fault' : 'good'}`}>${isLocal ? 'In this gateway' : 'Exact'}</span>
+    ${isLocal && html` since <${When} at=${modeSince} />`}
+  `;
+  const serving =
+    workers &&
+    html`<span class=${`badge ${workers.serving < workers.wanted ? 'warning' : 'good'}`}>${workers.serving} of ${workers.wanted} workers serve</span>`;
+  const facts = [
+    ['Decisions', decisions],
+    ['Started', html`<${When} at=${since} />`],
+    ['Processes', serving ?? '1 process serves'],
+    ['Since the start', totalsInWords(totals)],
+  ];
+  return html`<${Facts} of=${facts} />`;
+}
+
+const totalsInWords = (totals: TrafficAnswer['totals']): string =>
+  [
+    `${number(totals.admitted)} admitted`,
+    `${number(totals.refused)} refused`,
+    `${number(totals.banned)} refused by a ban`,
+    `${number(totals.forbidden)} outside their scope`,
+    `${number(totals.unauthorized)} without a valid key`,
+    `${number(totals.shed)} shed under load`,
+    `${number(totals.undecided)} undecided`,
+    `${number(totals.local)} decided without Redis`,
+  ].join(', ');
+
+function PlanTableState({ version, changedAt, rejected }: TrafficAnswer['planTable']) {
+  const bad =
+    rejected.length > 0 &&
+    html`<ul class="plain">${rejected.map((one) => html`<li class="wordy">${rejectedInWords(one)}</li>`)}</ul>`;
+  const facts = [
+    ['Plans in force since', html`<${When} at=${changedAt} />`],
+    ['Version', html`<code class="id">${version ?? '–'}</code>`],
+    ['Rejected values', bad || 'None. Every stored value is in force.'],
+  ];
+  return html`<${Facts} of=${facts} />`;
+}
+
+/** Describes an invalid value, and the one that stays in force. */
+export const rejectedInWords = ({ field, value, kept }: TrafficAnswer['planTable']['rejected'][number]): string =>
+  `${tableFieldInWords(field)}: ${value === undefined ? 'is missing' : `“${value}” is rejected`}${kept === undefined ? '' : `, ${kept} stays in force`}.`;
+
+type Core = TrafficAnswer['cores'][number];
+type Redis = TrafficAnswer['redis'];
+type Worker = NonNullable<TrafficAnswer['workers']>['each'][number];
+
+const CORE_STATES: Readonly<Record<Core['state'], readonly [badge: string, text: string]>> = {
+  up: ['good', 'Up'],
+  unproven: ['', 'No request yet'],
+  silent: ['warning', 'Reads go elsewhere'],
+  draining: ['warning', 'Draining'],
+  out: ['fault', 'Out'],
+};
+
+const FAULTS: Readonly<Record<NonNullable<Core['lastFault']>['kind'], string>> = {
+  broken: 'The response was cut off or invalid',
+  timeout: 'No response in time',
+  unreachable: 'Could not be reached',
+  token: 'It rejects our token',
+  full: 'Too many requests were waiting for it',
+};
+
+const MODES: Readonly<Record<Redis['mode'], string>> = {
+  single: 'One Redis',
+  cluster: 'A cluster',
+  sentinel: 'A primary, found through sentinels',
+  embedded: 'None. Limits are embedded in this process',
+};
+
+const nothing = html`<span class="note">none yet</span>`;
+
+/** Shows the cores as the requests of clients find them. */
+function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
+  const processes = state?.processes ?? 1;
+  const columns: readonly Column<Core>[] = [
+    { title: 'Core', show: ({ origin }) => html`<code class="address">${origin}</code>` },
+    { title: 'State', show: (core) => html`<${CoreState} core=${core} processes=${processes} />` },
+    { title: 'In progress', isFigure: true, show: ({ inFlight }) => number(inFlight) },
+    { title: 'Waiting', isFigure: true, show: ({ waiting }) => number(waiting) },
+    { title: 'Limit', isFigure: true, show: ({ limit }) => number(limit) },
+    {
+      title: 'Last response',
+      show: ({ lastAnswer }) =>
+        lastAnswer === undefined ? nothing : html`${milliseconds(lastAnswer.ms)}, <${When} at=${lastAnswer.at} />`,
+    },
+    {
+      title: 'Last fault',
+      show: ({ lastFault }) =>
+        lastFault === undefined
+          ? html`<span class="note">none</span>`
+          : html`<span class="wordy">${FAULTS[lastFault.kind]}</span>, <${When} at=${lastFault.at} />`,
+    },
+  ];
+  return html`
+    <${Card} title="Cores" id="cores-title">
+      <${Table} label="Cores" columns=${columns} rows=${state?.cores} fault=${fault} idOf=${({ origin }: Core) => origin}
+        empty="No name in CORE_URL has an address." />
+      ${state !== undefined && html`<p class="note">${coverage(state)} Requests shed under load since the start: ${number(state.totals.shed)}.</p>`}
+    <//>
+  `;
+}
+
+/** Names the processes that the numbers cover. */
+function coverage({ workers, processes }: TrafficAnswer): string {
+  if (workers === undefined)
+    return 'The numbers cover only this gateway. Other gateways have a Health page of their own.';
+  return `The numbers cover ${processes} of ${workers.wanted} workers of this gateway, and are at most half a second old. Other gateways have a Health page of their own.`;
+}
+
+function CoreState({ core: { state, seenBy, since, reason }, processes }: { core: Core; processes: number }) {
+  const [badge, text] = CORE_STATES[state];
+  return html`
+    <span class=${`badge ${badge}`}>${text}</span>
+    ${seenBy < processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${processes} workers</span>`}
+    ${state !== 'unproven' && state !== 'silent' && html` since <${When} at=${since} />`}
+    ${reason !== undefined && html`<span class="wordy under">${reason}</span>`}
+  `;
+}
+
+/** Shows the connection that makes decisions, and how fast it is. */
+function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'processes'>) {
+  const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
+  if (mode === 'embedded') return html`<${Facts} of=${[['Redis', MODES[mode]]]} />`;
+  const isWell = connected === processes;
+  const text = isWell ? 'Connected' : processes > 1 ? `${connected} of ${processes} workers connected` : 'Away';
+  const facts = [
+    ['Redis', MODES[mode]],
+    [
+      'Connection',
+      html`<span class=${`badge ${isWell ? 'good' : 'fault'}`}>${text}</span>${since !== undefined && html` since <${When} at=${since} />`}`,
+    ],
+    [
+      'Last decision',
+      lastCall === undefined ? nothing : html`${milliseconds(lastCall.ms)}, <${When} at=${lastCall.at} />`,
+    ],
+    ['Since the start', `99 % of calls within ${milliseconds(p99)}, ${counted(missedDeadlines, 'missed deadline')}`],
+  ];
+  return html`<${Facts} of=${facts} />`;
+}
+
+const WORKERS: readonly Column<Worker>[] = [
+  { title: 'Worker', show: ({ worker }) => String(worker) },
+  {
+    title: 'State',
+    show: ({ pid }) =>
+      html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Does not serve' : 'Serves'}</span>`,
+  },
+  { title: 'Since', show: ({ since }) => html`<${When} at=${since} />` },
+  { title: 'Process', isFigure: true, show: ({ pid }) => pid ?? '–' },
+];
+
+/** Shown only if there are several workers. */
+const WorkersCard = ({ workers }: { workers: NonNullable<TrafficAnswer['workers']> }) => html`
+  <${Card} title="Workers" id="workers-title">
+    <${Table} label="Workers" columns=${WORKERS} rows=${workers.each} idOf=${({ worker }: Worker) => worker} empty="" />
+  <//>
+`;

@@ -1,0 +1,291 @@
+import { useState } from 'preact/hooks';
+import type { BucketView, IssuedSecret, KeyUsageAnswer, KeyView, SecretView } from '../api/answers.ts';
+import { tooSmallInWords } from '../common-words.ts';
+import { ApiError, bodyOf, callApi, keyPath, type Refresh, usePolled } from './api.ts';
+import { AuditCard } from './audit-log.ts';
+import { Chart, LONGEST, type Series, type Step, TimeRange, timesUpTo } from './chart.ts';
+import { ask, type FieldSpec, showKey, tell, type Values } from './dialog.ts';
+import {
+  askForBan,
+  askForChanges,
+  askForRevocation,
+  askForRotation,
+  askToDisable,
+  askToLiftBan,
+  askToReset,
+} from './key-dialogs.ts';
+import { addressOf } from './page-names.ts';
+import {
+  ActionButton,
+  Card,
+  type Column,
+  Facts,
+  html,
+  Meter,
+  Missing,
+  Stale,
+  State,
+  Table,
+  TagChips,
+  When,
+} from './parts.ts';
+import { RequestList } from './requests.ts';
+import type { Route } from './router.ts';
+import { clock, number, planInWords, relative, runningBan, toIso, toLocal } from './words.ts';
+
+/** Shows everything about one key, and the actions on it. */
+export function KeyPage({ route: { query } }: { route: Route }) {
+  const id = query.get('id') ?? '';
+  const { value: key, fault, refresh } = usePolled(`key ${id}`, 2_000, () => bodyOf<KeyView>(keyPath(id)));
+  const entries = addressOf('activity', { target: id });
+  if (fault instanceof ApiError && fault.status === 404)
+    return html`<h1>There is no such key</h1>
+      <p>No key has the id <code>${id}</code>. It may have been revoked: <a href=${entries}>its entries in the audit log</a> show who revoked it. <a href="/console/keys">All keys</a></p>`;
+  if (key === undefined)
+    return html`<h1>Key <code>${id}</code></h1>
+      <${Missing} fault=${fault} />`;
+  return html`
+    <p class="crumbs"><a href="/console/keys">Keys</a></p>
+    <div class="page-head">
+      <h1 class="wordy">${key.name}</h1>
+      <${Actions} of=${key} changed=${refresh} />
+    </div>
+    <p class="under-title"><code class="id">${id}</code> <${State} state=${key.state} /> ${planInWords(key.plan)} plan <${TagChips} tags=${key.tags} /></p>
+    <${Stale} fault=${fault} />
+    <${StateNote} of=${key} />
+    <div class="columns">
+      <${Limits} of=${key} />
+      <${About} of=${key} />
+    </div>
+    <${KeyUse} id=${id} />
+    <${KeySecrets} of=${key} changed=${refresh} />
+    <${Card} title="Last requests" id="requests-title" actions=${html`<a href=${addressOf('requests', { keyId: id })}>All its requests</a>`}>
+      <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="There is no remembered request of this key." />
+    <//>
+    <${AuditCard} asked=${{ target: id }} isOfOneTarget=${true} />
+  `;
+}
+
+interface OfKey {
+  readonly of: KeyView;
+  readonly changed: Refresh;
+}
+
+function Actions({ of: key, changed }: OfKey) {
+  return html`
+    <div class="bar">
+      <${ActionButton} kind="main" onClick=${() => askForChanges(key, changed)}>Edit<//>
+      <${ActionButton} onClick=${() => askForRotation(key, changed)}>Rotate<//>
+      ${
+        key.bannedUntil !== undefined
+          ? html`<${ActionButton} onClick=${() => askToLiftBan(key, changed)}>Lift ban<//>`
+          : html`<${ActionButton} onClick=${() => askForBan(key, changed)}>Ban<//>`
+      }
+      <${ActionButton} onClick=${() => askToReset(key, changed)}>Reset limits<//>
+      <${ActionButton} onClick=${() => askToDisable(key, changed)}>${key.state === 'disabled' ? 'Enable' : 'Disable'}<//>
+      <${ActionButton} kind="danger" onClick=${() => askForRevocation(key)}>Revoke<//>
+    </div>
+  `;
+}
+
+/** Explains why the key is not active, and until when. */
+function StateNote({ of: key }: Pick<OfKey, 'of'>) {
+  const { state, bannedUntil, banReason, expiresAt, tooSmall, waitSeconds } = key;
+  if (bannedUntil !== undefined)
+    return html`<p class="notice bad">
+      Banned ${runningBan(key)}, among the recent requests of all gateways.
+      ${banReason === undefined ? ` It kept sending more than nine times its limit, without a pause. The next ban within a day is twice as long.` : ` Reason: ${banReason}`}
+    </p>`;
+  if (state === 'disabled') return html`<p class="notice">An operator has disabled this key. Its requests get 401.</p>`;
+  if (state === 'expired' && expiresAt !== undefined)
+    return html`<p class="notice">Expired at ${clock(expiresAt)}, ${relative(expiresAt)}: its requests get 401.</p>`;
+  if (state === 'unreadable')
+    return html`<p class="notice bad">The data of this key cannot be read, so its requests get 503. Fix it by hand, or revoke the key.</p>`;
+  if (tooSmall)
+    return html`<p class="notice">The key is ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send less.</p>`;
+  return undefined;
+}
+
+function Limits({ of: { plan, minute, day, buckets } }: Pick<OfKey, 'of'>) {
+  const fact = (title: string, own: number | undefined, bucket: BucketView | undefined) => [
+    html`${title} <span class="note">${own === undefined ? `from the ${planInWords(plan)} plan` : 'own limit'}</span>`,
+    html`
+      <${Meter} bucket=${bucket} label=${title} />
+      ${bucket !== undefined && html`<span class="note">${number(bucket.remaining)} left${bucket.fullAt === undefined ? ', full' : `, full again at ${clock(bucket.fullAt)}`}</span>`}
+    `,
+  ];
+  const facts = [fact('Requests a minute', minute, buckets?.minute), fact('Requests a day', day, buckets?.day)];
+  return html`<${Card} title="Limits" id="limits-title"><${Facts} of=${facts} /><//>`;
+}
+
+function About({ of: { createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed } }: Pick<OfKey, 'of'>) {
+  const when = (at: string | undefined, otherwise: string) =>
+    at === undefined ? otherwise : html`<${When} at=${at} />`;
+  const requests = html`
+    ${`${number(admitted)} admitted, ${number(refused)} refused `}
+    ${shadowed !== undefined && html`<span class="note">${number(shadowed)} only because of shadow mode</span>`}
+  `;
+  const facts = [
+    ['Last used', when(lastUsedAt, 'never')],
+    ['Issued', when(createdAt, '–')],
+    ['Expires', when(expiresAt, 'never')],
+    ['Requests so far', requests],
+  ];
+  return html`<${Card} title="About" id="about-title"><${Facts} of=${facts} /><//>`;
+}
+
+/** Shows the use of a key by minute, for up to an hour, and by day, for today and the 35 days before. */
+function KeyUse({ id }: { id: string }) {
+  const { value, fault } = usePolled(`use ${id}`, 5_000, () => bodyOf<KeyUsageAnswer>(`${keyPath(id)}/usage`));
+  if (value === undefined) return html`<${Card} title="Use" id="use-title"><${Missing} fault=${fault} /><//>`;
+  const now = Date.parse(value.now) / 1_000;
+  return html`
+    <div class="columns">
+      <${Use} title="Requests a minute" step="minute" used=${value.minutes} now=${now} />
+      <${Use} title="Requests a day (UTC)" step="day" used=${value.days} now=${now} />
+    </div>
+  `;
+}
+
+interface UseProps {
+  readonly title: string;
+  readonly step: Step;
+  /** Idle times are left out, and shown as 0. */
+  readonly used: KeyUsageAnswer[`${Step}s`];
+  readonly now: number;
+}
+
+function Use({ title, step, used, now }: UseProps) {
+  const [length, choose] = useState<number>(LONGEST[step]);
+  const times = timesUpTo(now, step, length);
+  const byTime = new Map(used.map((one) => [Date.parse(one.at) / 1_000, one as KeyUsageAnswer['minutes'][number]]));
+  const bars = (label: string, of: 'admitted' | 'refused' | 'banned'): Series => {
+    return { label, color: of, kind: 'bars', values: times.map((at) => byTime.get(at)?.[of] ?? 0) };
+  };
+  const series = [bars('Admitted', 'admitted'), bars('Refused', 'refused')];
+  // What bans refuse is known as long as the gateways remember the requests.
+  if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
+  return html`
+    <${Card} title=${title} id=${`by-${step}-title`} actions=${html`<${TimeRange} ...${{ step, length, choose }} />`}>
+      <${Chart} ...${{ title, step, times, series, format: number }} />
+    <//>
+  `;
+}
+
+/** Lists the secrets of a key, which share its limits. */
+function KeySecrets({ of: key, changed }: OfKey) {
+  const columns: readonly Column<SecretView>[] = [
+    {
+      title: 'Name',
+      show: ({ id, name }) => html`<span class="name wordy">${name}</span><code class="id">${id}</code>`,
+    },
+    {
+      title: 'Allows',
+      show: ({ scope }) => (scope.length === 2 ? 'Reading and writing' : scope[0] === 'read' ? 'Reading' : 'Writing'),
+    },
+    {
+      title: 'From',
+      show: ({ networks }) =>
+        networks.length === 0 ? 'Anywhere' : html`<span class="wordy">${networks.join(', ')}</span>`,
+    },
+    { title: 'Last used', show: ({ lastUsedAt }) => html`<${When} at=${lastUsedAt} none="never" />` },
+    {
+      title: 'Expires',
+      show: ({ expiresAt, unreadable }) =>
+        html`<${When} at=${expiresAt} none=${unreadable ? `cannot be read: ${unreadable.join(', ')}` : 'never'} />`,
+    },
+    {
+      title: 'Actions',
+      show: (secret) => html`
+        <span class="bar">
+          <${ActionButton} kind="small" onClick=${() => askForSecretChanges(key, secret, changed)}>Change<span class="unseen"> ${secret.name}</span><//>
+          <${ActionButton} kind="small danger" onClick=${() => askToRevoke(key, secret, changed)}>Revoke<span class="unseen"> ${secret.name}</span><//>
+        </span>
+      `,
+    },
+  ];
+  const add = html`<${ActionButton} kind="small" onClick=${() => askForSecret(key, changed)}>Add a secret<//>`;
+  return html`
+    <${Card} title="Secrets" id="secrets-title" actions=${add}>
+      <${Table} label="Secrets" columns=${columns} rows=${key.secrets} idOf=${({ id }: SecretView) => id}
+        empty="There is no working secret left. Add one." />
+    <//>
+  `;
+}
+
+const fieldsOf = (secret?: SecretView): FieldSpec[] => [
+  { name: 'name', label: 'Name', value: secret?.name ?? '', maxlength: 100, hint: 'Where it is used.' },
+  {
+    name: 'scope',
+    label: 'Allows',
+    type: 'boxes',
+    value: (secret?.scope ?? ['read', 'write']).join(),
+    options: Object.entries({ read: 'Reading', write: 'Writing' }),
+  },
+  {
+    name: 'networks',
+    label: 'Only from these networks',
+    value: secret?.networks.join(', ') ?? '',
+    hint: 'Addresses and blocks such as 10.0.0.0/8, separated by commas. Leave empty for anywhere.',
+  },
+  {
+    name: 'expiresAt',
+    label: 'Expires',
+    type: 'datetime-local',
+    value: toLocal(secret?.expiresAt),
+    hint: 'Empty: never.',
+  },
+];
+
+const listOf = (text: string | undefined): string[] => (text ?? '').split(/[\s,]+/).filter((one) => one !== '');
+
+const givenIn = ({ name = '', scope, networks }: Values) => ({
+  name,
+  scope: listOf(scope),
+  networks: listOf(networks),
+});
+
+function askForSecret({ id, name }: KeyView, changed: Refresh): void {
+  ask({
+    title: `Add a secret to ${name}`,
+    fields: fieldsOf(),
+    confirm: 'Add',
+    async act(values) {
+      const body = { ...givenIn(values), expiresAt: toIso(values.expiresAt) };
+      const answer = await callApi<IssuedSecret>('POST', `${keyPath(id)}/secrets`, { body });
+      await changed();
+      showKey(name, answer.body.key);
+    },
+  });
+}
+
+const secretPath = (key: KeyView, secret: SecretView): string =>
+  `${keyPath(key.id)}/secrets/${encodeURIComponent(secret.id)}`;
+
+function askForSecretChanges(key: KeyView, secret: SecretView, changed: Refresh): void {
+  ask({
+    title: `Change the secret ${secret.name}`,
+    fields: fieldsOf(secret),
+    confirm: 'Save',
+    async act(values) {
+      // An expiry that is not edited keeps its seconds, and may be in the past by now.
+      const isSameEnd = (values.expiresAt ?? '') === toLocal(secret.expiresAt);
+      const end = isSameEnd ? {} : { expiresAt: toIso(values.expiresAt) ?? null };
+      await callApi('PATCH', secretPath(key, secret), { body: { ...givenIn(values), ...end } });
+      await changed();
+      tell(`The secret ${values.name ?? secret.name} has been changed.`);
+    },
+  });
+}
+
+function askToRevoke(key: KeyView, secret: SecretView, changed: Refresh): void {
+  ask({
+    title: `Revoke the secret ${secret.name}?`,
+    content: html`<p>Requests with it will be refused. The other secrets of ${key.name} stay as they are.</p>`,
+    confirm: 'Revoke secret',
+    isDangerous: true,
+    act: () => callApi('DELETE', secretPath(key, secret)),
+    changed,
+    done: `The secret ${secret.name} has been revoked.`,
+  });
+}

@@ -1,0 +1,192 @@
+import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { BansAnswer, FoundAnswer, KeySummary, KeysAnswer, KeyView, UsageOfKey, UsageSum } from '../api/answers.ts';
+import { searchText } from '../search-text.ts';
+import { firstFilled, readUsage } from '../whole-answers.ts';
+import { bodyOf, usePolled } from './api.ts';
+import { csvOf, usageCells } from './csv.ts';
+import { askForKey, askToLiftBan } from './key-dialogs.ts';
+import { addressOf } from './page-names.ts';
+import {
+  ActionButton,
+  BanNote,
+  type Column,
+  download,
+  type FilterSpec,
+  Filters,
+  type FilterValues,
+  filtersIn,
+  html,
+  KeyLink,
+  Meter,
+  Pager,
+  StateOf,
+  Table,
+  TagChips,
+  When,
+} from './parts.ts';
+import type { Route } from './router.ts';
+import { counted, number, planInWords, stateInWords } from './words.ts';
+
+/** The pages that list keys: all of them, the banned ones, and what they used. */
+
+const SHOWN = 25;
+const ORDERS = { name: 'By name', used: 'Most used of the day', idle: 'Longest unused' };
+const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];
+
+/** The gateway's own filters. */
+const SPECS: readonly FilterSpec[] = [
+  { name: 'name', label: 'Name contains' },
+  { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
+  { name: 'plan', label: 'Plan', options: PLAN_NAMES.map((plan) => [plan, planInWords(plan)] as const) },
+  { name: 'state', label: 'State', options: STATES.map((state) => [state, stateInWords(state)] as const) },
+  {
+    name: 'near',
+    label: 'Day used',
+    options: Object.entries({ 50: '50 % or more', 80: '80 % or more', 100: 'All of it' }),
+  },
+  { name: 'sort', label: 'Order', otherwise: 'Newest first', options: Object.entries(ORDERS) },
+];
+
+const COLUMNS: readonly Column<KeyView>[] = [
+  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} />` },
+  { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+  { title: 'State', show: StateOf },
+  { title: 'Used this minute', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.minute} label="Minute" />` },
+  { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
+  { title: 'Last used', show: ({ lastUsedAt }) => html`<${When} at=${lastUsedAt} none="never" />` },
+];
+
+/** Lists all keys, or those that the address selects. */
+export function KeysPage({ route: { query } }: { route: Route }) {
+  const offset = Number(query.get('offset') ?? 0) || 0;
+  const text = query.get('find');
+  const filters = filtersIn(SPECS, query);
+  const chosen: FilterValues = text === null ? filters : { find: text };
+  const asked = {
+    ...(text === null ? { limit: String(SHOWN), ...filters } : { text: searchText(text).text }),
+    offset: String(offset),
+  };
+  const path = text === null ? '/keys' : '/keys/find';
+  const { value, fault } = usePolled<KeysAnswer | FoundAnswer>(`keys ${JSON.stringify(asked)}`, 5_000, () =>
+    firstFilled<KeysAnswer | FoundAnswer>(bodyOf, path, asked, ({ keys }) => keys),
+  );
+  const { sort: _sort, ...narrowing } = chosen;
+  const empty =
+    text !== null
+      ? `No key, name or recent request matches “${text}”.`
+      : Object.keys(narrowing).length > 0
+        ? 'No key matches these filters.'
+        : 'There are no keys yet. Issue the first one.';
+  return html`
+    <div class="page-head">
+      <h1>Keys</h1>
+      <${ActionButton} kind="main" onClick=${askForKey}>Issue a key<//>
+    </div>
+    <${Filters} specs=${SPECS} query=${query} page="keys" />
+    <section class="card" aria-label="Keys">
+      <${Table} label="Keys" columns=${COLUMNS} rows=${value?.keys} fault=${fault} idOf=${({ id }: KeyView) => id} empty=${empty} />
+      <${Pager} page="keys" filters=${chosen} by="offset" isNewest=${offset === 0} next=${value?.next} />
+      ${value !== undefined && 'total' in value && html`<p class="note">${counted(value.total, 'key')} in all.</p>`}
+    </section>
+  `;
+}
+
+/** Lists the running bans, each with a button that lifts it. */
+export function BansPage({ route: { query } }: { route: Route }) {
+  const offset = Number(query.get('offset') ?? 0) || 0;
+  const { value, fault, refresh } = usePolled(`bans ${offset}`, 3_000, () =>
+    firstFilled<BansAnswer>(bodyOf, '/bans', { offset: String(offset) }, ({ bans }) => bans),
+  );
+  const columns: readonly Column<KeySummary>[] = [
+    { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
+    { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+    { title: 'Until', show: ({ bannedUntil }) => bannedUntil !== undefined && html`<${When} at=${bannedUntil} />` },
+    {
+      title: 'Why',
+      show: ({ banReason }) =>
+        html`<span class="wordy">${banReason ?? 'Kept sending more than nine times its limit'}</span>`,
+    },
+    { title: 'Bans in a row', isFigure: true, show: ({ bans }) => number(bans) },
+    { title: 'Refused since', isFigure: true, show: ({ banRefused = 0 }) => number(banRefused) },
+    {
+      title: 'Action',
+      show: (key) =>
+        html`<${ActionButton} kind="small" onClick=${() => askToLiftBan(key, refresh)}>Lift<span class="unseen"> ${key.name}</span><//>`,
+    },
+  ];
+  return html`
+    <h1>Bans</h1>
+    <p class="note">Each further ban of a key within a day is twice as long. A key that respects Retry-After is never banned.</p>
+    <section class="card" aria-label="Bans">
+      <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault} idOf=${({ id }: KeySummary) => id}
+        empty="No key is banned." />
+      <${Pager} page="bans" by="offset" isNewest=${offset === 0} next=${value?.next} />
+    </section>
+  `;
+}
+
+/** It takes long with many keys, and changes slowly. */
+const USAGE_EVERY_MS = 60_000;
+/** The file contains all of them. */
+const ROWS_SHOWN = 100;
+
+const USAGE_SPECS: readonly FilterSpec[] = [
+  { name: 'by', label: 'Sum by tag', placeholder: 'customer' },
+  { name: 'tag', label: 'Only with tag', placeholder: 'env:prod' },
+  { name: 'from', label: 'From', type: 'date' },
+  { name: 'to', label: 'To', type: 'date' },
+];
+
+type Row = UsageOfKey | UsageSum;
+
+/** Shows what keys have used in a period, over all gateways: by key, or by the value of a tag. */
+export function UsagePage({ route: { query } }: { route: Route }) {
+  const { by, ...filters } = filtersIn(USAGE_SPECS, query);
+  const asked = { ...filters, by: by === undefined ? 'key' : `tag:${by}` };
+  const { value, fault } = usePolled(`usage ${JSON.stringify(asked)}`, USAGE_EVERY_MS, () => readUsage(bodyOf, asked));
+  const rows = value?.rows;
+  const sum = (of: 'admitted' | 'refused') => number((rows ?? []).reduce((total, row) => total + row[of], 0));
+  return html`
+    <div class="page-head">
+      <h1>Usage</h1>
+      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
+    </div>
+    <p class="note">Decisions of all gateways, including those on revoked keys. Days are UTC; today and the 35 days before are kept.</p>
+    <${Filters} specs=${USAGE_SPECS} query=${query} page="usage" />
+    <section class="card" aria-label="Usage">
+      <${Table} label="Usage" columns=${by === undefined ? OF_KEYS : columnsOfValues(by, filters)} rows=${rows?.slice(0, ROWS_SHOWN)} fault=${fault}
+        idOf=${idOf} empty="No matching key was used in this period." />
+      ${rows !== undefined && rows.length > 0 && html`<p class="note">In total, ${sum('admitted')} admitted and ${sum('refused')} refused.${rows.length > ROWS_SHOWN && ` These are the largest ${ROWS_SHOWN} of ${counted(rows.length, 'row')}; the CSV file has all.`}</p>`}
+      ${value !== undefined && (filters.from ?? '9') < value.keptFrom && html`<p class="note" role="status">Usage before ${value.keptFrom} is not kept.</p>`}
+    </section>
+  `;
+}
+
+const idOf = (row: Row): string => ('id' in row ? row.id : (row.value ?? ''));
+
+const COUNTS: readonly Column<Row>[] = [
+  { title: 'Admitted', isFigure: true, show: ({ admitted }) => number(admitted) },
+  { title: 'Refused', isFigure: true, show: ({ refused }) => number(refused) },
+];
+
+const OF_KEYS: readonly Column<UsageOfKey>[] = [
+  {
+    title: 'Key',
+    show: (key) => html`<${KeyLink} ...${key} /><${TagChips} tags=${key.tags} /> <${BanNote} ban=${key.ban} />`,
+  },
+  { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+  ...COUNTS,
+];
+
+/** Each value links to the keys that have it. */
+const columnsOfValues = (tag: string, filters: FilterValues): readonly Column<UsageSum>[] => [
+  {
+    title: tag,
+    show: ({ value }) =>
+      value === undefined
+        ? html`<span class="note">keys without this tag</span>`
+        : html`<a class="wordy" href=${addressOf('usage', { ...filters, tag: [filters.tag, `${tag}:${value}`].filter(Boolean).join(',') })}>${value}</a>`,
+  },
+  { title: 'Keys', isFigure: true, show: ({ keys }) => number(keys) },
+  ...COUNTS,
+];

@@ -1,0 +1,171 @@
+import { useState } from 'preact/hooks';
+import type {
+  HistoryAnswer,
+  KeysAnswer,
+  KeyView,
+  MinuteReport,
+  MinutesAnswer,
+  PlanChangeView,
+  TopAnswer,
+} from '../api/answers.ts';
+import { firstFilled } from '../whole-answers.ts';
+import { bodyOf, usePolled } from './api.ts';
+import { Chart, LONGEST, lastInWords, type Mark, type Series, TimeRange, timesUpTo } from './chart.ts';
+import { Card, type Column, html, KeyLink, Meter, Missing, StateOf, Table } from './parts.ts';
+import {
+  clock,
+  counted,
+  milliseconds,
+  number,
+  percent,
+  planInWords,
+  tableFieldInWords,
+  valueInWords,
+} from './words.ts';
+
+/** Shows the last hour of this gateway, or a quarter of it, and the keys to look at. */
+export function OverviewPage() {
+  const { value, fault } = usePolled('minutes', 3_000, () => bodyOf<MinutesAnswer>('/traffic/minutes'));
+  const history = usePolled('history', 10_000, () => bodyOf<HistoryAnswer>('/plans/history?limit=20'));
+  const [length, choose] = useState<number>(LONGEST.minute);
+  return html`
+    <div class="page-head">
+      <h1>Overview</h1>
+      <${TimeRange} step="minute" ...${{ length, choose }} />
+    </div>
+    ${
+      value === undefined
+        ? html`<${Missing} fault=${fault} />`
+        : html`<${Traffic} ...${value} length=${length} changes=${history.value?.history ?? []} />`
+    }
+    <div class="columns">
+      <${BusiestKeys} />
+      <${NearTheirLimit} />
+    </div>
+  `;
+}
+
+interface TrafficProps extends MinutesAnswer {
+  readonly length: number;
+  readonly changes: readonly PlanChangeView[];
+}
+
+function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
+  const byTime = new Map(known.map((minute) => [Date.parse(minute.at) / 1_000, minute]));
+  const times = timesUpTo(Math.max(...byTime.keys()), 'minute', length);
+  const shown = times.map((at) => byTime.get(at));
+  const minutes = shown.filter((minute) => minute !== undefined);
+  const sum = (of: (minute: MinuteReport) => number) => minutes.reduce((total, minute) => total + of(minute), 0);
+  const [admitted, refused, banned] = [sum((m) => m.admitted), sum((m) => m.refused), sum((m) => m.banned)];
+  const mostBanned = Math.max(0, ...minutes.map(({ bannedKeys }) => bannedKeys));
+  const decided = admitted + refused + banned;
+  const errors = sum(({ serverErrors }) => serverErrors);
+  const last = minutes.findLast(({ p99 }) => p99 !== null);
+  const marks = marksOf(changes, times[0] ?? 0);
+  const series = (
+    label: string,
+    color: string,
+    kind: Series['kind'],
+    of: (minute: MinuteReport) => number | null,
+  ): Series => {
+    return { label, color, kind, values: shown.map((minute) => (minute === undefined ? null : of(minute))) };
+  };
+  const requests = [
+    series('Admitted', 'admitted', 'bars', (m) => m.admitted),
+    series('Refused', 'refused', 'bars', (m) => m.refused),
+    series('Refused by a ban', 'banned', 'bars', (m) => m.banned),
+  ];
+  const durations = [series('p50', 'p50', 'line', (m) => m.p50), series('p99', 'p99', 'line', (m) => m.p99)];
+  const failures = [series('Server errors', 'failed', 'bars', (m) => m.serverErrors)];
+  const isYoung = Date.parse(since) / 1_000 > (times[0] ?? 0);
+  return html`
+    <dl class="tiles">
+      <${Tile} name="Admitted" value=${number(admitted)} note=${percent(admitted, decided)} color="admitted" />
+      <${Tile} name="Refused" value=${number(refused)} note=${percent(refused, decided)} color="refused" />
+      <${Tile} name="Refused by a ban" value=${number(banned)} note=${`at most ${counted(mostBanned, 'key')} at once`} color="banned" />
+      <${Tile} name="Server errors" value=${number(errors)} note="responses with 5xx" color=${errors > 0 ? 'failed' : 'quiet'} />
+      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
+    </dl>
+    <p class="note">
+      ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is no earlier data` : ''}.
+    </p>
+    <${Card} title="Requests a minute" id="requests-title">
+      <${Chart} title="Requests a minute" step="minute" times=${times} series=${requests} marks=${marks} format=${number}
+        noteAt=${(at: number) => keysNote(shown[at])} />
+    <//>
+    <div class="columns">
+      <${Card} title="Response time" id="time-title">
+        <${Chart} title="Response time" step="minute" times=${times} series=${durations} format=${milliseconds} />
+      <//>
+      <${Card} title="Server errors a minute" id="errors-title">
+        <${Chart} title="Server errors a minute" step="minute" times=${times} series=${failures} format=${number} />
+      <//>
+    </div>
+  `;
+}
+
+const Tile = ({ name, value, note, color }: Readonly<Record<'name' | 'value' | 'note' | 'color', string>>) =>
+  html`<div class=${`tile ${color}`}><dt>${name}</dt><dd><b>${value}</b> <span class="note">${note}</span></dd></div>`;
+
+const keysNote = (minute: MinuteReport | undefined): string =>
+  minute === undefined || minute.banned === 0 ? '' : `of ${counted(minute.bannedKeys, 'banned key')}`;
+
+/** Shows the changes of plans since a time as marks in the chart. */
+const marksOf = (changes: readonly PlanChangeView[], from: number): Mark[] =>
+  changes
+    .map(({ at, author, changes: made }) => ({
+      at: Date.parse(at) / 1_000,
+      text: `${author} changed ${made.map(({ field, from: old, to }) => `${tableFieldInWords(field)}: ${valueInWords(old)} → ${valueInWords(to)}`).join('; ')}`,
+    }))
+    .filter(({ at }) => at >= from);
+
+const RANKED_EVERY_MS = 5_000;
+const SHOWN = '8';
+
+const LOUD: readonly Column<TopAnswer['keys'][number]>[] = [
+  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
+  { title: 'State', show: StateOf },
+  { title: 'Requests', isFigure: true, show: ({ recent }) => number(recent.admitted + recent.refused) },
+  {
+    title: 'Refused',
+    isFigure: true,
+    show: ({ recent: { admitted, refused } }) =>
+      html`${number(refused)} ${refused > 0 && html`<span class="note">${percent(refused, admitted + refused)}</span>`}`,
+  },
+];
+
+/** Lists the keys with the most requests in the last minutes. */
+function BusiestKeys() {
+  const { value, fault } = usePolled('top', RANKED_EVERY_MS, () =>
+    firstFilled<TopAnswer>(bodyOf, '/keys/top', { limit: SHOWN }, ({ keys }) => keys),
+  );
+  return html`
+    <${Card} title="Busiest keys" id="busiest-title" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
+      <${Table} label="Busiest keys" columns=${LOUD} rows=${value?.keys} fault=${fault} idOf=${idOf}
+        empty="No key had a request in these minutes." />
+    <//>
+  `;
+}
+
+const NEAR: readonly Column<KeyView>[] = [
+  { title: 'Key', show: (key) => html`<${KeyLink} ...${key} />` },
+  { title: 'Plan', show: ({ plan }) => planInWords(plan) },
+  { title: 'State', show: StateOf },
+  { title: 'Used today', show: ({ buckets }) => html`<${Meter} bucket=${buckets?.day} label="Day" />` },
+];
+
+/** Lists the keys that have used at least 80 % of their day limit. */
+function NearTheirLimit() {
+  const { value, fault } = usePolled('near', RANKED_EVERY_MS, () =>
+    firstFilled<KeysAnswer>(bodyOf, '/keys', { near: '80', limit: SHOWN }, ({ keys }) => keys),
+  );
+  const more = value?.next !== undefined && html`<a href="/console/keys?near=80">All of them</a>`;
+  return html`
+    <${Card} title="Near their day limit" id="near-title" actions=${more || html`<span class="note">80 % or more used</span>`}>
+      <${Table} label="Near their day limit" columns=${NEAR} rows=${value?.keys} fault=${fault} idOf=${idOf}
+        empty="No key has used 80 % of its day limit." />
+    <//>
+  `;
+}
+
+const idOf = ({ id }: { readonly id: string }): string => id;

@@ -1,0 +1,323 @@
+import htm from 'htm';
+import { type ComponentChildren, createContext, h, type VNode } from 'preact';
+import { useContext, useEffect, useId, useRef } from 'preact/hooks';
+import type { Tags } from '../../limiter/tags.ts';
+import { includesRole, ROLE_WORDS, ROLES, type Role } from '../../stores/words.ts';
+import type { BanView, BucketView, CallerAnswer, KeySummary } from '../api/answers.ts';
+import { tooSmallInWords } from '../common-words.ts';
+import { searchText } from '../search-text.ts';
+import { ApiError } from './api.ts';
+import { addressOf, type PageName } from './page-names.ts';
+import { navigate } from './router.ts';
+import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
+
+/** The parts that pages consist of: markup, small parts, tables, buttons for changes, filters and downloads. */
+
+type Template = (strings: TemplateStringsArray, ...values: unknown[]) => VNode;
+
+/** htm's types describe a CommonJS module; browsers get its ES module. */
+const { bind } = htm as unknown as { bind(create: typeof h): Template };
+
+/** Renders templates as markup. Values are set as text and properties, so that typed text never becomes markup. */
+export const html: Template = bind.call(htm, h);
+
+export type Content = ComponentChildren;
+
+export const KeyLink = ({ id, name }: { id: string; name: string }) =>
+  html`<a class="key-link" href=${addressOf('key', { id })}><span class="name">${name}</span></a><code class="id">${id}</code>`;
+
+/** Shows the tags of a key. Each links to the keys that have it. */
+export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
+  tags !== undefined &&
+  html`<span class="tags">${Object.entries(tags).map(
+    ([name, value]) =>
+      html`<a class="tag" href=${addressOf('keys', { tag: `${name}:${value}` })}>${name}=${value}</a> `,
+  )}</span>`;
+
+export const State = ({ state }: { state: string }) =>
+  html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
+
+/** Shows the state of a key, and notes a ban or that its limits are too small. */
+export const StateOf = (key: KeySummary) =>
+  html`<${State} state=${key.state} /> ${
+    key.bannedUntil === undefined
+      ? key.tooSmall && html`<span class="note">${tooSmallInWords(key.waitSeconds)}</span>`
+      : html`<span class="note">${runningBan(key)}</span>`
+  }`;
+
+/** Notes a ban where the state of the key is not shown. */
+export const BanNote = ({ ban }: { ban: BanView | undefined }) =>
+  ban !== undefined && html`<span class="note">banned ${runningBan(ban)}</span>`;
+
+/** Shows a point in time, with the exact time on hover, or what stands for none. */
+export const When = ({ at, none }: { at: string | undefined; none?: string }) =>
+  at === undefined
+    ? html`<span class="note">${none}</span>`
+    : html`<time datetime=${at} title=${exactTime(at)}>${clock(at)}</time> <span class="note">${relative(at)}</span>`;
+
+interface CardProps {
+  readonly title: string;
+  readonly id: string;
+  readonly actions?: Content;
+  readonly children: Content;
+}
+
+export const Card = ({ title, id, actions, children }: CardProps) => html`
+  <section class="card" aria-labelledby=${id}>
+    <div class="card-head"><h2 id=${id}>${title}</h2>${actions}</div>
+    ${children}
+  </section>
+`;
+
+/** Shows names with what is known about each. */
+export const Facts = ({ of }: { of: readonly (readonly [name: Content, fact: Content])[] }) =>
+  html`<dl class="facts">${of.map(([name, fact]) => html`<div><dt>${name}</dt><dd>${fact}</dd></div>`)}</dl>`;
+
+/** Shows how much of a limit is used. */
+export function Meter({ bucket, label }: { bucket: BucketView | undefined; label: string }) {
+  if (bucket === undefined) return html`<span class="note">no limit</span>`;
+  const { used, limit } = bucket;
+  const share = used / limit;
+  const level = share >= 1 ? 'full' : share >= 0.8 ? 'near' : 'low';
+  return html`
+    <span class=${`meter ${level}`}>
+      <span class="number">${number(used)} / ${number(limit)}</span>
+      <meter min="0" max=${limit} value=${used} aria-label=${`${label}: ${percent(used, limit)} used`}></meter>
+    </span>
+  `;
+}
+
+interface PagerProps {
+  readonly page: PageName;
+  readonly filters?: FilterValues;
+  /** The part of the address that says where the list begins. */
+  readonly by: 'after' | 'offset';
+  readonly isNewest: boolean;
+  /** Where the list continues; undefined at its end. */
+  readonly next: string | number | undefined;
+}
+
+/** Shows "Newest" and "Older". The browser's Back also leads to the previous page. */
+export const Pager = ({ page, filters = {}, by, isNewest, next }: PagerProps) =>
+  (!isNewest || next !== undefined) &&
+  html`<p class="bar">
+    <button type="button" disabled=${isNewest} onClick=${() => navigate(addressOf(page, filters))}>Newest</button>
+    <button type="button" disabled=${next === undefined} onClick=${() => navigate(addressOf(page, { ...filters, [by]: String(next) }))}>Older</button>
+  </p>`;
+
+export interface Column<T> {
+  readonly title: string;
+  /** Whether to align the column to the right, for numbers. */
+  readonly isFigure?: boolean;
+  show(row: T): Content;
+}
+
+interface TableProps<T> {
+  readonly label: string;
+  readonly columns: readonly Column<T>[];
+  /** Undefined until the first answer. */
+  readonly rows: readonly T[] | undefined;
+  readonly fault: Error | undefined;
+  /** Shown if there are no rows. */
+  readonly empty: Content;
+  idOf(row: T): string;
+  /** If present, each row can be opened by a click on it, or by the button in its first cell. */
+  readonly more?: { of(row: T): Content; isOpen(row: T): boolean; toggle(row: T): void };
+}
+
+/** A table that explains why it is empty. On a phone each row is a card. */
+export function Table<T>({ label, columns, rows, fault, empty, idOf, more }: TableProps<T>) {
+  const prefix = useId();
+  const hasRows = rows !== undefined && rows.length > 0;
+  return html`
+    ${hasRows && html`<${Stale} fault=${fault} />`}
+    ${
+      hasRows
+        ? html`<table aria-label=${label}>
+            <thead>
+              <tr>
+                ${columns.map(({ title, isFigure }) => html`<th scope="col" class=${isFigure ? 'figure' : undefined}>${title}</th>`)}
+              </tr>
+            </thead>
+            <tbody>
+              ${rows.map(
+                (row, index) =>
+                  html`<${Row} key=${idOf(row)} row=${row} columns=${columns} more=${more} moreId=${`${prefix}-${index}`} />`,
+              )}
+            </tbody>
+          </table>`
+        : html`<${Missing} fault=${fault}>${rows && empty}<//>`
+    }
+  `;
+}
+
+function Row<T>({ row, columns, more, moreId }: Pick<TableProps<T>, 'columns' | 'more'> & { row: T; moreId: string }) {
+  const cells = (first: Content, attributes = {}) => html`
+    <tr ...${attributes}>
+      <th scope="row">${first}</th>
+      ${columns.slice(1).map((column) => cellOf(column, row))}
+    </tr>
+  `;
+  const first = columns[0]?.show(row);
+  if (more === undefined) return cells(first);
+  const isOpen = more.isOpen(row);
+  const toggle = html`
+    <button type="button" class="toggle" aria-expanded=${String(isOpen)} aria-controls=${isOpen ? moreId : undefined} onClick=${() => more.toggle(row)}>${first}</button>
+  `;
+  const click = (event: MouseEvent) => {
+    const isOfAnother = event.target instanceof Element && event.target.closest('a, button') !== null;
+    if (!isOfAnother && getSelection()?.isCollapsed !== false) more.toggle(row);
+  };
+  return html`
+    ${cells(toggle, { class: isOpen ? 'opens open' : 'opens', onClick: click })}
+    ${isOpen && html`<tr class="more"><td id=${moreId} colspan=${columns.length}>${more.of(row)}</td></tr>`}
+  `;
+}
+
+const cellOf = <T>({ title, isFigure, show }: Column<T>, row: T) =>
+  html`<td data-label=${title} class=${isFigure ? 'figure' : undefined}><div>${show(row)}</div></td>`;
+
+/** Stands where something cannot be shown yet, and explains why. */
+export const Missing = ({ fault, children }: { fault: Error | undefined; children?: Content }) =>
+  html`<p class="empty">${fault === undefined ? (children ?? 'Loading …') : inWords(fault)}</p>`;
+
+/** Says that what is shown is old. */
+export const Stale = ({ fault }: { fault: Error | undefined }) =>
+  fault !== undefined && html`<p class="stale" role="status">Not up to date: ${inWords(fault)}</p>`;
+
+const inWords = (fault: Error): string =>
+  fault instanceof ApiError && fault.status === 503
+    ? 'Redis is away, so this cannot be read at the moment.'
+    : fault.message;
+
+interface ActionButtonProps {
+  readonly kind?: string;
+  /** The lowest role that may use it. */
+  readonly needs?: Role;
+  onClick(): unknown;
+  readonly children: Content;
+}
+
+/**
+ * A button that changes something. Users without the right can reach it and see why, but it does nothing. It must be
+ * inside the frame that has the Refusals.
+ */
+export function ActionButton({ kind, needs = 'operator', onClick, children }: ActionButtonProps) {
+  const why = refusal(useContext(Caller), needs);
+  if (why === undefined) return html`<button type="button" class=${kind} onClick=${onClick}>${children}</button>`;
+  return html`<button type="button" class=${kind} aria-disabled="true" aria-describedby=${idOfRefusal(needs)} title=${why}>${children}</button>`;
+}
+
+/** Explains disabled buttons to screen readers. */
+export function Refusals() {
+  const caller = useContext(Caller);
+  return ROLES.map((role) => html`<p hidden id=${idOfRefusal(role)}>${refusal(caller, role)}</p>`);
+}
+
+export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;
+
+/** Who is logged in; undefined until the gateway has answered. The gateway checks rights anyway. */
+export const Caller = createContext<CallerAnswer | undefined>(undefined);
+
+/** Why the caller may not do something; undefined if it may, or if that is unknown. */
+function refusal(caller: CallerAnswer | undefined, needs: Role): string | undefined {
+  if (caller === undefined || includesRole(caller.role, needs)) return undefined;
+  return `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
+}
+
+/** The id of the element with the reason, which all buttons share. */
+const idOfRefusal = (needs: Role): string => `needs-${needs}`;
+
+/** A part of the address that filters a list. Without a type it is a text. */
+export interface FilterSpec {
+  readonly name: string;
+  readonly label: string;
+  readonly type?: 'time' | 'date';
+  readonly placeholder?: string;
+  /** Suggested values. Others can be typed. */
+  readonly suggestions?: readonly string[];
+  /** The only possible values, as `[value, label]`. A choice takes effect at once. */
+  readonly options?: readonly (readonly [string, string])[];
+  /** The label of no choice; `Any` by default. */
+  readonly otherwise?: string;
+}
+
+/** Values of filters by their names, which are the gateway's own. */
+export type FilterValues = Readonly<Record<string, string>>;
+
+/** Reads the filters in an address. */
+export const filtersIn = (specs: readonly FilterSpec[], query: URLSearchParams): FilterValues =>
+  Object.fromEntries(specs.map(({ name }) => [name, query.get(name) ?? '']).filter(([, value]) => value !== ''));
+
+interface FiltersProps {
+  readonly specs: readonly FilterSpec[];
+  readonly page: PageName;
+  readonly query: URLSearchParams;
+}
+
+/** A form that keeps its filters in the address of the page. */
+export function Filters({ specs, page, query }: FiltersProps) {
+  const form = useRef<HTMLFormElement>(null);
+  const address = query.toString();
+  // Fields are set when the address changes, not with each answer, so that text stays while it is typed.
+  useEffect(() => {
+    for (const spec of specs) {
+      const field = form.current?.elements.namedItem(spec.name);
+      if (field instanceof HTMLInputElement || field instanceof HTMLSelectElement)
+        field.value = typedOf(spec, new URLSearchParams(address).get(spec.name) ?? '');
+    }
+  }, [address]);
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const typed = new FormData(event.target as HTMLFormElement);
+    const given = specs.map((spec) => [spec.name, filterOf(spec, String(typed.get(spec.name) ?? ''))] as const);
+    navigate(addressOf(page, Object.fromEntries(given.filter(([, value]) => value !== ''))), 'replace');
+  };
+  const isTime = ({ type }: FilterSpec) => type !== undefined;
+  return html`
+    <form class="filters of-list" ref=${form} onSubmit=${submit}>
+      ${specs.filter((spec) => !isTime(spec)).map(Labelled)}
+      <div class="filters">
+        ${specs.filter(isTime).map(Labelled)}
+        <button type="submit">Filter</button>
+        ${query.size > 0 && html`<a href=${addressOf(page)}>Clear</a>`}
+      </div>
+    </form>
+  `;
+}
+
+const Labelled = (spec: FilterSpec) => html`<label class="filter">${spec.label}${inputOf(spec)}</label>`;
+
+function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'Any' }: FilterSpec) {
+  if (type !== undefined) return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} />`;
+  if (options !== undefined)
+    return html`<select name=${name} onChange=${choose}>
+      <option value="">${otherwise}</option>
+      ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
+    </select>`;
+  const list = suggestions && `filter-${name}`;
+  return html`
+    <input name=${name} type="search" autocomplete="off" spellcheck=${false} maxlength="200" list=${list} placeholder=${placeholder} />
+    ${suggestions && html`<datalist id=${list}>${suggestions.map((value) => html`<option value=${value} />`)}</datalist>`}
+  `;
+}
+
+const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.requestSubmit();
+
+/** Formats a filter for its field. A time that cannot be read is left for the gateway to refuse. */
+const typedOf = ({ type }: FilterSpec, value: string): string =>
+  type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
+
+const filterOf = ({ type }: FilterSpec, typed: string): string =>
+  type === 'time' ? (toIso(typed) ?? '') : searchText(typed).text;
+
+/** Saves a text as a file. Calls of the admin API need a token, which a plain link would not send. */
+export function download(name: string, type: string, text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  // The browser may still read it.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

@@ -1,0 +1,320 @@
+import { useEffect, useState } from 'preact/hooks';
+import {
+  FIELD_NAMES,
+  fieldsOf,
+  PLAN_NAMES,
+  type Plan,
+  type PlanField,
+  type PlanName,
+  parseField,
+  rangeOf,
+  ruleOf,
+  valueIn,
+  whenAbsent,
+} from '../../limiter/plans.ts';
+import type { HistoryAnswer, PlanChangeView, PlanTable, TrafficAnswer, TrialAnswer } from '../api/answers.ts';
+import { readTrial, type Trial } from '../whole-answers.ts';
+import { ApiError, bodyOf, callApi, type Polled, type Refresh, usePolled } from './api.ts';
+import { AuditCard, Changes, viaInWords } from './audit-log.ts';
+import { ask, askedOf, FieldFaults, type FieldSpec, tell, type Values, who } from './dialog.ts';
+import { rejectedInWords } from './health.ts';
+import { ActionButton, Card, type Column, html, Missing, Stale, Table, When } from './parts.ts';
+import {
+  counted,
+  fieldInWords,
+  number,
+  percent,
+  planInWords,
+  tableFieldInWords,
+  upperFirst,
+  valueInWords,
+} from './words.ts';
+
+/** The plans in force, their history, and the dialogs that change them in three steps: type, review, apply. */
+
+/** Shows the plans in force, and their history. */
+export function PlansPage() {
+  const plans = usePolled('plans', 2_000, () => callApi<PlanTable>('GET', '/plans'));
+  const history = usePolled('history', 2_000, () => bodyOf<HistoryAnswer>('/plans/history?limit=20'));
+  const traffic = usePolled('state', 2_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const changed = async () => void (await Promise.all([plans.refresh(), history.refresh(), traffic.refresh()]));
+  const rejected = traffic.value?.planTable.rejected ?? [];
+  return html`
+    <h1>Plans</h1>
+    <p class="note">Every gateway applies a change within a second. You see the difference before anything is changed.</p>
+    ${rejected.map((one) => html`<p class="notice bad" role="status">${rejectedInWords(one)}</p>`)}
+    <${Card} title="In force" id="plans-title">
+      ${
+        plans.value === undefined
+          ? html`<${Missing} fault=${plans.fault} />`
+          : html`<${Stale} fault=${plans.fault} /><${InForce} table=${plans.value.body} changed=${changed} />`
+      }
+    <//>
+    <${PlanHistory} history=${history} changed=${changed} />
+    <${AuditCard} asked=${{ action: 'plan.change' }} version=${plans.value?.etag} />
+  `;
+}
+
+const InForce = ({ table, changed }: { table: PlanTable; changed: Refresh }) => html`
+    <table class="plans" aria-label="In force">
+      <thead>
+        <tr>
+          <th scope="col">Plan</th>
+          ${FIELD_NAMES.map((field) => html`<th scope="col" class="figure">${fieldInWords(field)}</th>`)}
+          <th scope="col">Action</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${PLAN_NAMES.map(
+          (plan) => html`
+            <tr key=${plan}>
+              <th scope="row"><span class="name">${planInWords(plan)}</span></th>
+              ${FIELD_NAMES.map((field) => html`<td data-label=${fieldInWords(field)} class="figure"><div>${shownValue(plan, table[plan], field)}</div></td>`)}
+              <td data-label="Action"><div>
+                <${ActionButton} kind="small" onClick=${() => askForPlan(plan, changed)}>Change<span class="unseen"> ${planInWords(plan)}</span><//>
+              </div></td>
+            </tr>
+          `,
+        )}
+      </tbody>
+    </table>
+  `;
+
+function shownValue(plan: PlanName, values: Plan, field: PlanField) {
+  const [value, usual] = [valueIn(values, field), ruleOf(field).options?.[0]];
+  if (typeof value === 'number') return number(value);
+  if (value !== undefined)
+    return html`<span class=${`badge ${value === usual ? '' : 'warning'}`}>${upperFirst(value)}</span>`;
+  return html`<span class="note">${fieldsOf(plan).includes(field) ? (whenAbsent(field) ?? '–') : 'set per key'}</span>`;
+}
+
+const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Rolled back', 'by hand': viaInWords('by hand') };
+
+/** Lists the last changes of plans. The newest can be rolled back. */
+function PlanHistory({ history, changed }: { history: Polled<HistoryAnswer>; changed: Refresh }) {
+  const rows = history.value?.history;
+  const columns: readonly Column<PlanChangeView>[] = [
+    { title: 'When', show: ({ at }) => html`<${When} at=${at} />` },
+    { title: 'Who', show: ({ author }) => html`<span class="wordy">${author}</span>` },
+    { title: 'What', show: What },
+    { title: 'Why', show: ({ reason }) => html`<span class="wordy">${reason || '–'}</span>` },
+    {
+      title: 'Action',
+      show: (change) =>
+        change === rows?.[0] &&
+        html`<${ActionButton} kind="small" onClick=${() => askForRollback(change, changed)}>Roll back<//>`,
+    },
+  ];
+  return html`
+    <${Card} title="Changes" id="history-title">
+      <${Table} label="Changes" columns=${columns} rows=${rows} fault=${history.fault} idOf=${({ id }: PlanChangeView) => id}
+        empty="No plan has been changed yet." />
+    <//>
+  `;
+}
+
+const What = ({ action, changes }: PlanChangeView) => html`
+  ${ACTIONS[action] !== undefined && html`<span class="note">${ACTIONS[action]}</span>`}
+  <${Changes} changes=${changes} />
+`;
+
+interface Seen {
+  readonly values: Plan;
+  readonly etag: string | null;
+}
+
+async function readPlan(plan: PlanName): Promise<Seen> {
+  const { body, etag } = await callApi<PlanTable>('GET', '/plans');
+  return { values: body[plan], etag };
+}
+
+const textOf = (values: Plan, field: PlanField): string => String(valueIn(values, field) ?? '');
+
+/** Asks for new values of a plan, with the current ones filled in. */
+async function askForPlan(plan: PlanName, changed: Refresh): Promise<void> {
+  try {
+    form(plan, await readPlan(plan), {}, changed);
+  } catch (fault) {
+    tell((fault as Error).message);
+  }
+}
+
+/** @param typed the earlier input, if the review led back here */
+function form(plan: PlanName, seen: Seen, typed: Values, changed: Refresh): void {
+  const fields = fieldsOf(plan).map((field): FieldSpec => {
+    const { label, options, hint: ofChoice } = ruleOf(field);
+    const value = typed[field] ?? textOf(seen.values, field);
+    const common = { name: field, label, value };
+    if (options !== undefined)
+      return { ...common, options: options.map((one) => [one, upperFirst(one)]), hint: ofChoice };
+    const absent = whenAbsent(field);
+    const hint = `Now ${valueInWords(textOf(seen.values, field))}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
+    return { ...common, type: 'number', maxlength: 20, hint };
+  });
+  ask({
+    title: `Change ${planInWords(plan)}`,
+    fields,
+    confirm: 'Review',
+    async act(values) {
+      checkValues(plan, values);
+      const made = differencesIn(plan, seen, values);
+      if (made.length === 0) throw new Error('You have not changed anything.');
+      // The current dialog closes first.
+      setTimeout(() => review({ plan, seen, values, changed }));
+    },
+  });
+}
+
+/** @throws {FieldFaults} */
+function checkValues(plan: PlanName, values: Values): void {
+  const faults = fieldsOf(plan).filter((field) => typedValue(field, values[field] ?? '') === undefined);
+  if (faults.length > 0)
+    throw new FieldFaults(Object.fromEntries(faults.map((field) => [field, `${upperFirst(rangeOf(field, number))}.`])));
+}
+
+/** Compares the typed values with those in force. `field` is in words. */
+const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values) =>
+  fieldsOf(plan)
+    .map((name) => ({ name, field: fieldInWords(name), from: textOf(now, name), to: typed[name] ?? '' }))
+    .filter(({ from, to }) => from !== to);
+
+interface Review {
+  readonly plan: PlanName;
+  readonly seen: Seen;
+  readonly values: Values;
+  readonly changed: Refresh;
+  /** Shown at the top if somebody else made a change first. */
+  readonly note?: string;
+  readonly about?: Values;
+}
+
+/** Shows the difference and its effect on the last hour, and makes the change unless the table has changed. */
+function review({ plan, seen, values, changed, note, about }: Review): void {
+  const made = differencesIn(plan, seen, values);
+  const limits = Object.fromEntries(
+    made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, typedValue(name, to)]),
+  );
+  ask({
+    title: `Review the change of ${planInWords(plan)}`,
+    content: html`
+      ${note !== undefined && html`<p class="notice bad" role="alert">${note}</p>`}
+      <${Differences} changes=${made} />
+      <${WhatIf} plan=${plan} limits=${limits} />
+    `,
+    fields: who(about?.reason),
+    confirm: 'Apply',
+    async act(asked) {
+      const given = Object.fromEntries(made.map(({ name, to }) => [name, typedValue(name, to)]));
+      try {
+        await callApi('PATCH', `/plans/${plan}`, { body: { ...given, ...askedOf(asked) }, ifMatch: seen.etag });
+      } catch (fault) {
+        if (!(fault instanceof ApiError && fault.code === 'conflict')) throw fault;
+        const now = await readPlan(plan);
+        const rebased = inForceUnless(made, now, values);
+        setTimeout(() => review({ plan, seen: now, values: rebased, changed, note: fault.message, about: asked }));
+        return;
+      }
+      await changed();
+      tell(
+        `${planInWords(plan)} has been changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
+      );
+    },
+  });
+}
+
+/** After a conflict, keeps the values that were changed here, and updates all others. */
+function inForceUnless(made: ReturnType<typeof differencesIn>, now: Seen, typed: Values): Values {
+  const isMade = (field: string) => made.some(({ name }) => name === field);
+  return Object.fromEntries(
+    Object.keys(typed).map((field) => [field, isMade(field) ? typed[field] : textOf(now.values, field as PlanField)]),
+  );
+}
+
+/** Rolls back the last change of the table. */
+function askForRollback({ id, changes }: PlanChangeView, changed: Refresh): void {
+  const back = changes.map(({ field, from, to }) => ({ field: tableFieldInWords(field), from: to, to: from }));
+  ask({
+    title: 'Roll back the last change',
+    content: html`<${Differences} changes=${back} />`,
+    fields: who(`rolls back ${id}`),
+    confirm: 'Roll back',
+    act: async (values) => callApi('POST', '/plans/rollback', { body: { id, ...askedOf(values) } }),
+    changed,
+    done: 'The last change has been rolled back.',
+  });
+}
+
+/** Shows each field on one line, with its current and its new value. */
+const Differences = ({ changes }: { changes: PlanChangeView['changes'] }) =>
+  changes.length === 0
+    ? html`<p>There is nothing to change: these values are already in force.</p>`
+    : html`<ul class="differences">
+        ${changes.map(({ field, from, to }) => html`<li>${field}: <del>${valueInWords(from)}</del> → <ins>${valueInWords(to)}</ins></li>`)}
+      </ul>`;
+
+/** Each page checks 100 keys. */
+const MOST_PAGES = 50;
+const SHOWN = 5;
+
+interface WhatIfProps {
+  readonly plan: PlanName;
+  /** The new limits. */
+  readonly limits: Readonly<Record<string, unknown>>;
+}
+
+/** Shows what new limits would have refused, by the counts of the last hour. */
+function WhatIf({ plan, limits }: WhatIfProps) {
+  const [trial, setTrial] = useState<Trial | Error | undefined>();
+  const isNone = Object.keys(limits).length === 0;
+  useEffect(() => {
+    if (isNone) return;
+    let isOver = false;
+    const ask = async (path: string) =>
+      (await callApi<TrialAnswer>('POST', path, { body: limits, isTrial: true })).body;
+    readTrial(ask, plan, MOST_PAGES).then(
+      (found) => !isOver && setTrial(found),
+      (fault: Error) => !isOver && setTrial(fault),
+    );
+    return () => {
+      isOver = true;
+    };
+  }, []);
+  if (isNone) return undefined;
+  return html`<div class="what-if" role="status"><h3>In the last hour</h3>${trialInWords(trial)}</div>`;
+}
+
+const LEAST = html`<p class="note">This is the least: requests are counted by minute, so bursts within a minute are not seen. Shadow mode finds the exact number.</p>`;
+
+function trialInWords(trial: Trial | Error | undefined) {
+  if (trial === undefined) return html`<p>Trying the limits on the requests of the last hour …</p>`;
+  if (trial instanceof Error) return html`<p>These limits could not be tried: ${trial.message}</p>`;
+  const { keys, requests, affected, isWhole } = trial;
+  const refused = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
+  const scope = isWhole ? '' : ` Only the first ${number(MOST_PAGES * 100)} keys were checked.`;
+  if (requests === 0) return html`<p>No key of this plan had a request.${scope}</p>`;
+  if (refused === 0)
+    return html`
+      <p>As far as can be known, these limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>
+      ${LEAST}
+    `;
+  return html`
+    <p>
+      These limits would have refused at least <b>${number(refused)}</b>${` of ${counted(requests, 'request')} (${percent(refused, requests)}), of `}
+      at least <b>${number(affected.length)}</b>${` of ${counted(keys, 'key')}.${scope}`}
+    </p>
+    <ul class="plain">
+      ${affected
+        .slice(0, SHOWN)
+        .map(
+          ({ id, name, requests, refused, wouldRefuse }) =>
+            html`<li key=${id} class="wordy"><b>${name}</b>: ${number(wouldRefuse)} of ${number(requests)}, instead of ${number(refused)}</li>`,
+        )}
+      ${affected.length > SHOWN && html`<li class="note">and ${counted(affected.length - SHOWN, 'more key', 'more keys')}</li>`}
+    </ul>
+    ${LEAST}
+  `;
+}
+
+/** Reads a typed value by the gateway's own rules. null stands for an absent number, undefined for an invalid value. */
+const typedValue = (field: PlanField, text: string): number | string | null | undefined =>
+  text === '' && whenAbsent(field) !== undefined ? null : parseField(field, text);

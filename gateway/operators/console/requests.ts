@@ -1,0 +1,304 @@
+import { useRef, useState } from 'preact/hooks';
+import type { DecisionReport, RequestsAnswer, RequestView } from '../api/answers.ts';
+import { timesInWords } from '../common-words.ts';
+import { firstFilled } from '../whole-answers.ts';
+import { bodyOf, usePolled } from './api.ts';
+import { addressOf } from './page-names.ts';
+import {
+  BanNote,
+  type Column,
+  type Content,
+  type FilterSpec,
+  Filters,
+  filtersIn,
+  html,
+  KeyLink,
+  Pager,
+  Table,
+} from './parts.ts';
+import type { Route } from './router.ts';
+import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative } from './words.ts';
+
+/** The requests that the gateways remember: a list of them, and one in words. */
+
+/** These are suggested, but others can be typed. */
+const STATUSES = ['2xx', '4xx', '5xx', '401', '403', '429', '499', '502', '503', '504'];
+const CODES = [
+  'rate_limit_exceeded',
+  'key_banned',
+  'unauthorized',
+  'insufficient_scope',
+  'bad_gateway',
+  'gateway_timeout',
+  'unavailable',
+];
+
+/** The gateway's own filters. */
+const SPECS: readonly FilterSpec[] = [
+  { name: 'keyId', label: 'Key id' },
+  { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
+  { name: 'status', label: 'Status', suggestions: STATUSES, placeholder: '429 or 4xx' },
+  { name: 'code', label: 'Error code', suggestions: CODES },
+  { name: 'q', label: 'Contains', placeholder: 'id, path, address' },
+  { name: 'from', label: 'From', type: 'time' },
+  { name: 'to', label: 'To', type: 'time' },
+];
+
+/** Lists the last requests of all gateways, or those that the address selects. */
+export function RequestsPage({ route: { query } }: { route: Route }) {
+  const filters = filtersIn(SPECS, query);
+  const after = query.get('after');
+  const asked = { limit: '50', ...filters, ...(after !== null && { after }) };
+  const pager = (next: string | undefined) =>
+    html`<${Pager} page="requests" filters=${filters} by="after" isNewest=${after === null} next=${next} />`;
+  return html`
+    <h1>Requests</h1>
+    <p class="note">The last requests of all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
+    <${Filters} specs=${SPECS} query=${query} page="requests" />
+    <section class="card" aria-label="Requests">
+      <${RequestList} label="Requests" asked=${asked} hasKeys=${true} opensOnlyOne=${filters.q !== undefined} after=${pager}
+        empty=${Object.keys(filters).length > 0 ? 'No remembered request matches these filters.' : 'There are no requests yet.'} />
+    </section>
+  `;
+}
+
+const COLUMNS: readonly Column<RequestView>[] = [
+  { title: 'Time', show: ({ at }) => html`<time datetime=${at} title=${exactTime(at)}>${clockToSecond(at)}</time>` },
+  { title: 'Request', show: ({ method, path }) => html`<code class="wordy">${method} ${path}</code>` },
+  { title: 'Status', show: ({ status }) => status },
+  { title: 'Outcome', show: Outcome },
+  {
+    title: 'Duration',
+    isFigure: true,
+    show: ({ status, durationMs }) => (status === undefined ? '–' : milliseconds(durationMs)),
+  },
+  {
+    title: 'Request id',
+    show: ({ requestId }) =>
+      html`<a class="cut" href=${addressOf('requests', { q: requestId })} title=${requestId}><code>${requestId}</code></a>`,
+  },
+];
+
+const WITH_KEYS = COLUMNS.toSpliced(1, 0, { title: 'Key', show: KeyOf });
+
+interface RequestListProps {
+  readonly label: string;
+  /** The query of the call. */
+  readonly asked: Readonly<Record<string, string>>;
+  readonly hasKeys: boolean;
+  /** Whether a single request is opened at once. */
+  readonly opensOnlyOne?: boolean;
+  readonly empty: string;
+  /** What follows the table. @param next continues the list */
+  after?(next: string | undefined): Content;
+}
+
+/** Lists requests of all gateways, the newest first. While one of them is open, the list stays as it is. */
+export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, after }: RequestListProps) {
+  const path = `requests ${JSON.stringify(asked)}`;
+  const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const isOpen = (request: RequestView, among: readonly RequestView[]) =>
+    chosen.get(idOf(request)) ?? (opensOnlyOne && among.length === 1);
+  const shown = useRef<{ path: string; answer: RequestsAnswer }>(undefined);
+  const isHeld = () => {
+    const rows = shown.current?.path === path ? shown.current.answer.requests : [];
+    const open = rows.filter((request) => isOpen(request, rows));
+    return open.length > 0 && open.every(({ status }) => status !== undefined);
+  };
+  const { value, fault } = usePolled(path, 3_000, async () => {
+    if (isHeld() && shown.current !== undefined) return shown.current.answer;
+    const answer = await firstFilled<RequestsAnswer>(bodyOf, '/requests', asked, ({ requests }) => requests);
+    shown.current = { path, answer };
+    return answer;
+  });
+  const rows = value?.requests;
+  const more = {
+    of: (request: RequestView) => html`<${RequestDetails} of=${request} leadsToKey=${hasKeys} />`,
+    isOpen: (request: RequestView) => isOpen(request, rows ?? []),
+    toggle: (request: RequestView) => setChosen((old) => new Map(old).set(idOf(request), !isOpen(request, rows ?? []))),
+  };
+  const isStill = rows !== undefined && rows.length > 1 && isHeld();
+  return html`
+    ${value !== undefined && value.missing.length > 0 && html`<p class="notice wordy" role="status">This list is incomplete. These did not answer: ${value.missing.join(', ')}.</p>`}
+    <${Table} label=${label} columns=${hasKeys ? WITH_KEYS : COLUMNS} rows=${rows} fault=${fault} idOf=${idOf} empty=${empty} more=${more} />
+    <p class="note" role="status">${isStill && 'While a request is open, the list is not updated.'}</p>
+    ${after?.(value?.next)}
+  `;
+}
+
+/** Clients choose the ids of requests, so several requests can have the same one. */
+const idOf = ({ requestId, at, gateway }: RequestView): string => `${requestId} ${at} ${gateway.pid}`;
+
+function KeyOf({ keyId, keyName, keyBan }: RequestView) {
+  if (keyId === undefined) return html`<span class="note">none</span>`;
+  if (keyName === undefined) return html`<code class="id">${keyId}</code>`;
+  return html`<span class="key"><${KeyLink} id=${keyId} name=${keyName} /></span> <${BanNote} ban=${keyBan} />`;
+}
+
+function Outcome(request: RequestView) {
+  const { text, look } = outcomeOf(request);
+  return html`
+    <span class=${`badge ${look}`}>${text}</span>
+    ${request.repeated > 0 && html` <span class="note">and ${number(request.repeated)} more</span>`}
+  `;
+}
+
+interface RequestDetailsProps {
+  readonly of: RequestView;
+  /** Whether to link to the key, which its own page does not need. */
+  readonly leadsToKey: boolean;
+}
+
+/** Shows one request in plain words: what happened, why, when it works again, and what to check or to change. */
+function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
+  const { reason, advice, repeated, decision } = request;
+  // When the limit or the ban that refused it admits requests again.
+  const again = decision?.outcome === 'banned' ? decision.bannedUntil : decision?.retryAt;
+  return html`
+    <div class="request">
+      <p class="wordy">
+        ${happened(request)} ${reason !== undefined && html`${withLocalTimes(reason)} `}
+        ${again !== undefined && html`${againInWords(again, request)}`}
+        ${advice !== undefined && html`${advice} `}
+        ${repeated > 0 && repeatedInWords(request)}
+      </p>
+      <${FactsOf} ...${request} />
+      <${Links} of=${request} leadsToKey=${leadsToKey} />
+    </div>
+  `;
+}
+
+/** Says when requests work again. A ban can be lifted before its end. */
+function againInWords(again: string, { outcome }: RequestView): string {
+  if (Date.parse(again) <= Date.now()) return 'That time has passed. ';
+  return outcome === 'banned'
+    ? `Unless it is lifted, the ban ends ${relative(again)}. `
+    : `Requests work again ${relative(again)}. `;
+}
+
+const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
+
+/** Converts the times in a text to local time. */
+const withLocalTimes = (text: string): Content =>
+  text.split(TIME).map((part) => (TIME.test(part) ? html`<time datetime=${part}>${clockToSecond(part)}</time>` : part));
+
+const DECIDED_BY = { local: 'the gateway, while Redis was away', shared: 'the limits shared by all gateways' };
+
+function FactsOf(request: RequestView) {
+  const { decision, gateway, requestId } = request;
+  const { plan, planVersion, buckets, mode, rejectedOverrides } = decision ?? {};
+  const worker = gateway.worker === undefined ? '' : `, worker ${gateway.worker}`;
+  const facts: readonly (readonly [string, Content])[] = [
+    ['Request id', html`<a href=${addressOf('requests', { q: requestId })}><code>${requestId}</code></a>`],
+    ['Time spent', timesInWords(request.times, milliseconds)],
+    [
+      'Plan',
+      plan && html`${planInWords(plan)} ${planVersion && html`<span class="note">version ${planVersion}</span>`}`,
+    ],
+    ['Minute limit', buckets && bucketInWords(buckets.minute)],
+    ['Day limit', buckets && bucketInWords(buckets.day)],
+    ['Own limits rejected', rejectedOverrides?.join(', ')],
+    ['Decided by', mode && DECIDED_BY[mode]],
+    ['Gateway', `${gateway.host}, process ${gateway.pid}${worker}`],
+  ];
+  return html`
+    <dl class="facts">
+      ${facts.map(([name, fact]) => fact && html`<div><dt>${name}</dt><dd class="wordy">${fact}</dd></div>`)}
+    </dl>
+  `;
+}
+
+function Links({ of: request, leadsToKey }: RequestDetailsProps) {
+  const { keyId, keyName, decision, outcome } = request;
+  const runbook = runbookPageOf(request);
+  const links = [
+    leadsToKey && keyId !== undefined && keyName !== undefined && [`Key ${keyName}`, addressOf('key', { id: keyId })],
+    decision?.plan !== undefined && [`Plan ${planInWords(decision.plan)}`, addressOf('plans')],
+    outcome === 'unknown' &&
+      keyId !== undefined && ['Audit log of this key id', addressOf('activity', { target: keyId })],
+    outcome === 'banned' && ['Bans', addressOf('bans')],
+    runbook !== undefined && ['Runbook', `/runbook#${runbook}`],
+  ].filter((link) => link !== false);
+  return (
+    links.length > 0 &&
+    html`<p class="bar">${links.map(([text, to]) => html`<a class="wordy" href=${to}>${text}</a>`)}</p>`
+  );
+}
+
+const OUTCOMES: Readonly<Record<string, string>> = {
+  admitted: 'Admitted',
+  refused: 'Refused',
+  banned: 'Banned',
+  forbidden: 'Not in scope',
+  unknown: 'Unknown key',
+  disabled: 'Key disabled',
+  expired: 'Key expired',
+  elsewhere: 'Other network',
+  malformed: 'No valid key',
+  shed: 'Shed under load',
+  unavailable: 'Redis unavailable',
+  unusable: 'Key unreadable',
+  reference: 'Reference file',
+  own: 'Answered by the gateway',
+  invalid: 'Invalid request',
+  failed: 'Failed',
+  left: 'Client left',
+};
+
+const LEFT = 499;
+const SERVER_FAULT = 500;
+const FIRST_FAILURE = 400;
+
+/** The text of its badge, and the style. */
+function outcomeOf({ status, outcome, decision }: RequestView): { readonly text: string; readonly look: string } {
+  if (status === undefined) return { text: 'In progress', look: '' };
+  if (status === LEFT) return { text: 'Client left', look: 'warning' };
+  const text = OUTCOMES[outcome] ?? outcome;
+  if (outcome === 'admitted' && status >= SERVER_FAULT) return { text: 'Failed', look: 'fault' };
+  if (decision?.shadow !== undefined) return { text: 'Over the limit, in shadow mode', look: 'warning' };
+  if (status < FIRST_FAILURE || outcome === 'admitted') return { text, look: 'good' };
+  return { text, look: status >= SERVER_FAULT || outcome === 'banned' ? 'fault' : 'warning' };
+}
+
+/** Describes what has happened to it so far. */
+function happened({ method, path, status, code, durationMs, address, secretId }: RequestView): string {
+  const what = `${method} ${path} came from ${address}${secretId === undefined ? '' : ` with the secret ${secretId}`}`;
+  if (status === undefined) return `${what}. It is in progress.`;
+  if (status === LEFT) return `${what} and ran for ${milliseconds(durationMs)}.`;
+  const named = code === undefined ? String(status) : `${status} ${code}`;
+  return `${what} and was answered with ${named} after ${milliseconds(durationMs)}.`;
+}
+
+const repeatedInWords = ({ repeated, decision }: RequestView): string =>
+  `${decision === undefined ? 'Its address' : 'The key'} sent ${number(repeated)} more like it in the same minute.`;
+
+type Bucket = NonNullable<DecisionReport['buckets']>['day'];
+
+const bucketInWords = ({ before, after, limit }: Bucket): string =>
+  `${tokens(before)}${before === after ? '' : ` → ${tokens(after)}`} of ${counted(limit, 'request')} left`;
+
+/** Rounds down to two decimals, because a bucket with 0.999 has no request left. */
+const tokens = (value: number): string => number(Math.floor(value * 100) / 100);
+
+/** The anchor in the runbook about it; undefined if there is none. */
+function runbookPageOf({ status, outcome, code }: RequestView): string | undefined {
+  if (status === undefined || status === LEFT || status < FIRST_FAILURE) return undefined;
+  return OF_OUTCOMES[outcome] ?? OF_CODES[code ?? ''];
+}
+
+const OF_OUTCOMES: Readonly<Record<string, string>> = {
+  refused: 'a-client-complains-of-429',
+  banned: 'a-client-complains-of-429',
+  unknown: 'gatewayunknownkeys',
+  elsewhere: 'gatewaysecretelsewhere',
+  shed: 'gatewayshedding',
+  unavailable: 'gatewaydecisionslocal',
+  unusable: 'gatewaykeydatabad',
+};
+
+const OF_CODES: Readonly<Record<string, string>> = {
+  rate_limit_exceeded: 'gatewayunknownkeys',
+  bad_gateway: 'coreunreachable',
+  gateway_timeout: 'coreerrors',
+  internal_error: 'gatewayerrorratiohigh',
+};

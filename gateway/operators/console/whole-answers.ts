@@ -1,3 +1,0 @@
-/** The command line uses the same functions. */
-
-export * from '../whole-answers.ts';
