@@ -19,7 +19,6 @@ const CALL = 'gateway/upstream/call.ts';
 const WIRE = 'gateway/upstream/wire.ts';
 const HEADERS = 'gateway/upstream/upstream-headers.ts';
 const ACCESS = 'gateway/operators/api/access.ts';
-const GUARD = 'gateway/operators/api/guard.ts';
 
 /** Breaks of the limiter are also in test/simulation/breaks.ts. */
 export const BREAKS: readonly Break[] = [
@@ -124,8 +123,8 @@ export const BREAKS: readonly Break[] = [
     'if (actorHeader === undefined || !isFromProxy(request))',
     'if (actorHeader === undefined)',
   ),
-  row(GUARD, 'operators/guard', 'if (this.#isLocal && !namesLoopback(request.headers.host))', 'if (false)'),
-  row(GUARD, 'operators/guard', "if (site !== 'same-origin') return false;", ''),
+  row(ACCESS, 'operators/guard', 'if (this.#isLocal && !namesLoopback(request.headers.host))', 'if (false)'),
+  row(ACCESS, 'operators/guard', "if (site !== 'same-origin') return false;", ''),
 
   // The core.
   row(

@@ -1,23 +1,22 @@
 import type { IncomingMessage } from 'node:http';
 import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/headers.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
+import { isLoopback } from '../../../shared/process/env.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { AddressAllowance } from '../../limiter/address-allowance.ts';
+import { ticksUntilToken } from '../../limiter/bucket.ts';
+import { type Clock, SECOND, systemClock } from '../../limiter/clock.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { line } from '../../stores/line.ts';
-import { includesRole, type Role, roleFor } from '../../stores/roles.ts';
+import { includesRole, ROLES, type Role, roleFor } from '../../stores/roles.ts';
 import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
-import { accessTokenId, hasDigest } from '../access-token.ts';
-import type { OperatorsGuard } from './guard.ts';
-
-/** Who calls the operators' listener. */
-export interface Operator {
-  /** The name from a trusted proxy, or the token's name. The shared token has none: it does not identify a person. */
-  readonly name: string | undefined;
-  /** Undefined without a token, on routes that are open to all. */
-  readonly role: Role | undefined;
-  readonly tokenId: string | undefined;
-}
+import { accessTokenId, createAccessToken, hasDigest } from '../access-token.ts';
+import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
+import type { CallerAnswer, TokensAnswer } from './answers.ts';
+import { type AdminOperation, type Operator, who } from './operation.ts';
 
 const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined };
 
@@ -107,3 +106,123 @@ export class OperatorsAccess implements Access<Operator> {
     throw new HttpError('invalid_request', `${actorHeader} must be one name of at most 100 characters.`);
   }
 }
+
+/** The number of wrong tokens that an address may send per minute. */
+const WRONG_TOKENS = 10;
+
+/** Safe methods change nothing (RFC 9110 §9.2.1). */
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/**
+ * Keeps out two attackers: other web sites, whose pages can make an operator's browser send requests here, and clients
+ * that guess tokens. There is no CORS: a page of another site cannot read the responses.
+ */
+export class OperatorsGuard {
+  readonly #isLocal: boolean;
+  readonly #addressOf: (request: IncomingMessage) => string;
+  readonly #guesses: AddressAllowance;
+
+  /** @param host the host that the listener is bound to */
+  constructor(host: string, addressOf: (request: IncomingMessage) => string, clock: Clock = systemClock) {
+    this.#isLocal = isLoopback(host);
+    this.#addressOf = addressOf;
+    this.#guesses = new AddressAllowance(clock, WRONG_TOKENS);
+  }
+
+  /** @throws {HttpError} 403 */
+  admit(request: IncomingMessage): void {
+    if (this.#isLocal && !namesLoopback(request.headers.host)) {
+      throw new HttpError('forbidden', 'This listener is bound to loopback and accepts no other host name.');
+    }
+    if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request)) {
+      throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
+    }
+  }
+
+  /**
+   * Called before a token is checked, because a correct token would confirm a guess.
+   * @throws {HttpError} 429 while the address has used up its wrong tokens
+   */
+  beforeToken(request: IncomingMessage): void {
+    const [bucket] = this.#guesses.peek(this.#addressOf(request)).buckets;
+    if (bucket === undefined || bucket.tokens >= 1) return;
+    const wait = Math.ceil(ticksUntilToken(bucket, bucket.limit, bucket.window) / SECOND);
+    throw new HttpError('rate_limit_exceeded', 'Too many wrong tokens. Retry after the time in Retry-After.', {
+      headers: ['Retry-After', String(wait)],
+    });
+  }
+
+  wrongToken(request: IncomingMessage): void {
+    this.#guesses.consume(this.#addressOf(request));
+  }
+}
+
+/**
+ * Another site can make its own name resolve to this machine (DNS rebinding). Its pages then have the same origin as
+ * this listener, but the Host header reveals the name. A client without Host, as HTTP/1.0 allows, is not a browser.
+ */
+function namesLoopback(host: string | undefined): boolean {
+  return (
+    host === undefined ||
+    isLoopback(
+      host
+        .replace(/:\d*$/, '')
+        .replace(/^\[(.*)\]$/, '$1')
+        .toLowerCase(),
+    )
+  );
+}
+
+/** Browsers state the origin of a request (Fetch Metadata, RFC 6454 §7). Other clients send neither header. */
+function isSameOrigin({
+  headers: { host = '', origin, 'sec-fetch-site': site = 'same-origin' },
+}: IncomingMessage): boolean {
+  if (site !== 'same-origin') return false;
+  return origin === undefined || (URL.canParse(origin) && new URL(origin).host === host.toLowerCase());
+}
+
+/** Operators' tokens with a name and a role. */
+
+export const NewToken = z.strictObject({
+  name: line(100),
+  role: z.enum(ROLES, { error: must(`be one of ${ROLES.join(', ')}`) }),
+  ...who,
+});
+
+/** Creates a token. Only this answer ever shows it. */
+export const createToken: AdminOperation = async (call) => {
+  const { about, given } = await readChange(call, NewToken);
+  const { name, role } = given;
+  const { id, token, digest } = createAccessToken();
+  const activity = entry(about, 'token.create', id, allOf({ name, role }));
+  await call.deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
+  return { status: 201, body: { id, token, name, role } };
+};
+
+/** Returns the caller's name, and the role of the token. */
+export const whoAmI: AdminOperation = async ({ caller: { name, role } }) => ({
+  status: 200,
+  body: { name, role: role ?? 'viewer' } satisfies CallerAnswer,
+});
+
+/** Lists the tokens without their digests, the oldest first. The shared token is not among them. */
+export const listTokens: AdminOperation = async ({ deps }) => {
+  const tokens = [...(await deps.tokens.list())].map(([id, { name, role, createdAt }]) => ({
+    id,
+    name,
+    role,
+    createdAt,
+  }));
+  const inOrder = tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+  return { status: 200, body: { tokens: inOrder } satisfies TokensAnswer };
+};
+
+/** Revokes a token, so that its next request gets 401. */
+export const revokeToken: AdminOperation = async (call) => {
+  const { deps, params } = call;
+  const [id = ''] = params;
+  const about = aboutCall(call);
+  const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
+  if (!(await deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
+  return { status: 204, body: undefined };
+};

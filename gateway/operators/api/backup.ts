@@ -2,19 +2,28 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
+import { type CheckResult, good, warning } from '../../check-result.ts';
 import { SECOND } from '../../limiter/clock.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { isOfFormerRule, isUsable, STORED_FIELDS, type StoredPlans } from '../../limiter/plans.ts';
 import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.ts';
 import { type MakeChanges, planOf } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
-import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
+import { type About, aboutCall, allOf, entry, readChange } from './activity.ts';
 import type { BackupAnswer, RestoreAnswer } from './answers.ts';
 import { toTime } from './key-view.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
+import {
+  type AdminDependencies,
+  type AdminOperation,
+  after,
+  choice,
+  cursorIn,
+  readQuery,
+  refusingProto,
+  time,
+  wholeNumber,
+} from './operation.ts';
 import { applyChange } from './plans.ts';
-import { after, choice, cursorIn, readQuery, wholeNumber } from './query.ts';
-import { refusingProto, time } from './values.ts';
 
 /** The number of keys in one page, which must not block Redis or this process. */
 const BACKUP_PAGE = 100;
@@ -201,3 +210,49 @@ async function restorePlans(
 
 /** Cuts a text of the sender to a length that fits in the answer. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');
+
+/** When keys were last backed up. The writer of a backup reports it: the gateway cannot know what was kept. */
+
+const OLD_AFTER_SECONDS = 26 * 3_600;
+
+/** A backup without a key does not count, because it would hide a loss of data. */
+export const BackupMade = z.strictObject({
+  keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
+});
+
+/** Notes that a backup of all keys is complete. */
+export const noteBackup: AdminOperation = async (call) => {
+  const { about, given } = await readChange(call, BackupMade);
+  const seconds = Math.floor(Date.now() / 1_000);
+  const activity = entry(about, 'backup.make', '*', allOf({ keys: String(given.keys) }));
+  await call.deps.backups.note(seconds, activity);
+  return { status: 201, body: { completedAt: timeOf(seconds) } };
+};
+
+type Stores = Pick<AdminDependencies, 'backups' | 'keys'>;
+
+/**
+ * The time of the last complete backup in Unix seconds; 0 if there are keys but no backup.
+ * @returns undefined if there is nothing to back up, or if the store does not answer
+ */
+export async function lastBackup({ backups, keys }: Stores): Promise<number | undefined> {
+  try {
+    const last = await backups.last();
+    if (last !== undefined) return last;
+    return (await keys.count()) > 0 ? 0 : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
+  const last = await lastBackup(stores);
+  const advice = 'Run: ctl backup > keys.jsonl. See GatewayBackupMissing in the runbook.';
+  // An empty store needs no backup, and a store that is away has its own finding.
+  if (last === undefined) return [];
+  if (last === 0) return [warning('backup', 'the keys have never been backed up', advice)];
+  const found = `the last complete one was made at ${timeOf(last)}`;
+  return [Date.now() / 1_000 - last > OLD_AFTER_SECONDS ? warning('backup', found, advice) : good('backup', found)];
+}
+
+const timeOf = (seconds: number): string => new Date(seconds * 1_000).toISOString();

@@ -1,15 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, fault, good, unknown, warning } from '../../check-result.ts';
+import type { KeyEntry } from '../../limiter/key-record.ts';
+import { isNetwork } from '../../limiter/networks.ts';
 import { isFormer, PLAN_NAMES, type Plan, STORED_FIELDS, whenAbsent } from '../../limiter/plans.ts';
 import { mostBanAfter } from '../../limiter/refusals.ts';
+import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { WorkersState } from '../../telemetry/watched-traffic.ts';
 import type { DoctorAnswer } from './answers.ts';
-import { checkBackup } from './backup-notes.ts';
-import { checkKeys } from './check-keys.ts';
-import { checkRequests, coresOf } from './dependencies.ts';
+import { checkBackup } from './backup.ts';
 import { answered } from './health.ts';
 import type { AdminOperation } from './operation.ts';
-import { shownRejected } from './rejected-values.ts';
+import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
  * Checks everything that the gateway depends on. It changes nothing, so it is always safe. A bad finding has the time
@@ -102,4 +104,165 @@ function adviceFor(field: string): string {
   if (!STORED_FIELDS.includes(field)) return `No plan has this field. Run: HDEL gateway:plans ${field}`;
   const [plan = '', name = ''] = field.split('.');
   return `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`;
+}
+
+/** Reading all keys is too expensive for every view of the doctor; comparing their names with the list is cheaper. */
+const KEYS_KEPT_MS = 60_000;
+const LIST_KEPT_MS = 2_000;
+const MOST_NAMED = 10;
+
+/** How long an answer waits for a check of all keys. A longer check continues, and a later answer has its result. */
+const PATIENCE_MS = 1_500;
+
+interface Seen {
+  readonly isGood: boolean;
+  /** The number of good and bad keys. */
+  readonly total: number;
+  describe(): CheckResult[];
+}
+
+/** A check that takes long. Only one runs at a time, and its result is kept for a while. */
+class SlowCheck {
+  readonly #about: string;
+  readonly #check: () => Promise<Seen>;
+  readonly #keptMs: number;
+  #last: (Seen & { readonly at: number }) | undefined;
+  #running: Promise<Seen | undefined> | undefined;
+
+  constructor(about: string, check: () => Promise<Seen>, keptMs: number) {
+    this.#about = about;
+    this.#check = check;
+    this.#keptMs = keptMs;
+  }
+
+  /**
+   * A good result is reused for a while, unless keys have left the list. A bad one is not, so that a fix shows.
+   * @returns undefined if the keys cannot be read
+   */
+  async ask(total: number): Promise<CheckResult[] | undefined> {
+    const last = this.#last !== undefined && total >= this.#last.total ? this.#last : undefined;
+    const age = performance.now() - (last?.at ?? 0);
+    if (last?.isGood && age <= this.#keptMs) return last.describe();
+    const seen = await Promise.race([this.#once(), sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
+    if (seen !== 'late') return seen?.describe();
+    if (last === undefined)
+      return [warning(this.#about, `still being checked: ${total} keys`, 'Run the doctor again in a few seconds.')];
+    return last.describe().map((one) => ({ ...one, found: `${one.found}, ${Math.round(age / 1_000)} s ago` }));
+  }
+
+  #once(): Promise<Seen | undefined> {
+    this.#running ??= this.#check()
+      .then((seen) => {
+        this.#last = { ...seen, at: performance.now() };
+        return seen;
+      })
+      .catch(() => undefined)
+      .finally(() => {
+        this.#running = undefined;
+      });
+    return this.#running;
+  }
+}
+
+const slowChecks = new WeakMap<Keys, readonly SlowCheck[]>();
+
+/** Checks all keys, and the list of keys. */
+export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
+  const both = slowChecks.get(keys) ?? [
+    new SlowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
+    new SlowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
+  ];
+  slowChecks.set(keys, both);
+  const total = await keys.count().catch(() => undefined);
+  const found = total === undefined ? [] : await Promise.all(both.map((check) => check.ask(total)));
+  if (found.length > 0 && found.every((one) => one !== undefined)) return found.flat();
+  return [fault('keys', 'cannot be read', 'See what the doctor reports about Redis.')];
+}
+
+/** Reads the keys page by page, so that decisions run in between. */
+async function readAll(keys: Keys): Promise<Seen> {
+  const bad: KeyEntry[] = [];
+  let total = 0;
+  let next: number | undefined = 0;
+  while (next !== undefined && bad.length <= MOST_NAMED) {
+    const slice = await keys.list({ offset: next, limit: MOST_NAMED + 1 - bad.length, isWanted: hasFault });
+    bad.push(...slice.keys);
+    ({ total, next } = slice);
+  }
+  return { isGood: bad.length === 0, total, describe: () => entriesOf(total, bad) };
+}
+
+/** Checks that the list has every key, because a key that is missing from it is in no backup either. */
+async function list(keys: Keys): Promise<Seen> {
+  const total = await keys.count();
+  const { length } = await keys.unlisted();
+  const describe = () =>
+    length === 0
+      ? [good('list of keys', 'has every key')]
+      : [
+          fault(
+            'list of keys',
+            `${length} keys work and are missing from it, and so from every backup`,
+            'ctl keys reindex',
+          ),
+        ];
+  return { isGood: length === 0, total, describe };
+}
+
+const hasFault = (key: KeyEntry): boolean => !key.isReadable || faultsOf(key).length > 0;
+
+/** @param bad the keys to name, with one extra if there are more */
+function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
+  if (bad.length === 0) return [good('keys', `all ${total} can be read`)];
+  const faults = bad.flatMap((key) => [...(key.isReadable ? [] : [unreadable(key)]), ...faultsOf(key)]);
+  if (faults.length <= MOST_NAMED) return faults;
+  return [...faults.slice(0, MOST_NAMED), fault('keys', 'there are more faults than these', 'Fix these first.')];
+}
+
+const faultsOf = (key: KeyEntry): CheckResult[] => [...malformedSecrets(key), ...invalidValues(key)];
+
+/** This also concerns keys from a version before the first release, whose secrets this version cannot read. */
+const unreadable = ({ id }: KeyEntry): CheckResult =>
+  fault(
+    'keys',
+    `${id} cannot be read, and its requests get 503`,
+    'It was written by hand or by another version of the gateway. Issue a new key, then run ctl keys revoke <id>.',
+  );
+
+/** Finds values that were typed by hand and are not valid. */
+const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
+  rejected.map(({ field, value, kept: stays }) =>
+    fault(
+      'keys',
+      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${stays ?? 'nothing'} stays in force`,
+      field === 'tags'
+        ? `HSET gateway:tags:{${id}} tags … or ctl keys set ${id} --tag …`
+        : `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,
+    ),
+  );
+
+/** A malformed network never matches, so it admits nobody. */
+function malformedSecrets({ id, record }: KeyEntry): CheckResult[] {
+  return record.secrets.flatMap((secret) => {
+    const networks = secret.networks.filter((network) => !isNetwork(network));
+    const others = (secret.unreadable ?? []).filter((part) => part !== 'networks' || networks.length === 0);
+    return [
+      ...networks.map((network) =>
+        fault(
+          'keys',
+          `${id}: networks of secret ${secret.id} has ${JSON.stringify(network.slice(0, 64))}, which is not a network: it admits nobody`,
+          `ctl keys secrets set ${id} ${secret.id} --networks …`,
+        ),
+      ),
+      ...(others.length === 0
+        ? []
+        : [
+            fault(
+              'keys',
+              `${id}: ${others.join(', ')} of secret ${secret.id} cannot be read`,
+              `ctl keys secrets set ${id} ${secret.id} … or ctl keys secrets revoke ${id} ${secret.id}`,
+            ),
+          ]),
+    ];
+  });
 }

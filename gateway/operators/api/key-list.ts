@@ -1,18 +1,27 @@
 import { z } from 'zod';
-import { MINUTE } from '../../limiter/clock.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { MINUTE, SECOND } from '../../limiter/clock.ts';
 import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
+import { bucketsAt } from '../../limiter/decide.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
-import type { PlanTable } from '../../limiter/plans.ts';
-import { countsOf } from '../../limiter/usage-marks.ts';
+import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { hasTags } from '../../limiter/tags.ts';
+import { countsOf, usedOfDay } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
-import { withBanRefusals } from './ban-refusals.ts';
-import { decisionsOn } from './decisions.ts';
-import { dayUse, KeyFilters, wantedKeys } from './key-filter.ts';
-import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
-import { describeKeyInFull } from './key-view.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { choice, offset, readQuery, wholeNumber } from './query.ts';
+import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, KEY_STATES, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
+import { describeKeyInFull, stateOf, withBanRefusals } from './key-view.ts';
+import {
+  type AdminDependencies,
+  type AdminOperation,
+  choice,
+  offset,
+  readQuery,
+  tag,
+  tagsIn,
+  wholeNumber,
+} from './operation.ts';
+import { decisionsOn } from './requests.ts';
 
 /**
  * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis delays nobody. `next` is
@@ -27,6 +36,21 @@ const MOST_MINUTES = 60;
 const LONGEST_TEXT = 200;
 /** Shorter texts are only searched for in names, because they occur in ids by chance. */
 const SHORTEST_ID_PART = 4;
+
+const LONGEST_UNUSED_SECONDS = 366 * 86_400;
+
+/** The filters of a query, all of which must match. */
+const KeyFilters = z.object({
+  /** A part of the name, in any case. */
+  name: z.string({ error: must('be given once') }).optional(),
+  plan: choice(PLAN_NAMES).optional(),
+  state: choice(KEY_STATES).optional(),
+  tag,
+  /** The used share of the day limit, in percent. */
+  near: wholeNumber(1, 100).optional(),
+  /** The time since the last decision, or since the key was issued. */
+  unusedSeconds: wholeNumber(1, LONGEST_UNUSED_SECONDS).optional(),
+});
 
 export const KeysQuery = KeyFilters.extend({
   offset,
@@ -157,4 +181,38 @@ async function keysOfRequest(deps: AdminDependencies, requestId: string): Promis
   const ids = (await decisionsOn(deps, { requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
   const found = await Promise.all([...new Set(ids)].map((id) => deps.keys.get(id)));
   return found.filter((entry) => entry !== undefined);
+}
+
+type Filter = (entry: KeyEntry) => boolean;
+
+/** @param now in microseconds */
+function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: number): Filter {
+  const { plan, state, near, unusedSeconds } = given;
+  const name = given.name?.toLowerCase();
+  const tags = tagsIn(given.tag);
+  const filters: readonly (false | Filter)[] = [
+    name !== undefined && (({ record }) => record.name.toLowerCase().includes(name)),
+    plan !== undefined && (({ record }) => record.plan === plan),
+    state !== undefined && ((entry) => stateOf(entry, now) === state),
+    tags.length > 0 && (({ record }) => hasTags(record.tags, tags)),
+    near !== undefined && ((entry) => hasUsed(near, entry, plans, now)),
+    unusedSeconds !== undefined && ((entry) => lastUsed(entry) + unusedSeconds * SECOND <= now),
+  ];
+  const chosen = filters.filter((filter) => filter !== false);
+  return (entry) => chosen.every((isMatch) => isMatch(entry));
+}
+
+const lastUsed = ({ asOf, record }: KeyEntry): number => asOf ?? record.createdAt;
+
+/** A key without usable limits never matches. */
+function hasUsed(percent: number, entry: KeyEntry, plans: PlanTable, now: number): boolean {
+  const day = dayUse(entry, plans, now);
+  return day !== undefined && day.used * 100 >= percent * day.limit;
+}
+
+/** What a key has used of its day limit; undefined without usable limits. */
+function dayUse(entry: KeyEntry, plans: PlanTable, now: number) {
+  const { plan } = entry.record;
+  const day = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now)?.[1] : undefined;
+  return day && { limit: day.limit, used: usedOfDay(day, entry, now) };
 }

@@ -13,8 +13,7 @@ import { errorResponses } from '../../reference/responses.ts';
 import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
 import { roleFor } from '../../stores/roles.ts';
 import * as answers from './answers.ts';
-import type { AdminRoute } from './operation.ts';
-import { parametersOf } from './query.ts';
+import { type AdminRoute, parametersOf } from './operation.ts';
 
 /** Generates the OpenAPI 3.1 document of the admin API from the table of its operations. */
 

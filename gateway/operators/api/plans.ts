@@ -1,25 +1,54 @@
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { listed } from '../../../shared/lists.ts';
 import { must } from '../../../shared/schemas/must.ts';
+import { MINUTE } from '../../limiter/clock.ts';
+import type { KeyEntry, KeyRecord } from '../../limiter/key-record.ts';
 import {
   FIELD_NAMES,
   fieldsOf,
   isPlanName,
+  isUsable,
   type PlanField,
   type PlanName,
   rangeOf,
   ruleOf,
   type StoredPlans,
   storedChanges,
+  storedValue,
   whenAbsent,
 } from '../../limiter/plans.ts';
-import { type MakeChanges, type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
-import { type About, readChange } from './activity-of-call.ts';
+import { countsOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
+import { leastRefused } from '../../limiter/what-if.ts';
+import { type FieldChange, RecordId } from '../../stores/audit.ts';
+import {
+  HISTORY_LENGTH,
+  type MakeChanges,
+  type PlanChange,
+  planActivity,
+  type RecordedChange,
+  versionOf,
+} from '../../stores/plans.ts';
+import { writeCursor } from '../../stores/storage.ts';
+import { type About, readChange } from './activity.ts';
+import type { HistoryAnswer, TrialAnswer } from './answers.ts';
 import { planName } from './keys.ts';
-import type { AdminCall, AdminDependencies, AdminOperation } from './operation.ts';
-import { planNumber, refusingProto, who } from './values.ts';
+import {
+  ADMIN_BODY_LIMIT_BYTES,
+  type AdminCall,
+  type AdminDependencies,
+  type AdminOperation,
+  after,
+  cursorIn,
+  limitValue,
+  planNumber,
+  readQuery,
+  refusingProto,
+  who,
+  wholeNumber,
+} from './operation.ts';
 
 type Value = number | string | null;
 
@@ -135,6 +164,111 @@ export async function applyChange(
   return UNRECORDED;
 }
 
-export function etag({ planCache: { version } }: AdminDependencies): string[] {
+function etag({ planCache: { version } }: AdminDependencies): string[] {
   return version === undefined ? [] : ['ETag', `"${version}"`];
+}
+
+const PAGE = 20;
+
+export const HistoryQuery = z.object({ limit: wholeNumber(1, HISTORY_LENGTH).default(PAGE) });
+
+/** Lists the changes of limits: who, when and why, the newest first. */
+export const showHistory: AdminOperation = async ({ deps, query }) => {
+  const { limit } = readQuery(HistoryQuery, query);
+  return { status: 200, body: { history: (await deps.plans.history(limit)).map(describe) } satisfies HistoryAnswer };
+};
+
+const CHANGE = must('be the id of a change from the history of plans');
+const isRecordId = (text: string) => RecordId.safeParse(text).success;
+
+export const Rollback = z.strictObject({
+  /** The last change that the sender has seen. */
+  id: z.string({ error: CHANGE }).refine(isRecordId, { error: CHANGE }).optional(),
+  ...who,
+});
+
+/** Reverts the last change; reverting twice restores it. Refused if one of its fields has changed since. */
+export const rollBack: AdminOperation = async (call) => {
+  const { deps } = call;
+  const { about, given } = await readChange(call, Rollback);
+  const [last] = await deps.plans.history(1);
+  if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
+  if (given.id !== undefined && given.id !== last.id)
+    throw new HttpError('conflict', 'That is no longer the last change.');
+  const takenBack = (seen: StoredPlans) => {
+    if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
+      throw new HttpError(
+        'conflict',
+        'A field of the last change has been changed since. Set the limits that you want.',
+      );
+    return before(last.changes);
+  };
+  const warning = await applyChange(deps, takenBack, {
+    about: { ...about, reason: about.reason || `rolls back ${last.id}` },
+    action: 'rollback',
+  });
+  return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
+};
+
+/** @throws {HttpError} 409 if no earlier value can be restored */
+function before(changes: readonly FieldChange[]): StoredPlans {
+  const fields = changes.map(({ field, from }) => {
+    if (!isUsable(field, from))
+      throw new HttpError('conflict', `${field} had no valid value before. Set the one that you want.`);
+    return [field, from];
+  });
+  return Object.fromEntries(fields);
+}
+
+function describe({ id, version: _version, ...change }: RecordedChange) {
+  return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...change };
+}
+
+/** One call checks this many keys of any plan, few enough for Redis. The answer contains the place to continue. */
+const KEYS_PER_CALL = 100;
+
+export const TrialQuery = z.object({ after });
+
+export const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
+
+/**
+ * Reports what other limits of a plan would have refused in the last hour, by key, before anyone sets them. Only keys
+ * with such requests are listed; `keys` and `requests` count all keys of the plan that were used, and their requests.
+ * To continue, send `next` back as `after`.
+ */
+export const tryPlan: AdminOperation = async ({ deps, params, query, request, response }) => {
+  const plan = params[0] ?? '';
+  if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
+  if (!fieldsOf(plan).includes('minute'))
+    throw new HttpError('invalid_request', `${plan} has no limits of its own: its keys carry them.`);
+  const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no limits to try.');
+  const { minute, day } = deps.planCache.table[plan];
+  const limits = { minute: given.minute ?? minute, day: given.day ?? day };
+  const now = Math.floor((await deps.keys.now()) / MINUTE);
+  const { keys, next } = await deps.keys.walk({
+    after: cursorIn(readQuery(TrialQuery, query).after),
+    limit: KEYS_PER_CALL,
+  });
+  const tried = keys
+    .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
+    .map((entry) => tryOn(entry, limits, now))
+    .filter(({ requests }) => requests > 0);
+  const requests = tried.reduce((total, one) => total + one.requests, 0);
+  const affected = tried.filter(({ wouldRefuse }) => wouldRefuse > 0);
+  return {
+    status: 200,
+    body: { keys: tried.length, requests, affected, next: next && writeCursor(next) } satisfies TrialAnswer,
+  };
+};
+
+/** A key's own limits override those of its plan, including the tried ones. */
+function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
+  const { id, record } = entry;
+  const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);
+  const { minute = plan.minute, day = plan.day } = record;
+  const requests = counts.reduce((total, { admitted, refused }) => total + admitted + refused, 0);
+  const refused = counts.reduce((total, count) => total + count.refused, 0);
+  const wouldRefuse = minute === undefined || day === undefined ? 0 : leastRefused(counts, { minute, day });
+  return { id, name: record.name, requests, refused, wouldRefuse };
 }

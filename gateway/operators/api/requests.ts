@@ -1,16 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
+import { HttpError } from '../../../shared/http/errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
 import { MILLISECOND } from '../../limiter/clock.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
+import { type DecisionReport, MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
 import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
-import type { BanView, RequestsAnswer, RequestView } from './answers.ts';
-import { runningBans } from './ban-refusals.ts';
-import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
-import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
+import type { BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, RequestView } from './answers.ts';
+import { runningBans } from './key-view.ts';
+import { describe, findKey } from './keys.ts';
+import {
+  type AdminDependencies,
+  type AdminOperation,
+  checkOrder,
+  cursor,
+  msOf,
+  period,
+  type RequestSource,
+  readQuery,
+  tag,
+  tagsIn,
+  text,
+  wholeNumber,
+} from './operation.ts';
 
 /** Lists the last requests of all gateways, each with the reason for its answer. */
 
@@ -70,7 +85,7 @@ export const listRequests: AdminOperation = async ({ deps, query }) => {
   // Without the store, the end of a ban is compared with the clock of this machine. The refusals of bans are only
   // counted if all gateways have answered, so that one that hangs is waited for once.
   const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
-  const views = found.map((report) => describe(report, keys, bans));
+  const views = found.map((report) => viewOf(report, keys, bans));
   const next = isAtEnd && found.length < wanted.limit ? undefined : after;
   return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
 };
@@ -156,7 +171,7 @@ async function learnKeys(
   });
 }
 
-function describe(
+function viewOf(
   report: RequestReport,
   keys: ReadonlyMap<string, KeyEntry | undefined>,
   bans: ReadonlyMap<string, BanView>,
@@ -268,3 +283,34 @@ const ADVICE: Readonly<Record<string, { readonly advice: string }>> = {
 };
 
 const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');
+
+const DECISIONS_PAGE = 50;
+
+export const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(DECISIONS_PAGE) });
+
+/** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
+export const explainKey: AdminOperation = async ({ deps, params, query }) => {
+  const { limit } = readQuery(DecisionsQuery, query);
+  const entry = await findKey(deps, params[0]);
+  const [key, decisions] = await Promise.all([describe(deps, entry), decisionsOn(deps, { keyId: entry.id, limit })]);
+  return { status: 200, body: { key, planVersion: deps.planCache.version, decisions } satisfies ExplainAnswer };
+};
+
+/** The decisions on a request. There are several, the newest first, if clients reuse an id. */
+export const explainRequest: AdminOperation = async ({ deps, params, query }) => {
+  const { limit } = readQuery(DecisionsQuery, query);
+  const decisions = await decisionsOn(deps, { requestId: params[0], limit });
+  if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
+  return { status: 200, body: { decisions } satisfies DecisionsAnswer };
+};
+
+/** The last decisions by this gateway's processes on a key that exists, the newest first. */
+export async function decisionsOn(
+  { requests }: Pick<AdminDependencies, 'requests'>,
+  query: RequestQuery,
+): Promise<DecisionReport[]> {
+  const found = await requests.find({ ...query, isDecided: true });
+  return found.requests
+    .flatMap(({ decision, gateway }) => (decision ? { ...decision, gateway } : []))
+    .sort(newestFirst);
+}

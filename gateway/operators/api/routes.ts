@@ -1,22 +1,43 @@
 import { z } from 'zod';
+import { createToken, listTokens, NewToken, revokeToken, whoAmI } from './access.ts';
 import { ActivityQuery, listActivity } from './activity.ts';
 import * as answers from './answers.ts';
-import { BackupPage, BackupQuery, backUp, RestoreQuery, restore } from './backup.ts';
-import { BackupMade, noteBackup } from './backup-notes.ts';
-import { BansQuery, liftBan, listBans, NewBan, NewReset, resetKey, setBan } from './bans.ts';
-import { DecisionsQuery, explainKey, explainRequest } from './decisions.ts';
+import { BackupMade, BackupPage, BackupQuery, backUp, noteBackup, RestoreQuery, restore } from './backup.ts';
 import { checkAll } from './doctor.ts';
-import { changeKey, KeyChanges } from './key-changes.ts';
 import { FindQuery, findKeys, KeysQuery, listKeys, TopQuery, topKeys } from './key-list.ts';
-import { createKey, getKey, NewKey, reindexKeys, revokeKey } from './keys.ts';
-import type { AdminOperation, AdminRoute } from './operation.ts';
-import { HistoryQuery, Rollback, rollBack, showHistory } from './plan-changes.ts';
-import { Trial, TrialQuery, tryPlan } from './plan-try.ts';
-import { changePlan, changePlans, PlanChanges, showPlans, TableChanges } from './plans.ts';
-import { parametersOf, refuseUnknown } from './query.ts';
-import { listRequests, RequestsQuery } from './requests.ts';
+import {
+  BansQuery,
+  changeKey,
+  createKey,
+  getKey,
+  KeyChanges,
+  liftBan,
+  listBans,
+  NewBan,
+  NewKey,
+  NewReset,
+  reindexKeys,
+  resetKey,
+  revokeKey,
+  setBan,
+} from './keys.ts';
+import { type AdminOperation, type AdminRoute, parametersOf, refuseUnknown } from './operation.ts';
+import {
+  changePlan,
+  changePlans,
+  HistoryQuery,
+  PlanChanges,
+  Rollback,
+  rollBack,
+  showHistory,
+  showPlans,
+  TableChanges,
+  Trial,
+  TrialQuery,
+  tryPlan,
+} from './plans.ts';
+import { DecisionsQuery, explainKey, explainRequest, listRequests, RequestsQuery } from './requests.ts';
 import { addSecret, changeSecret, NewSecret, Rotation, revokeSecret, rotateKey, SecretChanges } from './secrets.ts';
-import { createToken, listTokens, NewToken, revokeToken, whoAmI } from './tokens.ts';
 import { showMinutes, showTraffic } from './traffic.ts';
 import { listUsage, showKeyUsage, UsageQuery } from './usage.ts';
 

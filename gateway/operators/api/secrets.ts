@@ -9,12 +9,10 @@ import type { WithActivity } from '../../stores/audit.ts';
 import { Unreadable } from '../../stores/keys.ts';
 import { keyName } from '../../stores/line.ts';
 import { MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/secret-fields.ts';
-import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity-of-call.ts';
-import { apply } from './key-changes.ts';
+import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { who } from './values.ts';
+import { answerWithKey, apply, findKey, futureTime, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
+import { type AdminDependencies, type AdminOperation, who } from './operation.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and expiry. A change affects no other secret. */
 

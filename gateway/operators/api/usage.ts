@@ -8,11 +8,9 @@ import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-m
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { UsageSums } from '../whole-answers.ts';
 import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';
-import { refusedByBans } from './ban-refusals.ts';
-import { banOf, shownTags } from './key-view.ts';
+import { banOf, refusedByBans, shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';
-import type { AdminOperation } from './operation.ts';
-import { after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
+import { type AdminOperation, after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './operation.ts';
 
 const PAGE = 100;
 /** The number of keys that one sum checks. The answer contains the place to continue. */

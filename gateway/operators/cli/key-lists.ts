@@ -5,12 +5,12 @@ import {
   FirstOf,
   KEY_ORDER_NAMES,
   KEY_ORDERS,
+  KEY_STATES,
   type KeyOrder,
   loudestFirst,
   TOP_BY,
   type TopBy,
 } from '../api/key-order.ts';
-import { KEY_STATES } from '../api/key-view.ts';
 import { firstFilled } from '../whole-answers.ts';
 import { describeIdle, describeKeys, describeNear, describeTop } from './key-text.ts';
 import type { Session } from './session.ts';
