@@ -1,6 +1,16 @@
+import { text as textOf } from 'node:stream/consumers';
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { KeysAnswer, KeyView, LoudKey } from '../api/answers.ts';
+import type {
+  DecisionReport,
+  DecisionsAnswer,
+  ExplainAnswer,
+  FoundAnswer,
+  FoundKey,
+  KeysAnswer,
+  KeyView,
+  LoudKey,
+} from '../api/answers.ts';
 import {
   FirstOf,
   KEY_ORDER_NAMES,
@@ -11,9 +21,21 @@ import {
   TOP_BY,
   type TopBy,
 } from '../api/key-order.ts';
+import { searchText } from '../search-text.ts';
 import { firstFilled } from '../whole-answers.ts';
-import { describeIdle, describeKeys, describeNear, describeTop } from './key-text.ts';
+import { AdminError } from './admin-client.ts';
+import {
+  describeFound,
+  describeIdle,
+  describeKey,
+  describeKeys,
+  describeNear,
+  describeTop,
+  KEY,
+  pathTo,
+} from './key.ts';
 import type { Session } from './session.ts';
+import { linesOf, preciseTimeText, table, timeText } from './text.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
 /** Lists of keys. The gateway checks a limited number of keys per call, so each list calls it until all are checked. */
@@ -146,3 +168,143 @@ async function offerAll<K extends KeyView>(
   }
   return total;
 }
+
+/** The maximum number of keys that are shown. */
+const MOST_FOUND = 100;
+/** Keys, ids and log lines are shorter. */
+const MOST_READ = 65_536;
+
+/** Adds `keys find`. */
+export function addFind(keys: Command, session: Session): void {
+  const find = keys
+    .command('find')
+    .description('find a key by its name or part of it, its id, a request id, or the whole key')
+    .argument('[text]', 'what to look for; default standard input')
+    .addHelpText(
+      'after',
+      `
+Only the id of a whole key is sent: its secret is dropped. Pass it on standard input to keep it out of process lists and
+shell history. A line of the access log stands for the key in it. A request id is looked up in the last decisions of this gateway.
+
+Examples:
+  ctl keys find acme
+  ctl keys find 1d9d2e71-70ef-42a0-853b-af79a5ee6eab
+  ctl keys find                  asks for it on a terminal
+  wl-paste | ctl keys find       a key that a customer has sent`,
+    )
+    .action(async (given: string | undefined) => {
+      const { text, hadSecret } = searchText(given ?? (await read(session)));
+      if (hadSecret && text === '')
+        find.error('error: this looks like the secret of a key without its id. Nothing was sent.');
+      if (text === '') find.error('error: pass a name, an id, a request id or a key.');
+      if (hadSecret && given !== undefined)
+        session.tell(
+          'Note: the secret was dropped and not sent. It may be in your shell history: next time, use standard input.',
+        );
+      const found = await search(session, text);
+      session.print({ keys: found }, () => {
+        const [only] = found;
+        return found.length === 1 && only !== undefined ? describeKey(only) : describeFound(found);
+      });
+    });
+}
+
+/** Asks on a terminal, and otherwise reads standard input. */
+async function read(session: Session): Promise<string> {
+  if (process.stdin.isTTY) return await session.question('A name, an id, a request id or a key: ');
+  return (await textOf(process.stdin)).slice(0, MOST_READ);
+}
+
+/** @throws {AdminError} if there is none */
+async function search(session: Session, text: string): Promise<FoundKey[]> {
+  const found = new Map<string, FoundKey>();
+  for await (const { keys } of session.parts<FoundAnswer>('/keys/find', { text })) {
+    for (const key of keys) found.set(key.id, key);
+    if (found.size >= MOST_FOUND) break;
+  }
+  if (found.size > 0) return [...found.values()].slice(0, MOST_FOUND);
+  throw new AdminError('not_found', 'No key has this id or name, and this gateway remembers no such request.', {
+    status: 404,
+  });
+}
+
+/** Adds `keys explain`, which shows why requests were admitted or refused. */
+export function addExplain(keys: Command, session: Session): void {
+  const explain = keys
+    .command('explain')
+    .description('explain why requests of a key, or one request, were admitted or refused')
+    .argument('[key]', KEY)
+    .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and every log')
+    .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
+    .addHelpText(
+      'after',
+      `
+Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
+the same Redis keep their own: use the one whose log has the request. Requests with unknown keys, and those refused before a
+decision, are not kept.
+
+"Before" and "after" are the requests left in each bucket, refilled up to the moment of the decision. A request is admitted
+if both hold at least 1, and takes 1 from each; a refused one takes nothing. "Local" is a decision that was made in the
+gateway while Redis was away.
+
+Examples:
+  ctl keys explain 4fXk20LmQa9z --limit 5
+  ctl keys explain --request 1d9d2e71-70ef-42a0-853b-af79a5ee6eab`,
+    )
+    .action(async (key: string | undefined, { request, limit }: { request?: string; limit: string }) => {
+      if ((key === undefined) === (request === undefined))
+        explain.error('error: pass the id or the name of a key, or a request with --request.');
+      if (key !== undefined) await explainKey(session, key, limit);
+      if (request !== undefined) await explainRequest(session, request, limit);
+    });
+}
+
+async function explainKey(session: Session, given: string, limit: string): Promise<void> {
+  const query = new URLSearchParams({ limit });
+  const explained = await session.call<ExplainAnswer>('GET', `${await pathTo(session, given)}/explain?${query}`);
+  const { key, decisions } = explained;
+  session.print(explained, () => `${describeKey(key)}\n\n${describeDecisions(decisions)}`);
+}
+
+function describeDecisions(decisions: readonly DecisionReport[]): string {
+  if (decisions.length === 0) return 'This gateway does not remember a decision about it.';
+  const rows = decisions.map((decision) => [
+    decision.at && preciseTimeText(decision.at),
+    decision.shadow === undefined ? decision.outcome : 'shadow refusal',
+    decision.refusedBy?.join(', ') ?? '-',
+    change(decision.buckets?.minute),
+    change(decision.buckets?.day),
+    decision.mode ?? '-',
+    decision.requestId,
+  ]);
+  return table(['at', 'outcome', 'refused by', 'minute', 'day', 'mode', 'request'], rows);
+}
+
+async function explainRequest(session: Session, request: string, limit: string): Promise<void> {
+  const query = new URLSearchParams({ limit });
+  const told = await session.call('GET', `/decisions/${encodeURIComponent(request)}?${query}`);
+  const { decisions } = told as DecisionsAnswer;
+  session.print(told, () => decisions.map(describeDecision).join('\n\n'));
+}
+
+function describeDecision(decision: DecisionReport): string {
+  const { buckets, plan, planVersion, gateway } = decision;
+  return linesOf([
+    ['request', decision.requestId],
+    ['key', decision.keyId],
+    ['outcome', decision.outcome],
+    ['shadow', decision.shadow],
+    ['refused by', decision.refusedBy?.join(', ')],
+    ['banned until', decision.bannedUntil && timeText(decision.bannedUntil)],
+    ['plan', plan && `${plan}, table version ${planVersion ?? 'unknown'}`],
+    ['minute', buckets && `${change(buckets.minute)} of ${buckets.minute.limit}`],
+    ['day', buckets && `${change(buckets.day)} of ${buckets.day.limit}`],
+    ['bad overrides', decision.rejectedOverrides?.join(', ')],
+    ['decided at', decision.at && preciseTimeText(decision.at)],
+    ['mode', decision.mode],
+    ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
+  ]);
+}
+
+const change = (bucket?: { before: number; after: number }): string =>
+  bucket === undefined ? '-' : `${bucket.before} -> ${bucket.after}`;

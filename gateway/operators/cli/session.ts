@@ -1,6 +1,5 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
-import { styleText } from 'node:util';
 import { type Part, partsOf } from '../whole-answers.ts';
 import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
@@ -9,7 +8,15 @@ import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin
 /** The operator did not confirm, or there is no terminal to ask on. */
 export class NotConfirmed extends Error {}
 
-export type Style = Parameters<typeof styleText>[0];
+/** The given name belongs to several keys, or to none. It is a fault of the command line. */
+export class UnclearKey extends Error {}
+
+export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
+
+/** Sets the exit code of a command that has given its answer. */
+export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
+  process.exitCode = code;
+}
 
 export interface SessionOptions {
   readonly json?: boolean;
@@ -111,10 +118,6 @@ export class Session {
       throw new NotConfirmed('Not confirmed; nothing was changed.');
   }
 }
-
-/** Colours a text if the stream is a terminal and NO_COLOR is not set; styleText checks both. */
-export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string =>
-  styleText(style, text, { stream });
 
 /** The system name of the user who runs the command. */
 export function operator(): string {

@@ -5,10 +5,9 @@ import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
 import { asCsv, changesInWords } from '../../console/csv.ts';
 import { readEntries } from '../../whole-answers.ts';
 import { AdminError } from '../admin-client.ts';
-import { findKey } from '../key-names.ts';
+import { findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { table } from '../table.ts';
-import { timeText } from '../time-text.ts';
+import { table, timeText } from '../text.ts';
 import { count, time } from '../values.ts';
 
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import type { BansAnswer, KeySummary, KeyView } from '../../api/answers.ts';
-import { KEY, pathTo } from '../key-names.ts';
-import { describeBans } from '../key-text.ts';
+import { describeBans, KEY, pathTo } from '../key.ts';
 import type { Session } from '../session.ts';
 import { REASON, seconds } from '../values.ts';
 import { showKey } from './keys.ts';

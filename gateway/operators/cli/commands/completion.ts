@@ -3,7 +3,7 @@ import packageFile from '../../../../package.json' with { type: 'json' };
 import type { FoundAnswer } from '../../api/answers.ts';
 import { searchText } from '../../search-text.ts';
 import type { Session } from '../session.ts';
-import { harmless } from '../table.ts';
+import { harmless } from '../text.ts';
 
 /**
  * Completion scripts for shells, generated from the commands. The ids and names of keys come from the gateway when Tab

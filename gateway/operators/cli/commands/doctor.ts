@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import type { DoctorAnswer, SeenFinding } from '../../api/answers.ts';
-import { EXIT, endWith } from '../outcome.ts';
-import { colour, type Session, type Style } from '../session.ts';
-import { harmless } from '../table.ts';
+import type { Session } from '../session.ts';
+import { EXIT, endWith } from '../session.ts';
+import { colour, harmless, type Style } from '../text.ts';
 
 const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
   SeenFinding['status'],

@@ -1,11 +1,13 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError } from 'commander';
+import { boundedMap } from '../../../../shared/bounded-map.ts';
 import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
+import { timesInWords } from '../../common-words.ts';
 import { searchText } from '../../search-text.ts';
-import { findKey } from '../key-names.ts';
-import { followRequests } from '../request-follow.ts';
-import { describeRequest, describeRequests } from '../request-text.ts';
+import { AdminError } from '../admin-client.ts';
+import { banNote, findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { harmless } from '../table.ts';
+import { type Cell, colour, harmless, linesOf, preciseTimeText, table } from '../text.ts';
 import { count, seconds, TAG_FILTER, time, wantedTag } from '../values.ts';
 
 const SHOWN = 50;
@@ -138,4 +140,193 @@ function moment(text: string): string {
   } catch {
     throw new InvalidArgumentError('It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.');
   }
+}
+
+/** Describes requests in words. */
+
+const HEAD = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id'] as const;
+
+const cellsOf = (request: RequestView): Cell[] => [
+  preciseTimeText(request.at),
+  request.status === undefined ? '-' : String(request.status),
+  outcomeOf(request),
+  request.code,
+  request.status === undefined ? undefined : String(Math.round(request.durationMs)),
+  request.keyId,
+  request.keyName,
+  `${request.method} ${request.path}`,
+  request.requestId,
+];
+
+function outcomeOf({ status, outcome, decision }: RequestView): string {
+  if (status === undefined) return 'in progress';
+  return decision?.shadow === undefined ? outcome : 'shadow refusal';
+}
+
+function describeRequests(requests: readonly RequestView[], hasReasons: boolean): string {
+  const head = [...HEAD, '?more', '?note'];
+  const rows = requests.map((one) => [...cellsOf(one), one.repeated || undefined, banNote(one.keyBan)]);
+  const [first = '', ...lines] = table(head, rows, paintStatus).split('\n');
+  return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
+}
+
+/** Paints failures yellow, and those of the gateway or the core red. */
+function paintStatus(text: string, column: string): string {
+  if (column !== 'status' || !/^[45]/.test(text)) return text;
+  return colour(text.startsWith('5') ? 'red' : 'yellow', text);
+}
+
+/** The lines below a request. */
+function reasonsOf(request: RequestView | undefined): string[] {
+  const why = [request?.reason, request?.advice].filter((one) => one !== undefined).join(' ');
+  return why === '' ? [] : [`    ${harmless(why)}`];
+}
+
+/** Describes one request in full. */
+function describeRequest(request: RequestView): string {
+  const { decision, gateway, status, code, keyId, keyName, repeated } = request;
+  const buckets = decision?.buckets;
+  const answer = code === undefined ? String(status) : `${status} ${code}`;
+  return linesOf([
+    ['request', `${request.method} ${request.path}`],
+    ['id', request.requestId],
+    ['at', preciseTimeText(request.at)],
+    ['response', status === undefined ? 'in progress' : `${answer}, after ${milliseconds(request.durationMs)}`],
+    ['outcome', status === undefined ? undefined : outcomeOf(request)],
+    ['why', request.reason],
+    ['what to do', request.advice],
+    ['repeated', repeated > 0 ? `${repeated} more like it in the same minute` : undefined],
+    ['key', keyName === undefined ? keyId : `${keyId} (${keyName})`],
+    ['note', banNote(request.keyBan)],
+    ['secret', request.secretId],
+    ['address', request.address],
+    ['plan', decision?.plan && `${decision.plan}, table version ${decision.planVersion ?? 'unknown'}`],
+    ['refused by', decision?.refusedBy?.join(', ')],
+    ['works again', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
+    ['minute', buckets && change(buckets.minute)],
+    ['day', buckets && change(buckets.day)],
+    ['bad overrides', decision?.rejectedOverrides?.join(', ')],
+    ['mode', decision?.mode],
+    ['time', timesInWords(request.times, milliseconds)],
+    ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
+  ]);
+}
+
+const atTime = (time: string | undefined): string | undefined => time && preciseTimeText(time);
+
+const change = ({ before, after, limit }: { before: number; after: number; limit: number }): string =>
+  `${before} -> ${after} of ${limit}`;
+
+const milliseconds = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+
+/** Prints requests as they are answered. */
+
+const EVERY_MS = 1_000;
+const A_CALL = 200;
+const MOST_CALLS = 5;
+const MOST_REMEMBERED = 50_000;
+/** A request that was recorded less than this before an answer may be missing from it, and appear in the next one. */
+const BEFORE_MS = 10_000;
+
+/** @param shownBefore how many earlier requests are printed first */
+async function followRequests(
+  session: Session,
+  filters: Record<string, string>,
+  shownBefore: number,
+  hasReasons: boolean,
+): Promise<never> {
+  process.once('SIGINT', () => process.exit());
+  const write = session.isJson ? asJson(session) : asLines(session, hasReasons);
+  const printed = boundedMap<string, true>(MOST_REMEMBERED);
+  /** When the requests in progress began. */
+  let open = new Map<string, number>();
+  let missing = '';
+
+  /** Returns new requests, the oldest first. */
+  async function next(asked: Record<string, string>, isFirst: boolean): Promise<RequestView[]> {
+    const found: RequestView[] = [];
+    const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];
+    let [after, isKnown]: [string | undefined, boolean] = [undefined, isFirst];
+    for (let calls = 0; calls < MOST_CALLS; calls++) {
+      const query = new URLSearchParams({ ...asked, limit: String(A_CALL), ...(after !== undefined && { after }) });
+      const page = await session.call<RequestsAnswer>('GET', `/requests?${query}`);
+      note(page.missing.join(', '));
+      for (const request of page.requests) {
+        const id = identityOf(request);
+        wanted.delete(id);
+        if (printed.has(id)) isKnown = true;
+        else if (request.status === undefined) stillOpen.set(id, Date.parse(request.at));
+        else {
+          printed.set(id, true);
+          found.push(request);
+        }
+      }
+      after = page.next;
+      if (after === undefined || (isKnown && wanted.size === 0)) break;
+    }
+    if (!isKnown && after !== undefined)
+      session.tell(`Note: more than ${MOST_CALLS * A_CALL} requests arrived at once, so some are left out.`);
+    open = stillOpen;
+    return found.toReversed();
+  }
+
+  /** Older requests were answered before, and need not be read again. Times are those of the gateways' clocks. */
+  function since(): { from?: string } {
+    if (newest === undefined) return {};
+    const now = Date.parse(newest.at) + performance.now() - startedAt;
+    const from = Math.max(Math.min(now - BEFORE_MS, ...open.values()), Date.parse(filters.from ?? '') || 0);
+    return { from: new Date(from).toISOString() };
+  }
+
+  function note(now: string): void {
+    if (now !== missing && now !== '')
+      session.tell(`Note: these do not answer, so their requests are missing: ${harmless(now)}.`);
+    missing = now;
+  }
+
+  const before = await next(filters, true);
+  for (const request of before.slice(Math.max(0, before.length - shownBefore))) write(request);
+  const startedAt = performance.now();
+  let newest = before.at(-1) ?? (await session.call<RequestsAnswer>('GET', '/requests?limit=1')).requests[0];
+  let isAway = false;
+  for (;;) {
+    await sleep(EVERY_MS);
+    try {
+      const found = await next({ ...filters, ...since() }, false);
+      for (const request of found) write(request);
+      newest ??= found.at(-1);
+      isAway = false;
+    } catch (fault) {
+      if (!(fault instanceof AdminError && fault.code === 'no_gateway')) throw fault;
+      // The gateway may be restarting.
+      if (!isAway) session.tell(`Note: ${fault.message}`);
+      isAway = true;
+    }
+  }
+}
+
+/** Clients choose the ids of requests, so several requests can have the same one. */
+const identityOf = ({ requestId, at, gateway }: RequestView): string =>
+  `${requestId} ${at} ${gateway.host} ${gateway.pid}`;
+
+const asJson = (session: Session) => (request: RequestView) => session.write(`${JSON.stringify(request)}\n`);
+
+/** Columns grow with their content, because printed lines cannot be aligned again. */
+function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {
+  const widths: number[] = HEAD.map(({ length }) => length);
+  const line = (cells: readonly string[]) => {
+    const padded = cells.map((cell, at) => {
+      widths[at] = Math.max(widths[at] ?? 0, cell.length);
+      return paintStatus(cell.padEnd(widths[at]), HEAD[at] ?? '');
+    });
+    session.write(`${padded.join('  ').trimEnd()}\n`);
+  };
+  let isFirst = true;
+  return (request) => {
+    if (isFirst) widths[0] = String(cellsOf(request)[0]).length;
+    if (isFirst) line(HEAD);
+    isFirst = false;
+    line(cellsOf(request).map((cell) => harmless(String(cell ?? '-'))));
+    if (hasReasons) for (const reason of reasonsOf(request)) session.write(`${reason}\n`);
+  };
 }

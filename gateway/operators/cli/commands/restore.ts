@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import type { BackedUpKey } from '../../../stores/key-backup.ts';
 import type { RestoreAnswer } from '../../api/answers.ts';
-import { type Line, linesOf, readHeader, readLine } from '../backup-file.ts';
-import { EXIT, endWith } from '../outcome.ts';
 import type { Session } from '../session.ts';
-import { harmless } from '../table.ts';
+import { EXIT, endWith } from '../session.ts';
+import { harmless } from '../text.ts';
+import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 
 /** The number of keys per call, so low that reading it does not block the gateway's clients. */
 const BATCH_KEYS = 100;

@@ -2,8 +2,7 @@ import { type Command, Option } from 'commander';
 import { ROLES } from '../../../stores/roles.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
 import type { Session } from '../session.ts';
-import { table } from '../table.ts';
-import { timeText } from '../time-text.ts';
+import { table, timeText } from '../text.ts';
 import { REASON } from '../values.ts';
 
 export const PLACE = 7;

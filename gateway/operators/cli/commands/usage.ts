@@ -3,9 +3,9 @@ import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
 import type { UsageAnswer, UsedOnDay } from '../../api/answers.ts';
 import { csvOf, usageCells } from '../../console/csv.ts';
 import { readUsage } from '../../whole-answers.ts';
-import { banNote } from '../key-text.ts';
+import { banNote } from '../key.ts';
 import type { Session } from '../session.ts';
-import { harmless, table } from '../table.ts';
+import { harmless, table } from '../text.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
 /** The options as the query has them. */
