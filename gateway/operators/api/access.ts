@@ -13,7 +13,7 @@ import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { line } from '../../stores/line.ts';
 import { includesRole, ROLES, type Role, roleFor } from '../../stores/roles.ts';
 import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
-import { accessTokenId, createAccessToken, hasDigest } from '../access-token.ts';
+import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
 import { type AdminOperation, type Operator, who } from './operation.ts';

@@ -7,8 +7,8 @@ import { describeNetwork } from '../../limiter/networks.ts';
 import { writeTags } from '../../limiter/tags.ts';
 import { type Activity, type FieldChange, type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import { ACTIONS } from '../../stores/audit-words.ts';
-import { redactSecrets } from '../access-token.ts';
-import { CTL } from '../user-agent.ts';
+import { CTL } from '../clients.ts';
+import { redactSecrets } from '../tokens.ts';
 import type { ActivityAnswer, ActivityView } from './answers.ts';
 import { toTime } from './key-view.ts';
 import {

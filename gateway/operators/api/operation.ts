@@ -13,7 +13,7 @@ import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 import type { OperatorsStores } from '../../stores/stores.ts';
 import type { FoundRequests, RequestQuery } from '../../telemetry/recent-requests.ts';
 import type { TrafficSource, WatchedTraffic } from '../../telemetry/watched-traffic.ts';
-import { redactSecrets } from '../access-token.ts';
+import { redactSecrets } from '../tokens.ts';
 import type { RedisMode } from './answers.ts';
 import type { FindingsSince, Health } from './health.ts';
 

@@ -6,7 +6,7 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
-import { UsageSums } from '../whole-answers.ts';
+import { UsageSums } from '../clients.ts';
 import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';
 import { banOf, refusedByBans, shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';

@@ -1,8 +1,8 @@
 import { request } from 'undici';
 import { z } from 'zod';
 import { host, port, readSettings, SettingsError, token } from '../../../shared/process/env.ts';
-import { readToken, tokenFile } from '../admin-token.ts';
-import { CTL } from '../user-agent.ts';
+import { CTL } from '../clients.ts';
+import { readToken, tokenFile } from '../tokens.ts';
 
 /** The client of a gateway's admin listener, for the command line and for `npm start`. */
 

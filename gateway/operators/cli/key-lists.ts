@@ -21,8 +21,7 @@ import {
   TOP_BY,
   type TopBy,
 } from '../api/key-order.ts';
-import { searchText } from '../search-text.ts';
-import { firstFilled } from '../whole-answers.ts';
+import { firstFilled, searchText } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import {
   describeFound,

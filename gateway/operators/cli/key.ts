@@ -1,8 +1,7 @@
 import { isKeyId } from '../../limiter/credential.ts';
 import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeysAnswer, KeyView, LoudKey, SecretView } from '../api/answers.ts';
-import { banInWords, type RunningBan, tooSmallInWords } from '../common-words.ts';
-import { searchText } from '../search-text.ts';
+import { banInWords, type RunningBan, searchText, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import { type Session, UnclearKey } from './session.ts';
 import { type Cell, colour, type Facts, harmless, linesOf, type Style, table, timeText } from './text.ts';

@@ -1,6 +1,6 @@
 import { CommanderError } from 'commander';
 import { SettingsError } from '../../../shared/process/env.ts';
-import { isZoneUnknown } from '../common-words.ts';
+import { isZoneUnknown } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import { createCommands } from './commands.ts';
 import { EXIT, NotConfirmed, Session, UnclearKey } from './session.ts';

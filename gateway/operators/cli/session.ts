@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
-import { type Part, partsOf } from '../whole-answers.ts';
+import { type Part, partsOf } from '../clients.ts';
 import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
 /** The context of every command: the gateway on one side, the operator on the other. */

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallerAnswer } from '../api/answers.ts';
-import { isZoneUnknown } from '../common-words.ts';
+import { isZoneUnknown } from '../clients.ts';
 import { forgetToken, get, keptToken } from './api.ts';
 import { forgetAuthor } from './author.ts';
 import { closeDialogs, DialogHost } from './dialog.ts';

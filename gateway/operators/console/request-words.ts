@@ -1,5 +1,5 @@
 import type { DecisionReport, RequestView } from '../api/answers.ts';
-import { timesInWords } from '../common-words.ts';
+import { timesInWords } from '../clients.ts';
 import { counted, milliseconds, number } from './words.ts';
 
 /** Describes requests in words. */

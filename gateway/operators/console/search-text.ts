@@ -1,3 +1,3 @@
 /** What to look for in a text that somebody pasted: the secret of a key never leaves the browser. */
 
-export * from '../search-text.ts';
+export * from '../clients.ts';

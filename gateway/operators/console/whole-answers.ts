@@ -1,3 +1,3 @@
 /** The command line uses the same functions. */
 
-export * from '../whole-answers.ts';
+export * from '../clients.ts';

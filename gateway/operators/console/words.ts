@@ -1,4 +1,4 @@
-import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
+import { banInWords, inLargestUnit, type RunningBan } from '../clients.ts';
 import { PLAN_FIELDS, type PlanField } from './plan-fields.ts';
 
 /** Translates the gateway's names into words. */
@@ -89,4 +89,4 @@ export function relative(text: string, now = Date.now()): string {
 
 /** Describes a running ban from its end on, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
-export { tooSmallInWords } from '../common-words.ts';
+export { tooSmallInWords } from '../clients.ts';

@@ -1,7 +1,7 @@
 import { Argument, type Command, type Option } from 'commander';
 import packageFile from '../../../../package.json' with { type: 'json' };
 import type { FoundAnswer } from '../../api/answers.ts';
-import { searchText } from '../../search-text.ts';
+import { searchText } from '../../clients.ts';
 import type { Session } from '../session.ts';
 import { harmless } from '../text.ts';
 

@@ -10,7 +10,7 @@ import {
   whenAbsent,
 } from '../../../limiter/plans.ts';
 import type { HistoryAnswer, TrialAnswer } from '../../api/answers.ts';
-import { readTrial } from '../../whole-answers.ts';
+import { readTrial } from '../../clients.ts';
 import {
   BadPlanFile,
   describeChanges,

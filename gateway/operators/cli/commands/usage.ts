@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
 import type { UsageAnswer, UsedOnDay } from '../../api/answers.ts';
+import { readUsage } from '../../clients.ts';
 import { csvOf, usageCells } from '../../console/csv.ts';
-import { readUsage } from '../../whole-answers.ts';
 import { banNote } from '../key.ts';
 import type { Session } from '../session.ts';
 import { harmless, table } from '../text.ts';
