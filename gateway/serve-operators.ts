@@ -4,7 +4,7 @@ import { createService } from '../shared/http/service.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
-import { OperatorsAccess, OperatorsGuard } from './operators/api/access.ts';
+import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
 import { checkWorkers } from './operators/api/doctor.ts';
 import { FindingsSince, Health } from './operators/api/health.ts';
@@ -84,7 +84,8 @@ export async function serveOperators(
       cacheControl: 'no-store',
       redact: redactSecrets,
       access: new OperatorsAccess({
-        guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
+        host: settings.ADMIN_HOST,
+        addressOf: (request) => networkOf(clientAddress(request, trustedProxies)),
         sharedToken: await sharedTokenOf(settings, logger),
         tokens: stores.tokens,
         actorHeader: settings.ACTOR_HEADER,

@@ -116,7 +116,7 @@ export const BREAKS: readonly Break[] = [
     'ROLES.slice(0, ROLES.indexOf(role) + 1).includes(needed)',
     'ROLES.includes(needed)',
   ),
-  row(ACCESS, 'operators/guard', 'guard.wrongToken(request);', ''),
+  row(ACCESS, 'operators/guard', 'this.#guesses.consume(addressOf(request));', ''),
   row(
     ACCESS,
     'operators/actor-header',

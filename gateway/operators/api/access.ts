@@ -8,7 +8,7 @@ import { isLoopback } from '../../../shared/process/env.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { AddressAllowance } from '../../limiter/address-allowance.ts';
 import { ticksUntilToken } from '../../limiter/bucket.ts';
-import { type Clock, SECOND, systemClock } from '../../limiter/clock.ts';
+import { SECOND, systemClock } from '../../limiter/clock.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { line } from '../../stores/line.ts';
 import { includesRole, ROLES, type Role, roleFor } from '../../stores/roles.ts';
@@ -18,15 +18,26 @@ import { aboutCall, allOf, differences, entry, readChange } from './activity.ts'
 import type { CallerAnswer, TokensAnswer } from './answers.ts';
 import { type AdminOperation, type Operator, who } from './operation.ts';
 
+/** Who may call the operators' listener, and the operators' tokens. */
+
 const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined };
 
 /** How long a token works without its store after it was last verified. */
 const REMEMBERED_MS = 15 * 60_000;
 
+/** The number of wrong tokens that an address may send per minute. */
+const WRONG_TOKENS = 10;
+
+/** Safe methods change nothing (RFC 9110 §9.2.1). */
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+
 const actorName = line(100);
 
 interface OperatorsAccessOptions {
-  readonly guard: OperatorsGuard;
+  /** The host that the listener is bound to. */
+  readonly host: string;
+  /** The address that wrong tokens are counted for. */
+  addressOf(request: IncomingMessage): string;
   /** Returns ADMIN_TOKEN or the kept one. It is called for every request. */
   sharedToken(): string;
   readonly tokens: Tokens;
@@ -36,30 +47,38 @@ interface OperatorsAccessOptions {
   isFromProxy(request: IncomingMessage): boolean;
 }
 
-/** The shared token has every right. A named token has those of its role. */
+/**
+ * The shared token has every right. A named token has those of its role. Two attackers are kept out: other web sites,
+ * whose pages can make an operator's browser send requests here, and clients that guess tokens. There is no CORS: a
+ * page of another site cannot read the responses.
+ */
 export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
+  readonly #isLocal: boolean;
+  readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
   constructor(options: OperatorsAccessOptions) {
     this.#options = options;
+    this.#isLocal = isLoopback(options.host);
   }
 
   /**
-   * @throws {HttpError} 401, or 429 after too many wrong tokens; {StoreUnavailable} for a token that is not remembered
+   * @throws {HttpError} 401, 403 for a page of another site, or 429 after too many wrong tokens; {StoreUnavailable} for
+   *   a token that is not remembered
    */
   async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
-    const { guard, sharedToken } = this.#options;
+    const { addressOf, sharedToken } = this.#options;
     // The token is read on open routes too, so that a probe already logs a faulty token file.
     const shared = sharedToken();
-    guard.admit(request);
+    this.#refuseOtherSites(request);
     if (isOpen) return NOBODY;
-    guard.beforeToken(request);
+    this.#refuseGuesses(addressOf(request));
     const { authorization } = request.headers;
     const operator = await this.#holderOf(authorization, shared);
     if (operator === undefined) {
       if (authorization === undefined) throw noToken();
-      guard.wrongToken(request);
+      this.#guesses.consume(addressOf(request));
       throw new HttpError('unauthorized', 'The token is wrong or has been revoked.');
     }
     return { ...operator, name: this.#namedByProxy(request) ?? operator.name };
@@ -69,6 +88,24 @@ export class OperatorsAccess implements Access<Operator> {
     const needed = roleFor(method, needs as Role);
     if (role !== undefined && includesRole(role, needed)) return;
     throw new HttpError('forbidden', `This needs the role ${needed}; the token has the role ${role}.`);
+  }
+
+  /** @throws {HttpError} 403 */
+  #refuseOtherSites(request: IncomingMessage): void {
+    if (this.#isLocal && !namesLoopback(request.headers.host))
+      throw new HttpError('forbidden', 'This listener is bound to loopback and accepts no other host name.');
+    if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request))
+      throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
+  }
+
+  /** Called before a token is checked, because a correct token would confirm a guess. @throws {HttpError} 429 */
+  #refuseGuesses(address: string): void {
+    const [bucket] = this.#guesses.peek(address).buckets;
+    if (bucket === undefined || bucket.tokens >= 1) return;
+    const wait = Math.ceil(ticksUntilToken(bucket, bucket.limit, bucket.window) / SECOND);
+    throw new HttpError('rate_limit_exceeded', 'Too many wrong tokens. Retry after the time in Retry-After.', {
+      headers: ['Retry-After', String(wait)],
+    });
   }
 
   async #holderOf(authorization: string | undefined, shared: string): Promise<Operator | undefined> {
@@ -107,70 +144,13 @@ export class OperatorsAccess implements Access<Operator> {
   }
 }
 
-/** The number of wrong tokens that an address may send per minute. */
-const WRONG_TOKENS = 10;
-
-/** Safe methods change nothing (RFC 9110 §9.2.1). */
-const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
-
-/**
- * Keeps out two attackers: other web sites, whose pages can make an operator's browser send requests here, and clients
- * that guess tokens. There is no CORS: a page of another site cannot read the responses.
- */
-export class OperatorsGuard {
-  readonly #isLocal: boolean;
-  readonly #addressOf: (request: IncomingMessage) => string;
-  readonly #guesses: AddressAllowance;
-
-  /** @param host the host that the listener is bound to */
-  constructor(host: string, addressOf: (request: IncomingMessage) => string, clock: Clock = systemClock) {
-    this.#isLocal = isLoopback(host);
-    this.#addressOf = addressOf;
-    this.#guesses = new AddressAllowance(clock, WRONG_TOKENS);
-  }
-
-  /** @throws {HttpError} 403 */
-  admit(request: IncomingMessage): void {
-    if (this.#isLocal && !namesLoopback(request.headers.host)) {
-      throw new HttpError('forbidden', 'This listener is bound to loopback and accepts no other host name.');
-    }
-    if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request)) {
-      throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
-    }
-  }
-
-  /**
-   * Called before a token is checked, because a correct token would confirm a guess.
-   * @throws {HttpError} 429 while the address has used up its wrong tokens
-   */
-  beforeToken(request: IncomingMessage): void {
-    const [bucket] = this.#guesses.peek(this.#addressOf(request)).buckets;
-    if (bucket === undefined || bucket.tokens >= 1) return;
-    const wait = Math.ceil(ticksUntilToken(bucket, bucket.limit, bucket.window) / SECOND);
-    throw new HttpError('rate_limit_exceeded', 'Too many wrong tokens. Retry after the time in Retry-After.', {
-      headers: ['Retry-After', String(wait)],
-    });
-  }
-
-  wrongToken(request: IncomingMessage): void {
-    this.#guesses.consume(this.#addressOf(request));
-  }
-}
-
 /**
  * Another site can make its own name resolve to this machine (DNS rebinding). Its pages then have the same origin as
  * this listener, but the Host header reveals the name. A client without Host, as HTTP/1.0 allows, is not a browser.
  */
 function namesLoopback(host: string | undefined): boolean {
-  return (
-    host === undefined ||
-    isLoopback(
-      host
-        .replace(/:\d*$/, '')
-        .replace(/^\[(.*)\]$/, '$1')
-        .toLowerCase(),
-    )
-  );
+  const name = host?.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1');
+  return name === undefined || isLoopback(name.toLowerCase());
 }
 
 /** Browsers state the origin of a request (Fetch Metadata, RFC 6454 §7). Other clients send neither header. */
@@ -180,8 +160,6 @@ function isSameOrigin({
   if (site !== 'same-origin') return false;
   return origin === undefined || (URL.canParse(origin) && new URL(origin).host === host.toLowerCase());
 }
-
-/** Operators' tokens with a name and a role. */
 
 export const NewToken = z.strictObject({
   name: line(100),
@@ -207,22 +185,18 @@ export const whoAmI: AdminOperation = async ({ caller: { name, role } }) => ({
 
 /** Lists the tokens without their digests, the oldest first. The shared token is not among them. */
 export const listTokens: AdminOperation = async ({ deps }) => {
-  const tokens = [...(await deps.tokens.list())].map(([id, { name, role, createdAt }]) => ({
-    id,
-    name,
-    role,
-    createdAt,
-  }));
-  const inOrder = tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
-  return { status: 200, body: { tokens: inOrder } satisfies TokensAnswer };
+  const tokens = [...(await deps.tokens.list())].map(([id, { digest: _digest, ...token }]) => ({ id, ...token }));
+  return {
+    status: 200,
+    body: { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) } satisfies TokensAnswer,
+  };
 };
 
 /** Revokes a token, so that its next request gets 401. */
 export const revokeToken: AdminOperation = async (call) => {
-  const { deps, params } = call;
-  const [id = ''] = params;
+  const [id = ''] = call.params;
   const about = aboutCall(call);
   const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
-  if (!(await deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
+  if (!(await call.deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
   return { status: 204, body: undefined };
 };
