@@ -15,8 +15,8 @@ import { includesRole, ROLES, type Role, roleFor } from '../../stores/roles.ts';
 import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
 import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
-import type { CallerAnswer, TokensAnswer } from './answers.ts';
-import { type AdminOperation, type Operator, who } from './operation.ts';
+import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
+import { type Operator, operation, who } from './operation.ts';
 
 /** Who may call the operators' listener, and the operators' tokens. */
 
@@ -161,42 +161,41 @@ function isSameOrigin({
   return origin === undefined || (URL.canParse(origin) && new URL(origin).host === host.toLowerCase());
 }
 
-export const NewToken = z.strictObject({
+const NewToken = z.strictObject({
   name: line(100),
   role: z.enum(ROLES, { error: must(`be one of ${ROLES.join(', ')}`) }),
   ...who,
 });
 
 /** Creates a token. Only this answer ever shows it. */
-export const createToken: AdminOperation = async (call) => {
-  const { about, given } = await readChange(call, NewToken);
-  const { name, role } = given;
-  const { id, token, digest } = createAccessToken();
-  const activity = entry(about, 'token.create', id, allOf({ name, role }));
-  await call.deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
-  return { status: 201, body: { id, token, name, role } };
-};
+export const createToken = operation(
+  { needs: 'admin', body: NewToken, answer: IssuedToken, creates: true },
+  async (call) => {
+    const { about, given } = await readChange(call, NewToken);
+    const { name, role } = given;
+    const { id, token, digest } = createAccessToken();
+    const activity = entry(about, 'token.create', id, allOf({ name, role }));
+    await call.deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
+    return { id, token, name, role };
+  },
+);
 
 /** Returns the caller's name, and the role of the token. */
-export const whoAmI: AdminOperation = async ({ caller: { name, role } }) => ({
-  status: 200,
-  body: { name, role: role ?? 'viewer' } satisfies CallerAnswer,
-});
+export const whoAmI = operation({ answer: CallerAnswer }, async ({ caller: { name, role } }) => ({
+  name,
+  role: role ?? 'viewer',
+}));
 
 /** Lists the tokens without their digests, the oldest first. The shared token is not among them. */
-export const listTokens: AdminOperation = async ({ deps }) => {
+export const listTokens = operation({ answer: TokensAnswer }, async ({ deps }) => {
   const tokens = [...(await deps.tokens.list())].map(([id, { digest: _digest, ...token }]) => ({ id, ...token }));
-  return {
-    status: 200,
-    body: { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) } satisfies TokensAnswer,
-  };
-};
+  return { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) };
+});
 
 /** Revokes a token, so that its next request gets 401. */
-export const revokeToken: AdminOperation = async (call) => {
+export const revokeToken = operation({ needs: 'admin' }, async (call) => {
   const [id = ''] = call.params;
   const about = aboutCall(call);
   const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
   if (!(await call.deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
-  return { status: 204, body: undefined };
-};
+});

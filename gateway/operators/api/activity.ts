@@ -9,17 +9,17 @@ import { type Activity, type FieldChange, type RecordedActivity, RecordId } from
 import { ACTIONS } from '../../stores/audit-words.ts';
 import { CTL } from '../clients.ts';
 import { redactSecrets } from '../tokens.ts';
-import type { ActivityAnswer, ActivityView } from './answers.ts';
+import { ActivityAnswer, type ActivityView } from './answers.ts';
 import { toTime } from './key-view.ts';
 import {
   ADMIN_BODY_LIMIT_BYTES,
   type AdminCall,
   type AdminDependencies,
-  type AdminOperation,
   checkOrder,
   choice,
   cursor,
   msOf,
+  operation,
   period,
   readQuery,
   who,
@@ -128,7 +128,7 @@ const MOST = 1_000;
 
 const word = z.string({ error: must('be given once') }).optional();
 
-export const ActivityQuery = z.object({
+const ActivityQuery = z.object({
   limit: wholeNumber(1, MOST).default(PAGE),
   after: cursor((given) => RecordId.safeParse(given).success),
   actor: word,
@@ -143,20 +143,22 @@ export const ActivityQuery = z.object({
  * `target`, `from` or `to`, only matching entries are listed. One call checks a few thousand, so a page can be short
  * and still have a `next`.
  */
-export const listActivity: AdminOperation = async ({ deps, query }) => {
-  const { limit, after, actor, action, target, ...given } = readQuery(ActivityQuery, query);
-  const [from, to] = [msOf(given.from), msOf(given.to)];
-  checkOrder(from, to);
-  const names = new TargetNames(deps);
-  const isWanted = async (one: RecordedActivity) =>
-    (actor ?? one.actor) === one.actor &&
-    (action ?? one.action) === one.action &&
-    (target === undefined || (await names.isAbout(one, target)));
-  const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
-  const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
-  const views = activity.map(async (one) => describe(one, (await names.of(one)) ?? logged.get(idIn(one))));
-  return { status: 200, body: { activity: await Promise.all(views), next } satisfies ActivityAnswer };
-};
+export const listActivity = operation(
+  { query: ActivityQuery, answer: ActivityAnswer },
+  async ({ deps }, { limit, after, actor, action, target, ...given }) => {
+    const [from, to] = [msOf(given.from), msOf(given.to)];
+    checkOrder(from, to);
+    const names = new TargetNames(deps);
+    const isWanted = async (one: RecordedActivity) =>
+      (actor ?? one.actor) === one.actor &&
+      (action ?? one.action) === one.action &&
+      (target === undefined || (await names.isAbout(one, target)));
+    const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
+    const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
+    const views = activity.map(async (one) => describe(one, (await names.of(one)) ?? logged.get(idIn(one))));
+    return { activity: await Promise.all(views), next };
+  },
+);
 
 function describe({ id, ...entry }: RecordedActivity, name: string | undefined): ActivityView {
   // Somebody may have written a secret into a name.

@@ -10,15 +10,14 @@ import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/key-backup.
 import { type MakeChanges, planOf } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
 import { type About, aboutCall, allOf, entry, readChange } from './activity.ts';
-import type { BackupAnswer, RestoreAnswer } from './answers.ts';
+import { BackupAnswer, BackupNoted, RestoreAnswer } from './answers.ts';
 import { toTime } from './key-view.ts';
 import {
   type AdminDependencies,
-  type AdminOperation,
   after,
   choice,
   cursorIn,
-  readQuery,
+  operation,
   refusingProto,
   time,
   wholeNumber,
@@ -38,24 +37,25 @@ const MOST_SHOWN = 100;
 /** A backup is accepted for a day less than revocations are remembered. */
 const CLOCK_TOLERANCE_SECONDS = 86_400;
 
-export const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
+const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
 
 /**
  * Returns one page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The
  * first page includes the plans in force, even if the table has other values that are invalid. `leftOut` lists keys
  * that no restore would accept, and why.
  */
-export const backUp: AdminOperation = async ({ deps, query }) => {
-  const { limit, after: given } = readQuery(BackupQuery, query);
-  const after = cursorIn(given);
-  const at = toTime(await deps.keys.now());
-  const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
-  const { keys, leftOut, next } = await deps.keys.export({ after, limit });
-  // The list is checked at the end too, because the pages lack keys that left it meanwhile.
-  if (after === undefined || next === undefined) await checkOrder(deps);
-  const body = { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
-  return { status: 200, body: body satisfies BackupAnswer };
-};
+export const backUp = operation(
+  { query: BackupQuery, answer: BackupAnswer, errors: [409] },
+  async ({ deps }, { limit, after: given }) => {
+    const after = cursorIn(given);
+    const at = toTime(await deps.keys.now());
+    const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
+    const { keys, leftOut, next } = await deps.keys.export({ after, limit });
+    // The list is checked at the end too, because the pages lack keys that left it meanwhile.
+    if (after === undefined || next === undefined) await checkOrder(deps);
+    return { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
+  },
+);
 
 async function plansInForce({ plans, planCache }: AdminDependencies): Promise<StoredPlans | undefined> {
   const stored = await plans.read();
@@ -74,9 +74,9 @@ async function checkOrder({ keys }: AdminDependencies): Promise<void> {
 /** Keys are checked one by one: an invalid key does not block the others. */
 const flag = choice(['true', 'false']).optional();
 
-export const RestoreQuery = z.object({ anyAge: flag, dryRun: flag });
+const RestoreQuery = z.object({ anyAge: flag, dryRun: flag });
 
-export const BackupPage = z.strictObject({
+const BackupPage = z.strictObject({
   at: time.optional(),
   plans: refusingProto(
     z.record(z.string(), z.unknown(), { error: must('be an object') }),
@@ -107,34 +107,36 @@ interface Rejected {
  * written, and the answer reports what would be.
  * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
  */
-export const restore: AdminOperation = async (call) => {
-  const { deps, request, response, query } = call;
-  const about = aboutCall(call);
-  const { anyAge, dryRun } = readQuery(RestoreQuery, query);
-  const [isAnyAge, isTrial] = [anyAge === 'true', dryRun === 'true'];
-  const {
-    at,
-    plans,
-    keys: given,
-  } = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
-  if (plans === undefined && given.length === 0)
-    throw new HttpError('invalid_request', 'There is nothing to restore in the body.');
-  if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
-  const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
-  const read = keysIn(given);
-  const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
-  const entryFor = (id: string, name: string) =>
-    entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
-  const outcomes = await Promise.all(keys.map((key) => deps.keys.restore(key, entryFor, isTrial)));
-  const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
-  const refusalOf = ({ id }: BackedUpKey, at: number): Rejected[] => {
-    const outcome = outcomes[at];
-    return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
-  };
-  const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
-  const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
-  return { status: 200, body: { ...counts, rejected, plans: restoredPlans } satisfies RestoreAnswer };
-};
+export const restore = operation(
+  { needs: 'admin', query: RestoreQuery, body: BackupPage, answer: RestoreAnswer },
+  async (call, { anyAge, dryRun }) => {
+    const { deps, request, response } = call;
+    const about = aboutCall(call);
+    const [isAnyAge, isTrial] = [anyAge === 'true', dryRun === 'true'];
+    const {
+      at,
+      plans,
+      keys: given,
+    } = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
+    if (plans === undefined && given.length === 0)
+      throw new HttpError('invalid_request', 'There is nothing to restore in the body.');
+    if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
+    const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
+    const read = keysIn(given);
+    const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
+    const entryFor = (id: string, name: string) =>
+      entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
+    const outcomes = await Promise.all(keys.map((key) => deps.keys.restore(key, entryFor, isTrial)));
+    const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
+    const refusalOf = ({ id }: BackedUpKey, at: number): Rejected[] => {
+      const outcome = outcomes[at];
+      return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
+    };
+    const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
+    const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
+    return { ...counts, rejected, plans: restoredPlans };
+  },
+);
 
 /** @throws {HttpError} for a page with keys older than the revocation records */
 function checkAge(at: string | undefined, now: number): void {
@@ -216,18 +218,18 @@ const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(
 const OLD_AFTER_SECONDS = 26 * 3_600;
 
 /** A backup without a key does not count, because it would hide a loss of data. */
-export const BackupMade = z.strictObject({
+const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
 });
 
 /** Notes that a backup of all keys is complete. */
-export const noteBackup: AdminOperation = async (call) => {
+export const noteBackup = operation({ body: BackupMade, answer: BackupNoted, creates: true }, async (call) => {
   const { about, given } = await readChange(call, BackupMade);
   const seconds = Math.floor(Date.now() / 1_000);
   const activity = entry(about, 'backup.make', '*', allOf({ keys: String(given.keys) }));
   await call.deps.backups.note(seconds, activity);
-  return { status: 201, body: { completedAt: timeOf(seconds) } };
-};
+  return { completedAt: timeOf(seconds) };
+});
 
 type Stores = Pick<AdminDependencies, 'backups' | 'keys'>;
 

@@ -7,17 +7,17 @@ import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { WorkersState } from '../../telemetry/watched-traffic.ts';
-import type { DoctorAnswer } from './answers.ts';
+import { DoctorAnswer } from './answers.ts';
 import { checkBackup } from './backup.ts';
 import { answered } from './health.ts';
-import type { AdminOperation } from './operation.ts';
+import { operation } from './operation.ts';
 import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
  * Checks everything that the gateway depends on. It changes nothing, so it is always safe. A bad finding has the time
  * of the first check in a row that found it.
  */
-export const checkAll: AdminOperation = async ({ deps }) => {
+export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
   const processes = traffic.source.processes();
   const asked = [
@@ -29,8 +29,8 @@ export const checkAll: AdminOperation = async ({ deps }) => {
     answered('backup', () => checkBackup(deps)),
   ];
   const findings = deps.findings.seen((await Promise.all(asked)).flat(), deps.health.seen);
-  return { status: 200, body: { findings } satisfies DoctorAnswer };
-};
+  return { findings };
+});
 
 /** Workers report twice a second. */
 const SILENT_MS = 1_500;

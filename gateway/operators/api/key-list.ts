@@ -8,19 +8,10 @@ import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import { countsOf, usedOfDay } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
-import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
+import { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, KEY_STATES, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
 import { describeKeyInFull, stateOf, withBanRefusals } from './key-view.ts';
-import {
-  type AdminDependencies,
-  type AdminOperation,
-  choice,
-  offset,
-  readQuery,
-  tag,
-  tagsIn,
-  wholeNumber,
-} from './operation.ts';
+import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNumber } from './operation.ts';
 import { decisionsOn } from './requests.ts';
 
 /**
@@ -52,7 +43,7 @@ const KeyFilters = z.object({
   unusedSeconds: wholeNumber(1, LONGEST_UNUSED_SECONDS).optional(),
 });
 
-export const KeysQuery = KeyFilters.extend({
+const KeysQuery = KeyFilters.extend({
   offset,
   limit: wholeNumber(1, PAGE).default(PAGE),
   sort: choice(KEY_ORDER_NAMES).default('newest'),
@@ -63,27 +54,29 @@ export const KeysQuery = KeyFilters.extend({
  * `wantedKeys`. In any order other than `sort=newest`, the answer holds the first of the keys that the call checked: to
  * sort all keys, follow `next` and merge.
  */
-export const listKeys: AdminOperation = async ({ deps, query }) => {
-  const { offset, limit, sort, ...filters } = readQuery(KeysQuery, query);
-  const now = await deps.keys.now();
-  const { table } = deps.planCache;
-  const isWanted = wantedKeys(filters, table, now);
-  const shown = (entries: readonly KeyEntry[]) =>
-    withBanRefusals(
-      deps,
-      entries.map((entry) => describeKeyInFull(entry, table, now)),
-    );
-  if (sort === 'newest') {
-    const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
-    return { status: 200, body: { total, offset, keys: await shown(keys), next } satisfies KeysAnswer };
-  }
-  const first = new FirstOf<Ranked>(limit, KEY_ORDERS[sort]);
-  const { total, next } = await visit(deps, offset, (entry) => {
-    if (isWanted(entry)) first.offer(ranked(entry, table, now));
-  });
-  const keys = await shown(first.items.map(({ entry }) => entry));
-  return { status: 200, body: { total, offset, keys, next } satisfies KeysAnswer };
-};
+export const listKeys = operation(
+  { query: KeysQuery, answer: KeysAnswer },
+  async ({ deps }, { offset, limit, sort, ...filters }) => {
+    const now = await deps.keys.now();
+    const { table } = deps.planCache;
+    const isWanted = wantedKeys(filters, table, now);
+    const shown = (entries: readonly KeyEntry[]) =>
+      withBanRefusals(
+        deps,
+        entries.map((entry) => describeKeyInFull(entry, table, now)),
+      );
+    if (sort === 'newest') {
+      const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
+      return { total, offset, keys: await shown(keys), next };
+    }
+    const first = new FirstOf<Ranked>(limit, KEY_ORDERS[sort]);
+    const { total, next } = await visit(deps, offset, (entry) => {
+      if (isWanted(entry)) first.offer(ranked(entry, table, now));
+    });
+    const keys = await shown(first.items.map(({ entry }) => entry));
+    return { total, offset, keys, next };
+  },
+);
 
 type Ranked = Sortable & { readonly entry: KeyEntry };
 
@@ -102,7 +95,7 @@ async function visit({ keys }: AdminDependencies, offset: number, see: (entry: K
   return await keys.list({ offset, limit: 1, isWanted });
 }
 
-export const TopQuery = KeyFilters.extend({
+const TopQuery = KeyFilters.extend({
   offset,
   limit: wholeNumber(1, PAGE).default(TOP),
   minutes: wholeNumber(1, MOST_MINUTES).default(TOP_MINUTES),
@@ -113,21 +106,23 @@ export const TopQuery = KeyFilters.extend({
  * Lists the keys with the most requests over all gateways in the last `minutes` full minutes and the running one.
  * `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
  */
-export const topKeys: AdminOperation = async ({ deps, query }) => {
-  const { offset, limit, minutes, by, ...filters } = readQuery(TopQuery, query);
-  const now = await deps.keys.now();
-  const { table } = deps.planCache;
-  const isWanted = wantedKeys(filters, table, now);
-  const first = new FirstOf<Loud>(limit, loudestFirst(by));
-  const { total, next } = await visit(deps, offset, (entry) => {
-    const recent = recentOf(entry, Math.floor(now / MINUTE) - minutes);
-    const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
-    if (isLoud && isWanted(entry)) first.offer({ entry, recent });
-  });
-  const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
-  const body = { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
-  return { status: 200, body: body satisfies TopAnswer };
-};
+export const topKeys = operation(
+  { query: TopQuery, answer: TopAnswer },
+  async ({ deps }, { offset, limit, minutes, by, ...filters }) => {
+    const now = await deps.keys.now();
+    const { table } = deps.planCache;
+    const isWanted = wantedKeys(filters, table, now);
+    const first = new FirstOf<Loud>(limit, loudestFirst(by));
+    const { total, next } = await visit(deps, offset, (entry) => {
+      const recent = recentOf(entry, Math.floor(now / MINUTE) - minutes);
+      const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
+      if (isLoud && isWanted(entry)) first.offer({ entry, recent });
+    });
+    const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
+    const body = { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
+    return body;
+  },
+);
 
 interface Loud {
   readonly entry: KeyEntry;
@@ -142,7 +137,7 @@ function recentOf(entry: KeyEntry, from: number): Loud['recent'] {
 
 const TEXT = `must have 1 to ${LONGEST_TEXT} characters`;
 
-export const FindQuery = z.object({
+const FindQuery = z.object({
   offset,
   text: z
     .string(TEXT)
@@ -156,12 +151,11 @@ export const FindQuery = z.object({
  * Finds the keys for a text: the key with this id; otherwise the keys of the requests with this id, as far as this
  * gateway remembers them; otherwise those whose name contains it, or whose id begins with it.
  */
-export const findKeys: AdminOperation = async ({ deps, query }) => {
-  const { offset, text } = readQuery(FindQuery, query);
+export const findKeys = operation({ query: FindQuery, answer: FoundAnswer }, async ({ deps }, { offset, text }) => {
   const now = await deps.keys.now();
   const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
     const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
-    return { status: 200, body: { keys: await withBanRefusals(deps, keys), next } satisfies FoundAnswer };
+    return { keys: await withBanRefusals(deps, keys), next };
   };
   if (offset === 0) {
     const named = isKeyId(text) ? await deps.keys.get(text) : undefined;
@@ -175,7 +169,7 @@ export const findKeys: AdminOperation = async ({ deps, query }) => {
     record.name.toLowerCase().includes(lower) || (isIdPart && id.startsWith(text));
   const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
   return found('name', keys, next);
-};
+});
 
 async function keysOfRequest(deps: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
   const ids = (await decisionsOn(deps, { requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);

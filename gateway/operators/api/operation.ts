@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
-import type { Call, Operation, ServiceOptions, ServiceRoute } from '../../../shared/http/service.ts';
+import type { Answer, Call, ServiceOptions, ServiceRoute } from '../../../shared/http/service.ts';
 import type { Logger } from '../../../shared/process/logger.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { CheckResult } from '../../check-result.ts';
@@ -49,14 +49,12 @@ export interface Operator {
   readonly tokenId: string | undefined;
 }
 
-export type AdminOperation = Operation<AdminDependencies, Operator>;
-
 export type AdminCall = Call<AdminDependencies, Operator>;
 
-/** An operation: how it is served, and how the OpenAPI document describes it. */
-export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator> {
+/** What the OpenAPI document says of an operation. */
+interface Facts {
+  /** Undefined for a viewer of what it reads, and for an operator of what it changes. */
   readonly needs?: Role;
-  readonly summary: string;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
   readonly isBodyOptional?: true;
@@ -68,6 +66,37 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator> {
   readonly isVersioned?: true;
   /** Errors by status, besides those that its method, path and body imply. */
   readonly errors?: readonly number[];
+}
+
+export interface AdminOperation extends Facts {
+  run(call: AdminCall): Promise<Answer>;
+}
+
+/** An operation with its place. */
+export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, Facts {
+  readonly needs?: Role;
+  readonly summary: string;
+}
+
+/**
+ * An operation of the admin API.
+ * @param answerTo returns the body of a success. It gets the parsed query, and the headers of the answer to add to
+ */
+export function operation<Q extends z.ZodObject, A extends z.ZodType>(
+  facts: Facts & { readonly query?: Q; readonly answer?: A },
+  answerTo: (call: AdminCall, asked: z.output<Q>, headers: string[]) => Promise<z.output<A>>,
+): AdminOperation {
+  const { query, answer, creates, isVersioned } = facts;
+  return {
+    ...facts,
+    async run(call) {
+      const added: string[] = [];
+      const body = await answerTo(call, (query && readQuery(query, call.query)) as z.output<Q>, added);
+      const { version } = call.deps.planCache;
+      const etag = isVersioned && version !== undefined ? ['ETag', `"${version}"`] : [];
+      return { status: answer === undefined ? 204 : creates ? 201 : 200, body, headers: [...etag, ...added] };
+    },
+  };
 }
 
 /** The maximum size of the body of an operator's request, except for a restore. */

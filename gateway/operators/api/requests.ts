@@ -9,18 +9,17 @@ import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
 import { type DecisionReport, MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
 import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
-import type { BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, RequestView } from './answers.ts';
+import { type BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, type RequestView } from './answers.ts';
 import { runningBans } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
 import {
   type AdminDependencies,
-  type AdminOperation,
   checkOrder,
   cursor,
   msOf,
+  operation,
   period,
   type RequestSource,
-  readQuery,
   tag,
   tagsIn,
   text,
@@ -41,7 +40,7 @@ const NAMES_WITHIN_MS = 500;
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
 
-export const RequestsQuery = z.object({
+const RequestsQuery = z.object({
   keyId: text,
   tag,
   status: z
@@ -61,34 +60,36 @@ export const RequestsQuery = z.object({
  * listed that have all of these tags, or had them at their revocation. Requests do not store tags, so one call searches
  * for a second: a page can be short and still have a `next`.
  */
-export const listRequests: AdminOperation = async ({ deps, query }) => {
-  const { tag: given, ...asked } = readQuery(RequestsQuery, query);
-  const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
-  checkOrder(wanted.from, wanted.to);
-  const limit = tags.length === 0 ? wanted.limit : MOST;
-  const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
-  const giveUpAt = performance.now() + SEARCH_MS;
-  let after = wanted.after;
-  let isAtEnd = false;
-  while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
-    const page = await deps.requests.find({ ...wanted, after, limit });
-    for (const one of page.missing) missing.add(one);
-    await learnKeys(deps, page.requests, keys, tags.length > 0);
-    for (const report of page.requests) {
-      if (found.length === wanted.limit) break;
-      if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
-      after = report.cursor;
+export const listRequests = operation(
+  { query: RequestsQuery, answer: RequestsAnswer },
+  async ({ deps }, { tag: given, ...asked }) => {
+    const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
+    checkOrder(wanted.from, wanted.to);
+    const limit = tags.length === 0 ? wanted.limit : MOST;
+    const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
+    const giveUpAt = performance.now() + SEARCH_MS;
+    let after = wanted.after;
+    let isAtEnd = false;
+    while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
+      const page = await deps.requests.find({ ...wanted, after, limit });
+      for (const one of page.missing) missing.add(one);
+      await learnKeys(deps, page.requests, keys, tags.length > 0);
+      for (const report of page.requests) {
+        if (found.length === wanted.limit) break;
+        if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
+        after = report.cursor;
+      }
+      isAtEnd = page.requests.length < limit;
     }
-    isAtEnd = page.requests.length < limit;
-  }
-  const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
-  // Without the store, the end of a ban is compared with the clock of this machine. The refusals of bans are only
-  // counted if all gateways have answered, so that one that hangs is waited for once.
-  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
-  const views = found.map((report) => viewOf(report, keys, bans));
-  const next = isAtEnd && found.length < wanted.limit ? undefined : after;
-  return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
-};
+    const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
+    // Without the store, the end of a ban is compared with the clock of this machine. The refusals of bans are only
+    // counted if all gateways have answered, so that one that hangs is waited for once.
+    const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
+    const views = found.map((report) => viewOf(report, keys, bans));
+    const next = isAtEnd && found.length < wanted.limit ? undefined : after;
+    return { requests: views, missing: [...missing], next };
+  },
+);
 
 /** The requests of this gateway and of all others on its store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
@@ -284,25 +285,22 @@ const ADVICE: Readonly<Record<string, { readonly advice: string }>> = {
 
 const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');
 
-const DECISIONS_PAGE = 50;
-
-export const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(DECISIONS_PAGE) });
+const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
 
 /** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
-export const explainKey: AdminOperation = async ({ deps, params, query }) => {
-  const { limit } = readQuery(DecisionsQuery, query);
-  const entry = await findKey(deps, params[0]);
+export const explainKey = operation({ query: DecisionsQuery, answer: ExplainAnswer }, async (call, { limit }) => {
+  const { deps } = call;
+  const entry = await findKey(call);
   const [key, decisions] = await Promise.all([describe(deps, entry), decisionsOn(deps, { keyId: entry.id, limit })]);
-  return { status: 200, body: { key, planVersion: deps.planCache.version, decisions } satisfies ExplainAnswer };
-};
+  return { key, planVersion: deps.planCache.version, decisions };
+});
 
 /** The decisions on a request. There are several, the newest first, if clients reuse an id. */
-export const explainRequest: AdminOperation = async ({ deps, params, query }) => {
-  const { limit } = readQuery(DecisionsQuery, query);
-  const decisions = await decisionsOn(deps, { requestId: params[0], limit });
+export const explainRequest = operation({ query: DecisionsQuery, answer: DecisionsAnswer }, async (call, { limit }) => {
+  const decisions = await decisionsOn(call.deps, { requestId: call.params[0], limit });
   if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
-  return { status: 200, body: { decisions } satisfies DecisionsAnswer };
-};
+  return { decisions };
+});
 
 /** The last decisions by this gateway's processes on a key that exists, the newest first. */
 export async function decisionsOn(

@@ -4,45 +4,43 @@ import type { RejectedValue } from '../../limiter/plans.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
 import { bucketsOf, quantile, seriesOf, totalsOf } from '../../telemetry/totals.ts';
 import type { ProcessState, SeenCore } from '../../telemetry/watched-traffic.ts';
-import type { CoreView, MinutesAnswer, RedisMode, RedisView, TrafficAnswer } from './answers.ts';
-import type { AdminOperation } from './operation.ts';
+import { type CoreView, MinutesAnswer, type RedisMode, type RedisView, TrafficAnswer } from './answers.ts';
+import { operation } from './operation.ts';
 
 /**
  * Reports the requests of clients since the start of this gateway, and its state, for all workers together. It is cheap
  * enough to poll every second.
  */
-export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode, health } }) => {
+export const showTraffic = operation({ answer: TrafficAnswer }, async ({ deps }) => {
+  const { traffic, planCache, redisMode, health } = deps;
   await health.watch();
   const [counted, processes] = [traffic.source.counted(), traffic.source.processes()];
   const { totals, plans } = totalsOf(counted);
   return {
-    status: 200,
-    body: {
-      since: traffic.since.toISOString(),
-      mode: traffic.mode.isLocal ? 'local' : 'shared',
-      modeSince: traffic.mode.since.toISOString(),
-      health: health.worst(),
-      workers: traffic.source.workers?.(),
-      processes: processes.length,
-      cores: coresOf(processes),
-      redis: redisOf(processes, counted, redisMode),
-      totals,
-      plans,
-      planTable: {
-        version: planCache.version,
-        changedAt: planCache.changedAt.toISOString(),
-        rejectedValues: planCache.rejected.length,
-        rejected: shownRejected(planCache.rejected),
-      },
-    } satisfies TrafficAnswer,
+    since: traffic.since.toISOString(),
+    mode: traffic.mode.isLocal ? ('local' as const) : ('shared' as const),
+    modeSince: traffic.mode.since.toISOString(),
+    health: health.worst(),
+    workers: traffic.source.workers?.(),
+    processes: processes.length,
+    cores: coresOf(processes),
+    redis: redisOf(processes, counted, redisMode),
+    totals,
+    plans,
+    planTable: {
+      version: planCache.version,
+      changedAt: planCache.changedAt.toISOString(),
+      rejectedValues: planCache.rejected.length,
+      rejected: shownRejected(planCache.rejected),
+    },
   };
-};
+});
 
 /** Reports the last hour by minute, the oldest first. The last minute is still running. */
-export const showMinutes: AdminOperation = async ({ deps: { traffic } }) => ({
-  status: 200,
-  body: { since: traffic.since.toISOString(), minutes: traffic.minutes() } satisfies MinutesAnswer,
-});
+export const showMinutes = operation({ answer: MinutesAnswer }, async ({ deps: { traffic } }) => ({
+  since: traffic.since.toISOString(),
+  minutes: traffic.minutes(),
+}));
 
 /** Merges what the processes that serve clients see of the cores and of Redis. */
 

@@ -7,10 +7,10 @@ import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { UsageSums } from '../clients.ts';
-import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';
+import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsedOnDay } from './answers.ts';
 import { banOf, refusedByBans, shownTags } from './key-view.ts';
 import { findKey } from './keys.ts';
-import { type AdminOperation, after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './operation.ts';
+import { after, checkOrder, cursorIn, operation, tag, tagsIn, wholeNumber } from './operation.ts';
 
 const PAGE = 100;
 /** The number of keys that one sum checks. The answer contains the place to continue. */
@@ -22,7 +22,7 @@ const DATE = must('be a date like 2026-11-01');
 const date = z.iso.date({ error: DATE }).optional();
 const BY = must('be day, key, or tag: with the name of a tag, such as tag:customer');
 
-export const UsageQuery = z.object({
+const UsageQuery = z.object({
   from: date,
   to: date,
   tag,
@@ -39,41 +39,43 @@ export const UsageQuery = z.object({
  * those with each `tag`. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
  * `limit` counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add up the sums.
  */
-export const listUsage: AdminOperation = async ({ deps, query }) => {
-  const now = await deps.keys.now();
-  const today = Math.floor(now / DAY);
-  const keptFrom = today - DAYS_KEPT + 1;
-  const { limit, after, by, ...range } = readQuery(UsageQuery, query);
-  const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
-  checkOrder(from, to);
-  const wanted = tagsIn(range.tag);
-  const daysOfKey = (key: KeyEntry) =>
-    hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
-  const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => {
-    const body = { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) };
-    return { status: 200, body: body satisfies UsageAnswer };
-  };
-  let cursor = cursorIn(after);
-  if (by === 'day' || by === 'key') {
-    const { keys, next } = await deps.keys.walk({ after: cursor, limit });
-    if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
-    const banned = (key: KeyEntry) => (key.bannedUntil > now ? { ban: banOf(key, now) } : {});
-    return answer(
-      keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) }))),
-      next,
-    );
-  }
-  const sums = new UsageSums();
-  for (let checked = 0; checked < SUMMED; checked += PAGE) {
-    const { keys, next } = await deps.keys.walk({ after: cursor, limit: PAGE });
-    for (const sum of keys.flatMap((key) => sumOf(daysOfKey(key))))
-      sums.add({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
-    cursor = next;
-    if (next === undefined) break;
-    await nextTurn();
-  }
-  return answer(sums.rows(), cursor);
-};
+export const listUsage = operation(
+  { query: UsageQuery, answer: UsageAnswer },
+  async ({ deps }, { limit, after, by, ...range }) => {
+    const now = await deps.keys.now();
+    const today = Math.floor(now / DAY);
+    const keptFrom = today - DAYS_KEPT + 1;
+    const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
+    checkOrder(from, to);
+    const wanted = tagsIn(range.tag);
+    const daysOfKey = (key: KeyEntry) =>
+      hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
+    const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => {
+      const body = { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) };
+      return body;
+    };
+    let cursor = cursorIn(after);
+    if (by === 'day' || by === 'key') {
+      const { keys, next } = await deps.keys.walk({ after: cursor, limit });
+      if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
+      const banned = (key: KeyEntry) => (key.bannedUntil > now ? { ban: banOf(key, now) } : {});
+      return answer(
+        keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) }))),
+        next,
+      );
+    }
+    const sums = new UsageSums();
+    for (let checked = 0; checked < SUMMED; checked += PAGE) {
+      const { keys, next } = await deps.keys.walk({ after: cursor, limit: PAGE });
+      for (const sum of keys.flatMap((key) => sumOf(daysOfKey(key))))
+        sums.add({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
+      cursor = next;
+      if (next === undefined) break;
+      await nextTurn();
+    }
+    return answer(sums.rows(), cursor);
+  },
+);
 
 /** The name of a tag in `tag:<name>`; empty if there is none. */
 function tagIn(by: string): string {
@@ -90,8 +92,9 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
 }
 
 /** The use of one key: its last hour by minute and last 36 days (UTC), the oldest first. Idle times are left out. */
-export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
-  const entry = await findKey(deps, params[0]);
+export const showKeyUsage = operation({ answer: KeyUsageAnswer }, async (call) => {
+  const { deps } = call;
+  const entry = await findKey(call);
   const now = await deps.keys.now();
   const minute = Math.floor(now / MINUTE);
   const banned = await refusedByBans(deps, entry.id, minute);
@@ -111,8 +114,8 @@ export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
     refused,
   }));
   const nowAt = new Date(now / MILLISECOND).toISOString();
-  return { status: 200, body: { now: nowAt, minutes, days } satisfies KeyUsageAnswer };
-};
+  return { now: nowAt, minutes, days };
+});
 
 function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
   const { id, record } = entry;
