@@ -71,17 +71,16 @@ async function checkOrder({ keys }: AdminDependencies): Promise<void> {
   throw new HttpError('conflict', `${what} missing from the list of keys, and so from a backup. Run: ctl keys reindex`);
 }
 
-/** Keys are checked one by one: an invalid key does not block the others. */
 const flag = choice(['true', 'false']).optional();
 
 const RestoreQuery = z.object({ anyAge: flag, dryRun: flag });
 
+const fieldsOfPlans = z.record(z.string(), z.unknown(), { error: must('be an object') });
+
+/** Keys are checked one by one: an invalid key does not block the others. */
 const BackupPage = z.strictObject({
   at: time.optional(),
-  plans: refusingProto(
-    z.record(z.string(), z.unknown(), { error: must('be an object') }),
-    'is not a field of a plan',
-  ).optional(),
+  plans: refusingProto(fieldsOfPlans, 'is not a field of a plan').optional(),
   keys: z
     .array(z.unknown(), { error: must('be a list') })
     .max(BACKUP_PAGE, { error: `must have at most ${BACKUP_PAGE} entries` })
@@ -113,28 +112,23 @@ export const restore = operation(
     const { deps, request, response } = call;
     const about = aboutCall(call);
     const [isAnyAge, isTrial] = [anyAge === 'true', dryRun === 'true'];
-    const {
-      at,
-      plans,
-      keys: given,
-    } = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
+    const page = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
+    const { at, plans, keys: given } = page;
     if (plans === undefined && given.length === 0)
       throw new HttpError('invalid_request', 'There is nothing to restore in the body.');
     if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
     const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
-    const read = keysIn(given);
-    const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
     const entryFor = (id: string, name: string) =>
       entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
-    const outcomes = await Promise.all(keys.map((key) => deps.keys.restore(key, entryFor, isTrial)));
-    const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
-    const refusalOf = ({ id }: BackedUpKey, at: number): Rejected[] => {
-      const outcome = outcomes[at];
-      return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
+    const restoreOne = async (key: BackedUpKey | Rejected) => {
+      if ('reason' in key) return key;
+      const outcome = await deps.keys.restore(key, entryFor, isTrial);
+      return typeof outcome === 'object' ? { id: key.id, reason: outcome.refused } : outcome;
     };
+    const outcomes = await Promise.all(keysIn(given).map(restoreOne));
+    const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
     const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
-    const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
-    return { ...counts, rejected, plans: restoredPlans };
+    return { ...counts, rejected: outcomes.filter((one) => typeof one === 'object'), plans: restoredPlans };
   },
 );
 
@@ -144,12 +138,9 @@ function checkAge(at: string | undefined, now: number): void {
     throw new HttpError('invalid_request', 'at is required: the time at which the backup was made.');
   const age = now / SECOND - Date.parse(at) / 1_000;
   if (age >= -CLOCK_TOLERANCE_SECONDS && age <= RESTORED_FOR_SECONDS) return;
-  const days = RESTORED_FOR_SECONDS / 86_400;
-  const what = age < 0 ? 'which is in the future' : `more than ${days} days ago`;
-  throw new HttpError(
-    'conflict',
-    `This backup was made at ${at}, ${what}: keys revoked since then could work again. To restore it anyway, use ctl restore --any-age or anyAge=true.`,
-  );
+  const what = age < 0 ? 'which is in the future' : `more than ${RESTORED_FOR_SECONDS / 86_400} days ago`;
+  const why = `This backup was made at ${at}, ${what}: keys revoked since then could work again.`;
+  throw new HttpError('conflict', `${why} To restore it anyway, use ctl restore --any-age or anyAge=true.`);
 }
 
 /** Reads the keys of a page one by one. If two keys have one id, it cannot be known which is right. */
@@ -183,41 +174,41 @@ async function restorePlans(
   const isWholeIn = (field: string) => (field in given ? isGood([field, given[field]]) : isUsable(field, undefined));
   let [before, restored]: [StoredPlans, StoredPlans] = [{}, {}];
   const make: MakeChanges = (table, untouched) => {
-    const replaced = untouched.filter((plan) =>
-      STORED_FIELDS.filter((field) => planOf(field) === plan).every(isWholeIn),
-    );
-    const after = Object.fromEntries(good.filter(([field]) => replaced.includes(planOf(field)) || !(field in table)));
+    const whole = untouched.filter((plan) => STORED_FIELDS.filter((field) => planOf(field) === plan).every(isWholeIn));
+    const isReplaced = (field: string) => whole.includes(planOf(field));
+    const after = good.filter(([field]) => isReplaced(field) || !(field in table));
     // The fields that may be absent, and are absent in the backup.
     const gone = Object.keys(table).filter(
-      (field) => replaced.includes(planOf(field)) && !(field in given) && isUsable(field, undefined),
+      (field) => isReplaced(field) && !(field in given) && isUsable(field, undefined),
     );
+    const changes = [...after, ...gone.map((field) => [field, undefined] as const)];
     before = table;
-    const changes = { ...after, ...Object.fromEntries(gone.map((field) => [field, undefined])) };
-    restored = Object.fromEntries(Object.entries(changes).filter(([field, value]) => table[field] !== value));
+    restored = Object.fromEntries(changes.filter(([field, value]) => table[field] !== value));
     return restored;
   };
   if (isTrial) make((await deps.plans.read()) ?? {}, await deps.plans.untouched());
-  else await applyChange(deps, make, { about, action: 'set' });
-  if (!isTrial) await deps.planCache.refresh();
+  else {
+    await applyChange(deps, make, { about, action: 'set' });
+    await deps.planCache.refresh();
+  }
   const other = good.filter(([field, value]) => !(field in restored) && before[field] !== value);
+  const rejected = fields.filter((field) => !isGood(field)).slice(0, MOST_SHOWN);
   return {
     restored: Object.keys(restored),
     kept: other.map(([field, value]) => ({ field, value: shown(before[field]), backup: value })),
-    rejected: fields
-      .filter((field) => !isGood(field))
-      .slice(0, MOST_SHOWN)
-      .map(([field]) => shown(field)),
+    rejected: rejected.map(([field]) => shown(field)),
   };
 }
 
 /** Cuts a text of the sender to a length that fits in the answer. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');
 
-/** When keys were last backed up. The writer of a backup reports it: the gateway cannot know what was kept. */
-
 const OLD_AFTER_SECONDS = 26 * 3_600;
 
-/** A backup without a key does not count, because it would hide a loss of data. */
+/**
+ * The writer of a backup reports it, because the gateway cannot know what was kept. A backup without a key does not
+ * count, because it would hide a loss of data.
+ */
 const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
 });
@@ -226,8 +217,7 @@ const BackupMade = z.strictObject({
 export const noteBackup = operation({ body: BackupMade, answer: BackupNoted, creates: true }, async (call) => {
   const { about, given } = await readChange(call, BackupMade);
   const seconds = Math.floor(Date.now() / 1_000);
-  const activity = entry(about, 'backup.make', '*', allOf({ keys: String(given.keys) }));
-  await call.deps.backups.note(seconds, activity);
+  await call.deps.backups.note(seconds, entry(about, 'backup.make', '*', allOf({ keys: String(given.keys) })));
   return { completedAt: timeOf(seconds) };
 });
 
