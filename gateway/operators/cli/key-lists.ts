@@ -101,11 +101,9 @@ Examples:
       const query = { ...queryOf(filters), minutes: String(minutes), by, limit: String(limit) };
       const first = new FirstOf<LoudKey>(limit, loudestFirst(by));
       const total = await offerAll<LoudKey>(session, '/keys/top', query, first);
-      session.print({ minutes, total, keys: first.items }, () =>
-        first.items.length === 0
-          ? `No key had such requests in the last ${minutes} minutes.`
-          : describeTop(first.items),
-      );
+      const none = `No key had such requests in the last ${minutes} minutes.`;
+      const keys = first.items;
+      session.print({ minutes, total, keys }, () => (keys.length === 0 ? none : describeTop(keys)));
     });
 }
 
@@ -120,13 +118,13 @@ function queryOf({ unused, ...filters }: Filters): Record<string, string> {
   return { ...filters, ...(unused !== undefined && { unusedSeconds: String(unused) }) };
 }
 
+type Describe = (keys: readonly KeyView[]) => string;
+
 /** The columns that the question is about. */
-function describing(sort: KeyOrder, { near, unused }: Filters): (keys: readonly KeyView[]) => string {
+function describing(sort: KeyOrder, { near, unused }: Filters): Describe {
   if (near !== undefined || sort === 'used') return describeNear;
   return unused !== undefined || sort === 'idle' ? describeIdle : describeKeys;
 }
-
-type Describe = (keys: readonly KeyView[]) => string;
 
 /** Calls until a key is found. */
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
@@ -200,11 +198,8 @@ Examples:
         session.tell(
           'Note: the secret was dropped and not sent. It may be in your shell history: next time, use standard input.',
         );
-      const found = await search(session, text);
-      session.print({ keys: found }, () => {
-        const [only] = found;
-        return found.length === 1 && only !== undefined ? describeKey(only) : describeFound(found);
-      });
+      const keys = await search(session, text);
+      session.print({ keys }, () => (keys.length === 1 ? describeKey(keys[0]!) : describeFound(keys)));
     });
 }
 
@@ -222,9 +217,8 @@ async function search(session: Session, text: string): Promise<FoundKey[]> {
     if (found.size >= MOST_FOUND) break;
   }
   if (found.size > 0) return [...found.values()].slice(0, MOST_FOUND);
-  throw new AdminError('not_found', 'No key has this id or name, and this gateway remembers no such request.', {
-    status: 404,
-  });
+  const nothing = 'No key has this id or name, and this gateway remembers no such request.';
+  throw new AdminError('not_found', nothing, { status: 404 });
 }
 
 /** Adds `keys explain`, which shows why requests were admitted or refused. */
@@ -253,16 +247,16 @@ Examples:
     .action(async (key: string | undefined, { request, limit }: { request?: string; limit: string }) => {
       if ((key === undefined) === (request === undefined))
         explain.error('error: pass the id or the name of a key, or a request with --request.');
-      if (key !== undefined) await explainKey(session, key, limit);
-      if (request !== undefined) await explainRequest(session, request, limit);
+      const query = new URLSearchParams({ limit });
+      if (key !== undefined) {
+        const answer = await session.call<ExplainAnswer>('GET', `${await pathTo(session, key)}/explain?${query}`);
+        session.print(answer, () => `${describeKey(answer.key)}\n\n${describeDecisions(answer.decisions)}`);
+      } else if (request !== undefined) {
+        const path = `/decisions/${encodeURIComponent(request)}?${query}`;
+        const answer = await session.call<DecisionsAnswer>('GET', path);
+        session.print(answer, () => answer.decisions.map(describeDecision).join('\n\n'));
+      }
     });
-}
-
-async function explainKey(session: Session, given: string, limit: string): Promise<void> {
-  const query = new URLSearchParams({ limit });
-  const explained = await session.call<ExplainAnswer>('GET', `${await pathTo(session, given)}/explain?${query}`);
-  const { key, decisions } = explained;
-  session.print(explained, () => `${describeKey(key)}\n\n${describeDecisions(decisions)}`);
 }
 
 function describeDecisions(decisions: readonly DecisionReport[]): string {
@@ -277,13 +271,6 @@ function describeDecisions(decisions: readonly DecisionReport[]): string {
     decision.requestId,
   ]);
   return table(['at', 'outcome', 'refused by', 'minute', 'day', 'mode', 'request'], rows);
-}
-
-async function explainRequest(session: Session, request: string, limit: string): Promise<void> {
-  const query = new URLSearchParams({ limit });
-  const told = await session.call('GET', `/decisions/${encodeURIComponent(request)}?${query}`);
-  const { decisions } = told as DecisionsAnswer;
-  session.print(told, () => decisions.map(describeDecision).join('\n\n'));
 }
 
 function describeDecision(decision: DecisionReport): string {

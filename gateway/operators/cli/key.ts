@@ -6,7 +6,7 @@ import { AdminError } from './admin-client.ts';
 import { type Session, UnclearKey } from './session.ts';
 import { type Cell, colour, type Facts, harmless, linesOf, type Style, table, timeText } from './text.ts';
 
-/** The argument of commands for one key, by its id or its name. */
+/** The key that a command is about: how it is named, found and described. */
 
 export const KEY = 'the key: its id, as `keys list` shows it, or its whole name';
 
@@ -34,9 +34,11 @@ export async function findKey(session: Session, given: string): Promise<NamedKey
     session.tell('Note: the secret was dropped and not sent. It may be in your shell history: next time, use the id.');
   }
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
-  const { same, others } = await named(session, text);
+  const similar: KeyView[] = [];
+  for await (const { keys } of session.parts<KeysAnswer>('/keys', { name: text })) similar.push(...keys);
+  const same = similar.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
   if (same.length === 0 && isKeyId(text)) return { id: text, title: text };
-  if (same.length === 0) throw noneNamed(text, others);
+  if (same.length === 0) throw noneNamed(text, similar);
   const key = same.length === 1 ? (same[0] as KeyView) : await choose(session, text, same);
   session.tell(`Note: ${harmless(key.name)} is ${key.id}.`);
   return { id: key.id, title: `${harmless(key.name)} (${key.id})` };
@@ -46,7 +48,6 @@ export async function findKey(session: Session, given: string): Promise<NamedKey
 export const findToConfirm = async (session: Session, given: string): Promise<NamedKey> =>
   session.canConfirm ? await findKey(session, given) : { id: given, title: harmless(given) };
 
-/** Whether there is a key with this id. */
 async function exists(session: Session, id: string): Promise<boolean> {
   try {
     await session.call('GET', pathOf(id));
@@ -57,23 +58,9 @@ async function exists(session: Session, id: string): Promise<boolean> {
   }
 }
 
-/** Finds the keys with this name, and some others whose names contain it. */
-async function named(session: Session, name: string): Promise<{ same: KeyView[]; others: KeyView[] }> {
-  const held = await keysNamed(session, name);
-  const isSame = (key: KeyView) => key.name.toLowerCase() === name.toLowerCase();
-  return { same: held.filter(isSame), others: held.filter((key) => !isSame(key)).slice(0, MOST_SHOWN) };
-}
-
-/** Finds the keys whose names contain a text. */
-async function keysNamed(session: Session, name: string): Promise<KeyView[]> {
-  const found: KeyView[] = [];
-  for await (const { keys } of session.parts<KeysAnswer>('/keys', { name })) found.push(...keys);
-  return found;
-}
-
-function noneNamed(text: string, others: readonly KeyView[]): AdminError {
-  const held = others.map(({ name }) => harmless(name)).join(', ');
-  const hint = held === '' ? '' : ` These names contain it: ${held}. Use the whole name.`;
+function noneNamed(text: string, similar: readonly KeyView[]): AdminError {
+  const names = similar.slice(0, MOST_SHOWN).map(({ name }) => harmless(name));
+  const hint = names.length === 0 ? '' : ` These names contain it: ${names.join(', ')}. Use the whole name.`;
   return new AdminError('not_found', `No key has the id or name “${harmless(text)}”.${hint}`, { status: 404 });
 }
 
@@ -94,8 +81,6 @@ async function choose(session: Session, name: string, same: readonly KeyView[]):
   if (key === undefined) throw new UnclearKey('No key was chosen. Nothing was done.');
   return key;
 }
-
-/** Describes API keys in words. */
 
 export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
@@ -121,18 +106,13 @@ const COUNTS: readonly Column[] = [
   ['refused', ({ refused }) => refused],
   ['created', ({ createdAt }) => timeText(createdAt)],
 ];
-const NOTE: Column = ['?note', noteOf];
-
 const tableOf =
   (...columns: readonly Column[]) =>
   (keys: readonly Listed[]): string => {
-    const shown = [...COMMON, ...columns, NOTE];
+    const shown: readonly Column[] = [...COMMON, ...columns, ['?note', noteOf]];
+    const titles = shown.map(([title]) => title);
     const rows = keys.map((key) => shown.map(([, cell]) => cell(key)));
-    return table(
-      shown.map(([title]) => title),
-      rows,
-      paintState,
-    );
+    return table(titles, rows, paintState);
   };
 
 export const describeKeys = tableOf(

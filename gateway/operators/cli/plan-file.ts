@@ -20,7 +20,10 @@ import type { FieldChange } from '../../stores/audit.ts';
 import type { PlanChangeView } from '../api/answers.ts';
 import { colour, harmless, table, timeText } from './text.ts';
 
-/** The plan table as a file: `<plan>: { <field>: <value> }`, in YAML or JSON. Fields not in the file stay unchanged. */
+/**
+ * The plan table in words, and as a file: `<plan>: { <field>: <value> }`, in YAML or JSON. Fields not in the file stay
+ * unchanged.
+ */
 
 export type PlanFile = { readonly [plan in PlanName]?: GivenPlan };
 
@@ -70,13 +73,11 @@ export function parsePlanFile(content: string): PlanFile {
     const plan = nameOf(key);
     if (!isPlanName(plan)) faults.push(`${plan} is not a plan; the plans are ${PLAN_NAMES.join(', ')}.`);
     else if (!isMap(value) || value.items.length === 0) faults.push(`${plan} has no fields.`);
-    else
-      plans.push([
-        plan,
-        Object.fromEntries(
-          value.items.map((item) => [nameOf(item.key), givenValue(plan, nameOf(item.key), item.value, faults)]),
-        ),
-      ]);
+    else {
+      const fields = value.items.map((item) => ({ field: nameOf(item.key), node: item.value }));
+      const values = fields.map(({ field, node }) => [field, givenValue(plan, field, node, faults)]);
+      plans.push([plan, Object.fromEntries(values)]);
+    }
   }
   if (faults.length > 0) throw new BadPlanFile(faults.join('\n'));
   return Object.fromEntries(plans);
@@ -131,8 +132,6 @@ export const leftOut = (file: PlanFile): string[] =>
           .filter((field) => file[plan]?.[field] === undefined)
           .map((field) => `${plan}.${field}`),
   );
-
-/** Describes plans and their changes in words. */
 
 export function describePlans(shown: Readonly<Record<string, Plan>>): string {
   const rows = Object.entries(shown).map(([name, plan]) => [

@@ -18,7 +18,7 @@ export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
   process.exitCode = code;
 }
 
-export interface SessionOptions {
+interface SessionOptions {
   readonly json?: boolean;
   /** Whether to skip confirmations. */
   readonly yes?: boolean;

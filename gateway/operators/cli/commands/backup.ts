@@ -46,7 +46,7 @@ Examples:
       const refuse = (message: string) => backup.error(`error: ${message}`);
       const begun = resume === undefined ? undefined : await copy(session, resume, refuse);
       const { keys, leftOut } = begun?.isWhole ? { ...begun, leftOut: 0 } : await goOn(session, begun).catch(cutOff);
-      session.write(endLine(keys));
+      session.write(`${JSON.stringify({ end: true, keys })}\n`);
       if (session.isJson) session.tell(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
         session.tell(`Existing keys that are not in this backup: ${leftOut}. Fix them, or issue new ones.`);
@@ -68,8 +68,7 @@ interface Begun {
 
 /** Copies a file up to its last complete line. */
 async function copy(session: Session, file: string, refuse: (message: string) => never): Promise<Begun> {
-  const stream = createReadStream(file);
-  const lines = linesOf(stream);
+  const lines = linesOf(createReadStream(file));
   const first = await lines.next().catch(({ message }: Error) => refuse(message));
   const header = readHeader(first.done ? undefined : first.value);
   if (typeof header === 'string') return refuse(`${file}: ${header}`);
@@ -84,7 +83,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
     if ('end' in read) return { keys, after, isWhole: true };
     session.write(keyLine(read.key));
     keys += 1;
-    after = cursorOf(read.key);
+    after = writeCursor(read.key);
   }
   return { keys, after, isWhole: false };
 }
@@ -139,7 +138,6 @@ export interface Line {
 const headerLine = ({ at, plans }: Header): string =>
   `${JSON.stringify({ format: FORMAT, version: VERSION, at, plans })}\n`;
 const keyLine = (key: BackedUpKey): string => `${JSON.stringify(key)}\n`;
-const endLine = (keys: number): string => `${JSON.stringify({ end: true, keys })}\n`;
 
 /** Reads the header. @returns a message if it is invalid */
 export function readHeader(line: Line | undefined): Header | string {
@@ -167,9 +165,6 @@ const isKey = (value: unknown): value is BackedUpKey => {
     Object.values(fields).every((text) => typeof text === 'string')
   );
 };
-
-/** The cursor after this key, where a backup continues. */
-const cursorOf = (key: BackedUpKey): string => writeCursor(key);
 
 function objectIn(text: string): Record<string, unknown> | undefined {
   try {

@@ -3,6 +3,7 @@ import { SCOPES } from '../../../limiter/credential.ts';
 import { PLAN_NAMES } from '../../../limiter/plans.ts';
 import type { Tags } from '../../../limiter/tags.ts';
 import type { IssuedKey, IssuedSecret, KeyView, ReindexAnswer, SecretView } from '../../api/answers.ts';
+import type { AdminRequest } from '../admin-client.ts';
 import { describeKey, describeKeys, findKey, findToConfirm, KEY, pathOf, pathTo } from '../key.ts';
 import { addExplain, addFind, addKeyLists } from '../key-lists.ts';
 import type { Session } from '../session.ts';
@@ -28,7 +29,7 @@ function addShow(keys: Command, session: Session): void {
     .command('show')
     .description('show a key: its limits, the current state of both buckets, its usage and its ban')
     .argument('<key>', KEY)
-    .action(async (key: string) => showKey(session, await session.call<KeyView>('GET', await pathTo(session, key))));
+    .action((key: string) => onKey(session, 'GET', key));
 }
 
 function addIssuing(keys: Command, session: Session): void {
@@ -125,9 +126,6 @@ interface Changed {
 }
 
 function addChanging(keys: Command, session: Session): void {
-  const change = async (key: string, changes: unknown) =>
-    showKey(session, await session.call<KeyView>('PATCH', await pathTo(session, key), changes));
-
   keys
     .command('set')
     .description('change the name, plan, own limits or tags of a key; used requests stay used')
@@ -149,7 +147,7 @@ Examples:
     )
     .action(async (key: string, { minute, day, tag: added, untag: removed, ...others }: Changed) => {
       const given = { ...others, minute: orNull(minute), day: orNull(day) };
-      if (added === undefined && removed === undefined) return await change(key, given);
+      if (added === undefined && removed === undefined) return await onKey(session, 'PATCH', key, '', given);
       const path = await pathTo(session, key);
       const { tags } = await session.call<KeyView>('GET', path);
       const kept = Object.entries({ ...tags, ...added }).filter(([name]) => removed?.includes(name) !== true);
@@ -183,14 +181,14 @@ Examples:
     .description('refuse a key until it is enabled again')
     .argument('<key>', KEY)
     .option(...REASON)
-    .action((key: string) => change(key, { disabled: true }));
+    .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: true }));
 
   keys
     .command('enable')
     .description('enable a disabled key')
     .argument('<key>', KEY)
     .option(...REASON)
-    .action((key: string) => change(key, { disabled: false }));
+    .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: false }));
 
   keys
     .command('reset')
@@ -206,20 +204,27 @@ the buckets.
 Example:
   ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`,
     )
-    .action(async (key: string) =>
-      showKey(session, await session.call<KeyView>('POST', `${await pathTo(session, key)}/reset`)),
-    );
+    .action((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
 /** Also reads `never`, for `keys expire`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
-export const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
+/** Makes a call about a key, by its id or its name, and shows the key. */
+export async function onKey(
+  session: Session,
+  method: AdminRequest['method'],
+  given: string,
+  below = '',
+  body?: unknown,
+): Promise<void> {
+  showKey(session, await session.call<KeyView>(method, `${await pathTo(session, given)}${below}`, body));
+}
+
+const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);
-
-/** Commands for the secrets of a key. */
 
 const SECRET_ID = 'the id of the secret, as `keys secrets list` shows it';
 

@@ -4,9 +4,9 @@ import {
   PLAN_NAMES,
   type Plan,
   type PlanField,
+  type PlanName,
   type PlanTable,
   ruleOf,
-  valueIn,
   whenAbsent,
 } from '../../../limiter/plans.ts';
 import type { HistoryAnswer, TrialAnswer } from '../../api/answers.ts';
@@ -28,7 +28,7 @@ import {
 } from '../plan-file.ts';
 import { EXIT, endWith, operator, type Session } from '../session.ts';
 import { harmless, table, timeText } from '../text.ts';
-import { limit, planNumber } from '../values.ts';
+import { limit, orNull, planNumber } from '../values.ts';
 
 interface Author {
   readonly author: string;
@@ -44,7 +44,7 @@ export function add(program: Command, session: Session): void {
   addTry(plans, session);
   addSet(plans, session);
   addRollback(plans, session);
-  addPlanFiles(plans, session, withAuthor);
+  addPlanFiles(plans, session);
 }
 
 function addReading(plans: Command, session: Session): void {
@@ -66,10 +66,8 @@ function addReading(plans: Command, session: Session): void {
     });
 }
 
-async function historyOf(session: Session, count: string): Promise<HistoryAnswer['history']> {
-  const shown = await session.call('GET', `/plans/history?limit=${encodeURIComponent(count)}`);
-  return (shown as HistoryAnswer).history;
-}
+const historyOf = async (session: Session, count: string): Promise<HistoryAnswer['history']> =>
+  (await session.call<HistoryAnswer>('GET', `/plans/history?limit=${encodeURIComponent(count)}`)).history;
 
 function addSet(plans: Command, session: Session): void {
   const set = withAuthor(plans.command('set'))
@@ -87,22 +85,18 @@ Examples:
   ctl plans set free --minute 30 --mode shadow    try it: no request is refused, but the log shows which would be
   ctl plans set free --mode enforce`,
     )
-    .action(async (plan: string, { author, reason, ...options }: Author & Record<string, string | number>) => {
-      const given = FIELD_NAMES.map((field) => [field, options[camelCase(field)]] as const);
-      const typed = given.filter(([, value]) => value !== undefined);
-      const changes: GivenPlan = Object.fromEntries(
-        typed.map(([field, value]) => [field, value === 'none' ? null : value]),
-      );
+    .action(async (plan: PlanName, { author, reason, ...options }: Author & Record<string, string | number>) => {
+      const typed = FIELD_NAMES.filter((field) => options[camelCase(field)] !== undefined);
+      const given = (field: PlanField) => orNull(options[camelCase(field)] as number | 'none');
+      const changes: GivenPlan = Object.fromEntries(typed.map((field) => [field, given(field)]));
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
-      announce(session, plan, (body as Record<string, Plan>)[plan] ?? {}, changes);
+      const table = body as PlanTable;
+      const drift = driftOf(table, { [plan]: changes });
+      if (drift.length > 0) session.tell(describeChanges(drift, process.stderr));
+      for (const warning of warningsOf(withGiven(table[plan], changes))) session.tell(`Note: ${warning}`);
       if (Object.keys(changes).length > 0) await session.confirmChange('Make this change?');
-      const path = `/plans/${encodeURIComponent(plan)}`;
-      const changed = await session.exchange({
-        method: 'PATCH',
-        path,
-        body: { ...changes, author, reason },
-        ifMatch: etag,
-      });
+      const change = { ...changes, author, reason };
+      const changed = await session.exchange({ method: 'PATCH', path: `/plans/${plan}`, body: change, ifMatch: etag });
       session.print(changed.body, () => describePlans({ [plan]: changed.body as Plan }));
     });
   for (const field of FIELD_NAMES) set.addOption(optionOf(field));
@@ -115,20 +109,6 @@ function optionOf(field: PlanField): Option {
   const absent = whenAbsent(field);
   const all = absent === undefined ? help : `${help}; none for ${absent}`;
   return new Option(`${name} <number>`, all).argParser(planNumber(field));
-}
-
-function announce(session: Session, plan: string, before: Plan, changes: GivenPlan): void {
-  const fields = FIELD_NAMES.filter(
-    (field) => changes[field] !== undefined && changes[field] !== (valueIn(before, field) ?? null),
-  );
-  const text = (value: number | string | null | undefined) => value?.toString();
-  const made = fields.map((field) => ({
-    field: `${plan}.${field}`,
-    from: text(valueIn(before, field)),
-    to: text(changes[field]),
-  }));
-  if (made.length > 0) session.tell(describeChanges(made, process.stderr));
-  for (const warning of warningsOf(withGiven(before, changes))) session.tell(`Note: ${warning}`);
 }
 
 function addRollback(plans: Command, session: Session): void {
@@ -156,19 +136,10 @@ const withAuthor = (command: Command): Command =>
     )
     .option('--reason <text>', 'why; kept in the history', '');
 
-function camelCase(field: string): string {
-  return field.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
-}
+const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-interface FileOption {
-  readonly file: string;
-}
-
-/**
- * Adds `plans export`, `plans diff` and `plans apply`, with which a file in git determines the plans.
- * @param withAuthor adds the options that all changes of plans have
- */
-function addPlanFiles(plans: Command, session: Session, withAuthor: (command: Command) => Command): void {
+/** Adds `plans export`, `plans diff` and `plans apply`, with which a file in git determines the plans. */
+function addPlanFiles(plans: Command, session: Session): void {
   plans
     .command('export')
     .description('write the plan table in force as a file for git, in YAML or with --json in JSON')
@@ -189,8 +160,8 @@ not. Only plans and fields in the file are compared.
 Example:
   ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`,
     )
-    .action(async ({ file }: FileOption) => {
-      const wanted = await readPlanFile(file).catch((fault: unknown) => refuse(diff, file, fault));
+    .action(async ({ file }: { file: string }) => {
+      const wanted = await fileOf(diff, file);
       const drift = driftOf(await session.call<PlanTable>('GET', '/plans'), wanted);
       noteLeftOut(session, wanted);
       const shown = drift.map(({ field, from, to }) => ({ field, from, to }));
@@ -209,8 +180,8 @@ unless --yes is given. Plans and fields that are not in the file stay. \`plans r
 Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,
     )
-    .action(async ({ file, author, reason }: FileOption & Author) => {
-      const wanted = await readPlanFile(file).catch((fault: unknown) => refuse(apply, file, fault));
+    .action(async ({ file, author, reason }: Author & { file: string }) => {
+      const wanted = await fileOf(apply, file);
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
       const table = body as PlanTable;
       const drift = driftOf(table, wanted);
@@ -221,12 +192,8 @@ Example:
         for (const warning of warningsOf(withGiven(table[plan], wanted[plan])))
           session.tell(`Note: ${plan}: ${warning}`);
       await session.confirmChange(`Make ${drift.length === 1 ? 'this change' : `these ${drift.length} changes`}?`);
-      const changed = await session.exchange({
-        method: 'PATCH',
-        path: '/plans',
-        body: { plans: changesIn(drift, wanted), author, reason },
-        ifMatch: etag,
-      });
+      const change = { plans: changesIn(drift, wanted), author, reason };
+      const changed = await session.exchange({ method: 'PATCH', path: '/plans', body: change, ifMatch: etag });
       session.print(changed.body, () => describePlans(changed.body as PlanTable));
     });
 }
@@ -239,10 +206,11 @@ const withFile = (command: Command): Command =>
   );
 
 /** Reports a bad file as a wrong value. */
-function refuse(command: Command, file: string, fault: unknown): never {
-  if (!(fault instanceof BadPlanFile)) throw fault;
-  return command.error(`error: ${file} cannot be used:\n  ${fault.message.replaceAll('\n', '\n  ')}`);
-}
+const fileOf = async (command: Command, file: string): Promise<PlanFile> =>
+  readPlanFile(file).catch((fault: unknown) => {
+    if (!(fault instanceof BadPlanFile)) throw fault;
+    return command.error(`error: ${file} cannot be used:\n  ${fault.message.replaceAll('\n', '\n  ')}`);
+  });
 
 function noteLeftOut(session: Session, file: PlanFile): void {
   const names = leftOut(file);
@@ -289,12 +257,6 @@ function describe(plan: string, { keys, requests, affected }: TrialAnswer): stri
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
   const summary = `At least ${total} of ${requests} requests of the last hour would have been refused, of at least ${affected.length} of ${keys} keys of ${plan}.`;
   if (affected.length === 0) return summary;
-  const rows = affected.map(({ id, name, requests: sent, refused, wouldRefuse }) => [
-    id,
-    sent,
-    refused,
-    wouldRefuse,
-    name,
-  ]);
+  const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name]);
   return `${table(['id', 'requests', 'refused', 'would refuse', 'name'], rows)}\n\n${summary}`;
 }

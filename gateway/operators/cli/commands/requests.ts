@@ -13,14 +13,11 @@ const SHOWN = 50;
 const SHOWN_BEFORE = 10;
 const MOST_A_CALL = 200;
 
-interface RequestOptions {
+type Filters = Readonly<Record<string, string>>;
+
+interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'code' | 'from' | 'to', string>>> {
   readonly key?: string;
-  readonly tag?: string;
-  readonly status?: string;
-  readonly code?: string;
   readonly text?: string;
-  readonly from?: string;
-  readonly to?: string;
   readonly limit?: number;
   readonly follow?: boolean;
   readonly why?: boolean;
@@ -69,31 +66,17 @@ Examples:
   ctl requests --status 5xx --follow                failures as they happen
   ctl --json requests --status 429 | jq -r '.requests[].keyName' | sort | uniq -c`,
     )
-    .action(async (options: RequestOptions) => {
-      if (options.follow && options.to !== undefined)
+    .action(async ({ key, text, limit, follow, why = false, ...others }: RequestOptions) => {
+      if (follow && others.to !== undefined)
         requests.error('error: --follow does not end, so --to cannot be used with it.');
-      const filters = await filtersOf(session, requests, options);
-      if (options.follow) await followRequests(session, filters, options.limit ?? SHOWN_BEFORE, options.why === true);
-      else await list(session, filters, options);
+      const filters = {
+        ...(key !== undefined && { keyId: (await findKey(session, key)).id }),
+        ...others,
+        ...(text !== undefined && { q: withoutSecret(session, requests, text) }),
+      };
+      if (follow) await followRequests(session, filters, limit ?? SHOWN_BEFORE, why);
+      else await list(session, filters, limit ?? SHOWN, why);
     });
-}
-
-async function filtersOf(
-  session: Session,
-  command: Command,
-  { key, tag, status, code, text, from, to }: RequestOptions,
-): Promise<Record<string, string>> {
-  const keyId = key === undefined ? undefined : (await findKey(session, key)).id;
-  const given = {
-    keyId,
-    tag,
-    status,
-    code,
-    q: text === undefined ? undefined : withoutSecret(session, command, text),
-    from,
-    to,
-  };
-  return Object.fromEntries(Object.entries(given).filter((one): one is [string, string] => one[1] !== undefined));
 }
 
 /** Removes secrets from a text that somebody pasted. */
@@ -105,31 +88,22 @@ function withoutSecret(session: Session, command: Command, given: string): strin
   return text;
 }
 
-async function list(session: Session, filters: Record<string, string>, options: RequestOptions): Promise<void> {
-  const found = await read(session, filters, options.limit ?? SHOWN);
-  if (found.missing.length > 0)
-    session.tell(`Note: these did not answer, so their requests are missing: ${harmless(found.missing.join(', '))}.`);
-  session.print(found, () => {
-    const [only, ...others] = found.requests;
-    if (only === undefined) return 'No remembered request matches.';
-    return others.length === 0 ? describeRequest(only) : describeRequests(found.requests, options.why === true);
-  });
-}
-
-async function read(
-  session: Session,
-  filters: Record<string, string>,
-  most: number,
-): Promise<{ requests: RequestView[]; missing: string[] }> {
-  const requests: RequestView[] = [];
-  const missing = new Set<string>();
+async function list(session: Session, filters: Filters, most: number, hasReasons: boolean): Promise<void> {
+  const [found, silent] = [[] as RequestView[], new Set<string>()];
   const asked = { ...filters, limit: String(Math.min(most, MOST_A_CALL)) };
   for await (const page of session.parts<RequestsAnswer>('/requests', asked)) {
-    requests.push(...page.requests);
-    for (const one of page.missing) missing.add(one);
-    if (requests.length >= most) break;
+    found.push(...page.requests);
+    for (const one of page.missing) silent.add(one);
+    if (found.length >= most) break;
   }
-  return { requests: requests.slice(0, most), missing: [...missing] };
+  const [requests, missing] = [found.slice(0, most), [...silent]];
+  if (missing.length > 0)
+    session.tell(`Note: these did not answer, so their requests are missing: ${harmless(missing.join(', '))}.`);
+  session.print({ requests, missing }, () => {
+    const [only, ...others] = requests;
+    if (only === undefined) return 'No remembered request matches.';
+    return others.length === 0 ? describeRequest(only) : describeRequests(requests, hasReasons);
+  });
 }
 
 /** Reads a time, or how long ago it was. @throws {InvalidArgumentError} for anything else */
@@ -140,8 +114,6 @@ function moment(text: string): string {
     throw new InvalidArgumentError('It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.');
   }
 }
-
-/** Describes requests in words. */
 
 const HEAD = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id'] as const;
 
@@ -176,8 +148,8 @@ function paintStatus(text: string, column: string): string {
 }
 
 /** The lines below a request. */
-function reasonsOf(request: RequestView | undefined): string[] {
-  const why = [request?.reason, request?.advice].filter((one) => one !== undefined).join(' ');
+function reasonsOf({ reason, advice }: Partial<RequestView> = {}): string[] {
+  const why = [reason, advice].filter((one) => one !== undefined).join(' ');
   return why === '' ? [] : [`    ${harmless(why)}`];
 }
 
@@ -218,36 +190,38 @@ const change = ({ before, after, limit }: { before: number; after: number; limit
 
 const milliseconds = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
 
-/** Prints requests as they are answered. */
-
 const EVERY_MS = 1_000;
-const A_CALL = 200;
 const MOST_CALLS = 5;
 const MOST_REMEMBERED = 50_000;
 /** A request that was recorded less than this before an answer may be missing from it, and appear in the next one. */
 const BEFORE_MS = 10_000;
 
-/** @param shownBefore how many earlier requests are printed first */
+/** Prints requests as they are answered. @param shownBefore how many earlier requests are printed first */
 async function followRequests(
   session: Session,
-  filters: Record<string, string>,
+  filters: Filters,
   shownBefore: number,
   hasReasons: boolean,
 ): Promise<never> {
   process.once('SIGINT', () => process.exit());
-  const write = session.isJson ? asJson(session) : asLines(session, hasReasons);
+  const asJson = (request: RequestView) => session.write(`${JSON.stringify(request)}\n`);
+  const write = session.isJson ? asJson : asLines(session, hasReasons);
   const printed = boundedMap<string, true>(MOST_REMEMBERED);
   /** When the requests in progress began. */
   let open = new Map<string, number>();
   let missing = '';
 
   /** Returns new requests, the oldest first. */
-  async function next(asked: Record<string, string>, isFirst: boolean): Promise<RequestView[]> {
+  async function next(asked: Filters, isFirst: boolean): Promise<RequestView[]> {
     const found: RequestView[] = [];
     const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];
     let [after, isKnown]: [string | undefined, boolean] = [undefined, isFirst];
     for (let calls = 0; calls < MOST_CALLS; calls++) {
-      const query = new URLSearchParams({ ...asked, limit: String(A_CALL), ...(after !== undefined && { after }) });
+      const query = new URLSearchParams({
+        ...asked,
+        limit: String(MOST_A_CALL),
+        ...(after !== undefined && { after }),
+      });
       const page = await session.call<RequestsAnswer>('GET', `/requests?${query}`);
       note(page.missing.join(', '));
       for (const request of page.requests) {
@@ -264,7 +238,7 @@ async function followRequests(
       if (after === undefined || (isKnown && wanted.size === 0)) break;
     }
     if (!isKnown && after !== undefined)
-      session.tell(`Note: more than ${MOST_CALLS * A_CALL} requests arrived at once, so some are left out.`);
+      session.tell(`Note: more than ${MOST_CALLS * MOST_A_CALL} requests arrived at once, so some are left out.`);
     open = stillOpen;
     return found.toReversed();
   }
@@ -307,8 +281,6 @@ async function followRequests(
 /** Clients choose the ids of requests, so several requests can have the same one. */
 const identityOf = ({ requestId, at, gateway }: RequestView): string =>
   `${requestId} ${at} ${gateway.host} ${gateway.pid}`;
-
-const asJson = (session: Session) => (request: RequestView) => session.write(`${JSON.stringify(request)}\n`);
 
 /** Columns grow with their content, because printed lines cannot be aligned again. */
 function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {

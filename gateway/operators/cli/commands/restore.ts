@@ -12,8 +12,6 @@ const BATCH_CHARACTERS = 64_000;
 /** The number of rejected keys that are shown. */
 const MOST_SHOWN = 20;
 
-type PlansRestored = NonNullable<RestoreAnswer['plans']>;
-
 export const PLACE = 9;
 
 /** Adds `restore`. */
@@ -48,11 +46,11 @@ Examples:
       const first = await lines.next();
       const header = readHeader(first.done ? undefined : first.value);
       if (typeof header === 'string') return restore.error(`error: ${header}`);
-      const trial = new Sum(session, header.at, { anyAge, dryRun: true });
+      const trial = new Sum(session, header.at, anyAge, true);
       if (strict) await trial.send({ plans: header.plans });
       const all = strict ? await checked(lines, trial) : lines;
       if (all === undefined) return;
-      const sum = new Sum(session, header.at, { anyAge });
+      const sum = new Sum(session, header.at, anyAge, false);
       await sum.send({ plans: header.plans });
       const end = await restoreKeys(all, sum);
       const isWhole = end === sum.keys;
@@ -97,7 +95,9 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
     if (read === undefined || end !== undefined) {
       // The last line of a file that was cut off may be incomplete.
       const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
-      if (!isHalf) sum.reject(`line ${line.number}`, reasonOf(line.isTooLong, end));
+      const isLast =
+        end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
+      if (!isHalf) sum.reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : isLast);
     } else if ('end' in read) {
       end = read.end;
     } else if (seen.has(read.key.id)) {
@@ -114,28 +114,19 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
   return end;
 }
 
-function reasonOf(isTooLong: boolean, end: number | undefined): string {
-  if (isTooLong) return 'It is too long.';
-  return end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
-}
-
 /** The results of all calls. */
 class Sum {
   readonly #session: Session;
   readonly #counts = { restored: 0, present: 0, revoked: 0 };
   readonly #rejected: { readonly id: string; readonly reason: string }[] = [];
-  #plans: PlansRestored | undefined;
+  #plans: RestoreAnswer['plans'];
   readonly #at: string;
   readonly #path: string;
   keys = 0;
   faults = 0;
 
   /** @param at when the backup was made */
-  constructor(
-    session: Session,
-    at: string,
-    { anyAge = false, dryRun = false }: { anyAge?: boolean; dryRun?: boolean },
-  ) {
+  constructor(session: Session, at: string, anyAge: boolean, dryRun: boolean) {
     this.#session = session;
     this.#at = at;
     this.#path = `/restore?anyAge=${anyAge}&dryRun=${dryRun}`;
@@ -182,9 +173,7 @@ class Sum {
       ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
       ...this.#notTaken(),
     ];
-    return lines
-      .filter((line) => line !== false)
-      .map(harmless)
-      .join('\n');
+    const shown = lines.filter((line) => line !== false);
+    return shown.map(harmless).join('\n');
   }
 }
