@@ -1,6 +1,12 @@
 import type { ActivityAnswer, ActivityView, TrialAnswer, UsageAnswer, UsageOfKey, UsageSum } from './api/answers.ts';
 
-/** Puts answers in parts together for the console and the command line. One call checks a limited number of records. */
+/**
+ * What the console and the command line share: how they put together answers in parts, since one call checks a limited
+ * number of records, and what they call things. Browsers load it too.
+ */
+
+/** The User-Agent of the command line, by which the audit log distinguishes it from programs. */
+export const CTL = 'ctl';
 
 type Ask<T> = (path: string) => Promise<T>;
 
@@ -64,39 +70,29 @@ export async function readUsage(
   ask: Ask<UsageAnswer>,
   asked: Readonly<Record<string, string>>,
 ): Promise<{ readonly keptFrom: string; readonly rows: (UsageOfKey | UsageSum)[] }> {
-  const [ofKeys, sums] = [[] as UsageOfKey[], new UsageSums()];
+  const [ofKeys, sums] = [[] as UsageOfKey[], [] as UsageSum[]];
   let keptFrom = '';
   for await (const part of partsOf(ask, '/usage', asked)) {
     ({ keptFrom } = part);
-    for (const row of part.usage) 'id' in row ? ofKeys.push(row) : sums.add(row);
+    for (const row of part.usage) 'id' in row ? ofKeys.push(row) : sums.push(row);
   }
-  return { keptFrom, rows: [...ofKeys.sort(largestFirst), ...sums.rows()] };
+  return { keptFrom, rows: [...ofKeys.sort(largestFirst), ...addUp(sums)] };
 }
 
-/** Adds up the sums by the value of a tag, because each answer sums only the keys that it checked. */
-export class UsageSums {
-  readonly #sums = new Map<string | undefined, UsageSum>();
-
-  add({ value, keys, admitted, refused }: UsageSum): void {
-    const sum = this.#sums.get(value) ?? { keys: 0, admitted: 0, refused: 0 };
-    this.#sums.set(value, {
-      value,
-      keys: sum.keys + keys,
-      admitted: sum.admitted + admitted,
-      refused: sum.refused + refused,
-    });
+/** Adds up sums by the value of a tag, the largest first, because each answer sums only the keys that it checked. */
+export function addUp(sums: Iterable<UsageSum>): UsageSum[] {
+  const totals = new Map<string | undefined, UsageSum>();
+  for (const { value, keys, admitted, refused } of sums) {
+    const sum = totals.get(value) ?? { keys: 0, admitted: 0, refused: 0 };
+    const added = { keys: sum.keys + keys, admitted: sum.admitted + admitted, refused: sum.refused + refused };
+    totals.set(value, { value, ...added });
   }
-
-  /** The largest first. */
-  rows(): UsageSum[] {
-    return [...this.#sums.values()].sort(largestFirst);
-  }
+  return [...totals.values()].sort(largestFirst);
 }
-
-type Used = Pick<UsageSum, 'admitted' | 'refused'>;
 
 /** Sorts by admitted requests, then by refused ones. */
-const largestFirst = (a: Used, b: Used): number => b.admitted - a.admitted || b.refused - a.refused;
+const largestFirst = (a: Omit<UsageSum, 'keys'>, b: Omit<UsageSum, 'keys'>): number =>
+  b.admitted - a.admitted || b.refused - a.refused;
 
 export type Trial = Omit<TrialAnswer, 'next'> & { readonly isWhole: boolean };
 
@@ -116,8 +112,6 @@ export async function readTrial(ask: Ask<TrialAnswer>, plan: string, most = Numb
   }
   return { keys, requests, affected: affected.sort((a, b) => b.wouldRefuse - a.wouldRefuse), isWhole };
 }
-
-/** Words that the command line and the console share. */
 
 /** A running ban, as answers describe it. */
 export interface RunningBan {
@@ -184,18 +178,6 @@ export function timesInWords(
   return parts.length === 0 ? undefined : parts.join(', ');
 }
 
-/**
- * Extracts what to look for from a text that somebody pasted. The command line and the console use it to drop secrets,
- * so it imports nothing.
- */
-
-export interface SearchText {
-  /** The text to send; empty if there is nothing to look for. */
-  readonly text: string;
-  /** Whether a secret was dropped. */
-  readonly hadSecret: boolean;
-}
-
 /** A key, or its remains in a log: the id, and the rest. */
 const KEY = /as_([0-9A-Za-z]{12})(?![0-9A-Za-z])(_[0-9A-Za-z]*)?/;
 /** The secret of a key with its check, but without the id. */
@@ -203,14 +185,14 @@ const BARE_SECRET = /(?<![0-9A-Za-z])[0-9A-Za-z]{38}(?![0-9A-Za-z])/;
 /** A key id in a log line, whose other members are not needed. */
 const KEY_ID = /"keyId":"([0-9A-Za-z]{12})"/;
 
-/** Reduces a key to its public id, and a log line to the id of its key. */
-export function searchText(pasted: string): SearchText {
+/**
+ * Extracts what to look for from a text that somebody pasted: reduces a key to its public id, and a log line to the id
+ * of its key. The text is empty if there is nothing to look for.
+ */
+export function searchText(pasted: string): { readonly text: string; readonly hadSecret: boolean } {
   const [, id, rest = ''] = KEY.exec(pasted) ?? [];
   const text = pasted.trim();
   if (id !== undefined) return { text: id, hadSecret: rest.length > 1 };
   if (BARE_SECRET.test(text)) return { text: '', hadSecret: true };
   return { text: KEY_ID.exec(text)?.[1] ?? text, hadSecret: false };
 }
-
-/** The User-Agent of the command line, by which the audit log distinguishes it from programs. */
-export const CTL = 'ctl';

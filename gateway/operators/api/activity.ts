@@ -148,14 +148,14 @@ export const listActivity = operation(
   async ({ deps }, { limit, after, actor, action, target, ...given }) => {
     const [from, to] = [msOf(given.from), msOf(given.to)];
     checkOrder(from, to);
-    const names = new TargetNames(deps);
+    const nameOf = targetNames(deps);
     const isWanted = async (one: RecordedActivity) =>
       (actor ?? one.actor) === one.actor &&
       (action ?? one.action) === one.action &&
-      (target === undefined || (await names.isAbout(one, target)));
+      (target === undefined || (await isAbout(one, target, nameOf)));
     const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
     const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
-    const views = activity.map(async (one) => describe(one, (await names.of(one)) ?? logged.get(idIn(one))));
+    const views = activity.map(async (one) => describe(one, (await nameOf(one)) ?? logged.get(idIn(one))));
     return { activity: await Promise.all(views), next };
   },
 );
@@ -164,6 +164,12 @@ function describe({ id, ...entry }: RecordedActivity, name: string | undefined):
   // Somebody may have written a secret into a name.
   const targetName = name && redactSecrets(name);
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...entry, targetName };
+}
+
+/** Whether an entry is about a target, by its id or its name. */
+async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf): Promise<boolean> {
+  const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
+  return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await nameOf(entry));
 }
 
 /** The key of a secret such as `id/secret`, or else the target itself. */
@@ -175,40 +181,25 @@ function nameIn({ action, changes }: RecordedActivity): string | undefined {
   return named?.to ?? named?.from;
 }
 
+type NameOf = (entry: RecordedActivity) => Promise<string | undefined>;
+
 /**
- * The current names of tokens, and the names of keys, including those revoked in the last 36 days. Each is looked up
- * once per answer. Without the store, the log is shown without them.
+ * Finds the current names of tokens, and the names of keys, including those revoked in the last 36 days. Each is looked
+ * up once per answer. Without the store, the log is shown without them.
  */
-class TargetNames {
-  readonly #deps: AdminDependencies;
-  readonly #ofKeys = new Map<string, Promise<string | undefined>>();
-  #tokens: ReturnType<AdminDependencies['tokens']['list']> | undefined;
-
-  constructor(deps: AdminDependencies) {
-    this.#deps = deps;
-  }
-
-  async of(entry: RecordedActivity): Promise<string | undefined> {
-    return await (entry.action.startsWith('token.') ? this.#ofToken(entry.target) : this.#ofKey(idIn(entry))).catch(
-      () => undefined,
-    );
-  }
-
-  /** Whether an entry is about a target, by its id or its name. */
-  async isAbout(entry: RecordedActivity, target: string): Promise<boolean> {
-    const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
-    return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await this.of(entry));
-  }
-
-  async #ofToken(id: string): Promise<string | undefined> {
-    this.#tokens ??= this.#deps.tokens.list();
-    return (await this.#tokens).get(id)?.name;
-  }
-
-  async #ofKey(id: string): Promise<string | undefined> {
+function targetNames({ tokens, keys }: AdminDependencies): NameOf {
+  const ofKeys = new Map<string, Promise<string | undefined>>();
+  let all: ReturnType<typeof tokens.list> | undefined;
+  const ofToken = async (id: string) => {
+    all ??= tokens.list();
+    return (await all).get(id)?.name;
+  };
+  const ofKey = async (id: string) => {
     if (!isKeyId(id)) return undefined;
-    const name = this.#ofKeys.get(id) ?? this.#deps.keys.everKnown(id).then((key) => key?.record.name || undefined);
-    this.#ofKeys.set(id, name);
+    const name = ofKeys.get(id) ?? keys.everKnown(id).then((key) => key?.record.name || undefined);
+    ofKeys.set(id, name);
     return await name;
-  }
+  };
+  return async (entry) =>
+    await (entry.action.startsWith('token.') ? ofToken(entry.target) : ofKey(idIn(entry))).catch(() => undefined);
 }

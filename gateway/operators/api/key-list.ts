@@ -9,8 +9,17 @@ import { hasTags } from '../../limiter/tags.ts';
 import { countsOf, usedOfDay } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
-import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, KEY_STATES, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
-import { describeKeyInFull, stateOf, withBanRefusals } from './key-view.ts';
+import {
+  FirstOf,
+  KEY_ORDER_NAMES,
+  KEY_ORDERS,
+  KEY_STATES,
+  loudestFirst,
+  type Recent,
+  type Sortable,
+  TOP_BY,
+} from './key-order.ts';
+import { describeKeyInFull, stateOf, sumsOf, withBanRefusals } from './key-view.ts';
 import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNumber } from './operation.ts';
 import { decisionsOn } from './requests.ts';
 
@@ -112,28 +121,17 @@ export const topKeys = operation(
     const now = await deps.keys.now();
     const { table } = deps.planCache;
     const isWanted = wantedKeys(filters, table, now);
-    const first = new FirstOf<Loud>(limit, loudestFirst(by));
+    const from = Math.floor(now / MINUTE) - minutes;
+    const first = new FirstOf<Recent & { readonly entry: KeyEntry }>(limit, loudestFirst(by));
     const { total, next } = await visit(deps, offset, (entry) => {
-      const recent = recentOf(entry, Math.floor(now / MINUTE) - minutes);
+      const recent = sumsOf(countsOf(entry.usage.minutes, entry).filter(({ at }) => at >= from));
       const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
       if (isLoud && isWanted(entry)) first.offer({ entry, recent });
     });
     const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
-    const body = { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
-    return body;
+    return { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
   },
 );
-
-interface Loud {
-  readonly entry: KeyEntry;
-  readonly recent: { readonly admitted: number; readonly refused: number };
-}
-
-function recentOf(entry: KeyEntry, from: number): Loud['recent'] {
-  const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at >= from);
-  const sum = (of: 'admitted' | 'refused') => counts.reduce((total, count) => total + count[of], 0);
-  return { admitted: sum('admitted'), refused: sum('refused') };
-}
 
 const TEXT = `must have 1 to ${LONGEST_TEXT} characters`;
 
@@ -189,20 +187,16 @@ function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: nu
     plan !== undefined && (({ record }) => record.plan === plan),
     state !== undefined && ((entry) => stateOf(entry, now) === state),
     tags.length > 0 && (({ record }) => hasTags(record.tags, tags)),
-    near !== undefined && ((entry) => hasUsed(near, entry, plans, now)),
-    unusedSeconds !== undefined && ((entry) => lastUsed(entry) + unusedSeconds * SECOND <= now),
+    near !== undefined && ((entry) => hasUsed(near, dayUse(entry, plans, now))),
+    unusedSeconds !== undefined && (({ asOf, record }) => (asOf ?? record.createdAt) + unusedSeconds * SECOND <= now),
   ];
   const chosen = filters.filter((filter) => filter !== false);
   return (entry) => chosen.every((isMatch) => isMatch(entry));
 }
 
-const lastUsed = ({ asOf, record }: KeyEntry): number => asOf ?? record.createdAt;
-
 /** A key without usable limits never matches. */
-function hasUsed(percent: number, entry: KeyEntry, plans: PlanTable, now: number): boolean {
-  const day = dayUse(entry, plans, now);
-  return day !== undefined && day.used * 100 >= percent * day.limit;
-}
+const hasUsed = (percent: number, day: ReturnType<typeof dayUse>): boolean =>
+  day !== undefined && day.used * 100 >= percent * day.limit;
 
 /** What a key has used of its day limit; undefined without usable limits. */
 function dayUse(entry: KeyEntry, plans: PlanTable, now: number) {

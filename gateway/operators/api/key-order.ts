@@ -32,7 +32,7 @@ export const KEY_ORDER_NAMES = Object.keys(KEY_ORDERS) as KeyOrder[];
 export const TOP_BY = ['requests', 'refused'] as const;
 export type TopBy = (typeof TOP_BY)[number];
 
-interface Recent {
+export interface Recent {
   readonly recent: { readonly admitted: number; readonly refused: number };
 }
 

@@ -103,6 +103,14 @@ export function stateOf({ isReadable, record, bannedUntil }: KeyEntry, now: numb
 
 export const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();
 
+type Counts = Readonly<Record<'admitted' | 'refused', number>>;
+
+/** The sums of counts of decisions. */
+export const sumsOf = (counts: readonly Counts[]): Counts => ({
+  admitted: counts.reduce((total, { admitted }) => total + admitted, 0),
+  refused: counts.reduce((total, { refused }) => total + refused, 0),
+});
+
 /**
  * How many requests bans have refused. No store counts that, because a gateway that knows of a ban makes no call. It is
  * therefore the sum over the last requests of all gateways, in which repeated ones are counted. It is too low after a

@@ -34,6 +34,7 @@ import {
 import { writeCursor } from '../../stores/storage.ts';
 import { type About, readChange } from './activity.ts';
 import { HistoryAnswer, Plans, PlanView, TrialAnswer } from './answers.ts';
+import { sumsOf } from './key-view.ts';
 import { planName } from './keys.ts';
 import {
   ADMIN_BODY_LIMIT_BYTES,
@@ -266,8 +267,7 @@ function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: nu
   const { id, record } = entry;
   const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);
   const { minute = plan.minute, day = plan.day } = record;
-  const requests = counts.reduce((total, { admitted, refused }) => total + admitted + refused, 0);
-  const refused = counts.reduce((total, count) => total + count.refused, 0);
+  const { admitted, refused } = sumsOf(counts);
   const wouldRefuse = minute === undefined || day === undefined ? 0 : leastRefused(counts, { minute, day });
-  return { id, name: record.name, requests, refused, wouldRefuse };
+  return { id, name: record.name, requests: admitted + refused, refused, wouldRefuse };
 }

@@ -118,9 +118,10 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
   const advice =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
-  return (missing ?? []).map(({ gateway, seenAt: since }) => {
-    return { ...unknown(`gateway ${gateway}`, 'does not answer', advice), since };
-  });
+  return (missing ?? []).map(({ gateway, seenAt: since }) => ({
+    ...unknown(`gateway ${gateway}`, 'does not answer', advice),
+    since,
+  }));
 }
 
 /** Answers another gateway. */
@@ -180,49 +181,45 @@ function viewOf(
   const { cursor: _cursor, digest, fault: _fault, ...shown } = report;
   const { keyId = '' } = report;
   const { name, secrets = [] } = keys.get(keyId)?.record ?? {};
+  const [reason, advice] = whyOf(report);
   return {
     ...shown,
     keyName: name,
     keyBan: bans.get(keyId),
     secretId: secrets.find((secret) => secret.digest === digest)?.id,
-    ...whyOf(report),
+    reason,
+    advice,
   };
 }
 
-interface Why {
-  readonly reason: string;
-  /** What to check or to change. */
-  readonly advice?: string;
-}
+/** Why a request was answered as it was, and what to check or to change. */
+type Why = readonly [reason?: string | undefined, advice?: string | undefined];
 
 const FIRST_FAILURE = 400;
 const LEFT = 499;
 
-/** Explains why a request was answered as it was; undefined if it was served. */
-function whyOf(report: RequestReport): Why | undefined {
-  const { status = 0, code, outcome, decision, fault, times, address } = report;
-  if (status === LEFT)
-    return {
-      reason: 'The client closed its connection before the answer was complete.',
-      advice:
-        times.core === undefined
-          ? "Compare how long it waited with the client's timeout."
-          : `The core took ${Math.round(times.core)} ms to answer. Compare that with the client's timeout.`,
-    };
-  if (status < FIRST_FAILURE)
-    return decision?.shadow === undefined
-      ? undefined
-      : {
-          reason: `The plan ${decision.plan} is in shadow mode. Without it, the limit ${inWords(decision.refusedBy)} would have refused this request.`,
-        };
+/** Empty if the request was served. */
+function whyOf(report: RequestReport): Why {
+  const { status = 0, code = '', outcome, decision, fault, times, address } = report;
+  if (status === LEFT) {
+    const reason = 'The client closed its connection before the answer was complete.';
+    if (times.core === undefined) return [reason, "Compare how long it waited with the client's timeout."];
+    const took = `The core took ${Math.round(times.core)} ms to answer.`;
+    return [reason, `${took} Compare that with the client's timeout.`];
+  }
+  if (status < FIRST_FAILURE) {
+    if (decision?.shadow === undefined) return [];
+    const limit = `the limit ${inWords(decision.refusedBy)} would have refused this request`;
+    return [`The plan ${decision.plan} is in shadow mode. Without it, ${limit}.`];
+  }
   const refusal = REFUSALS[outcome]?.(report);
   if (refusal !== undefined) return refusal;
   if (code === 'rate_limit_exceeded')
-    return {
-      reason: `The address ${address} has sent too many requests without a valid API key within a minute.`,
-      advice: 'Look at its earlier requests: they have no key, or an invalid one.',
-    };
-  return { reason: fault ?? 'The core sent this response. Its log shows why.', ...ADVICE[code ?? ''] };
+    return [
+      `The address ${address} has sent too many requests without a valid API key within a minute.`,
+      'Look at its earlier requests: they have no key, or an invalid one.',
+    ];
+  return [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
 }
 
 const inWords = (buckets: readonly string[] = []): string =>
@@ -233,54 +230,48 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
     const [empty = 'minute'] = decision?.refusedBy?.toReversed() ?? [];
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
     const retry = decision?.retryAt === undefined ? '' : ` It could retry at ${toSecond(decision.retryAt)}.`;
-    return {
-      reason: `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retry}`,
-      advice: `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
-    };
+    return [
+      `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retry}`,
+      `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
+    ];
   },
-  banned: ({ decision }) => ({
-    reason: `The key was banned until ${toSecond(decision?.bannedUntil ?? '')}.`,
-    advice: 'The page of the key shows why. Lift the ban once the client respects Retry-After.',
-  }),
-  forbidden: ({ method }) => ({
-    reason: `The secret lacks the scope for ${method}.`,
-    advice: 'Use a secret with that scope, or change the scope of this one.',
-  }),
-  malformed: () => ({
-    reason: 'The request had no API key in its Authorization header, or a malformed one.',
-    advice: 'The client must send the header Authorization: Bearer as_… with the whole key.',
-  }),
-  unknown: ({ keyId }) => ({
-    reason: `No key ${keyId} has this secret: the key or the secret was revoked, or it was never issued.`,
-    advice: 'Find the key in the audit log, and issue a new secret.',
-  }),
-  disabled: () => ({ reason: 'The key is disabled.', advice: 'Enable it on the page of the key.' }),
-  expired: () => ({
-    reason: 'The key or the secret has expired.',
-    advice: 'Issue a new secret, or extend its expiry.',
-  }),
-  elsewhere: ({ address }) => ({
-    reason: `The secret is limited to certain networks, and ${address} is in none of them.`,
-    advice: 'Add the network to the secret. If the client is not yours, revoke the secret.',
-  }),
-  shed: () => ({
-    reason: 'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
-    advice: 'Check the core: it is slow, or it needs more instances.',
-  }),
-  unavailable: () => ({
-    reason: 'Redis did not answer, and this gateway has not seen the key before.',
-    advice: 'Look at Redis; the runbook has a page for it.',
-  }),
-  unusable: () => ({
-    reason: 'The data of the key in Redis cannot be read.',
-    advice: 'The doctor names the invalid field.',
-  }),
+  banned: ({ decision }) => [
+    `The key was banned until ${toSecond(decision?.bannedUntil ?? '')}.`,
+    'The page of the key shows why. Lift the ban once the client respects Retry-After.',
+  ],
+  forbidden: ({ method }) => [
+    `The secret lacks the scope for ${method}.`,
+    'Use a secret with that scope, or change the scope of this one.',
+  ],
+  malformed: () => [
+    'The request had no API key in its Authorization header, or a malformed one.',
+    'The client must send the header Authorization: Bearer as_… with the whole key.',
+  ],
+  unknown: ({ keyId }) => [
+    `No key ${keyId} has this secret: the key or the secret was revoked, or it was never issued.`,
+    'Find the key in the audit log, and issue a new secret.',
+  ],
+  disabled: () => ['The key is disabled.', 'Enable it on the page of the key.'],
+  expired: () => ['The key or the secret has expired.', 'Issue a new secret, or extend its expiry.'],
+  elsewhere: ({ address }) => [
+    `The secret is limited to certain networks, and ${address} is in none of them.`,
+    'Add the network to the secret. If the client is not yours, revoke the secret.',
+  ],
+  shed: () => [
+    'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
+    'Check the core: it is slow, or it needs more instances.',
+  ],
+  unavailable: () => [
+    'Redis did not answer, and this gateway has not seen the key before.',
+    'Look at Redis; the runbook has a page for it.',
+  ],
+  unusable: () => ['The data of the key in Redis cannot be read.', 'The doctor names the invalid field.'],
 };
 
-const ADVICE: Readonly<Record<string, { readonly advice: string }>> = {
-  bad_gateway: { advice: 'Look at the log of the core at this time.' },
-  gateway_timeout: { advice: 'Look at the CPU and the database of the core at this time.' },
-  internal_error: { advice: "The gateway's log has the stack trace of this error." },
+const ADVICE: Readonly<Record<string, string>> = {
+  bad_gateway: 'Look at the log of the core at this time.',
+  gateway_timeout: 'Look at the CPU and the database of the core at this time.',
+  internal_error: "The gateway's log has the stack trace of this error.",
 };
 
 const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');

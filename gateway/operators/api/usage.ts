@@ -6,9 +6,9 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { countsOf, DAYS_KEPT, dateOf, MINUTES_KEPT } from '../../limiter/usage-marks.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
-import { UsageSums } from '../clients.ts';
-import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsedOnDay } from './answers.ts';
-import { banOf, refusedByBans, shownTags } from './key-view.ts';
+import { addUp } from '../clients.ts';
+import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsageSum, type UsedOnDay } from './answers.ts';
+import { banOf, refusedByBans, shownTags, sumsOf, toTime } from './key-view.ts';
 import { findKey } from './keys.ts';
 import { after, checkOrder, cursorIn, operation, tag, tagsIn, wholeNumber } from './operation.ts';
 
@@ -16,7 +16,6 @@ const PAGE = 100;
 /** The number of keys that one sum checks. The answer contains the place to continue. */
 const SUMMED = 5_000;
 const DAY_MS = 86_400_000;
-const MILLISECOND = 1_000;
 
 const DATE = must('be a date like 2026-11-01');
 const date = z.iso.date({ error: DATE }).optional();
@@ -50,45 +49,40 @@ export const listUsage = operation(
     const wanted = tagsIn(range.tag);
     const daysOfKey = (key: KeyEntry) =>
       hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
-    const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => {
-      const body = { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) };
-      return body;
-    };
+    const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => ({
+      keptFrom: dateOf(keptFrom),
+      usage,
+      next: next && writeCursor(next),
+    });
     let cursor = cursorIn(after);
     if (by === 'day' || by === 'key') {
       const { keys, next } = await deps.keys.walk({ after: cursor, limit });
       if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
-      const banned = (key: KeyEntry) => (key.bannedUntil > now ? { ban: banOf(key, now) } : {});
-      return answer(
-        keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) }))),
-        next,
-      );
+      const banned = (key: KeyEntry) => key.bannedUntil > now && { ban: banOf(key, now) };
+      const sums = keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) })));
+      return answer(sums, next);
     }
-    const sums = new UsageSums();
+    const sums: UsageSum[] = [];
     for (let checked = 0; checked < SUMMED; checked += PAGE) {
       const { keys, next } = await deps.keys.walk({ after: cursor, limit: PAGE });
       for (const sum of keys.flatMap((key) => sumOf(daysOfKey(key))))
-        sums.add({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
+        sums.push({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
       cursor = next;
       if (next === undefined) break;
       await nextTurn();
     }
-    return answer(sums.rows(), cursor);
+    return answer(addUp(sums), cursor);
   },
 );
 
 /** The name of a tag in `tag:<name>`; empty if there is none. */
-function tagIn(by: string): string {
-  return /^tag:(.*)$/s.exec(by)?.[1] ?? '';
-}
+const tagIn = (by: string): string => /^tag:(.*)$/s.exec(by)?.[1] ?? '';
 
 /** Empty for a key that was not used. */
 function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
-  const [first] = days;
-  if (first === undefined) return [];
-  const { day: _day, ...key } = first;
-  const sum = (of: 'admitted' | 'refused') => days.reduce((total, one) => total + one[of], 0);
-  return [{ ...key, admitted: sum('admitted'), refused: sum('refused') }];
+  if (days[0] === undefined) return [];
+  const { day: _day, ...key } = days[0];
+  return [{ ...key, ...sumsOf(days) }];
 }
 
 /** The use of one key: its last hour by minute and last 36 days (UTC), the oldest first. Idle times are left out. */
@@ -104,17 +98,11 @@ export const showKeyUsage = operation({ answer: KeyUsageAnswer }, async (call) =
     .sort((a, b) => a - b)
     .map((at) => {
       const { admitted, refused } = decided.get(at) ?? { admitted: 0, refused: 0 };
-      const time = new Date((at * MINUTE) / MILLISECOND).toISOString();
-      return { at: time, admitted, refused, banned: banned.get(at) ?? 0 };
+      return { at: toTime(at * MINUTE), admitted, refused, banned: banned.get(at) ?? 0 };
     });
   const today = Math.floor(now / DAY);
-  const days = daysOf(entry, today - DAYS_KEPT + 1, today).map(({ day, admitted, refused }) => ({
-    at: day,
-    admitted,
-    refused,
-  }));
-  const nowAt = new Date(now / MILLISECOND).toISOString();
-  return { now: nowAt, minutes, days };
+  const days = daysOf(entry, today - DAYS_KEPT + 1, today);
+  return { now: toTime(now), minutes, days: days.map(({ day: at, admitted, refused }) => ({ at, admitted, refused })) };
 });
 
 function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
