@@ -101,60 +101,44 @@ interface Seen {
   readonly findings: readonly CheckResult[];
 }
 
-/** A check that takes long. Only one runs at a time, and its result is kept for a while. */
-class SlowCheck {
-  readonly #about: string;
-  readonly #check: () => Promise<Seen>;
-  readonly #keptMs: number;
-  #last: (Seen & { readonly at: number }) | undefined;
-  #running: Promise<Seen | undefined> | undefined;
-
-  constructor(about: string, check: () => Promise<Seen>, keptMs: number) {
-    this.#about = about;
-    this.#check = check;
-    this.#keptMs = keptMs;
-  }
-
-  /**
-   * A good result is reused for a while, unless keys have left the list. A bad one is not, so that a fix shows.
-   * @returns undefined if the keys cannot be read
-   */
-  async ask(total: number): Promise<readonly CheckResult[] | undefined> {
-    const last = this.#last !== undefined && total >= this.#last.total ? this.#last : undefined;
+/**
+ * Makes a check that takes long. Only one runs at a time, and its result is kept for a while. A good result is reused,
+ * unless keys have left the list. A bad one is not, so that a fix shows.
+ * @returns undefined if the keys cannot be read
+ */
+function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
+  let kept: (Seen & { readonly at: number }) | undefined;
+  let running: Promise<Seen | undefined> | undefined;
+  const once = async () => {
+    const seen = await check().catch(() => undefined);
+    if (seen !== undefined) kept = { ...seen, at: performance.now() };
+    running = undefined;
+    return seen;
+  };
+  return async (total: number): Promise<readonly CheckResult[] | undefined> => {
+    const last = kept !== undefined && total >= kept.total ? kept : undefined;
     const age = performance.now() - (last?.at ?? 0);
-    if (last?.findings.every(({ status }) => status === 'good') && age <= this.#keptMs) return last.findings;
-    const seen = await Promise.race([this.#once(), sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
+    if (last?.findings.every(({ status }) => status === 'good') && age <= keptMs) return last.findings;
+    running ??= once();
+    const seen = await Promise.race([running, sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
     if (seen !== 'late') return seen?.findings;
     if (last === undefined)
-      return [warning(this.#about, `still being checked: ${total} keys`, 'Run the doctor again in a few seconds.')];
+      return [warning(about, `still being checked: ${total} keys`, 'Run the doctor again in a few seconds.')];
     return last.findings.map((one) => ({ ...one, found: `${one.found}, ${Math.round(age / 1_000)} s ago` }));
-  }
-
-  #once(): Promise<Seen | undefined> {
-    this.#running ??= this.#check()
-      .then((seen) => {
-        this.#last = { ...seen, at: performance.now() };
-        return seen;
-      })
-      .catch(() => undefined)
-      .finally(() => {
-        this.#running = undefined;
-      });
-    return this.#running;
-  }
+  };
 }
 
-const slowChecks = new WeakMap<Keys, readonly SlowCheck[]>();
+const slowChecks = new WeakMap<Keys, readonly ReturnType<typeof slowCheck>[]>();
 
 /** Checks all keys, and the list of keys. */
 export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
   const both = slowChecks.get(keys) ?? [
-    new SlowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
-    new SlowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
+    slowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
+    slowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
   ];
   slowChecks.set(keys, both);
   const total = await keys.count().catch(() => undefined);
-  const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check.ask(total)));
+  const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
   if (found.every((one) => one !== undefined)) return found.flat();
   return [fault('keys', 'cannot be read', 'See what the doctor reports about Redis.')];
 }

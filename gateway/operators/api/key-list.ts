@@ -10,7 +10,7 @@ import { countsOf, usedOfDay } from '../../limiter/usage-marks.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
 import {
-  FirstOf,
+  firstOf,
   KEY_ORDER_NAMES,
   KEY_ORDERS,
   KEY_STATES,
@@ -78,7 +78,7 @@ export const listKeys = operation(
       const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
       return { total, offset, keys: await shown(keys), next };
     }
-    const first = new FirstOf<Ranked>(limit, KEY_ORDERS[sort]);
+    const first = firstOf<Ranked>(limit, KEY_ORDERS[sort]);
     const { total, next } = await visit(deps, offset, (entry) => {
       if (isWanted(entry)) first.offer(ranked(entry, table, now));
     });
@@ -122,7 +122,7 @@ export const topKeys = operation(
     const { table } = deps.planCache;
     const isWanted = wantedKeys(filters, table, now);
     const from = Math.floor(now / MINUTE) - minutes;
-    const first = new FirstOf<Recent & { readonly entry: KeyEntry }>(limit, loudestFirst(by));
+    const first = firstOf<Recent & { readonly entry: KeyEntry }>(limit, loudestFirst(by));
     const { total, next } = await visit(deps, offset, (entry) => {
       const recent = sumsOf(countsOf(entry.usage.minutes, entry).filter(({ at }) => at >= from));
       const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;

@@ -48,25 +48,14 @@ function compareTexts(a: string, b: string): number {
 }
 
 /** Keeps the first items in an order, however many are offered. */
-export class FirstOf<T> {
-  readonly #most: number;
-  readonly #compare: (a: T, b: T) => number;
-  readonly #items: T[] = [];
-
-  constructor(most: number, compare: (a: T, b: T) => number) {
-    this.#most = most;
-    this.#compare = compare;
-  }
-
-  get items(): readonly T[] {
-    return this.#items;
-  }
-
-  offer(item: T): void {
-    const last = this.#items.at(-1);
-    if (this.#items.length === this.#most && last !== undefined && this.#compare(item, last) >= 0) return;
-    const at = this.#items.findIndex((other) => this.#compare(item, other) < 0);
-    this.#items.splice(at === -1 ? this.#items.length : at, 0, item);
-    if (this.#items.length > this.#most) this.#items.pop();
-  }
+export function firstOf<T>(most: number, compare: (a: T, b: T) => number) {
+  const items: T[] = [];
+  const offer = (item: T) => {
+    const last = items.at(-1);
+    if (items.length === most && last !== undefined && compare(item, last) >= 0) return;
+    const at = items.findIndex((other) => compare(item, other) < 0);
+    items.splice(at === -1 ? items.length : at, 0, item);
+    if (items.length > most) items.pop();
+  };
+  return { items: items as readonly T[], offer };
 }

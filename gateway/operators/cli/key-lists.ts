@@ -12,7 +12,7 @@ import type {
   LoudKey,
 } from '../api/answers.ts';
 import {
-  FirstOf,
+  firstOf,
   KEY_ORDER_NAMES,
   KEY_ORDERS,
   KEY_STATES,
@@ -99,8 +99,8 @@ Examples:
     )
     .action(async ({ minutes, by, limit, ...filters }: Filters & { minutes: number; by: TopBy; limit: number }) => {
       const query = { ...queryOf(filters), minutes: String(minutes), by, limit: String(limit) };
-      const first = new FirstOf<LoudKey>(limit, loudestFirst(by));
-      const total = await offerAll<LoudKey>(session, '/keys/top', query, first);
+      const first = firstOf<LoudKey>(limit, loudestFirst(by));
+      const total = await offerAll<LoudKey>(session, '/keys/top', query, first.offer);
       const none = `No key had such requests in the last ${minutes} minutes.`;
       const keys = first.items;
       session.print({ minutes, total, keys }, () => (keys.length === 0 ? none : describeTop(keys)));
@@ -128,8 +128,7 @@ function describing(sort: KeyOrder, { near, unused }: Filters): Describe {
 
 /** Calls until a key is found. */
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
-  const ask = (path: string) => session.call<KeysAnswer>('GET', path);
-  const page = await firstFilled(ask, '/keys', query, ({ keys }) => keys);
+  const page = await firstFilled<KeysAnswer>(session.get, '/keys', query, ({ keys }) => keys);
   const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
   const list = { ...page, offset: Number(query.offset) };
   session.print(list, () => `${describe(page.keys)}\n\n${page.keys.length} of ${page.total}${next}`);
@@ -137,8 +136,8 @@ async function listNewest(session: Session, query: Record<string, string>, descr
 
 async function listSorted(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   const compare = KEY_ORDERS[query.sort as KeyOrder];
-  const first = new FirstOf<KeyView>(Number(query.limit), (a, b) => compare(sortable(a), sortable(b)));
-  const total = await offerAll(session, '/keys', query, first);
+  const first = firstOf<KeyView>(Number(query.limit), (a, b) => compare(sortable(a), sortable(b)));
+  const total = await offerAll(session, '/keys', query, first.offer);
   const keys = first.items;
   session.print({ total, keys }, () => `${describe(keys)}\n\n${keys.length} of ${total}`);
 }
@@ -154,12 +153,12 @@ async function offerAll<K extends KeyView>(
   session: Session,
   path: string,
   query: Record<string, string>,
-  first: FirstOf<K>,
+  offer: (key: K) => void,
 ): Promise<number> {
   const seen = new Set<string>();
   let total = 0;
   for await (const page of session.parts<KeysAnswer & { readonly keys: readonly K[] }>(path, query)) {
-    for (const key of page.keys) if (!seen.has(key.id)) first.offer(key);
+    for (const key of page.keys) if (!seen.has(key.id)) offer(key);
     for (const { id } of page.keys) seen.add(id);
     ({ total } = page);
   }
@@ -249,11 +248,11 @@ Examples:
         explain.error('error: pass the id or the name of a key, or a request with --request.');
       const query = new URLSearchParams({ limit });
       if (key !== undefined) {
-        const answer = await session.call<ExplainAnswer>('GET', `${await pathTo(session, key)}/explain?${query}`);
+        const answer = await session.get<ExplainAnswer>(`${await pathTo(session, key)}/explain?${query}`);
         session.print(answer, () => `${describeKey(answer.key)}\n\n${describeDecisions(answer.decisions)}`);
       } else if (request !== undefined) {
         const path = `/decisions/${encodeURIComponent(request)}?${query}`;
-        const answer = await session.call<DecisionsAnswer>('GET', path);
+        const answer = await session.get<DecisionsAnswer>(path);
         session.print(answer, () => answer.decisions.map(describeDecision).join('\n\n'));
       }
     });

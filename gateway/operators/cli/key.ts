@@ -50,7 +50,7 @@ export const findToConfirm = async (session: Session, given: string): Promise<Na
 
 async function exists(session: Session, id: string): Promise<boolean> {
   try {
-    await session.call('GET', pathOf(id));
+    await session.get(pathOf(id));
     return true;
   } catch (fault) {
     if (fault instanceof AdminError && fault.status === 404) return false;

@@ -45,9 +45,11 @@ export class Session {
     return (await this.exchange({ method, path, body })).body as T;
   }
 
+  readonly get = <T>(path: string): Promise<T> => this.call<T>('GET', path);
+
   /** Iterates over the parts of an answer. */
   parts<T extends Part>(path: string, asked?: Readonly<Record<string, string>>): AsyncGenerator<T> {
-    return partsOf<T>((at) => this.call('GET', at), path, asked);
+    return partsOf<T>(this.get, path, asked);
   }
 
   /** The reason for the changes of the running command, for the audit log. */

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { isPlanName } from '../../../limiter/plans.ts';
 import { ACTIONS } from '../../../stores/audit-words.ts';
-import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
+import type { ActivityView } from '../../api/answers.ts';
 import { readEntries } from '../../clients.ts';
 import { asCsv, changesInWords } from '../../console/csv.ts';
 import { AdminError } from '../admin-client.ts';
@@ -13,8 +13,6 @@ import { count, time } from '../values.ts';
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
 
 const SHOWN = 50;
-
-export const PLACE = 6;
 
 /** Adds `activity`: who did what, when and why. */
 export function add(program: Command, session: Session): void {
@@ -44,12 +42,8 @@ Examples:
     .action(async ({ csv, limit, target, ...others }: Filter & { csv?: boolean; limit?: number }) => {
       const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
       const { id, fault }: Target = target === undefined ? {} : await targetOf(session, target);
-      const ask = (path: string) => session.call<ActivityAnswer>('GET', path);
-      const { activity: entries } = await readEntries(
-        ask,
-        { ...others, ...(id !== undefined && { target: id }) },
-        most,
-      );
+      const asked = { ...others, ...(id !== undefined && { target: id }) };
+      const { activity: entries } = await readEntries(session.get, asked, most);
       if (entries.length === 0 && fault !== undefined) throw fault;
       if (csv && !session.isJson) session.write(asCsv(entries));
       else session.print({ activity: entries }, () => describeActivity(entries));

@@ -7,8 +7,6 @@ import { AdminError } from '../admin-client.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
-export const PLACE = 8;
-
 /** Adds `backup`. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
   const backup = program

@@ -9,8 +9,6 @@ const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' 
   Style
 >;
 
-export const PLACE = 10;
-
 /** Adds `doctor`. */
 export function add(program: Command, session: Session): void {
   program
@@ -21,7 +19,7 @@ export function add(program: Command, session: Session): void {
       '\nIt changes nothing. It exits with 1 if there is a fault or something does not answer, and with 0 if there are only warnings.',
     )
     .action(async () => {
-      const { findings } = await session.call<DoctorAnswer>('GET', '/doctor');
+      const { findings } = await session.get<DoctorAnswer>('/doctor');
       session.print({ findings }, () => describe(findings));
       if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
     });

@@ -10,8 +10,6 @@ import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
 import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
 
-export const PLACE = 1;
-
 /** Adds `keys …`: all commands for single API keys, except bans. */
 export function add(program: Command, session: Session): void {
   const keys = program.command('keys').description('issue, show, change and revoke API keys');
@@ -149,7 +147,7 @@ Examples:
       const given = { ...others, minute: orNull(minute), day: orNull(day) };
       if (added === undefined && removed === undefined) return await onKey(session, 'PATCH', key, '', given);
       const path = await pathTo(session, key);
-      const { tags } = await session.call<KeyView>('GET', path);
+      const { tags } = await session.get<KeyView>(path);
       const kept = Object.entries({ ...tags, ...added }).filter(([name]) => removed?.includes(name) !== true);
       showKey(session, await session.call<KeyView>('PATCH', path, { ...given, tags: Object.fromEntries(kept) }));
     });
@@ -245,7 +243,7 @@ function addSecretCommands(keys: Command, session: Session): void {
     .description('list the secrets of a key')
     .argument('<key>', KEY)
     .action(async (key: string) => {
-      const { secrets: shown = [] } = await session.call<KeyView>('GET', await pathTo(session, key));
+      const { secrets: shown = [] } = await session.get<KeyView>(await pathTo(session, key));
       session.print({ secrets: shown }, () => describeSecrets(shown));
     });
 

@@ -35,8 +35,6 @@ interface Author {
   readonly reason: string;
 }
 
-export const PLACE = 3;
-
 /** Adds `plans …`: the limits of every plan, and the history of their changes. */
 export function add(program: Command, session: Session): void {
   const plans = program.command('plans').description('show and set plan limits, and show who set them');
@@ -52,7 +50,7 @@ function addReading(plans: Command, session: Session): void {
     .command('show')
     .description('show the plan table in force')
     .action(async () => {
-      const shown = await session.call<PlanTable>('GET', '/plans');
+      const shown = await session.get<PlanTable>('/plans');
       session.print(shown, () => describePlans(shown));
     });
 
@@ -67,7 +65,7 @@ function addReading(plans: Command, session: Session): void {
 }
 
 const historyOf = async (session: Session, count: string): Promise<HistoryAnswer['history']> =>
-  (await session.call<HistoryAnswer>('GET', `/plans/history?limit=${encodeURIComponent(count)}`)).history;
+  (await session.get<HistoryAnswer>(`/plans/history?limit=${encodeURIComponent(count)}`)).history;
 
 function addSet(plans: Command, session: Session): void {
   const set = withAuthor(plans.command('set'))
@@ -145,7 +143,7 @@ function addPlanFiles(plans: Command, session: Session): void {
     .description('write the plan table in force as a file for git, in YAML or with --json in JSON')
     .addHelpText('after', '\nExample:\n  ctl plans export > plans.yaml')
     .action(async () => {
-      const table = await session.call<PlanTable>('GET', '/plans');
+      const table = await session.get<PlanTable>('/plans');
       session.print(inFull(table), () => toYaml(table).trimEnd());
     });
 
@@ -162,7 +160,7 @@ Example:
     )
     .action(async ({ file }: { file: string }) => {
       const wanted = await fileOf(diff, file);
-      const drift = driftOf(await session.call<PlanTable>('GET', '/plans'), wanted);
+      const drift = driftOf(await session.get<PlanTable>('/plans'), wanted);
       noteLeftOut(session, wanted);
       const shown = drift.map(({ field, from, to }) => ({ field, from, to }));
       session.print({ drift: shown }, () => (shown.length === 0 ? AS_IN_FILE : describeChanges(shown, process.stdout)));

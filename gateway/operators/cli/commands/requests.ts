@@ -23,8 +23,6 @@ interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'cod
   readonly why?: boolean;
 }
 
-export const PLACE = 4;
-
 /** Adds `requests`: the last requests of all gateways. */
 export function add(program: Command, session: Session): void {
   const requests = program
@@ -222,7 +220,7 @@ async function followRequests(
         limit: String(MOST_A_CALL),
         ...(after !== undefined && { after }),
       });
-      const page = await session.call<RequestsAnswer>('GET', `/requests?${query}`);
+      const page = await session.get<RequestsAnswer>(`/requests?${query}`);
       note(page.missing.join(', '));
       for (const request of page.requests) {
         const id = identityOf(request);
@@ -260,7 +258,7 @@ async function followRequests(
   const before = await next(filters, true);
   for (const request of before.slice(Math.max(0, before.length - shownBefore))) write(request);
   const startedAt = performance.now();
-  let newest = before.at(-1) ?? (await session.call<RequestsAnswer>('GET', '/requests?limit=1')).requests[0];
+  let newest = before.at(-1) ?? (await session.get<RequestsAnswer>('/requests?limit=1')).requests[0];
   let isAway = false;
   for (;;) {
     await sleep(EVERY_MS);

@@ -12,8 +12,6 @@ const BATCH_CHARACTERS = 64_000;
 /** The number of rejected keys that are shown. */
 const MOST_SHOWN = 20;
 
-export const PLACE = 9;
-
 /** Adds `restore`. */
 export function add(program: Command, session: Session): void {
   const restore = program
