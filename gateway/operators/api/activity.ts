@@ -26,7 +26,7 @@ import {
   wholeNumber,
 } from './operation.ts';
 
-/** How the audit log describes an operator's call. */
+/** How the audit log describes an operator's call, and how it is listed. */
 
 const Who = z.object(who);
 

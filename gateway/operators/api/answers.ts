@@ -265,8 +265,6 @@ export const RestoreAnswer = z.object({
 });
 export type RestoreAnswer = z.infer<typeof RestoreAnswer>;
 
-/** The answers about the state of the gateway: findings, dependencies and traffic. */
-
 /** A finding of the doctor. Unless it is good, it has the time of the first check that found it. */
 export const SeenFinding = z.object({
   about: z.string(),

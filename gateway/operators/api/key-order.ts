@@ -1,4 +1,7 @@
-/** The orders of a list of keys. The gateway sorts what one call checks; clients merge such lists by the same rules. */
+/**
+ * The states and orders of a list of keys. The gateway sorts what one call checks; clients merge such lists by the same
+ * rules.
+ */
 
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 

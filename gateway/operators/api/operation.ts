@@ -17,7 +17,8 @@ import { redactSecrets } from '../tokens.ts';
 import type { RedisMode } from './answers.ts';
 import type { FindingsSince, Health } from './health.ts';
 
-/** The dependencies of the operators' operations. */
+/** What an operation of the admin API is made of: its dependencies, its facts, and the values that it reads. */
+
 export interface AdminDependencies extends OperatorsStores {
   readonly planCache: PlanCache;
   readonly logger: Logger;
@@ -141,13 +142,9 @@ export function planNumber(field: PlanField) {
 /** A limit in an operator's request. */
 export const limitValue = planNumber('minute');
 
-/** An operation reads only parameters of its schema, so that the OpenAPI document has all of them. */
-
-type Parameters = Readonly<Record<string, z.ZodType>>;
-
-/** The parameters of an operation. Each change may have an author and a reason. */
-export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method' | 'needs' | 'query'>): Parameters => ({
-  ...(query?.shape as Parameters | undefined),
+/** The parameters of an operation, which reads no others. Each change may have an author and a reason. */
+export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method' | 'needs' | 'query'>) => ({
+  ...(query?.shape as Readonly<Record<string, z.ZodType>> | undefined),
   ...(method !== 'GET' && needs !== 'viewer' && who),
 });
 

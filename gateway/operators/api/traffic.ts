@@ -7,6 +7,8 @@ import type { ProcessState, SeenCore } from '../../telemetry/watched-traffic.ts'
 import { type CoreView, MinutesAnswer, type RedisMode, type RedisView, TrafficAnswer } from './answers.ts';
 import { operation } from './operation.ts';
 
+/** The traffic and the state of the gateway: what the processes that serve clients see of the cores and of Redis. */
+
 /**
  * Reports the requests of clients since the start of this gateway, and its state, for all workers together. It is cheap
  * enough to poll every second.
@@ -41,8 +43,6 @@ export const showMinutes = operation({ answer: MinutesAnswer }, async ({ deps: {
   since: traffic.since.toISOString(),
   minutes: traffic.minutes(),
 }));
-
-/** Merges what the processes that serve clients see of the cores and of Redis. */
 
 /** The states, the worst first. */
 const STATES: readonly CoreView['state'][] = ['out', 'silent', 'draining', 'up', 'unproven'];

@@ -32,48 +32,34 @@ program.hook('preAction', () => {
 });
 
 await program.parseAsync().catch((fault: unknown) => {
-  const { exit, error } = outcomeOf(fault);
+  const [exit, code, message, status] = outcomeOf(fault);
   process.exitCode = exit;
   if (exit === EXIT.done) return;
-  if (isJson()) process.stderr.write(`${JSON.stringify(error)}\n`);
+  if (isJson()) process.stderr.write(`${JSON.stringify({ code, message, status })}\n`);
   // Commander has already printed what is wrong with the command.
-  else if (!(fault instanceof CommanderError)) process.stderr.write(`${error.message}\n`);
+  else if (!(fault instanceof CommanderError)) process.stderr.write(`${message}\n`);
 });
 
-/** Maps the end of a command to its exit code, and its error to JSON. */
-
-/** The members of an error with --json. `status` is that of the gateway's response. */
-interface ErrorView {
-  readonly code: string;
-  readonly message: string;
-  readonly status?: number | undefined;
-}
-
-/** Maps an error to its exit code and its code. @throws any fault that an operator cannot act on */
-export function outcomeOf(fault: unknown): { exit: number; error: ErrorView } {
-  if (fault instanceof CommanderError) {
-    const exit = fault.exitCode === 0 ? EXIT.done : EXIT.usage;
-    return { exit, error: { code: 'usage', message: usageMessage(fault) } };
-  }
-  if (fault instanceof UnclearKey) return { exit: EXIT.usage, error: { code: 'usage', message: fault.message } };
-  if (fault instanceof NotConfirmed)
-    return { exit: EXIT.notConfirmed, error: { code: 'not_confirmed', message: fault.message } };
-  if (fault instanceof SettingsError)
-    return { exit: EXIT.fault, error: { code: 'invalid_settings', message: fault.message } };
+/**
+ * Maps an error to its exit code and, for --json, its members. The status is that of the gateway's response.
+ * @throws any fault that an operator cannot act on
+ */
+function outcomeOf(
+  fault: unknown,
+): readonly [exit: number, code: string, message: string, status?: number | undefined] {
+  if (fault instanceof CommanderError)
+    return [fault.exitCode === 0 ? EXIT.done : EXIT.usage, 'usage', usageMessage(fault)];
+  if (fault instanceof UnclearKey) return [EXIT.usage, 'usage', fault.message];
+  if (fault instanceof NotConfirmed) return [EXIT.notConfirmed, 'not_confirmed', fault.message];
+  if (fault instanceof SettingsError) return [EXIT.fault, 'invalid_settings', fault.message];
   if (!(fault instanceof AdminError)) throw fault;
   const { code, message, status } = fault;
-  return { exit: exitCodeOf(status), error: { code, message, status } };
-}
-
-function exitCodeOf(status: number | undefined): number {
-  if (status === 400) return EXIT.usage;
-  if (status === 404) return EXIT.notFound;
-  return status === 409 ? EXIT.conflict : EXIT.fault;
+  const exit = { 400: EXIT.usage, 404: EXIT.notFound, 409: EXIT.conflict }[Number(status)] ?? EXIT.fault;
+  return [exit, code, message, status];
 }
 
 /** Commander has no message when a group is called without a command, because it shows the help. */
 function usageMessage({ code, message }: CommanderError): string {
-  return code === 'commander.help'
-    ? 'A command is missing; --help lists them.'
-    : message.replace(/^error: /, '').trim();
+  if (code === 'commander.help') return 'A command is missing; --help lists them.';
+  return message.replace(/^error: /, '').trim();
 }
