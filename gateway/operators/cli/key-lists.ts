@@ -39,12 +39,7 @@ import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
 /** Lists of keys. The gateway checks a limited number of keys per call, so each list calls it until all are checked. */
 
-interface Filters {
-  readonly name?: string;
-  readonly plan?: string;
-  readonly state?: string;
-  readonly tag?: string;
-  readonly near?: string;
+interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 'tag' | 'near', string>>> {
   /** The time in seconds. */
   readonly unused?: number;
 }

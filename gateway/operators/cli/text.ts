@@ -57,16 +57,12 @@ export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = 
  * 3339, UTC). Every command can read them back.
  */
 
-interface Output {
-  readonly isTTY?: boolean;
-}
-
 /** Formats a time to the second on a terminal. */
-export const timeText = (time: string, output: Output = process.stdout): string =>
+export const timeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00'.length) : time;
 
 /** Formats a time to the millisecond on a terminal, for events that occur many times a second. */
-export const preciseTimeText = (time: string, output: Output = process.stdout): string =>
+export const preciseTimeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
 
 const MINUTE_MS = 60_000;

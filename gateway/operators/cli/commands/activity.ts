@@ -41,23 +41,20 @@ Examples:
     )
     .action(async ({ csv, limit, target, ...others }: Filter & { csv?: boolean; limit?: number }) => {
       const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
-      const { id, fault }: Target = target === undefined ? {} : await targetOf(session, target);
-      const asked = { ...others, ...(id !== undefined && { target: id }) };
+      const found = target === undefined ? undefined : await targetOf(session, target);
+      const asked = { ...others, ...(found && { target: found.id }) };
       const { activity: entries } = await readEntries(session.get, asked, most);
-      if (entries.length === 0 && fault !== undefined) throw fault;
+      if (entries.length === 0 && found?.fault !== undefined) throw found.fault;
       if (csv && !session.isJson) session.write(asCsv(entries));
       else session.print({ activity: entries }, () => describeActivity(entries));
     });
 }
 
-interface Target {
-  readonly id?: string;
-  /** Why the text is not the name of a key. */
-  readonly fault?: AdminError;
-}
-
-/** Even a text that names no key may be in the log: as the name of a token or of a revoked key. */
-async function targetOf(session: Session, given: string): Promise<Target> {
+/**
+ * Even a text that names no key may be in the log: as the name of a token or of a revoked key.
+ * @returns the id, or the text and why it is not the name of a key
+ */
+async function targetOf(session: Session, given: string): Promise<{ id: string; fault?: AdminError }> {
   if (isPlanName(given.toLowerCase())) return { id: given };
   try {
     return { id: (await findKey(session, given)).id };

@@ -56,16 +56,8 @@ Examples:
     });
 }
 
-/** What was copied from an incomplete backup. */
-interface Begun {
-  readonly keys: number;
-  /** The cursor after the last key. */
-  readonly after: string | undefined;
-  readonly isWhole: boolean;
-}
-
-/** Copies a file up to its last complete line. */
-async function copy(session: Session, file: string, refuse: (message: string) => never): Promise<Begun> {
+/** Copies a file up to its last complete line. @returns the number of its keys, and the cursor after the last one */
+async function copy(session: Session, file: string, refuse: (message: string) => never) {
   const lines = linesOf(createReadStream(file));
   const first = await lines.next().catch(({ message }: Error) => refuse(message));
   const header = readHeader(first.done ? undefined : first.value);
@@ -90,7 +82,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
  * Writes the remaining keys, with the header if nothing was begun, and lists those that are left out.
  * @returns the numbers of both
  */
-async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys: number; leftOut: number }> {
+async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | undefined) {
   let leftOut = 0;
   let keys = begun?.keys ?? 0;
   let isHeaderDue = begun === undefined;

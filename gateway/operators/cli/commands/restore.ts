@@ -66,13 +66,8 @@ Examples:
  */
 async function checked(lines: AsyncIterable<Line>, sum: Sum): Promise<readonly Line[] | undefined> {
   const all: Line[] = [];
-  async function* kept(): AsyncGenerator<Line> {
-    for await (const line of lines) {
-      all.push(line);
-      yield line;
-    }
-  }
-  const end = await restoreKeys(kept(), sum);
+  for await (const line of lines) all.push(line);
+  const end = await restoreKeys(all, sum);
   if (end === sum.keys && sum.faults === 0) return all;
   sum.print(end === sum.keys ? 'Nothing was restored.' : 'The backup is incomplete. Nothing was restored.');
   endWith(EXIT.fault);
@@ -93,9 +88,8 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
     if (read === undefined || end !== undefined) {
       // The last line of a file that was cut off may be incomplete.
       const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
-      const isLast =
-        end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
-      if (!isHalf) sum.reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : isLast);
+      const why = end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
+      if (!isHalf) sum.reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : why);
     } else if ('end' in read) {
       end = read.end;
     } else if (seen.has(read.key.id)) {
@@ -142,7 +136,7 @@ class Sum {
   }
 
   async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
-    const answer = (await this.#session.call('POST', this.#path, { at: this.#at, ...page })) as RestoreAnswer;
+    const answer = await this.#session.call<RestoreAnswer>('POST', this.#path, { at: this.#at, ...page });
     this.#plans ??= answer.plans;
     for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
     for (const { id, reason } of answer.rejected) this.reject(id, reason);
@@ -170,8 +164,7 @@ class Sum {
       revoked > 0 && `Keys that have been revoked since, and stay revoked: ${revoked}.`,
       ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
       ...this.#notTaken(),
-    ];
-    const shown = lines.filter((line) => line !== false);
-    return shown.map(harmless).join('\n');
+    ].filter((line) => line !== false);
+    return lines.map(harmless).join('\n');
   }
 }
