@@ -157,7 +157,7 @@ export function inLargestUnit(seconds: number): (typeof UNITS)[number] & { reado
 }
 
 /** Formats a duration, such as `5 min`. */
-export function shortLength(seconds: number): string {
+function shortLength(seconds: number): string {
   const { count, short } = inLargestUnit(seconds);
   return `${count} ${short}`;
 }

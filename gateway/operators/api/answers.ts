@@ -119,7 +119,6 @@ export type FoundAnswer = z.infer<typeof FoundAnswer>;
 
 /** `at` is the start of the minute, or the date. */
 export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
-export type UseOfTime = z.infer<typeof UseOfTime>;
 
 /** `now` is the time on the clock that decides. `banned` counts what bans refused, as far as the gateways remember. */
 export const KeyUsageAnswer = z.object({

@@ -1,6 +1,8 @@
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
 
+/** What commands print: tables, facts, colours and times. */
+
 export type Cell = string | number | undefined;
 
 /** Columns separated by two spaces, without lines. */
@@ -53,15 +55,13 @@ export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = 
   styleText(style, text, { stream });
 
 /**
- * Formats times of answers for their reader: on a terminal in its time zone with the offset, in a pipe unchanged (RFC
- * 3339, UTC). Every command can read them back.
+ * Formats a time for its reader: on a terminal to the second, in its time zone with the offset; in a pipe unchanged (RFC
+ * 3339, UTC). Every command can read it back.
  */
-
-/** Formats a time to the second on a terminal. */
 export const timeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00'.length) : time;
 
-/** Formats a time to the millisecond on a terminal, for events that occur many times a second. */
+/** Does the same to the millisecond, for events that occur many times a second. */
 export const preciseTimeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
 
