@@ -64,7 +64,7 @@ export function banOf({ bannedUntil, banReason, bans }: KeyEntry, now: number) {
   return {
     bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
     banReason: isBanned && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
-    /** ban-refusals.ts fills it in, for lists of running bans. */
+    /** `withBanRefusals` fills it in, for lists of running bans. */
     banRefused: undefined as number | undefined,
     bans,
   };
