@@ -3,20 +3,16 @@ import { createService } from '../shared/http/service.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
-import { redactSecrets } from './operators/access-token.ts';
-import { keptToken } from './operators/admin-token.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
-import { lastBackup } from './operators/api/backup-notes.ts';
-import { consoleRoutes } from './operators/api/console-files.ts';
-import { checkAnswers, coresOf } from './operators/api/dependencies.ts';
+import { lastBackup } from './operators/api/backup.ts';
 import { checkWorkers } from './operators/api/doctor.ts';
-import { FindingsSince } from './operators/api/findings-since.ts';
-import { OperatorsGuard } from './operators/api/guard.ts';
-import { Health } from './operators/api/health.ts';
+import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
-import { runbookRoutes } from './operators/api/runbook-pages.ts';
+import { checkAnswers, coresOf } from './operators/api/traffic.ts';
+import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
+import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-request.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
@@ -85,7 +81,8 @@ export async function serveOperators(
       cacheControl: 'no-store',
       redact: redactSecrets,
       access: new OperatorsAccess({
-        guard: new OperatorsGuard(settings.ADMIN_HOST, (request) => networkOf(clientAddress(request, trustedProxies))),
+        host: settings.ADMIN_HOST,
+        addressOf: (request) => networkOf(clientAddress(request, trustedProxies)),
         sharedToken: await sharedTokenOf(settings, logger),
         tokens: stores.tokens,
         actorHeader: settings.ACTOR_HEADER,

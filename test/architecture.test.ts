@@ -89,7 +89,7 @@ test.for([
   ['@prometheus-io/client', ['shared/process/metrics.ts']],
   ['pino', ['shared/process/logger.ts']],
   ['commander', ['gateway/operators/cli/']],
-  ['marked', ['gateway/operators/runbook/pages.ts']],
+  ['marked', ['gateway/operators/pages.ts']],
   ['preact', ['gateway/operators/console/']],
   ['htm', ['gateway/operators/console/parts.ts']],
   ['uplot', ['gateway/operators/console/chart.ts']],

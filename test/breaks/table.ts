@@ -19,7 +19,6 @@ const CALL = 'gateway/upstream/call.ts';
 const WIRE = 'gateway/upstream/wire.ts';
 const HEADERS = 'gateway/upstream/headers.ts';
 const ACCESS = 'gateway/operators/api/access.ts';
-const GUARD = 'gateway/operators/api/guard.ts';
 
 /** Breaks of the limiter are also in test/simulation/breaks.ts. */
 export const BREAKS: readonly Break[] = [
@@ -117,15 +116,15 @@ export const BREAKS: readonly Break[] = [
     'ROLES.slice(0, ROLES.indexOf(role) + 1).includes(needed)',
     'ROLES.includes(needed)',
   ),
-  row(ACCESS, 'operators/guard', 'guard.wrongToken(request);', ''),
+  row(ACCESS, 'operators/guard', 'this.#guesses.consume(addressOf(request));', ''),
   row(
     ACCESS,
     'operators/actor-header',
     'if (actorHeader === undefined || !isFromProxy(request))',
     'if (actorHeader === undefined)',
   ),
-  row(GUARD, 'operators/guard', 'if (this.#isLocal && !namesLoopback(request.headers.host))', 'if (false)'),
-  row(GUARD, 'operators/guard', "if (site !== 'same-origin') return false;", ''),
+  row(ACCESS, 'operators/guard', 'if (this.#isLocal && !namesLoopback(request.headers.host))', 'if (false)'),
+  row(ACCESS, 'operators/guard', "if (site !== 'same-origin') return false;", ''),
 
   // The core.
   row(

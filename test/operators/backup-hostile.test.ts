@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Line, linesOf } from '../../gateway/operators/cli/backup-file.ts';
+import { type Line, linesOf } from '../../gateway/operators/cli/commands/backup.ts';
 import { ctlReading } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';

@@ -1,7 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { afterEach, expect, test, vi } from 'vitest';
-import { table } from '../../gateway/operators/cli/table.ts';
-import { preciseTimeText, timeText } from '../../gateway/operators/cli/time-text.ts';
+import { preciseTimeText, table, timeText } from '../../gateway/operators/cli/text.ts';
 import { lengthText, seconds, time } from '../../gateway/operators/cli/values.ts';
 
 /** How the command line reads and writes values. */

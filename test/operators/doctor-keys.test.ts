@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { SECOND } from '../../gateway/limiter/bucket.ts';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
-import { checkKeys } from '../../gateway/operators/api/check-keys.ts';
+import { checkKeys } from '../../gateway/operators/api/doctor.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { readCoreSettings } from '../../core/config.ts';
 import { readGatewaySettings } from '../../gateway/config.ts';
-import { keptToken, tokenFile } from '../../gateway/operators/admin-token.ts';
+import { keptToken, tokenFile } from '../../gateway/operators/tokens.ts';
 import { carriesToken } from '../../shared/http/request-head.ts';
 import { bearerTokens } from '../../shared/http/service.ts';
 import { CLI } from '../support/ctl.ts';

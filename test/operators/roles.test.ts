@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
-import { hasDigest } from '../../gateway/operators/access-token.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
+import { hasDigest } from '../../gateway/operators/tokens.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { everythingIn } from '../support/embedded-database.ts';

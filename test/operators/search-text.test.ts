@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
-import { searchText } from '../../gateway/operators/search-text.ts';
+import { searchText } from '../../gateway/operators/clients.ts';
 
 /** What the command line and the console look for, from what somebody pasted. */
 

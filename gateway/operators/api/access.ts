@@ -1,33 +1,42 @@
 import type { IncomingMessage } from 'node:http';
 import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/request-head.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
+import { isLoopback } from '../../../shared/process/env.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { SECOND, systemClock, ticksUntilToken } from '../../limiter/bucket.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
+import { AddressAllowance } from '../../limiter/newcomers.ts';
 import { line } from '../../stores/key-hash.ts';
 import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
-import { includesRole, type Role, roleFor } from '../../stores/words.ts';
-import { accessTokenId, hasDigest } from '../access-token.ts';
-import type { OperatorsGuard } from './guard.ts';
+import { includesRole, ROLES, type Role, roleFor } from '../../stores/words.ts';
+import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
+import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
+import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
+import { type Operator, operation, who } from './operation.ts';
 
-/** Who calls the operators' listener. */
-export interface Operator {
-  /** The name from a trusted proxy, or the token's name. The shared token has none: it does not identify a person. */
-  readonly name: string | undefined;
-  /** Undefined without a token, on routes that are open to all. */
-  readonly role: Role | undefined;
-  readonly tokenId: string | undefined;
-}
+/** Who may call the operators' listener, and the operators' tokens. */
 
 const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined };
 
 /** How long a token works without its store after it was last verified. */
 const REMEMBERED_MS = 15 * 60_000;
 
+/** The number of wrong tokens that an address may send per minute. */
+const WRONG_TOKENS = 10;
+
+/** Safe methods change nothing (RFC 9110 §9.2.1). */
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+
 const actorName = line(100);
 
 interface OperatorsAccessOptions {
-  readonly guard: OperatorsGuard;
+  /** The host that the listener is bound to. */
+  readonly host: string;
+  /** The address that wrong tokens are counted for. */
+  addressOf(request: IncomingMessage): string;
   /** Returns ADMIN_TOKEN or the kept one. It is called for every request. */
   sharedToken(): string;
   readonly tokens: Tokens;
@@ -37,30 +46,38 @@ interface OperatorsAccessOptions {
   isFromProxy(request: IncomingMessage): boolean;
 }
 
-/** The shared token has every right. A named token has those of its role. */
+/**
+ * The shared token has every right. A named token has those of its role. Two attackers are kept out: other web sites,
+ * whose pages can make an operator's browser send requests here, and clients that guess tokens. There is no CORS: a
+ * page of another site cannot read the responses.
+ */
 export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
+  readonly #isLocal: boolean;
+  readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
   constructor(options: OperatorsAccessOptions) {
     this.#options = options;
+    this.#isLocal = isLoopback(options.host);
   }
 
   /**
-   * @throws {HttpError} 401, or 429 after too many wrong tokens; {StoreUnavailable} for a token that is not remembered
+   * @throws {HttpError} 401, 403 for a page of another site, or 429 after too many wrong tokens; {StoreUnavailable} for
+   *   a token that is not remembered
    */
   async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
-    const { guard, sharedToken } = this.#options;
+    const { addressOf, sharedToken } = this.#options;
     // The token is read on open routes too, so that a probe already logs a faulty token file.
     const shared = sharedToken();
-    guard.admit(request);
+    this.#refuseOtherSites(request);
     if (isOpen) return NOBODY;
-    guard.beforeToken(request);
+    this.#refuseGuesses(addressOf(request));
     const { authorization } = request.headers;
     const operator = await this.#holderOf(authorization, shared);
     if (operator === undefined) {
       if (authorization === undefined) throw noToken();
-      guard.wrongToken(request);
+      this.#guesses.consume(addressOf(request));
       throw new HttpError('unauthorized', 'The token is wrong or has been revoked.');
     }
     return { ...operator, name: this.#namedByProxy(request) ?? operator.name };
@@ -70,6 +87,24 @@ export class OperatorsAccess implements Access<Operator> {
     const needed = roleFor(method, needs as Role);
     if (role !== undefined && includesRole(role, needed)) return;
     throw new HttpError('forbidden', `This needs the role ${needed}; the token has the role ${role}.`);
+  }
+
+  /** @throws {HttpError} 403 */
+  #refuseOtherSites(request: IncomingMessage): void {
+    if (this.#isLocal && !namesLoopback(request.headers.host))
+      throw new HttpError('forbidden', 'This listener is bound to loopback and accepts no other host name.');
+    if (!SAFE_METHODS.has(request.method ?? '') && !isSameOrigin(request))
+      throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
+  }
+
+  /** Called before a token is checked, because a correct token would confirm a guess. @throws {HttpError} 429 */
+  #refuseGuesses(address: string): void {
+    const [bucket] = this.#guesses.peek(address).buckets;
+    if (bucket === undefined || bucket.tokens >= 1) return;
+    const wait = Math.ceil(ticksUntilToken(bucket, bucket.limit, bucket.window) / SECOND);
+    throw new HttpError('rate_limit_exceeded', 'Too many wrong tokens. Retry after the time in Retry-After.', {
+      headers: ['Retry-After', String(wait)],
+    });
   }
 
   async #holderOf(authorization: string | undefined, shared: string): Promise<Operator | undefined> {
@@ -107,3 +142,59 @@ export class OperatorsAccess implements Access<Operator> {
     throw new HttpError('invalid_request', `${actorHeader} must be one name of at most 100 characters.`);
   }
 }
+
+/**
+ * Another site can make its own name resolve to this machine (DNS rebinding). Its pages then have the same origin as
+ * this listener, but the Host header reveals the name. A client without Host, as HTTP/1.0 allows, is not a browser.
+ */
+function namesLoopback(host: string | undefined): boolean {
+  const name = host?.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1');
+  return name === undefined || isLoopback(name.toLowerCase());
+}
+
+/** Browsers state the origin of a request (Fetch Metadata, RFC 6454 §7). Other clients send neither header. */
+function isSameOrigin({
+  headers: { host = '', origin, 'sec-fetch-site': site = 'same-origin' },
+}: IncomingMessage): boolean {
+  if (site !== 'same-origin') return false;
+  return origin === undefined || (URL.canParse(origin) && new URL(origin).host === host.toLowerCase());
+}
+
+const NewToken = z.strictObject({
+  name: line(100),
+  role: z.enum(ROLES, { error: must(`be one of ${ROLES.join(', ')}`) }),
+  ...who,
+});
+
+/** Creates a token. Only this answer ever shows it. */
+export const createToken = operation(
+  { needs: 'admin', body: NewToken, answer: IssuedToken, creates: true },
+  async (call) => {
+    const { about, given } = await readChange(call, NewToken);
+    const { name, role } = given;
+    const { id, token, digest } = createAccessToken();
+    const activity = entry(about, 'token.create', id, allOf({ name, role }));
+    await call.deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
+    return { id, token, name, role };
+  },
+);
+
+/** Returns the caller's name, and the role of the token. */
+export const whoAmI = operation({ answer: CallerAnswer }, async ({ caller: { name, role } }) => ({
+  name,
+  role: role ?? 'viewer',
+}));
+
+/** Lists the tokens without their digests, the oldest first. The shared token is not among them. */
+export const listTokens = operation({ answer: TokensAnswer }, async ({ deps }) => {
+  const tokens = [...(await deps.tokens.list())].map(([id, { digest: _digest, ...token }]) => ({ id, ...token }));
+  return { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) };
+});
+
+/** Revokes a token, so that its next request gets 401. */
+export const revokeToken = operation({ needs: 'admin' }, async (call) => {
+  const [id = ''] = call.params;
+  const about = aboutCall(call);
+  const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
+  if (!(await call.deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
+});

@@ -1,19 +1,134 @@
 import { z } from 'zod';
+import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
-import { isKeyId } from '../../limiter/credential.ts';
-import { type RecordedActivity, RecordId } from '../../stores/audit.ts';
+import { isKeyId, type Secret } from '../../limiter/credential.ts';
+import type { KeyRecord } from '../../limiter/key-record.ts';
+import { describeNetwork } from '../../limiter/networks.ts';
+import { writeTags } from '../../limiter/tags.ts';
+import { type Activity, type FieldChange, type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import { ACTIONS } from '../../stores/words.ts';
-import { redactSecrets } from '../access-token.ts';
-import type { ActivityAnswer, ActivityView } from './answers.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { checkOrder, choice, cursor, msOf, period, readQuery, wholeNumber } from './query.ts';
+import { CTL } from '../clients.ts';
+import { redactSecrets } from '../tokens.ts';
+import { ActivityAnswer, type ActivityView } from './answers.ts';
+import { toTime } from './key-view.ts';
+import {
+  ADMIN_BODY_LIMIT_BYTES,
+  type AdminCall,
+  type AdminDependencies,
+  checkOrder,
+  choice,
+  cursor,
+  msOf,
+  operation,
+  period,
+  readQuery,
+  who,
+  wholeNumber,
+} from './operation.ts';
+
+/** How the audit log describes an operator's call, and how it is listed. */
+
+const Who = z.object(who);
+
+/** The author and the reason as given in a body. */
+interface Given {
+  readonly author?: string | undefined;
+  readonly reason?: string | undefined;
+}
+
+export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
+
+/**
+ * What all audit entries of a call have in common. Users of the shared token may give a name, as `author` in the body
+ * or in the query; a named token has its own. The reason can be given in the same ways.
+ * @throws {HttpError} 400 for a bad author or reason in the query
+ */
+export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
+  const said = readQuery(Who, query);
+  const { author = said.author, reason = said.reason } = given;
+  return {
+    actor: redactSecrets(caller.name ?? author ?? 'unknown'),
+    reason: redactSecrets(reason ?? ''),
+    via: viaOf(request.headers),
+    requestId,
+    token: caller.tokenId,
+  };
+}
+
+/**
+ * Reads the body of a change, and what all its entries have in common.
+ * @throws {HttpError} as `readBody` and `aboutCall` do
+ */
+export async function readChange<T extends object>(call: AdminCall, schema: z.ZodType<T>) {
+  const body: T & Given = await readBody(schema, call.request, call.response, ADMIN_BODY_LIMIT_BYTES);
+  const { author, reason, ...given } = body;
+  return { about: aboutCall(call, { author, reason }), given };
+}
+
+/** Builds an entry without any secret that somebody wrote into a name. */
+export const entry = (
+  about: About,
+  action: Activity['action'],
+  target: string,
+  changes: readonly FieldChange[] = [],
+): Activity => ({ ...about, action, target, changes: changes.map(withoutSecrets) });
+
+export const allOf = (values: Texts): FieldChange[] => differences({}, values);
+
+type Texts = Readonly<Record<string, string | undefined>>;
+
+export function differences(before: Texts, after: Texts): FieldChange[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  const changes = names.map((field) => ({ field, from: before[field], to: after[field] }));
+  return changes.filter(({ from, to }) => from !== to);
+}
+
+export const keyTexts = ({
+  name,
+  plan,
+  minute,
+  day,
+  expiresAt,
+  disabled,
+  tags,
+}: Omit<KeyRecord, 'secrets' | 'plan'> & { readonly plan: string }): Texts => ({
+  name,
+  plan,
+  minute: minute?.toString(),
+  day: day?.toString(),
+  expiresAt: timeText(expiresAt),
+  disabled: disabled ? 'true' : undefined,
+  tags: writeTags(tags),
+});
+
+export const secretTexts = ({ id, name, scope, networks, expiresAt }: Secret): Texts => ({
+  secret: id,
+  name,
+  scope: scope.join(', '),
+  networks: networks.map(describeNetwork).join(', ') || undefined,
+  expiresAt: timeText(expiresAt),
+});
+
+const timeText = (time: number | undefined): string | undefined => (time === undefined ? undefined : toTime(time));
+
+const withoutSecrets = ({ field, from, to }: FieldChange): FieldChange => ({
+  field,
+  ...(from !== undefined && { from: redactSecrets(from) }),
+  ...(to !== undefined && { to: redactSecrets(to) }),
+});
+
+/** Browsers send Fetch Metadata with every request, and the command line its name. A program can claim to be either. */
+function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {
+  if (site !== undefined) return 'console';
+  return agent === CTL ? 'cli' : 'api';
+}
 
 const PAGE = 100;
 const MOST = 1_000;
 
 const word = z.string({ error: must('be given once') }).optional();
 
-export const ActivityQuery = z.object({
+const ActivityQuery = z.object({
   limit: wholeNumber(1, MOST).default(PAGE),
   after: cursor((given) => RecordId.safeParse(given).success),
   actor: word,
@@ -28,25 +143,33 @@ export const ActivityQuery = z.object({
  * `target`, `from` or `to`, only matching entries are listed. One call checks a few thousand, so a page can be short
  * and still have a `next`.
  */
-export const listActivity: AdminOperation = async ({ deps, query }) => {
-  const { limit, after, actor, action, target, ...given } = readQuery(ActivityQuery, query);
-  const [from, to] = [msOf(given.from), msOf(given.to)];
-  checkOrder(from, to);
-  const names = new TargetNames(deps);
-  const isWanted = async (one: RecordedActivity) =>
-    (actor ?? one.actor) === one.actor &&
-    (action ?? one.action) === one.action &&
-    (target === undefined || (await names.isAbout(one, target)));
-  const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
-  const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
-  const views = activity.map(async (one) => describe(one, (await names.of(one)) ?? logged.get(idIn(one))));
-  return { status: 200, body: { activity: await Promise.all(views), next } satisfies ActivityAnswer };
-};
+export const listActivity = operation(
+  { query: ActivityQuery, answer: ActivityAnswer },
+  async ({ deps }, { limit, after, actor, action, target, ...given }) => {
+    const [from, to] = [msOf(given.from), msOf(given.to)];
+    checkOrder(from, to);
+    const nameOf = targetNames(deps);
+    const isWanted = async (one: RecordedActivity) =>
+      (actor ?? one.actor) === one.actor &&
+      (action ?? one.action) === one.action &&
+      (target === undefined || (await isAbout(one, target, nameOf)));
+    const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
+    const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
+    const views = activity.map(async (one) => describe(one, (await nameOf(one)) ?? logged.get(idIn(one))));
+    return { activity: await Promise.all(views), next };
+  },
+);
 
 function describe({ id, ...entry }: RecordedActivity, name: string | undefined): ActivityView {
   // Somebody may have written a secret into a name.
   const targetName = name && redactSecrets(name);
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...entry, targetName };
+}
+
+/** Whether an entry is about a target, by its id or its name. */
+async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf): Promise<boolean> {
+  const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
+  return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await nameOf(entry));
 }
 
 /** The key of a secret such as `id/secret`, or else the target itself. */
@@ -58,40 +181,25 @@ function nameIn({ action, changes }: RecordedActivity): string | undefined {
   return named?.to ?? named?.from;
 }
 
+type NameOf = (entry: RecordedActivity) => Promise<string | undefined>;
+
 /**
- * The current names of tokens, and the names of keys, including those revoked in the last 36 days. Each is looked up
- * once per answer. Without the store, the log is shown without them.
+ * Finds the current names of tokens, and the names of keys, including those revoked in the last 36 days. Each is looked
+ * up once per answer. Without the store, the log is shown without them.
  */
-class TargetNames {
-  readonly #deps: AdminDependencies;
-  readonly #ofKeys = new Map<string, Promise<string | undefined>>();
-  #tokens: ReturnType<AdminDependencies['tokens']['list']> | undefined;
-
-  constructor(deps: AdminDependencies) {
-    this.#deps = deps;
-  }
-
-  async of(entry: RecordedActivity): Promise<string | undefined> {
-    return await (entry.action.startsWith('token.') ? this.#ofToken(entry.target) : this.#ofKey(idIn(entry))).catch(
-      () => undefined,
-    );
-  }
-
-  /** Whether an entry is about a target, by its id or its name. */
-  async isAbout(entry: RecordedActivity, target: string): Promise<boolean> {
-    const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
-    return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await this.of(entry));
-  }
-
-  async #ofToken(id: string): Promise<string | undefined> {
-    this.#tokens ??= this.#deps.tokens.list();
-    return (await this.#tokens).get(id)?.name;
-  }
-
-  async #ofKey(id: string): Promise<string | undefined> {
+function targetNames({ tokens, keys }: AdminDependencies): NameOf {
+  const ofKeys = new Map<string, Promise<string | undefined>>();
+  let all: ReturnType<typeof tokens.list> | undefined;
+  const ofToken = async (id: string) => {
+    all ??= tokens.list();
+    return (await all).get(id)?.name;
+  };
+  const ofKey = async (id: string) => {
     if (!isKeyId(id)) return undefined;
-    const name = this.#ofKeys.get(id) ?? this.#deps.keys.everKnown(id).then((key) => key?.record.name || undefined);
-    this.#ofKeys.set(id, name);
+    const name = ofKeys.get(id) ?? keys.everKnown(id).then((key) => key?.record.name || undefined);
+    ofKeys.set(id, name);
     return await name;
-  }
+  };
+  return async (entry) =>
+    await (entry.action.startsWith('token.') ? ofToken(entry.target) : ofKey(idIn(entry))).catch(() => undefined);
 }

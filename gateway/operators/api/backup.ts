@@ -2,19 +2,27 @@ import { z } from 'zod';
 import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
+import { type CheckResult, good, warning } from '../../check-result.ts';
 import { SECOND } from '../../limiter/bucket.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { isOfFormerRule, isUsable, STORED_FIELDS, type StoredPlans } from '../../limiter/plans.ts';
 import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/keys.ts';
 import { type MakeChanges, planOf } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
-import { type About, aboutCall, allOf, entry } from './activity-of-call.ts';
-import type { BackupAnswer, RestoreAnswer } from './answers.ts';
+import { type About, aboutCall, allOf, entry, readChange } from './activity.ts';
+import { BackupAnswer, BackupNoted, RestoreAnswer } from './answers.ts';
 import { toTime } from './key-view.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
+import {
+  type AdminDependencies,
+  after,
+  choice,
+  cursorIn,
+  operation,
+  refusingProto,
+  time,
+  wholeNumber,
+} from './operation.ts';
 import { applyChange } from './plans.ts';
-import { after, choice, cursorIn, readQuery, wholeNumber } from './query.ts';
-import { refusingProto, time } from './values.ts';
 
 /** The number of keys in one page, which must not block Redis or this process. */
 const BACKUP_PAGE = 100;
@@ -29,24 +37,25 @@ const MOST_SHOWN = 100;
 /** A backup is accepted for a day less than revocations are remembered. */
 const CLOCK_TOLERANCE_SECONDS = 86_400;
 
-export const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
+const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
 
 /**
  * Returns one page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The
  * first page includes the plans in force, even if the table has other values that are invalid. `leftOut` lists keys
  * that no restore would accept, and why.
  */
-export const backUp: AdminOperation = async ({ deps, query }) => {
-  const { limit, after: given } = readQuery(BackupQuery, query);
-  const after = cursorIn(given);
-  const at = toTime(await deps.keys.now());
-  const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
-  const { keys, leftOut, next } = await deps.keys.export({ after, limit });
-  // The list is checked at the end too, because the pages lack keys that left it meanwhile.
-  if (after === undefined || next === undefined) await checkOrder(deps);
-  const body = { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
-  return { status: 200, body: body satisfies BackupAnswer };
-};
+export const backUp = operation(
+  { query: BackupQuery, answer: BackupAnswer, errors: [409] },
+  async ({ deps }, { limit, after: given }) => {
+    const after = cursorIn(given);
+    const at = toTime(await deps.keys.now());
+    const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
+    const { keys, leftOut, next } = await deps.keys.export({ after, limit });
+    // The list is checked at the end too, because the pages lack keys that left it meanwhile.
+    if (after === undefined || next === undefined) await checkOrder(deps);
+    return { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
+  },
+);
 
 async function plansInForce({ plans, planCache }: AdminDependencies): Promise<StoredPlans | undefined> {
   const stored = await plans.read();
@@ -62,17 +71,16 @@ async function checkOrder({ keys }: AdminDependencies): Promise<void> {
   throw new HttpError('conflict', `${what} missing from the list of keys, and so from a backup. Run: ctl keys reindex`);
 }
 
-/** Keys are checked one by one: an invalid key does not block the others. */
 const flag = choice(['true', 'false']).optional();
 
-export const RestoreQuery = z.object({ anyAge: flag, dryRun: flag });
+const RestoreQuery = z.object({ anyAge: flag, dryRun: flag });
 
-export const BackupPage = z.strictObject({
+const fieldsOfPlans = z.record(z.string(), z.unknown(), { error: must('be an object') });
+
+/** Keys are checked one by one: an invalid key does not block the others. */
+const BackupPage = z.strictObject({
   at: time.optional(),
-  plans: refusingProto(
-    z.record(z.string(), z.unknown(), { error: must('be an object') }),
-    'is not a field of a plan',
-  ).optional(),
+  plans: refusingProto(fieldsOfPlans, 'is not a field of a plan').optional(),
   keys: z
     .array(z.unknown(), { error: must('be a list') })
     .max(BACKUP_PAGE, { error: `must have at most ${BACKUP_PAGE} entries` })
@@ -98,34 +106,31 @@ interface Rejected {
  * written, and the answer reports what would be.
  * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
  */
-export const restore: AdminOperation = async (call) => {
-  const { deps, request, response, query } = call;
-  const about = aboutCall(call);
-  const { anyAge, dryRun } = readQuery(RestoreQuery, query);
-  const [isAnyAge, isTrial] = [anyAge === 'true', dryRun === 'true'];
-  const {
-    at,
-    plans,
-    keys: given,
-  } = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
-  if (plans === undefined && given.length === 0)
-    throw new HttpError('invalid_request', 'There is nothing to restore in the body.');
-  if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
-  const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
-  const read = keysIn(given);
-  const keys = read.filter((key): key is BackedUpKey => !('reason' in key));
-  const entryFor = (id: string, name: string) =>
-    entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
-  const outcomes = await Promise.all(keys.map((key) => deps.keys.restore(key, entryFor, isTrial)));
-  const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
-  const refusalOf = ({ id }: BackedUpKey, at: number): Rejected[] => {
-    const outcome = outcomes[at];
-    return typeof outcome === 'object' ? [{ id, reason: outcome.refused }] : [];
-  };
-  const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
-  const rejected = read.flatMap((key) => ('reason' in key ? [key] : refusalOf(key, keys.indexOf(key))));
-  return { status: 200, body: { ...counts, rejected, plans: restoredPlans } satisfies RestoreAnswer };
-};
+export const restore = operation(
+  { needs: 'admin', query: RestoreQuery, body: BackupPage, answer: RestoreAnswer },
+  async (call, { anyAge, dryRun }) => {
+    const { deps, request, response } = call;
+    const about = aboutCall(call);
+    const [isAnyAge, isTrial] = [anyAge === 'true', dryRun === 'true'];
+    const page = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
+    const { at, plans, keys: given } = page;
+    if (plans === undefined && given.length === 0)
+      throw new HttpError('invalid_request', 'There is nothing to restore in the body.');
+    if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
+    const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
+    const entryFor = (id: string, name: string) =>
+      entry(about, 'key.restore', id, allOf({ name, at, anyAge: isAnyAge ? 'true' : undefined }));
+    const restoreOne = async (key: BackedUpKey | Rejected) => {
+      if ('reason' in key) return key;
+      const outcome = await deps.keys.restore(key, entryFor, isTrial);
+      return typeof outcome === 'object' ? { id: key.id, reason: outcome.refused } : outcome;
+    };
+    const outcomes = await Promise.all(keysIn(given).map(restoreOne));
+    const count = (wanted: string) => outcomes.filter((outcome) => outcome === wanted).length;
+    const counts = { restored: count('restored'), present: count('present'), revoked: count('revoked') };
+    return { ...counts, rejected: outcomes.filter((one) => typeof one === 'object'), plans: restoredPlans };
+  },
+);
 
 /** @throws {HttpError} for a page with keys older than the revocation records */
 function checkAge(at: string | undefined, now: number): void {
@@ -133,12 +138,9 @@ function checkAge(at: string | undefined, now: number): void {
     throw new HttpError('invalid_request', 'at is required: the time at which the backup was made.');
   const age = now / SECOND - Date.parse(at) / 1_000;
   if (age >= -CLOCK_TOLERANCE_SECONDS && age <= RESTORED_FOR_SECONDS) return;
-  const days = RESTORED_FOR_SECONDS / 86_400;
-  const what = age < 0 ? 'which is in the future' : `more than ${days} days ago`;
-  throw new HttpError(
-    'conflict',
-    `This backup was made at ${at}, ${what}: keys revoked since then could work again. To restore it anyway, use ctl restore --any-age or anyAge=true.`,
-  );
+  const what = age < 0 ? 'which is in the future' : `more than ${RESTORED_FOR_SECONDS / 86_400} days ago`;
+  const why = `This backup was made at ${at}, ${what}: keys revoked since then could work again.`;
+  throw new HttpError('conflict', `${why} To restore it anyway, use ctl restore --any-age or anyAge=true.`);
 }
 
 /** Reads the keys of a page one by one. If two keys have one id, it cannot be known which is right. */
@@ -172,32 +174,77 @@ async function restorePlans(
   const isWholeIn = (field: string) => (field in given ? isGood([field, given[field]]) : isUsable(field, undefined));
   let [before, restored]: [StoredPlans, StoredPlans] = [{}, {}];
   const make: MakeChanges = (table, untouched) => {
-    const replaced = untouched.filter((plan) =>
-      STORED_FIELDS.filter((field) => planOf(field) === plan).every(isWholeIn),
-    );
-    const after = Object.fromEntries(good.filter(([field]) => replaced.includes(planOf(field)) || !(field in table)));
+    const whole = untouched.filter((plan) => STORED_FIELDS.filter((field) => planOf(field) === plan).every(isWholeIn));
+    const isReplaced = (field: string) => whole.includes(planOf(field));
+    const after = good.filter(([field]) => isReplaced(field) || !(field in table));
     // The fields that may be absent, and are absent in the backup.
     const gone = Object.keys(table).filter(
-      (field) => replaced.includes(planOf(field)) && !(field in given) && isUsable(field, undefined),
+      (field) => isReplaced(field) && !(field in given) && isUsable(field, undefined),
     );
+    const changes = [...after, ...gone.map((field) => [field, undefined] as const)];
     before = table;
-    const changes = { ...after, ...Object.fromEntries(gone.map((field) => [field, undefined])) };
-    restored = Object.fromEntries(Object.entries(changes).filter(([field, value]) => table[field] !== value));
+    restored = Object.fromEntries(changes.filter(([field, value]) => table[field] !== value));
     return restored;
   };
   if (isTrial) make((await deps.plans.read()) ?? {}, await deps.plans.untouched());
-  else await applyChange(deps, make, { about, action: 'set' });
-  if (!isTrial) await deps.planCache.refresh();
+  else {
+    await applyChange(deps, make, { about, action: 'set' });
+    await deps.planCache.refresh();
+  }
   const other = good.filter(([field, value]) => !(field in restored) && before[field] !== value);
+  const rejected = fields.filter((field) => !isGood(field)).slice(0, MOST_SHOWN);
   return {
     restored: Object.keys(restored),
     kept: other.map(([field, value]) => ({ field, value: shown(before[field]), backup: value })),
-    rejected: fields
-      .filter((field) => !isGood(field))
-      .slice(0, MOST_SHOWN)
-      .map(([field]) => shown(field)),
+    rejected: rejected.map(([field]) => shown(field)),
   };
 }
 
 /** Cuts a text of the sender to a length that fits in the answer. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');
+
+const OLD_AFTER_SECONDS = 26 * 3_600;
+
+/**
+ * The writer of a backup reports it, because the gateway cannot know what was kept. A backup without a key does not
+ * count, because it would hide a loss of data.
+ */
+const BackupMade = z.strictObject({
+  keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
+});
+
+/** Notes that a backup of all keys is complete. */
+export const noteBackup = operation({ body: BackupMade, answer: BackupNoted, creates: true }, async (call) => {
+  const { about, given } = await readChange(call, BackupMade);
+  const seconds = Math.floor(Date.now() / 1_000);
+  await call.deps.backups.note(seconds, entry(about, 'backup.make', '*', allOf({ keys: String(given.keys) })));
+  return { completedAt: timeOf(seconds) };
+});
+
+type Stores = Pick<AdminDependencies, 'backups' | 'keys'>;
+
+/**
+ * The time of the last complete backup in Unix seconds; 0 if there are keys but no backup.
+ * @returns undefined if there is nothing to back up, or if the store does not answer
+ */
+export async function lastBackup({ backups, keys }: Stores): Promise<number | undefined> {
+  try {
+    const last = await backups.last();
+    if (last !== undefined) return last;
+    return (await keys.count()) > 0 ? 0 : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
+  const last = await lastBackup(stores);
+  const advice = 'Run: ctl backup > keys.jsonl. See GatewayBackupMissing in the runbook.';
+  // An empty store needs no backup, and a store that is away has its own finding.
+  if (last === undefined) return [];
+  if (last === 0) return [warning('backup', 'the keys have never been backed up', advice)];
+  const found = `the last complete one was made at ${timeOf(last)}`;
+  return [Date.now() / 1_000 - last > OLD_AFTER_SECONDS ? warning('backup', found, advice) : good('backup', found)];
+}
+
+const timeOf = (seconds: number): string => new Date(seconds * 1_000).toISOString();

@@ -1,21 +1,23 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, fault, good, unknown, warning } from '../../check-result.ts';
-import { isFormer, PLAN_NAMES, type Plan, STORED_FIELDS, whenAbsent } from '../../limiter/plans.ts';
+import type { KeyEntry } from '../../limiter/key-record.ts';
+import { isNetwork } from '../../limiter/networks.ts';
+import { isFormer, PLAN_NAMES, type Plan, type RejectedValue, STORED_FIELDS, whenAbsent } from '../../limiter/plans.ts';
 import { mostBanAfter } from '../../limiter/refusals.ts';
+import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
 import type { WorkersState } from '../../telemetry/state.ts';
-import type { DoctorAnswer } from './answers.ts';
-import { checkBackup } from './backup-notes.ts';
-import { checkKeys } from './check-keys.ts';
-import { checkRequests, coresOf } from './dependencies.ts';
+import { DoctorAnswer } from './answers.ts';
+import { checkBackup } from './backup.ts';
 import { answered } from './health.ts';
-import type { AdminOperation } from './operation.ts';
-import { shownRejected } from './rejected-values.ts';
+import { operation } from './operation.ts';
+import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
  * Checks everything that the gateway depends on. It changes nothing, so it is always safe. A bad finding has the time
  * of the first check in a row that found it.
  */
-export const checkAll: AdminOperation = async ({ deps }) => {
+export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
   const processes = traffic.source.processes();
   const asked = [
@@ -27,8 +29,8 @@ export const checkAll: AdminOperation = async ({ deps }) => {
     answered('backup', () => checkBackup(deps)),
   ];
   const findings = deps.findings.seen((await Promise.all(asked)).flat(), deps.health.seen);
-  return { status: 200, body: { findings } satisfies DoctorAnswer };
-};
+  return { findings };
+});
 
 /** Workers report twice a second. */
 const SILENT_MS = 1_500;
@@ -37,69 +39,176 @@ const SILENT_MS = 1_500;
 export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =>
   (workers?.each ?? []).flatMap(({ worker, pid, silentMs }) => {
     const about = `worker ${worker}`;
-    if (pid === undefined) return [fault(about, 'does not serve', 'It is being restarted. The log says why it ended.')];
+    if (pid === undefined) return fault(about, 'does not serve', 'It is being restarted. The log says why it ended.');
     if (silentMs < SILENT_MS) return [];
-    return [
-      unknown(
-        about,
-        `has not reported for ${(silentMs / 1_000).toFixed(1)} s`,
-        'It is replaced unless it reports again.',
-      ),
-    ];
+    const found = `has not reported for ${(silentMs / 1_000).toFixed(1)} s`;
+    return unknown(about, found, 'It is replaced unless it reports again.');
   });
+
+const TABLE = 'plan table';
 
 function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
   const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays';
-  if (!isReadable && !isMissing)
-    return [
-      fault(
-        'plan table',
-        `cannot be read; ${stays}`,
-        'If it is not a hash, run DEL gateway:plans. The log shows the error.',
-      ),
-    ];
+  if (!isReadable && !isMissing) {
+    const advice = 'If it is not a hash, run DEL gateway:plans. The log shows the error.';
+    return [fault(TABLE, `cannot be read; ${stays}`, advice)];
+  }
   if (isMissing && lastGood !== undefined)
-    return [fault('plan table', `is missing; ${stays}`, 'It is written back within a second; see the log.')];
-  const typed = lastGood === undefined ? rejected.filter(({ value }) => value !== undefined) : rejected;
-  const bad = shownRejected(typed).map(({ field, value, kept }) =>
-    isFormer(field)
-      ? ofFormerRule(field)
-      : fault('plan table', `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, adviceFor(field)),
-  );
-  const patient = PLAN_NAMES.flatMap((name) => checkBanAfter(name, table[name]));
-  const shadows = PLAN_NAMES.filter((name) => table[name].mode === 'shadow').map((name) =>
-    warning('plan table', `${name} is in shadow mode: it refuses nothing`, `ctl plans set ${name} --mode enforce`),
-  );
+    return [fault(TABLE, `is missing; ${stays}`, 'It is written back within a second; see the log.')];
   if (lastGood === undefined) {
     const advice = 'Restore a backup with ctl restore, or set all of its values with HSET.';
-    return [fault('plan table', `is missing or incomplete; ${stays}`, advice), ...bad];
+    const typed = shownRejected(rejected.filter(({ value }) => value !== undefined));
+    return [fault(TABLE, `is missing or incomplete; ${stays}`, advice), ...typed.map(checkRejected)];
   }
-  const found = [...bad, ...patient, ...shadows];
-  return found.length === 0 ? [good('plan table', 'every value is in force')] : found;
+  const shadows = PLAN_NAMES.filter((name) => table[name].mode === 'shadow').map((name) =>
+    warning(TABLE, `${name} is in shadow mode: it refuses nothing`, `ctl plans set ${name} --mode enforce`),
+  );
+  const patient = PLAN_NAMES.flatMap((name) => checkBanAfter(name, table[name]));
+  const found = [...shownRejected(rejected).map(checkRejected), ...patient, ...shadows];
+  return found.length === 0 ? [good(TABLE, 'every value is in force')] : found;
 }
 
-function ofFormerRule(field: string): CheckResult {
-  const [plan = ''] = field.split('.');
-  return warning(
-    'plan table',
-    `${field} belongs to a rule that no longer exists: ${plan}.ban_after is ignored, and ${whenAbsent('ban_after')} is in force`,
-    `ctl plans set ${plan} --ban-after none`,
-  );
+function checkRejected({ field, value, kept }: RejectedValue): CheckResult {
+  const [plan = '', name = ''] = field.split('.');
+  if (isFormer(field)) {
+    const effect = `${plan}.ban_after is ignored, and ${whenAbsent('ban_after')} is in force`;
+    const found = `${field} belongs to a rule that no longer exists: ${effect}`;
+    return warning(TABLE, found, `ctl plans set ${plan} --ban-after none`);
+  }
+  const advice = STORED_FIELDS.includes(field)
+    ? `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`
+    : `No plan has this field. Run: HDEL gateway:plans ${field}`;
+  return fault(TABLE, `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, advice);
 }
 
 function checkBanAfter(name: string, { minute, ban_after }: Plan): CheckResult[] {
   if (minute === undefined || ban_after === undefined || ban_after <= mostBanAfter(minute)) return [];
-  return [
-    warning(
-      'plan table',
-      `${name}.ban_after is ${ban_after}, over eight times the minute limit: bursts once a minute can ban a key`,
-      `ctl plans set ${name} --ban-after none`,
-    ),
-  ];
+  const found = `${name}.ban_after is ${ban_after}, over eight times the minute limit: bursts once a minute can ban a key`;
+  return [warning(TABLE, found, `ctl plans set ${name} --ban-after none`)];
 }
 
-function adviceFor(field: string): string {
-  if (!STORED_FIELDS.includes(field)) return `No plan has this field. Run: HDEL gateway:plans ${field}`;
-  const [plan = '', name = ''] = field.split('.');
-  return `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`;
+/** Reading all keys is too expensive for every view of the doctor; comparing their names with the list is cheaper. */
+const KEYS_KEPT_MS = 60_000;
+const LIST_KEPT_MS = 2_000;
+const MOST_NAMED = 10;
+
+/** How long an answer waits for a check of all keys. A longer check continues, and a later answer has its result. */
+const PATIENCE_MS = 1_500;
+
+interface Seen {
+  /** The number of good and bad keys. */
+  readonly total: number;
+  readonly findings: readonly CheckResult[];
+}
+
+/**
+ * Makes a check that takes long. Only one runs at a time, and its result is kept for a while. A good result is reused,
+ * unless keys have left the list. A bad one is not, so that a fix shows.
+ * @returns undefined if the keys cannot be read
+ */
+function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
+  let kept: (Seen & { readonly at: number }) | undefined;
+  let running: Promise<Seen | undefined> | undefined;
+  const once = async () => {
+    const seen = await check().catch(() => undefined);
+    if (seen !== undefined) kept = { ...seen, at: performance.now() };
+    running = undefined;
+    return seen;
+  };
+  return async (total: number): Promise<readonly CheckResult[] | undefined> => {
+    const last = kept !== undefined && total >= kept.total ? kept : undefined;
+    const age = performance.now() - (last?.at ?? 0);
+    if (last?.findings.every(({ status }) => status === 'good') && age <= keptMs) return last.findings;
+    running ??= once();
+    const seen = await Promise.race([running, sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
+    if (seen !== 'late') return seen?.findings;
+    if (last === undefined)
+      return [warning(about, `still being checked: ${total} keys`, 'Run the doctor again in a few seconds.')];
+    return last.findings.map((one) => ({ ...one, found: `${one.found}, ${Math.round(age / 1_000)} s ago` }));
+  };
+}
+
+const slowChecks = new WeakMap<Keys, readonly ReturnType<typeof slowCheck>[]>();
+
+/** Checks all keys, and the list of keys. */
+export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
+  const both = slowChecks.get(keys) ?? [
+    slowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
+    slowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
+  ];
+  slowChecks.set(keys, both);
+  const total = await keys.count().catch(() => undefined);
+  const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
+  if (found.every((one) => one !== undefined)) return found.flat();
+  return [fault('keys', 'cannot be read', 'See what the doctor reports about Redis.')];
+}
+
+/** Reads the keys page by page, so that decisions run in between. */
+async function readAll(keys: Keys): Promise<Seen> {
+  const bad: KeyEntry[] = [];
+  let total = 0;
+  let next: number | undefined = 0;
+  while (next !== undefined && bad.length <= MOST_NAMED) {
+    const slice = await keys.list({ offset: next, limit: MOST_NAMED + 1 - bad.length, isWanted: hasFault });
+    bad.push(...slice.keys);
+    ({ total, next } = slice);
+  }
+  return { total, findings: entriesOf(total, bad) };
+}
+
+/** Checks that the list has every key, because a key that is missing from it is in no backup either. */
+async function list(keys: Keys): Promise<Seen> {
+  const total = await keys.count();
+  const { length } = await keys.unlisted();
+  const about = 'list of keys';
+  if (length === 0) return { total, findings: [good(about, 'has every key')] };
+  const found = `${length} keys work and are missing from it, and so from every backup`;
+  return { total, findings: [fault(about, found, 'ctl keys reindex')] };
+}
+
+const hasFault = (key: KeyEntry): boolean => faultsOf(key).length > 0;
+
+/** @param bad the keys to name, with one extra if there are more */
+function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
+  if (bad.length === 0) return [good('keys', `all ${total} can be read`)];
+  const faults = bad.flatMap(faultsOf);
+  if (faults.length <= MOST_NAMED) return faults;
+  return [...faults.slice(0, MOST_NAMED), fault('keys', 'there are more faults than these', 'Fix these first.')];
+}
+
+function faultsOf(key: KeyEntry): CheckResult[] {
+  // This also concerns keys from a version before the first release, whose secrets this version cannot read.
+  const advice =
+    'It was written by hand or by another version of the gateway. Issue a new key, then run ctl keys revoke <id>.';
+  const unreadable = fault('keys', `${key.id} cannot be read, and its requests get 503`, advice);
+  return [...(key.isReadable ? [] : [unreadable]), ...malformedSecrets(key), ...invalidValues(key)];
+}
+
+/** Finds values that were typed by hand and are not valid. */
+const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
+  rejected.map(({ field, value, kept: stays }) =>
+    fault(
+      'keys',
+      `${id}: ${field} is ${JSON.stringify(value.slice(0, 64))}, which is not valid; ${stays ?? 'nothing'} stays in force`,
+      field === 'tags'
+        ? `HSET gateway:tags:{${id}} tags … or ctl keys set ${id} --tag …`
+        : `HSET gateway:key:{${id}} ${field} … or ctl keys set ${id} --${field.replaceAll('_', '-')} …`,
+    ),
+  );
+
+/** A malformed network never matches, so it admits nobody. */
+function malformedSecrets({ id, record }: KeyEntry): CheckResult[] {
+  return record.secrets.flatMap((secret) => {
+    const networks = secret.networks.filter((network) => !isNetwork(network));
+    const others = (secret.unreadable ?? []).filter((part) => part !== 'networks' || networks.length === 0);
+    const set = `ctl keys secrets set ${id} ${secret.id}`;
+    const found = networks.map((network) => {
+      const shown = JSON.stringify(network.slice(0, 64));
+      const what = `${id}: networks of secret ${secret.id} has ${shown}, which is not a network: it admits nobody`;
+      return fault('keys', what, `${set} --networks …`);
+    });
+    if (others.length === 0) return found;
+    const what = `${id}: ${others.join(', ')} of secret ${secret.id} cannot be read`;
+    return [...found, fault('keys', what, `${set} … or ctl keys secrets revoke ${id} ${secret.id}`)];
+  });
 }

@@ -1,17 +1,26 @@
 import { z } from 'zod';
-import { MINUTE } from '../../limiter/bucket.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { MINUTE, SECOND } from '../../limiter/bucket.ts';
 import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
-import { countsOf, type KeyEntry } from '../../limiter/key-record.ts';
-import type { PlanTable } from '../../limiter/plans.ts';
+import { bucketsAt } from '../../limiter/decide.ts';
+import { countsOf, type KeyEntry, usedOfDay } from '../../limiter/key-record.ts';
+import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { hasTags } from '../../limiter/tags.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
-import type { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
-import { withBanRefusals } from './ban-refusals.ts';
-import { decisionsOn } from './decisions.ts';
-import { dayUse, KeyFilters, wantedKeys } from './key-filter.ts';
-import { FirstOf, KEY_ORDER_NAMES, KEY_ORDERS, loudestFirst, type Sortable, TOP_BY } from './key-order.ts';
-import { describeKeyInFull } from './key-view.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { choice, offset, readQuery, wholeNumber } from './query.ts';
+import { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
+import {
+  firstOf,
+  KEY_ORDER_NAMES,
+  KEY_ORDERS,
+  KEY_STATES,
+  loudestFirst,
+  type Recent,
+  type Sortable,
+  TOP_BY,
+} from './key-order.ts';
+import { describeKeyInFull, stateOf, sumsOf, withBanRefusals } from './key-view.ts';
+import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNumber } from './operation.ts';
+import { decisionsOn } from './requests.ts';
 
 /**
  * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis delays nobody. `next` is
@@ -27,7 +36,22 @@ const LONGEST_TEXT = 200;
 /** Shorter texts are only searched for in names, because they occur in ids by chance. */
 const SHORTEST_ID_PART = 4;
 
-export const KeysQuery = KeyFilters.extend({
+const LONGEST_UNUSED_SECONDS = 366 * 86_400;
+
+/** The filters of a query, all of which must match. */
+const KeyFilters = z.object({
+  /** A part of the name, in any case. */
+  name: z.string({ error: must('be given once') }).optional(),
+  plan: choice(PLAN_NAMES).optional(),
+  state: choice(KEY_STATES).optional(),
+  tag,
+  /** The used share of the day limit, in percent. */
+  near: wholeNumber(1, 100).optional(),
+  /** The time since the last decision, or since the key was issued. */
+  unusedSeconds: wholeNumber(1, LONGEST_UNUSED_SECONDS).optional(),
+});
+
+const KeysQuery = KeyFilters.extend({
   offset,
   limit: wholeNumber(1, PAGE).default(PAGE),
   sort: choice(KEY_ORDER_NAMES).default('newest'),
@@ -38,27 +62,29 @@ export const KeysQuery = KeyFilters.extend({
  * `wantedKeys`. In any order other than `sort=newest`, the answer holds the first of the keys that the call checked: to
  * sort all keys, follow `next` and merge.
  */
-export const listKeys: AdminOperation = async ({ deps, query }) => {
-  const { offset, limit, sort, ...filters } = readQuery(KeysQuery, query);
-  const now = await deps.keys.now();
-  const { table } = deps.planCache;
-  const isWanted = wantedKeys(filters, table, now);
-  const shown = (entries: readonly KeyEntry[]) =>
-    withBanRefusals(
-      deps,
-      entries.map((entry) => describeKeyInFull(entry, table, now)),
-    );
-  if (sort === 'newest') {
-    const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
-    return { status: 200, body: { total, offset, keys: await shown(keys), next } satisfies KeysAnswer };
-  }
-  const first = new FirstOf<Ranked>(limit, KEY_ORDERS[sort]);
-  const { total, next } = await visit(deps, offset, (entry) => {
-    if (isWanted(entry)) first.offer(ranked(entry, table, now));
-  });
-  const keys = await shown(first.items.map(({ entry }) => entry));
-  return { status: 200, body: { total, offset, keys, next } satisfies KeysAnswer };
-};
+export const listKeys = operation(
+  { query: KeysQuery, answer: KeysAnswer },
+  async ({ deps }, { offset, limit, sort, ...filters }) => {
+    const now = await deps.keys.now();
+    const { table } = deps.planCache;
+    const isWanted = wantedKeys(filters, table, now);
+    const shown = (entries: readonly KeyEntry[]) =>
+      withBanRefusals(
+        deps,
+        entries.map((entry) => describeKeyInFull(entry, table, now)),
+      );
+    if (sort === 'newest') {
+      const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
+      return { total, offset, keys: await shown(keys), next };
+    }
+    const first = firstOf<Ranked>(limit, KEY_ORDERS[sort]);
+    const { total, next } = await visit(deps, offset, (entry) => {
+      if (isWanted(entry)) first.offer(ranked(entry, table, now));
+    });
+    const keys = await shown(first.items.map(({ entry }) => entry));
+    return { total, offset, keys, next };
+  },
+);
 
 type Ranked = Sortable & { readonly entry: KeyEntry };
 
@@ -77,7 +103,7 @@ async function visit({ keys }: AdminDependencies, offset: number, see: (entry: K
   return await keys.list({ offset, limit: 1, isWanted });
 }
 
-export const TopQuery = KeyFilters.extend({
+const TopQuery = KeyFilters.extend({
   offset,
   limit: wholeNumber(1, PAGE).default(TOP),
   minutes: wholeNumber(1, MOST_MINUTES).default(TOP_MINUTES),
@@ -88,36 +114,27 @@ export const TopQuery = KeyFilters.extend({
  * Lists the keys with the most requests over all gateways in the last `minutes` full minutes and the running one.
  * `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
  */
-export const topKeys: AdminOperation = async ({ deps, query }) => {
-  const { offset, limit, minutes, by, ...filters } = readQuery(TopQuery, query);
-  const now = await deps.keys.now();
-  const { table } = deps.planCache;
-  const isWanted = wantedKeys(filters, table, now);
-  const first = new FirstOf<Loud>(limit, loudestFirst(by));
-  const { total, next } = await visit(deps, offset, (entry) => {
-    const recent = recentOf(entry, Math.floor(now / MINUTE) - minutes);
-    const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
-    if (isLoud && isWanted(entry)) first.offer({ entry, recent });
-  });
-  const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
-  const body = { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
-  return { status: 200, body: body satisfies TopAnswer };
-};
-
-interface Loud {
-  readonly entry: KeyEntry;
-  readonly recent: { readonly admitted: number; readonly refused: number };
-}
-
-function recentOf(entry: KeyEntry, from: number): Loud['recent'] {
-  const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at >= from);
-  const sum = (of: 'admitted' | 'refused') => counts.reduce((total, count) => total + count[of], 0);
-  return { admitted: sum('admitted'), refused: sum('refused') };
-}
+export const topKeys = operation(
+  { query: TopQuery, answer: TopAnswer },
+  async ({ deps }, { offset, limit, minutes, by, ...filters }) => {
+    const now = await deps.keys.now();
+    const { table } = deps.planCache;
+    const isWanted = wantedKeys(filters, table, now);
+    const from = Math.floor(now / MINUTE) - minutes;
+    const first = firstOf<Recent & { readonly entry: KeyEntry }>(limit, loudestFirst(by));
+    const { total, next } = await visit(deps, offset, (entry) => {
+      const recent = sumsOf(countsOf(entry.usage.minutes, entry).filter(({ at }) => at >= from));
+      const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
+      if (isLoud && isWanted(entry)) first.offer({ entry, recent });
+    });
+    const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
+    return { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
+  },
+);
 
 const TEXT = `must have 1 to ${LONGEST_TEXT} characters`;
 
-export const FindQuery = z.object({
+const FindQuery = z.object({
   offset,
   text: z
     .string(TEXT)
@@ -131,12 +148,11 @@ export const FindQuery = z.object({
  * Finds the keys for a text: the key with this id; otherwise the keys of the requests with this id, as far as this
  * gateway remembers them; otherwise those whose name contains it, or whose id begins with it.
  */
-export const findKeys: AdminOperation = async ({ deps, query }) => {
-  const { offset, text } = readQuery(FindQuery, query);
+export const findKeys = operation({ query: FindQuery, answer: FoundAnswer }, async ({ deps }, { offset, text }) => {
   const now = await deps.keys.now();
   const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
     const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
-    return { status: 200, body: { keys: await withBanRefusals(deps, keys), next } satisfies FoundAnswer };
+    return { keys: await withBanRefusals(deps, keys), next };
   };
   if (offset === 0) {
     const named = isKeyId(text) ? await deps.keys.get(text) : undefined;
@@ -150,10 +166,40 @@ export const findKeys: AdminOperation = async ({ deps, query }) => {
     record.name.toLowerCase().includes(lower) || (isIdPart && id.startsWith(text));
   const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
   return found('name', keys, next);
-};
+});
 
 async function keysOfRequest(deps: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
   const ids = (await decisionsOn(deps, { requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
   const found = await Promise.all([...new Set(ids)].map((id) => deps.keys.get(id)));
   return found.filter((entry) => entry !== undefined);
+}
+
+type Filter = (entry: KeyEntry) => boolean;
+
+/** @param now in microseconds */
+function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: number): Filter {
+  const { plan, state, near, unusedSeconds } = given;
+  const name = given.name?.toLowerCase();
+  const tags = tagsIn(given.tag);
+  const filters: readonly (false | Filter)[] = [
+    name !== undefined && (({ record }) => record.name.toLowerCase().includes(name)),
+    plan !== undefined && (({ record }) => record.plan === plan),
+    state !== undefined && ((entry) => stateOf(entry, now) === state),
+    tags.length > 0 && (({ record }) => hasTags(record.tags, tags)),
+    near !== undefined && ((entry) => hasUsed(near, dayUse(entry, plans, now))),
+    unusedSeconds !== undefined && (({ asOf, record }) => (asOf ?? record.createdAt) + unusedSeconds * SECOND <= now),
+  ];
+  const chosen = filters.filter((filter) => filter !== false);
+  return (entry) => chosen.every((isMatch) => isMatch(entry));
+}
+
+/** A key without usable limits never matches. */
+const hasUsed = (percent: number, day: ReturnType<typeof dayUse>): boolean =>
+  day !== undefined && day.used * 100 >= percent * day.limit;
+
+/** What a key has used of its day limit; undefined without usable limits. */
+function dayUse(entry: KeyEntry, plans: PlanTable, now: number) {
+  const { plan } = entry.record;
+  const day = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now)?.[1] : undefined;
+  return day && { limit: day.limit, used: usedOfDay(day, entry, now) };
 }

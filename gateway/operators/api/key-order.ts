@@ -1,4 +1,9 @@
-/** The orders of a list of keys. The gateway sorts what one call checks; clients merge such lists by the same rules. */
+/**
+ * The states and orders of a list of keys. The gateway sorts what one call checks; clients merge such lists by the same
+ * rules.
+ */
+
+export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
 export interface Sortable {
   /** All times have the same unit, whichever it is. */
@@ -30,7 +35,7 @@ export const KEY_ORDER_NAMES = Object.keys(KEY_ORDERS) as KeyOrder[];
 export const TOP_BY = ['requests', 'refused'] as const;
 export type TopBy = (typeof TOP_BY)[number];
 
-interface Recent {
+export interface Recent {
   readonly recent: { readonly admitted: number; readonly refused: number };
 }
 
@@ -46,25 +51,14 @@ function compareTexts(a: string, b: string): number {
 }
 
 /** Keeps the first items in an order, however many are offered. */
-export class FirstOf<T> {
-  readonly #most: number;
-  readonly #compare: (a: T, b: T) => number;
-  readonly #items: T[] = [];
-
-  constructor(most: number, compare: (a: T, b: T) => number) {
-    this.#most = most;
-    this.#compare = compare;
-  }
-
-  get items(): readonly T[] {
-    return this.#items;
-  }
-
-  offer(item: T): void {
-    const last = this.#items.at(-1);
-    if (this.#items.length === this.#most && last !== undefined && this.#compare(item, last) >= 0) return;
-    const at = this.#items.findIndex((other) => this.#compare(item, other) < 0);
-    this.#items.splice(at === -1 ? this.#items.length : at, 0, item);
-    if (this.#items.length > this.#most) this.#items.pop();
-  }
+export function firstOf<T>(most: number, compare: (a: T, b: T) => number) {
+  const items: T[] = [];
+  const offer = (item: T) => {
+    const last = items.at(-1);
+    if (items.length === most && last !== undefined && compare(item, last) >= 0) return;
+    const at = items.findIndex((other) => compare(item, other) < 0);
+    items.splice(at === -1 ? items.length : at, 0, item);
+    if (items.length > most) items.pop();
+  };
+  return { items: items as readonly T[], offer };
 }

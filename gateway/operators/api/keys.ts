@@ -1,17 +1,19 @@
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { announcesBody } from '../../../shared/http/request-head.ts';
 import { must } from '../../../shared/schemas/must.ts';
+import { SECOND } from '../../limiter/bucket.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
-import { FRESH, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
+import { FRESH, type KeyChange, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
+import type { Activity, FieldChange, WithActivity } from '../../stores/audit.ts';
 import { hasLimits, keyName } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
-import { aboutCall, allOf, differences, entry, keyTexts, readChange } from './activity-of-call.ts';
-import { withBanRefusals } from './ban-refusals.ts';
-import { describeKeyInFull } from './key-view.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { limitValue, tags, time, who } from './values.ts';
+import { aboutCall, allOf, differences, entry, keyTexts, readChange } from './activity.ts';
+import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
+import { describeKey, describeKeyInFull, toTime, withBanRefusals } from './key-view.ts';
+import { type AdminCall, type AdminDependencies, limitValue, offset, operation, tags, time, who } from './operation.ts';
 
 /** Later times are not exact in microseconds. */
 const LATEST = '2255-01-01T00:00:00Z';
@@ -19,7 +21,7 @@ const LATEST = '2255-01-01T00:00:00Z';
 export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES.join(', ')}`) });
 export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
 
-export const NewKey = z
+const NewKey = z
   .strictObject({
     name: keyName,
     plan: planName,
@@ -37,7 +39,7 @@ function isWithinReach(text: string): boolean {
 }
 
 /** Issues a key. Only this answer ever shows the whole key. */
-export const createKey: AdminOperation = async (call) => {
+export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: true }, async (call) => {
   const { deps } = call;
   const { about, given } = await readChange(call, NewKey);
   const { expiresAt } = given;
@@ -52,7 +54,7 @@ export const createKey: AdminOperation = async (call) => {
   const activity = entry(about, 'key.create', credential.id, allOf(keyTexts(record)));
   await orUnclaimed(deps.keys.create(credential.id, record, activity), `key ${credential.id}`);
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
-};
+});
 
 /** Waits until something is issued. If the outcome is unknown, nobody has the secret, and a retry issues another. */
 export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
@@ -66,39 +68,39 @@ export async function orUnclaimed(issued: Promise<unknown>, what: string): Promi
 
 /** Answers with a whole key, uncached. It makes no further calls: if one failed, a valid key would be lost. */
 export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, now: number, apiKey: string) {
-  const body = { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
-  return { status: 201, body };
+  return { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
 }
 
 export const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
 
 /** A key with the current state of its buckets. */
-export const getKey: AdminOperation = async ({ deps, params }) => {
-  const key = await describe(deps, await findKey(deps, params[0]));
-  return { status: 200, body: (await withBanRefusals(deps, [key]))[0] };
-};
+export const getKey = operation({ answer: KeyView }, async (call) => {
+  const { deps } = call;
+  const [key] = await withBanRefusals(deps, [await describe(deps, await findKey(call))]);
+  return key!;
+});
 
 /** Puts keys that work but are missing from the list back into it, each by the time of its creation. */
-export const reindexKeys: AdminOperation = async (call) => {
+export const reindexKeys = operation({ answer: ReindexAnswer }, async (call) => {
   const { deps } = call;
   const about = aboutCall(call);
   const reindexed = await deps.keys.relist();
-  if (reindexed > 0) {
-    await deps.activity.record(entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) })));
-  }
-  return { status: 200, body: { reindexed } };
-};
+  if (reindexed > 0) await deps.activity.record(entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) })));
+  return { reindexed };
+});
 
 /** Revokes a key permanently. The next decision refuses it. */
-export const revokeKey: AdminOperation = async (call) => {
-  const { deps, params } = call;
+export const revokeKey = operation({}, async (call) => {
+  const {
+    deps,
+    params: [id = ''],
+  } = call;
   const about = aboutCall(call);
-  const id = checkedId(params[0]);
+  if (!isKeyId(id)) throw noSuchKey();
   const key = await deps.keys.get(id);
   const activity = key && entry(about, 'key.revoke', id, differences(keyTexts(key.record), {}));
   if (!(await deps.keys.remove(id, activity))) throw noSuchKey();
-  return { status: 204, body: undefined };
-};
+});
 
 /**
  * Describes a key with the state of its buckets.
@@ -108,25 +110,151 @@ export async function describe(deps: AdminDependencies, key: KeyEntry, now?: num
   return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
 }
 
-/** @throws {HttpError} 404 for an unknown id */
-export async function findKey({ keys }: AdminDependencies, id?: string): Promise<KeyEntry> {
-  const key = await keys.get(checkedId(id));
+/** The key in the path of a call. @throws {HttpError} 404 for an unknown id */
+export async function findKey({ deps, params: [id = ''] }: AdminCall): Promise<KeyEntry> {
+  const key = isKeyId(id) ? await deps.keys.get(id) : undefined;
   if (key === undefined) throw noSuchKey();
   return key;
 }
 
 const noSuchKey = () => new HttpError('not_found', 'There is no such key.');
 
-function checkedId(id = ''): string {
-  if (!isKeyId(id)) throw noSuchKey();
-  return id;
-}
-
 /** Creates the first or a later secret of a key. */
 export const makeSecret = (
   digest: string,
   createdAt: number,
-  { name = 'first', scope = SCOPES, networks = [], expiresAt }: AboutSecret = {},
+  {
+    name = 'first',
+    scope = SCOPES,
+    networks = [],
+    expiresAt,
+  }: { readonly [M in keyof Secret]?: Secret[M] | undefined } = {},
 ): Secret => ({ id: createSecretId(), digest, createdAt, name, scope, networks, expiresAt });
 
-type AboutSecret = { readonly [member in 'name' | 'scope' | 'networks' | 'expiresAt']?: Secret[member] | undefined };
+/** null removes the key's own limit, its expiry or its tags. An expiry in the past takes effect at once. */
+const KeyChanges = z.strictObject({
+  name: keyName.optional(),
+  plan: planName.optional(),
+  minute: limitValue.nullable().optional(),
+  day: limitValue.nullable().optional(),
+  expiresAt: time
+    .refine((text) => toMicroseconds(text) > 0 && text < '2255', 'must lie between 1970 and 2255')
+    .nullable()
+    .optional(),
+  disabled: z.boolean({ error: must('be true or false') }).optional(),
+  tags: tags.nullable().optional(),
+  ...who,
+});
+
+/**
+ * Changes the fields of a key that an operator may change. It never refills its buckets: used tokens stay used, and a
+ * lower limit cuts what is left.
+ */
+export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async (call) => {
+  const { deps } = call;
+  const { id } = await findKey(call);
+  const { about, given } = await readChange(call, KeyChanges);
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
+  const now = await deps.keys.now();
+  const key = await apply(deps, id, (record) => {
+    const changes = toRecord(given);
+    const after = { ...record, ...changes };
+    // A key without limits after an edit by hand can still be disabled.
+    if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
+      throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
+    const changed = differences(keyTexts(record), keyTexts(after));
+    return { record: changes, activity: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
+  });
+  return describe(deps, key, now);
+});
+
+function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof KeyChanges>, keyof typeof who>): Partial<KeyRecord> {
+  const changes = expiresAt === undefined ? given : { ...given, expiresAt: expiresAt && toMicroseconds(expiresAt) };
+  return Object.fromEntries(Object.entries(changes).map(([member, value]) => [member, value ?? undefined]));
+}
+
+/**
+ * Changes a key.
+ * @returns the key after the change
+ * @throws {HttpError} 404 for a key that was revoked meanwhile, 409 for an unreadable key
+ */
+export async function apply(
+  deps: AdminDependencies,
+  id: string,
+  make: (record: KeyEntry['record'], before: KeyEntry) => KeyChange & WithActivity,
+): Promise<KeyEntry> {
+  const key = await deps.keys.change(id, make);
+  if (key === undefined) throw noSuchKey();
+  return key;
+}
+
+const PAGE = 100;
+/** To lock a key out for longer, disable or revoke it. */
+const LONGEST_SECONDS = 366 * 86_400;
+const LENGTH = must(`be a whole number of seconds from 1 to ${LONGEST_SECONDS}`);
+
+const NewBan = z.strictObject({
+  seconds: z.int({ error: LENGTH }).min(1, { error: LENGTH }).max(LONGEST_SECONDS, { error: LENGTH }),
+  ...who,
+});
+
+const BansQuery = z.object({ offset });
+
+/** Running bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
+export const listBans = operation({ query: BansQuery, answer: BansAnswer }, async ({ deps }, { offset }) => {
+  const now = await deps.keys.now();
+  const isWanted = ({ bannedUntil }: KeyEntry) => bannedUntil > now;
+  const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
+  const bans = keys.map((key) => describeKey(key, now));
+  return { bans: await withBanRefusals(deps, bans), next };
+});
+
+/** Bans a key from now on. Replaces a running ban. */
+export const setBan = operation({ body: NewBan, answer: KeyView }, async (call) => {
+  const { deps } = call;
+  const { id } = await findKey(call);
+  const { about, given } = await readChange(call, NewBan);
+  const { seconds } = given;
+  const now = await deps.keys.now();
+  const until = now + seconds * SECOND;
+  const activity = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
+  return describe(deps, await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity })), now);
+});
+
+/** Lifts a ban and clears the line, the strikes and the series. Other gateways drop the ban within a second. */
+export const liftBan = operation({ answer: KeyView }, async (call) => {
+  const { id } = await findKey(call);
+  const about = aboutCall(call);
+  return forgive(call, id, 'lift', (ended) => {
+    const action = ended.some(({ field }) => field === 'bannedUntil') ? 'ban.lift' : 'key.change';
+    return ended.length === 0 ? undefined : entry(about, action, id, ended);
+  });
+});
+
+const NewReset = z.strictObject(who);
+
+/** Lifts a ban and fills both buckets, for a fresh start. The counts of use stay. The body can be left out. */
+export const resetKey = operation({ body: NewReset, isBodyOptional: true, answer: KeyView }, async (call) => {
+  const { id } = await findKey(call);
+  const about = announcesBody(call.request) ? (await readChange(call, NewReset)).about : aboutCall(call);
+  return forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
+});
+
+/** The fields that a key loses: its ban, and the memory of its refusals. */
+const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [
+  ...(bannedUntil > now ? [{ field: 'bannedUntil', from: toTime(bannedUntil) }] : []),
+  ...(bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now
+    ? [{ field: 'refusals', from: 'remembered' }]
+    : []),
+];
+
+async function forgive(
+  { deps }: AdminCall,
+  id: string,
+  ban: 'lift' | 'reset',
+  activityOf: (ended: readonly FieldChange[]) => Activity | undefined,
+) {
+  const now = await deps.keys.now();
+  const key = await apply(deps, id, (_, before) => ({ ban, activity: activityOf(endedOf(before, now)) }));
+  return describe(deps, key, now);
+}

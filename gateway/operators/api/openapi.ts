@@ -14,8 +14,7 @@ import {
 import { errorSchema, FOR_GENERATORS } from '../../reference/schemas.ts';
 import { roleFor } from '../../stores/words.ts';
 import * as answers from './answers.ts';
-import type { AdminRoute } from './operation.ts';
-import { parametersOf } from './query.ts';
+import { type AdminRoute, parametersOf } from './operation.ts';
 
 /** Generates the OpenAPI 3.1 document of the admin API from the table of its operations. */
 
@@ -101,17 +100,18 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   unusedSeconds: 'Only keys without a decision for this many seconds.',
 };
 
+const ANSWERS = Object.entries<unknown>(answers).filter(
+  (one): one is [string, z.ZodType] => one[1] instanceof z.ZodType,
+);
+
 /** The parts of the document are named after the exports of answers.ts, and after the operations. */
 export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocument {
-  const named = Object.entries<unknown>(answers).filter(
-    (one): one is [string, z.ZodType] => one[1] instanceof z.ZodType,
-  );
   const bodies = routes.flatMap(({ name, body }) => (body === undefined ? [] : [[bodyName(name), body] as const]));
   const used = [...new Set(routes.map(({ path }) => tagOf(path)))];
   const paths: Record<string, Record<string, Operation>> = {};
-  const schemas = { ...schemasOf(named, 'output'), ...schemasOf(bodies, 'input'), Error: errorSchema(CODES) };
+  const schemas = { ...schemasOf(ANSWERS, 'output'), ...schemasOf(bodies, 'input'), Error: errorSchema(CODES) };
   for (const route of routes)
-    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operationOf(route, named) };
+    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operationOf(route) };
   return {
     openapi: '3.1.0',
     info: {
@@ -146,9 +146,9 @@ function schemasOf(named: readonly (readonly [string, z.ZodType])[], io: 'input'
   return Object.fromEntries(Object.entries(schemas).map(([id, { $schema, $id, ...schema }]) => [id, schema]));
 }
 
-function operationOf(route: AdminRoute, named: readonly (readonly [string, z.ZodType])[]): Operation {
+function operationOf(route: AdminRoute): Operation {
   const { name, method, path, summary, needs, body, isBodyOptional, isVersioned } = route;
-  const pathParameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter = '']) =>
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter = '']) =>
     parameterOf(parameter, 'path', { type: 'string' }, true),
   );
   return {
@@ -156,11 +156,7 @@ function operationOf(route: AdminRoute, named: readonly (readonly [string, z.Zod
     tags: [tagOf(path)],
     summary,
     description: `Needs the role ${roleFor(method, needs)}.`,
-    parameters: [
-      ...pathParameters,
-      ...queryParameters(route),
-      ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : []),
-    ],
+    parameters: [...inPath, ...queryParameters(route), ...(isVersioned && method === 'PATCH' ? [IF_MATCH] : [])],
     ...(body && {
       requestBody: {
         required: isBodyOptional !== true,
@@ -169,21 +165,16 @@ function operationOf(route: AdminRoute, named: readonly (readonly [string, z.Zod
       },
     }),
     responses: {
-      ...successOf(route, named),
-      ...Object.fromEntries(
-        errorsOf(route).map((status) => [status, refTo('responses', ERRORS.get(status)?.name ?? '')]),
-      ),
+      ...successOf(route),
+      ...Object.fromEntries(errorsOf(route).map((at) => [at, refTo('responses', ERRORS.get(at)?.name ?? '')])),
     },
   };
 }
 
-function successOf(
-  { answer, summary, creates, isVersioned }: AdminRoute,
-  named: readonly (readonly [string, z.ZodType])[],
-) {
+function successOf({ answer, summary, creates, isVersioned }: AdminRoute) {
   const headers = { ...EVERYWHERE, ...(isVersioned && { ETag: ETAG, Warning: WARNING }) };
   if (answer === undefined) return { 204: { description: 'Done.', headers } };
-  const id = named.find(([, schema]) => schema === answer)?.[0];
+  const id = ANSWERS.find(([, schema]) => schema === answer)?.[0];
   const schema = id === undefined ? jsonSchema(answer) : refTo('schemas', id);
   return {
     [creates ? 201 : 200]: { description: `${summary}.`, headers, content: { 'application/json': { schema } } },
@@ -203,12 +194,8 @@ function queryParameters(route: AdminRoute): Parameter[] {
   return Object.entries(parametersOf(route)).map(([name, schema]) => {
     const isRequired = !schema.safeParse(undefined).success;
     const fallback = isRequired ? undefined : schema.parse(undefined);
-    return parameterOf(
-      name,
-      'query',
-      { ...jsonSchema(schema), ...(fallback !== undefined && { default: fallback }) },
-      isRequired,
-    );
+    const written = { ...jsonSchema(schema), ...(fallback !== undefined && { default: fallback }) };
+    return parameterOf(name, 'query', written, isRequired);
   });
 }
 

@@ -1,25 +1,53 @@
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
+import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { listed } from '../../../shared/lists.ts';
 import { must } from '../../../shared/schemas/must.ts';
+import { MINUTE } from '../../limiter/bucket.ts';
+import { leastRefused } from '../../limiter/estimates.ts';
+import { countsOf, type KeyEntry, type KeyRecord, MINUTES_KEPT } from '../../limiter/key-record.ts';
 import {
   FIELD_NAMES,
   fieldsOf,
   isPlanName,
+  isUsable,
   type PlanField,
   type PlanName,
   rangeOf,
   ruleOf,
   type StoredPlans,
   storedChanges,
+  storedValue,
   whenAbsent,
 } from '../../limiter/plans.ts';
-import { type MakeChanges, type PlanChange, planActivity, versionOf } from '../../stores/plans.ts';
-import { type About, readChange } from './activity-of-call.ts';
+import { type FieldChange, RecordId } from '../../stores/audit.ts';
+import {
+  HISTORY_LENGTH,
+  type MakeChanges,
+  type PlanChange,
+  planActivity,
+  type RecordedChange,
+  versionOf,
+} from '../../stores/plans.ts';
+import { writeCursor } from '../../stores/storage.ts';
+import { type About, readChange } from './activity.ts';
+import { HistoryAnswer, Plans, PlanView, TrialAnswer } from './answers.ts';
+import { sumsOf } from './key-view.ts';
 import { planName } from './keys.ts';
-import type { AdminCall, AdminDependencies, AdminOperation } from './operation.ts';
-import { planNumber, refusingProto, who } from './values.ts';
+import {
+  ADMIN_BODY_LIMIT_BYTES,
+  type AdminCall,
+  type AdminDependencies,
+  after,
+  cursorIn,
+  limitValue,
+  operation,
+  planNumber,
+  refusingProto,
+  who,
+  wholeNumber,
+} from './operation.ts';
 
 type Value = number | string | null;
 
@@ -35,9 +63,9 @@ const fields = FIELD_NAMES.map((field) => [field, valueRule(field).optional()]);
 
 const planFields = Object.fromEntries(fields) as Record<PlanField, z.ZodOptional<z.ZodType<Value>>>;
 
-export const PlanChanges = z.strictObject({ ...planFields, ...who });
+const PlanChanges = z.strictObject({ ...planFields, ...who });
 
-export const TableChanges = z.strictObject({
+const TableChanges = z.strictObject({
   plans: refusingProto(
     z.partialRecord(planName, z.strictObject(planFields), { error: must('be an object of plans') }),
     'is not a plan',
@@ -46,38 +74,44 @@ export const TableChanges = z.strictObject({
 });
 
 /** Shows the plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
-export const showPlans: AdminOperation = async ({ deps }) => {
+export const showPlans = operation({ answer: Plans, isVersioned: true }, async ({ deps }) => {
   await deps.planCache.refresh();
   if (deps.planCache.ifKnown === undefined) {
     const why = 'No complete plan table has been read, so no limits are known. See ctl doctor.';
     throw new Unavailable(why, why);
   }
-  return { status: 200, body: deps.planCache.known, headers: etag(deps) };
-};
+  return deps.planCache.known;
+});
 
 /**
  * Changes fields of one plan. The answering process applies them at once, every other gateway within a second. With
  * If-Match (RFC 9110 §13.1.1), they only change if the table is still the one that the sender has seen.
  */
-export const changePlan: AdminOperation = async (call) => {
-  const { deps, params } = call;
-  const plan = params[0] ?? '';
-  if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
-  const { about, given } = await readChange(call, PlanChanges);
-  const warning = await applyChange(deps, unlessMoved(call, storedFields(plan, given)), { about, action: 'set' });
-  return { status: 200, body: deps.planCache.table[plan], headers: [...etag(deps), ...warning] };
-};
+export const changePlan = operation(
+  { body: PlanChanges, answer: PlanView, isVersioned: true },
+  async (call, _, headers) => {
+    const { deps, params } = call;
+    const plan = params[0] ?? '';
+    if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
+    const { about, given } = await readChange(call, PlanChanges);
+    headers.push(...(await applyChange(deps, unlessMoved(call, storedFields(plan, given)), { about, action: 'set' })));
+    return deps.planCache.table[plan];
+  },
+);
 
 /** Changes fields of several plans in one step, with one record in the history. If-Match works as for a single plan. */
-export const changePlans: AdminOperation = async (call) => {
-  const { deps } = call;
-  const { about, given } = await readChange(call, TableChanges);
-  const plans = Object.entries(given.plans) as [PlanName, Readonly<Record<string, Value | undefined>>][];
-  const changes = Object.assign({}, ...plans.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
-  if (plans.length === 0) throw nothingGiven();
-  const warning = await applyChange(deps, unlessMoved(call, changes), { about, action: 'set' });
-  return { status: 200, body: deps.planCache.table, headers: [...etag(deps), ...warning] };
-};
+export const changePlans = operation(
+  { body: TableChanges, answer: Plans, isVersioned: true },
+  async (call, _, headers) => {
+    const { deps } = call;
+    const { about, given } = await readChange(call, TableChanges);
+    const plans = Object.entries(given.plans) as [PlanName, Readonly<Record<string, Value | undefined>>][];
+    const changes = Object.assign({}, ...plans.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
+    if (plans.length === 0) throw nothingGiven();
+    headers.push(...(await applyChange(deps, unlessMoved(call, changes), { about, action: 'set' })));
+    return deps.planCache.table;
+  },
+);
 
 function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | undefined>>): StoredPlans {
   const known: readonly string[] = fieldsOf(plan);
@@ -135,6 +169,104 @@ export async function applyChange(
   return UNRECORDED;
 }
 
-export function etag({ planCache: { version } }: AdminDependencies): string[] {
-  return version === undefined ? [] : ['ETag', `"${version}"`];
+const PAGE = 20;
+
+const HistoryQuery = z.object({ limit: wholeNumber(1, HISTORY_LENGTH).default(PAGE) });
+
+/** Lists the changes of limits: who, when and why, the newest first. */
+export const showHistory = operation({ query: HistoryQuery, answer: HistoryAnswer }, async ({ deps }, { limit }) => {
+  return { history: (await deps.plans.history(limit)).map(describe) };
+});
+
+const CHANGE = must('be the id of a change from the history of plans');
+const isRecordId = (text: string) => RecordId.safeParse(text).success;
+
+const Rollback = z.strictObject({
+  /** The last change that the sender has seen. */
+  id: z.string({ error: CHANGE }).refine(isRecordId, { error: CHANGE }).optional(),
+  ...who,
+});
+
+/** Reverts the last change; reverting twice restores it. Refused if one of its fields has changed since. */
+export const rollBack = operation(
+  { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
+  async (call, _, headers) => {
+    const { deps } = call;
+    const { about, given } = await readChange(call, Rollback);
+    const [last] = await deps.plans.history(1);
+    if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
+    if (given.id !== undefined && given.id !== last.id)
+      throw new HttpError('conflict', 'That is no longer the last change.');
+    const takenBack = (seen: StoredPlans) => {
+      if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
+        throw new HttpError(
+          'conflict',
+          'A field of the last change has been changed since. Set the limits that you want.',
+        );
+      return before(last.changes);
+    };
+    const told = { ...about, reason: about.reason || `rolls back ${last.id}` };
+    headers.push(...(await applyChange(deps, takenBack, { about: told, action: 'rollback' })));
+    return deps.planCache.table;
+  },
+);
+
+/** @throws {HttpError} 409 if no earlier value can be restored */
+function before(changes: readonly FieldChange[]): StoredPlans {
+  const fields = changes.map(({ field, from }) => {
+    if (!isUsable(field, from))
+      throw new HttpError('conflict', `${field} had no valid value before. Set the one that you want.`);
+    return [field, from];
+  });
+  return Object.fromEntries(fields);
+}
+
+function describe({ id, version: _version, ...change }: RecordedChange) {
+  return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...change };
+}
+
+/** One call checks this many keys of any plan, few enough for Redis. The answer contains the place to continue. */
+const KEYS_PER_CALL = 100;
+
+const TrialQuery = z.object({ after });
+
+const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
+
+/**
+ * Reports what other limits of a plan would have refused in the last hour, by key, before anyone sets them. Only keys
+ * with such requests are listed; `keys` and `requests` count all keys of the plan that were used, and their requests.
+ * To continue, send `next` back as `after`.
+ */
+export const tryPlan = operation(
+  { needs: 'viewer', query: TrialQuery, body: Trial, answer: TrialAnswer },
+  async (call, { after }) => {
+    const { deps, request, response } = call;
+    const plan = call.params[0] ?? '';
+    if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
+    if (!fieldsOf(plan).includes('minute'))
+      throw new HttpError('invalid_request', `${plan} has no limits of its own: its keys carry them.`);
+    const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
+    if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no limits to try.');
+    const { minute, day } = deps.planCache.table[plan];
+    const limits = { minute: given.minute ?? minute, day: given.day ?? day };
+    const now = Math.floor((await deps.keys.now()) / MINUTE);
+    const { keys, next } = await deps.keys.walk({ after: cursorIn(after), limit: KEYS_PER_CALL });
+    const tried = keys
+      .filter(({ record, isRevoked }) => record.plan === plan && !isRevoked)
+      .map((entry) => tryOn(entry, limits, now))
+      .filter(({ requests }) => requests > 0);
+    const requests = tried.reduce((total, one) => total + one.requests, 0);
+    const affected = tried.filter(({ wouldRefuse }) => wouldRefuse > 0);
+    return { keys: tried.length, requests, affected, next: next && writeCursor(next) };
+  },
+);
+
+/** A key's own limits override those of its plan, including the tried ones. */
+function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
+  const { id, record } = entry;
+  const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);
+  const { minute = plan.minute, day = plan.day } = record;
+  const { admitted, refused } = sumsOf(counts);
+  const wouldRefuse = minute === undefined || day === undefined ? 0 : leastRefused(counts, { minute, day });
+  return { id, name: record.name, requests: admitted + refused, refused, wouldRefuse };
 }

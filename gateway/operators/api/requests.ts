@@ -1,16 +1,30 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
+import { HttpError } from '../../../shared/http/errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
 import { MILLISECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
+import { type DecisionReport, MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
 import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
-import type { BanView, RequestsAnswer, RequestView } from './answers.ts';
-import { runningBans } from './ban-refusals.ts';
-import type { AdminDependencies, AdminOperation, RequestSource } from './operation.ts';
-import { checkOrder, cursor, msOf, period, readQuery, tag, tagsIn, text, wholeNumber } from './query.ts';
+import { type BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, type RequestView } from './answers.ts';
+import { runningBans } from './key-view.ts';
+import { describe, findKey } from './keys.ts';
+import {
+  type AdminDependencies,
+  checkOrder,
+  cursor,
+  msOf,
+  operation,
+  period,
+  type RequestSource,
+  tag,
+  tagsIn,
+  text,
+  wholeNumber,
+} from './operation.ts';
 
 /** Lists the last requests of all gateways, each with the reason for its answer. */
 
@@ -26,7 +40,7 @@ const NAMES_WITHIN_MS = 500;
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
 
-export const RequestsQuery = z.object({
+const RequestsQuery = z.object({
   keyId: text,
   tag,
   status: z
@@ -46,34 +60,36 @@ export const RequestsQuery = z.object({
  * listed that have all of these tags, or had them at their revocation. Requests do not store tags, so one call searches
  * for a second: a page can be short and still have a `next`.
  */
-export const listRequests: AdminOperation = async ({ deps, query }) => {
-  const { tag: given, ...asked } = readQuery(RequestsQuery, query);
-  const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
-  checkOrder(wanted.from, wanted.to);
-  const limit = tags.length === 0 ? wanted.limit : MOST;
-  const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
-  const giveUpAt = performance.now() + SEARCH_MS;
-  let after = wanted.after;
-  let isAtEnd = false;
-  while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
-    const page = await deps.requests.find({ ...wanted, after, limit });
-    for (const one of page.missing) missing.add(one);
-    await learnKeys(deps, page.requests, keys, tags.length > 0);
-    for (const report of page.requests) {
-      if (found.length === wanted.limit) break;
-      if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
-      after = report.cursor;
+export const listRequests = operation(
+  { query: RequestsQuery, answer: RequestsAnswer },
+  async ({ deps }, { tag: given, ...asked }) => {
+    const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
+    checkOrder(wanted.from, wanted.to);
+    const limit = tags.length === 0 ? wanted.limit : MOST;
+    const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
+    const giveUpAt = performance.now() + SEARCH_MS;
+    let after = wanted.after;
+    let isAtEnd = false;
+    while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
+      const page = await deps.requests.find({ ...wanted, after, limit });
+      for (const one of page.missing) missing.add(one);
+      await learnKeys(deps, page.requests, keys, tags.length > 0);
+      for (const report of page.requests) {
+        if (found.length === wanted.limit) break;
+        if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
+        after = report.cursor;
+      }
+      isAtEnd = page.requests.length < limit;
     }
-    isAtEnd = page.requests.length < limit;
-  }
-  const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
-  // Without the store, the end of a ban is compared with the clock of this machine. The refusals of bans are only
-  // counted if all gateways have answered, so that one that hangs is waited for once.
-  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
-  const views = found.map((report) => describe(report, keys, bans));
-  const next = isAtEnd && found.length < wanted.limit ? undefined : after;
-  return { status: 200, body: { requests: views, missing: [...missing], next } satisfies RequestsAnswer };
-};
+    const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
+    // Without the store, the end of a ban is compared with the clock of this machine. The refusals of bans are only
+    // counted if all gateways have answered, so that one that hangs is waited for once.
+    const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
+    const views = found.map((report) => viewOf(report, keys, bans));
+    const next = isAtEnd && found.length < wanted.limit ? undefined : after;
+    return { requests: views, missing: [...missing], next };
+  },
+);
 
 /** The requests of this gateway and of all others on its store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
@@ -102,9 +118,10 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
   const advice =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
-  return (missing ?? []).map(({ gateway, seenAt: since }) => {
-    return { ...unknown(`gateway ${gateway}`, 'does not answer', advice), since };
-  });
+  return (missing ?? []).map(({ gateway, seenAt: since }) => ({
+    ...unknown(`gateway ${gateway}`, 'does not answer', advice),
+    since,
+  }));
 }
 
 /** Answers another gateway. */
@@ -156,7 +173,7 @@ async function learnKeys(
   });
 }
 
-function describe(
+function viewOf(
   report: RequestReport,
   keys: ReadonlyMap<string, KeyEntry | undefined>,
   bans: ReadonlyMap<string, BanView>,
@@ -164,49 +181,45 @@ function describe(
   const { cursor: _cursor, digest, fault: _fault, ...shown } = report;
   const { keyId = '' } = report;
   const { name, secrets = [] } = keys.get(keyId)?.record ?? {};
+  const [reason, advice] = whyOf(report);
   return {
     ...shown,
     keyName: name,
     keyBan: bans.get(keyId),
     secretId: secrets.find((secret) => secret.digest === digest)?.id,
-    ...whyOf(report),
+    reason,
+    advice,
   };
 }
 
-interface Why {
-  readonly reason: string;
-  /** What to check or to change. */
-  readonly advice?: string;
-}
+/** Why a request was answered as it was, and what to check or to change. */
+type Why = readonly [reason?: string | undefined, advice?: string | undefined];
 
 const FIRST_FAILURE = 400;
 const LEFT = 499;
 
-/** Explains why a request was answered as it was; undefined if it was served. */
-function whyOf(report: RequestReport): Why | undefined {
-  const { status = 0, code, outcome, decision, fault, times, address } = report;
-  if (status === LEFT)
-    return {
-      reason: 'The client closed its connection before the answer was complete.',
-      advice:
-        times.core === undefined
-          ? "Compare how long it waited with the client's timeout."
-          : `The core took ${Math.round(times.core)} ms to answer. Compare that with the client's timeout.`,
-    };
-  if (status < FIRST_FAILURE)
-    return decision?.shadow === undefined
-      ? undefined
-      : {
-          reason: `The plan ${decision.plan} is in shadow mode. Without it, the limit ${inWords(decision.refusedBy)} would have refused this request.`,
-        };
+/** Empty if the request was served. */
+function whyOf(report: RequestReport): Why {
+  const { status = 0, code = '', outcome, decision, fault, times, address } = report;
+  if (status === LEFT) {
+    const reason = 'The client closed its connection before the answer was complete.';
+    if (times.core === undefined) return [reason, "Compare how long it waited with the client's timeout."];
+    const took = `The core took ${Math.round(times.core)} ms to answer.`;
+    return [reason, `${took} Compare that with the client's timeout.`];
+  }
+  if (status < FIRST_FAILURE) {
+    if (decision?.shadow === undefined) return [];
+    const limit = `the limit ${inWords(decision.refusedBy)} would have refused this request`;
+    return [`The plan ${decision.plan} is in shadow mode. Without it, ${limit}.`];
+  }
   const refusal = REFUSALS[outcome]?.(report);
   if (refusal !== undefined) return refusal;
   if (code === 'rate_limit_exceeded')
-    return {
-      reason: `The address ${address} has sent too many requests without a valid API key within a minute.`,
-      advice: 'Look at its earlier requests: they have no key, or an invalid one.',
-    };
-  return { reason: fault ?? 'The core sent this response. Its log shows why.', ...ADVICE[code ?? ''] };
+    return [
+      `The address ${address} has sent too many requests without a valid API key within a minute.`,
+      'Look at its earlier requests: they have no key, or an invalid one.',
+    ];
+  return [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
 }
 
 const inWords = (buckets: readonly string[] = []): string =>
@@ -217,54 +230,76 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
     const [empty = 'minute'] = decision?.refusedBy?.toReversed() ?? [];
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
     const retry = decision?.retryAt === undefined ? '' : ` It could retry at ${toSecond(decision.retryAt)}.`;
-    return {
-      reason: `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retry}`,
-      advice: `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
-    };
+    return [
+      `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retry}`,
+      `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
+    ];
   },
-  banned: ({ decision }) => ({
-    reason: `The key was banned until ${toSecond(decision?.bannedUntil ?? '')}.`,
-    advice: 'The page of the key shows why. Lift the ban once the client respects Retry-After.',
-  }),
-  forbidden: ({ method }) => ({
-    reason: `The secret lacks the scope for ${method}.`,
-    advice: 'Use a secret with that scope, or change the scope of this one.',
-  }),
-  malformed: () => ({
-    reason: 'The request had no API key in its Authorization header, or a malformed one.',
-    advice: 'The client must send the header Authorization: Bearer as_… with the whole key.',
-  }),
-  unknown: ({ keyId }) => ({
-    reason: `No key ${keyId} has this secret: the key or the secret was revoked, or it was never issued.`,
-    advice: 'Find the key in the audit log, and issue a new secret.',
-  }),
-  disabled: () => ({ reason: 'The key is disabled.', advice: 'Enable it on the page of the key.' }),
-  expired: () => ({
-    reason: 'The key or the secret has expired.',
-    advice: 'Issue a new secret, or extend its expiry.',
-  }),
-  elsewhere: ({ address }) => ({
-    reason: `The secret is limited to certain networks, and ${address} is in none of them.`,
-    advice: 'Add the network to the secret. If the client is not yours, revoke the secret.',
-  }),
-  shed: () => ({
-    reason: 'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
-    advice: 'Check the core: it is slow, or it needs more instances.',
-  }),
-  unavailable: () => ({
-    reason: 'Redis did not answer, and this gateway has not seen the key before.',
-    advice: 'Look at Redis; the runbook has a page for it.',
-  }),
-  unusable: () => ({
-    reason: 'The data of the key in Redis cannot be read.',
-    advice: 'The doctor names the invalid field.',
-  }),
+  banned: ({ decision }) => [
+    `The key was banned until ${toSecond(decision?.bannedUntil ?? '')}.`,
+    'The page of the key shows why. Lift the ban once the client respects Retry-After.',
+  ],
+  forbidden: ({ method }) => [
+    `The secret lacks the scope for ${method}.`,
+    'Use a secret with that scope, or change the scope of this one.',
+  ],
+  malformed: () => [
+    'The request had no API key in its Authorization header, or a malformed one.',
+    'The client must send the header Authorization: Bearer as_… with the whole key.',
+  ],
+  unknown: ({ keyId }) => [
+    `No key ${keyId} has this secret: the key or the secret was revoked, or it was never issued.`,
+    'Find the key in the audit log, and issue a new secret.',
+  ],
+  disabled: () => ['The key is disabled.', 'Enable it on the page of the key.'],
+  expired: () => ['The key or the secret has expired.', 'Issue a new secret, or extend its expiry.'],
+  elsewhere: ({ address }) => [
+    `The secret is limited to certain networks, and ${address} is in none of them.`,
+    'Add the network to the secret. If the client is not yours, revoke the secret.',
+  ],
+  shed: () => [
+    'The gateway had as many requests in progress as the core can handle, and this client had used its share.',
+    'Check the core: it is slow, or it needs more instances.',
+  ],
+  unavailable: () => [
+    'Redis did not answer, and this gateway has not seen the key before.',
+    'Look at Redis; the runbook has a page for it.',
+  ],
+  unusable: () => ['The data of the key in Redis cannot be read.', 'The doctor names the invalid field.'],
 };
 
-const ADVICE: Readonly<Record<string, { readonly advice: string }>> = {
-  bad_gateway: { advice: 'Look at the log of the core at this time.' },
-  gateway_timeout: { advice: 'Look at the CPU and the database of the core at this time.' },
-  internal_error: { advice: "The gateway's log has the stack trace of this error." },
+const ADVICE: Readonly<Record<string, string>> = {
+  bad_gateway: 'Look at the log of the core at this time.',
+  gateway_timeout: 'Look at the CPU and the database of the core at this time.',
+  internal_error: "The gateway's log has the stack trace of this error.",
 };
 
 const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');
+
+const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
+
+/** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
+export const explainKey = operation({ query: DecisionsQuery, answer: ExplainAnswer }, async (call, { limit }) => {
+  const { deps } = call;
+  const entry = await findKey(call);
+  const [key, decisions] = await Promise.all([describe(deps, entry), decisionsOn(deps, { keyId: entry.id, limit })]);
+  return { key, planVersion: deps.planCache.version, decisions };
+});
+
+/** The decisions on a request. There are several, the newest first, if clients reuse an id. */
+export const explainRequest = operation({ query: DecisionsQuery, answer: DecisionsAnswer }, async (call, { limit }) => {
+  const decisions = await decisionsOn(call.deps, { requestId: call.params[0], limit });
+  if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
+  return { decisions };
+});
+
+/** The last decisions by this gateway's processes on a key that exists, the newest first. */
+export async function decisionsOn(
+  { requests }: Pick<AdminDependencies, 'requests'>,
+  query: RequestQuery,
+): Promise<DecisionReport[]> {
+  const found = await requests.find({ ...query, isDecided: true });
+  return found.requests
+    .flatMap(({ decision, gateway }) => (decision ? { ...decision, gateway } : []))
+    .sort(newestFirst);
+}

@@ -8,20 +8,21 @@ import { parseNetwork } from '../../limiter/networks.ts';
 import type { WithActivity } from '../../stores/audit.ts';
 import { keyName, MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/key-hash.ts';
 import { Unreadable } from '../../stores/keys.ts';
-import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity-of-call.ts';
-import { apply } from './key-changes.ts';
+import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity.ts';
+import { IssuedKey, IssuedSecret, SecretView } from './answers.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, findKey, futureTime, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
-import type { AdminDependencies, AdminOperation } from './operation.ts';
-import { who } from './values.ts';
+import { answerWithKey, apply, findKey, futureTime, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
+import { type AdminDependencies, operation, who } from './operation.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and expiry. A change affects no other secret. */
 
+type Secrets = Pick<KeyRecord, 'secrets'>;
+
+const SCOPE = must(`hold ${SCOPES.join(' or ')}`);
+
 const scope = z
-  .array(z.enum(SCOPES, { error: must(`hold ${SCOPES.join(' or ')}`) }), {
-    error: must('be a list, such as ["read"] or ["read", "write"]'),
-  })
-  .min(1, { error: must(`hold ${SCOPES.join(' or ')}`) })
+  .array(z.enum(SCOPES, { error: SCOPE }), { error: must('be a list, such as ["read"] or ["read", "write"]') })
+  .min(1, { error: SCOPE })
   .transform((given) => SCOPES.filter((one) => given.includes(one)));
 
 const NETWORK = must(
@@ -34,7 +35,7 @@ const networks = z
   .refine((given) => given.every((text) => parseNetwork(text) !== undefined), { error: NETWORK })
   .transform((given) => [...new Set(given.map((text) => parseNetwork(text) as string))]);
 
-export const NewSecret = z.strictObject({
+const NewSecret = z.strictObject({
   name: keyName,
   scope: scope.optional(),
   networks: networks.optional(),
@@ -42,7 +43,7 @@ export const NewSecret = z.strictObject({
   ...who,
 });
 
-export const SecretChanges = z.strictObject({
+const SecretChanges = z.strictObject({
   name: keyName.optional(),
   scope: scope.optional(),
   networks: networks.optional(),
@@ -51,9 +52,9 @@ export const SecretChanges = z.strictObject({
 });
 
 /** Adds a secret. Only this answer ever shows the whole key. */
-export const addSecret: AdminOperation = async (call) => {
-  const { deps, params } = call;
-  const { id } = await findKey(deps, params[0]);
+export const addSecret = operation({ body: NewSecret, answer: IssuedSecret, creates: true }, async (call) => {
+  const { deps } = call;
+  const { id } = await findKey(call);
   const { about, given } = await readChange(call, NewSecret);
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
@@ -64,20 +65,19 @@ export const addSecret: AdminOperation = async (call) => {
   const activity = entry(about, 'secret.create', id, allOf(secretTexts(secret)));
   const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
   await orUnclaimed(added, `secret ${secret.id}`);
-  return { status: 201, body: { id: secret.id, key: apiKey } };
-};
+  return { id: secret.id, key: apiKey };
+});
 
 /** Changes the name, the bounds or the expiry of a secret. */
-export const changeSecret: AdminOperation = async (call) => {
+export const changeSecret = operation({ body: SecretChanges, answer: SecretView }, async (call) => {
   const { deps, params } = call;
-  const { id } = await findKey(deps, params[0]);
+  const { id } = await findKey(call);
   const { about, given } = await readChange(call, SecretChanges);
-  const { expiresAt } = given;
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
   const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
-    const expiry = expiresAt !== undefined && {
-      expiresAt: expiresAt === null ? undefined : toMicroseconds(expiresAt),
+    const expiry = given.expiresAt !== undefined && {
+      expiresAt: given.expiresAt === null ? undefined : toMicroseconds(given.expiresAt),
       own: undefined,
     };
     checkUnreadable(old, given);
@@ -87,31 +87,27 @@ export const changeSecret: AdminOperation = async (call) => {
       fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
     return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, activity };
   });
-  const secret = key && secretIn(params[1])(key.record);
-  if (secret === undefined) throw noSuchSecret();
-  return { status: 200, body: describeSecret(secret, key?.used ?? {}) };
-};
+  return describeSecret(secretIn(params[1])(key.record)!, key.used);
+});
 
 /** Revokes a secret at once. The other secrets stay valid. */
-export const revokeSecret: AdminOperation = async (call) => {
+export const revokeSecret = operation({}, async (call) => {
   const { deps, params } = call;
-  const { id } = await findKey(deps, params[0]);
+  const { id } = await findKey(call);
   const about = aboutCall(call);
-  const changed = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
+  await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     const others = record.secrets.filter(({ id }) => id !== old.id);
     if (others.length === 0)
       throw new HttpError('conflict', 'This is the only secret of the key. Add another one first, or revoke the key.');
     const activity = entry(about, 'secret.revoke', id, differences(secretTexts(old), {}));
     return { record: { secrets: others }, activity, isUrgent: true };
   });
-  if (changed === undefined) throw noSuchSecret();
-  return { status: 204, body: undefined };
-};
+});
 
 const LONGEST_GRACE_SECONDS = 90 * 86_400;
 const GRACE = must(`be a whole number of seconds from 0 to ${LONGEST_GRACE_SECONDS}`);
 
-export const Rotation = z.strictObject({
+const Rotation = z.strictObject({
   graceSeconds: z.int({ error: GRACE }).min(0, { error: GRACE }).max(LONGEST_GRACE_SECONDS, { error: GRACE }),
   /** The secret to replace. Optional if the key has only one, or if only one does not expire. */
   secretId: z.string({ error: must('be the id of a secret') }).optional(),
@@ -127,15 +123,14 @@ export const Rotation = z.strictObject({
  * the old one expire after the grace time. It is safe to repeat: if the answer was lost, the next call replaces the
  * unclaimed secret.
  */
-export const rotateKey: AdminOperation = async (call) => {
-  const { deps, params } = call;
-  const { id } = await findKey(deps, params[0]);
+export const rotateKey = operation({ body: Rotation, answer: IssuedKey, creates: true }, async (call) => {
+  const { deps } = call;
+  const { id } = await findKey(call);
   const { about, given } = await readChange(call, Rotation);
   const { graceSeconds, secretId, scope, networks, expiresAt } = given;
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
-  const toReplace =
-    secretId === undefined ? (record: Pick<KeyRecord, 'secrets'>) => theOneToReplace(record, now) : secretIn(secretId);
+  const toReplace = secretId === undefined ? (record: Secrets) => theOneToReplace(record, now) : secretIn(secretId);
   const rotated = await applyTo(deps, id, toReplace, (old, record) => {
     checkUnreadable(old, { scope, networks, expiresAt, name: old.name, digest: old.digest });
     const fresh = makeSecret(credential.digest, now, {
@@ -154,9 +149,8 @@ export const rotateKey: AdminOperation = async (call) => {
     ]);
     return { record: { secrets: [...others, ...kept, fresh] }, activity, isUrgent: true };
   });
-  if (rotated === undefined) throw noSuchSecret();
   return answerWithKey(deps, rotated, now, apiKey);
-};
+});
 
 /**
  * Unreadable parts of a secret must be given again, because they may have been restrictions.
@@ -184,7 +178,7 @@ function expiryOf(old: number | undefined, given: string | null | undefined, now
  * secret that was replaced keeps its name and its expiry.
  * @throws {HttpError} 409 if it could be any of several, {Unreadable} if there is none
  */
-function theOneToReplace({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): Secret {
+function theOneToReplace({ secrets }: Secrets, now: number): Secret {
   const [only, ...others] = secrets.filter(({ expiresAt }) => expiresAt === undefined);
   if (only !== undefined && others.length === 0) return only;
   const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
@@ -199,37 +193,33 @@ function theOneToReplace({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): 
  * Returns the secrets that have not expired, if there is room for one more.
  * @throws {HttpError} 409 if there is none
  */
-function roomIn({ secrets }: Pick<KeyRecord, 'secrets'>, now: number): Secret[] {
+function roomIn({ secrets }: Secrets, now: number): Secret[] {
   const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
   if (live.length < MAX_SECRETS) return live;
   throw new HttpError('conflict', `A key has at most ${MAX_SECRETS} secrets. Revoke one that is not needed first.`);
 }
 
-type Find = (record: Pick<KeyRecord, 'secrets'>) => Secret | undefined;
-
 const secretIn =
-  (id: string | undefined): Find =>
-  ({ secrets }) =>
+  (id: string | undefined) =>
+  ({ secrets }: Secrets): Secret | undefined =>
     secrets.find((one) => one.id === id);
 
 /**
  * Changes one secret of a key.
- * @returns undefined if there is no such secret. This result is confirmed like a change, because the call may repeat
- *   one
+ * @throws {HttpError} 404 if there is no such secret. This is confirmed like a change, because the call may repeat one
  */
 async function applyTo(
   deps: AdminDependencies,
   id: string,
-  find: Find,
-  make: (old: StoredSecret, record: Pick<KeyRecord, 'secrets'>) => KeyChange & WithActivity,
-): Promise<KeyEntry | undefined> {
+  find: ReturnType<typeof secretIn>,
+  make: (old: StoredSecret, record: Secrets) => KeyChange & WithActivity,
+): Promise<KeyEntry> {
   let isThere = false;
   const key = await apply(deps, id, (record) => {
     const old = find(record);
     isThere = old !== undefined;
     return old === undefined ? { isUrgent: true } : make(old, record);
   });
-  return isThere ? key : undefined;
+  if (!isThere) throw new HttpError('not_found', 'The key has no such secret.');
+  return key;
 }
-
-const noSuchSecret = () => new HttpError('not_found', 'The key has no such secret.');

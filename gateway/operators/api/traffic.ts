@@ -1,42 +1,136 @@
-import { totalsOf } from '../../telemetry/state.ts';
-import type { MinutesAnswer, TrafficAnswer } from './answers.ts';
-import { coresOf, redisOf } from './dependencies.ts';
-import type { AdminOperation } from './operation.ts';
-import { shownRejected } from './rejected-values.ts';
+import type { Family } from '../../../shared/process/counts.ts';
+import { type CheckResult, good, silentCore, unreachableCore, warning } from '../../check-result.ts';
+import type { RejectedValue } from '../../limiter/plans.ts';
+import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
+import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
+import { type CoreView, MinutesAnswer, type RedisMode, type RedisView, TrafficAnswer } from './answers.ts';
+import { operation } from './operation.ts';
+
+/** The traffic and the state of the gateway: what the processes that serve clients see of the cores and of Redis. */
 
 /**
  * Reports the requests of clients since the start of this gateway, and its state, for all workers together. It is cheap
  * enough to poll every second.
  */
-export const showTraffic: AdminOperation = async ({ deps: { traffic, planCache, redisMode, health } }) => {
+export const showTraffic = operation({ answer: TrafficAnswer }, async ({ deps }) => {
+  const { traffic, planCache, redisMode, health } = deps;
   await health.watch();
   const [counted, processes] = [traffic.source.counted(), traffic.source.processes()];
   const { totals, plans } = totalsOf(counted);
   return {
-    status: 200,
-    body: {
-      since: traffic.since.toISOString(),
-      mode: traffic.mode.isLocal ? 'local' : 'shared',
-      modeSince: traffic.mode.since.toISOString(),
-      health: health.worst(),
-      workers: traffic.source.workers?.(),
-      processes: processes.length,
-      cores: coresOf(processes),
-      redis: redisOf(processes, counted, redisMode),
-      totals,
-      plans,
-      planTable: {
-        version: planCache.version,
-        changedAt: planCache.changedAt.toISOString(),
-        rejectedValues: planCache.rejected.length,
-        rejected: shownRejected(planCache.rejected),
-      },
-    } satisfies TrafficAnswer,
+    since: traffic.since.toISOString(),
+    mode: traffic.mode.isLocal ? ('local' as const) : ('shared' as const),
+    modeSince: traffic.mode.since.toISOString(),
+    health: health.worst(),
+    workers: traffic.source.workers?.(),
+    processes: processes.length,
+    cores: coresOf(processes),
+    redis: redisOf(processes, counted, redisMode),
+    totals,
+    plans,
+    planTable: {
+      version: planCache.version,
+      changedAt: planCache.changedAt.toISOString(),
+      rejectedValues: planCache.rejected.length,
+      rejected: shownRejected(planCache.rejected),
+    },
   };
-};
+});
 
 /** Reports the last hour by minute, the oldest first. The last minute is still running. */
-export const showMinutes: AdminOperation = async ({ deps: { traffic } }) => ({
-  status: 200,
-  body: { since: traffic.since.toISOString(), minutes: traffic.minutes() } satisfies MinutesAnswer,
-});
+export const showMinutes = operation({ answer: MinutesAnswer }, async ({ deps: { traffic } }) => ({
+  since: traffic.since.toISOString(),
+  minutes: traffic.minutes(),
+}));
+
+/** The states, the worst first. */
+const STATES: readonly CoreView['state'][] = ['out', 'silent', 'draining', 'up', 'unproven'];
+
+/** Every core that one of the processes has, in the order of CORE_URL. */
+export function coresOf(processes: readonly ProcessState[]): CoreView[] {
+  const seen = processes.flatMap(({ cores }) => cores.map((core) => ({ ...core, state: stateOf(core, cores) })));
+  return [...Map.groupBy(seen, ({ origin }) => origin).values()].map((all) => {
+    const state = STATES.find((one) => all.some((core) => core.state === one)) ?? 'up';
+    const those = all.filter((core) => core.state === state);
+    const answer = newest(all.map(({ lastAnswer }) => lastAnswer));
+    const fault = newest(all.map(({ lastFault }) => lastFault));
+    return {
+      origin: all[0]?.origin ?? '',
+      state,
+      seenBy: those.length,
+      since: timeOf(Math.min(...those.map(({ since }) => since))),
+      reason: those[0]?.reason,
+      inFlight: sum(all.map(({ inFlight }) => inFlight)),
+      waiting: sum(all.map(({ queued }) => queued)),
+      limit: sum(all.map(({ limit }) => limit)),
+      lastAnswer: answer && { ...answer, at: timeOf(answer.at) },
+      lastFault: fault && { ...fault, at: timeOf(fault.at) },
+    };
+  });
+}
+
+/** A single core is not probed, so only an answer shows that it is up. */
+function stateOf(core: SeenCore, all: readonly SeenCore[]): CoreView['state'] {
+  if (core.isDraining) return 'draining';
+  if (!core.ready) return 'out';
+  if (core.isSilent) return 'silent';
+  return all.length === 1 && core.lastAnswer === undefined ? 'unproven' : 'up';
+}
+
+/** Reports how clients' requests fare at each core, which a probe cannot show. */
+export const checkRequests = (cores: readonly CoreView[], processes: number): CheckResult[] =>
+  cores.map((core) => {
+    const { origin, state, seenBy, reason, inFlight, waiting, limit, lastAnswer } = core;
+    const about = `requests to core ${origin}`;
+    const where = seenBy === processes ? '' : ` in ${seenBy} of ${processes} workers`;
+    const load = `${inFlight} of at most ${limit} in progress, ${waiting} waiting`;
+    const last = lastAnswer === undefined ? 'no answer yet' : `the last answer took ${lastAnswer.ms.toFixed(0)} ms`;
+    if (state === 'out')
+      return warning(about, `it is out${where}: ${reason}`, 'A core that is out gets requests only if all are.');
+    if (state === 'silent')
+      return warning(about, `its reads go to another core${where}: ${load}`, 'Look at its CPU and its database.');
+    if (state === 'draining') return good(about, `it has left CORE_URL; ${inFlight} in progress`);
+    return good(about, `${load}; ${last}`);
+  });
+
+/** Checks whether a single core answered its last request. It is not probed, so only clients' requests show that. */
+export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: CoreView): CheckResult[] {
+  const about = `core ${origin}`;
+  if (state === 'out') return [unreachableCore(about, reason)];
+  const hasAnsweredSince = lastFault === undefined || (lastAnswer !== undefined && lastAnswer.at > lastFault.at);
+  return lastFault?.kind === 'timeout' && !hasAnsweredSince ? [silentCore(about)] : [];
+}
+
+function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {
+  const seen = processes.flatMap(({ redis }) => redis ?? []);
+  const lost = seen.filter(({ isConnected }) => !isConnected).map(({ since }) => since);
+  const since = lost.length > 0 ? Math.min(...lost) : Math.max(...seen.map((one) => one.since));
+  const call = newest(seen.map(({ lastCall }) => lastCall));
+  return {
+    mode,
+    connected: seen.length - lost.length,
+    since: seen.length === 0 ? undefined : timeOf(since),
+    lastCall: call && { ...call, at: timeOf(call.at) },
+    p99: quantile(bucketsOf(counted, REDIS_CALL), 0.99),
+    missedDeadlines: sum(seriesOf(counted, DEADLINES_MISSED).map(({ value }) => value)),
+  };
+}
+
+const timeOf = (ms: number): string => new Date(ms).toISOString();
+
+const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+
+const newest = <T extends { readonly at: number }>(all: readonly (T | undefined)[]): T | undefined =>
+  all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at)[0];
+
+/** The number of values that are shown, and of characters of each. People can write anything into the table. */
+const MOST_REJECTED = 100;
+const MOST_CHARACTERS = 100;
+
+/** The values in the plan table that are not in force, cut to a length that fits in the answer. */
+export const shownRejected = (rejected: readonly RejectedValue[]): RejectedValue[] =>
+  rejected.slice(0, MOST_REJECTED).map(({ field, value, kept }) => ({
+    field: field.slice(0, MOST_CHARACTERS),
+    value: value?.slice(0, MOST_CHARACTERS),
+    kept,
+  }));

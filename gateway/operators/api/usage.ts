@@ -5,25 +5,22 @@ import { DAY, MINUTE } from '../../limiter/bucket.ts';
 import { countsOf, DAYS_KEPT, dateOf, type KeyEntry, MINUTES_KEPT } from '../../limiter/key-record.ts';
 import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
-import { UsageSums } from '../whole-answers.ts';
-import type { KeyUsageAnswer, UsageAnswer, UsageOfKey, UsedOnDay } from './answers.ts';
-import { refusedByBans } from './ban-refusals.ts';
-import { banOf, shownTags } from './key-view.ts';
+import { addUp } from '../clients.ts';
+import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsageSum, type UsedOnDay } from './answers.ts';
+import { banOf, refusedByBans, shownTags, sumsOf, toTime } from './key-view.ts';
 import { findKey } from './keys.ts';
-import type { AdminOperation } from './operation.ts';
-import { after, checkOrder, cursorIn, readQuery, tag, tagsIn, wholeNumber } from './query.ts';
+import { after, checkOrder, cursorIn, operation, tag, tagsIn, wholeNumber } from './operation.ts';
 
 const PAGE = 100;
 /** The number of keys that one sum checks. The answer contains the place to continue. */
 const SUMMED = 5_000;
 const DAY_MS = 86_400_000;
-const MILLISECOND = 1_000;
 
 const DATE = must('be a date like 2026-11-01');
 const date = z.iso.date({ error: DATE }).optional();
 const BY = must('be day, key, or tag: with the name of a tag, such as tag:customer');
 
-export const UsageQuery = z.object({
+const UsageQuery = z.object({
   from: date,
   to: date,
   tag,
@@ -40,59 +37,57 @@ export const UsageQuery = z.object({
  * those with each `tag`. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
  * `limit` counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add up the sums.
  */
-export const listUsage: AdminOperation = async ({ deps, query }) => {
-  const now = await deps.keys.now();
-  const today = Math.floor(now / DAY);
-  const keptFrom = today - DAYS_KEPT + 1;
-  const { limit, after, by, ...range } = readQuery(UsageQuery, query);
-  const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
-  checkOrder(from, to);
-  const wanted = tagsIn(range.tag);
-  const daysOfKey = (key: KeyEntry) =>
-    hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
-  const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => {
-    const body = { keptFrom: dateOf(keptFrom), usage, next: next && writeCursor(next) };
-    return { status: 200, body: body satisfies UsageAnswer };
-  };
-  let cursor = cursorIn(after);
-  if (by === 'day' || by === 'key') {
-    const { keys, next } = await deps.keys.walk({ after: cursor, limit });
-    if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
-    const banned = (key: KeyEntry) => (key.bannedUntil > now ? { ban: banOf(key, now) } : {});
-    return answer(
-      keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) }))),
-      next,
-    );
-  }
-  const sums = new UsageSums();
-  for (let checked = 0; checked < SUMMED; checked += PAGE) {
-    const { keys, next } = await deps.keys.walk({ after: cursor, limit: PAGE });
-    for (const sum of keys.flatMap((key) => sumOf(daysOfKey(key))))
-      sums.add({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
-    cursor = next;
-    if (next === undefined) break;
-    await nextTurn();
-  }
-  return answer(sums.rows(), cursor);
-};
+export const listUsage = operation(
+  { query: UsageQuery, answer: UsageAnswer },
+  async ({ deps }, { limit, after, by, ...range }) => {
+    const now = await deps.keys.now();
+    const today = Math.floor(now / DAY);
+    const keptFrom = today - DAYS_KEPT + 1;
+    const [from, to] = [dayOf(range.from) ?? keptFrom, dayOf(range.to) ?? today];
+    checkOrder(from, to);
+    const wanted = tagsIn(range.tag);
+    const daysOfKey = (key: KeyEntry) =>
+      hasTags(key.record.tags, wanted) ? daysOf(key, Math.max(from, keptFrom), to) : [];
+    const answer = (usage: UsageAnswer['usage'], next: KeyCursor | undefined) => ({
+      keptFrom: dateOf(keptFrom),
+      usage,
+      next: next && writeCursor(next),
+    });
+    let cursor = cursorIn(after);
+    if (by === 'day' || by === 'key') {
+      const { keys, next } = await deps.keys.walk({ after: cursor, limit });
+      if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
+      const banned = (key: KeyEntry) => key.bannedUntil > now && { ban: banOf(key, now) };
+      const sums = keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) })));
+      return answer(sums, next);
+    }
+    const sums: UsageSum[] = [];
+    for (let checked = 0; checked < SUMMED; checked += PAGE) {
+      const { keys, next } = await deps.keys.walk({ after: cursor, limit: PAGE });
+      for (const sum of keys.flatMap((key) => sumOf(daysOfKey(key))))
+        sums.push({ ...sum, value: valueOfTag(sum.tags, tagIn(by)), keys: 1 });
+      cursor = next;
+      if (next === undefined) break;
+      await nextTurn();
+    }
+    return answer(addUp(sums), cursor);
+  },
+);
 
 /** The name of a tag in `tag:<name>`; empty if there is none. */
-function tagIn(by: string): string {
-  return /^tag:(.*)$/s.exec(by)?.[1] ?? '';
-}
+const tagIn = (by: string): string => /^tag:(.*)$/s.exec(by)?.[1] ?? '';
 
 /** Empty for a key that was not used. */
 function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
-  const [first] = days;
-  if (first === undefined) return [];
-  const { day: _day, ...key } = first;
-  const sum = (of: 'admitted' | 'refused') => days.reduce((total, one) => total + one[of], 0);
-  return [{ ...key, admitted: sum('admitted'), refused: sum('refused') }];
+  if (days[0] === undefined) return [];
+  const { day: _day, ...key } = days[0];
+  return [{ ...key, ...sumsOf(days) }];
 }
 
 /** The use of one key: its last hour by minute and last 36 days (UTC), the oldest first. Idle times are left out. */
-export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
-  const entry = await findKey(deps, params[0]);
+export const showKeyUsage = operation({ answer: KeyUsageAnswer }, async (call) => {
+  const { deps } = call;
+  const entry = await findKey(call);
   const now = await deps.keys.now();
   const minute = Math.floor(now / MINUTE);
   const banned = await refusedByBans(deps, entry.id, minute);
@@ -102,18 +97,12 @@ export const showKeyUsage: AdminOperation = async ({ deps, params }) => {
     .sort((a, b) => a - b)
     .map((at) => {
       const { admitted, refused } = decided.get(at) ?? { admitted: 0, refused: 0 };
-      const time = new Date((at * MINUTE) / MILLISECOND).toISOString();
-      return { at: time, admitted, refused, banned: banned.get(at) ?? 0 };
+      return { at: toTime(at * MINUTE), admitted, refused, banned: banned.get(at) ?? 0 };
     });
   const today = Math.floor(now / DAY);
-  const days = daysOf(entry, today - DAYS_KEPT + 1, today).map(({ day, admitted, refused }) => ({
-    at: day,
-    admitted,
-    refused,
-  }));
-  const nowAt = new Date(now / MILLISECOND).toISOString();
-  return { status: 200, body: { now: nowAt, minutes, days } satisfies KeyUsageAnswer };
-};
+  const days = daysOf(entry, today - DAYS_KEPT + 1, today);
+  return { now: toTime(now), minutes, days: days.map(({ day: at, admitted, refused }) => ({ at, admitted, refused })) };
+});
 
 function daysOf(entry: KeyEntry, from: number, to: number): UsedOnDay[] {
   const { id, record } = entry;

@@ -1,8 +1,8 @@
 import { request } from 'undici';
 import { z } from 'zod';
 import { host, port, readSettings, SettingsError, token } from '../../../shared/process/env.ts';
-import { readToken, tokenFile } from '../admin-token.ts';
-import { CTL } from '../user-agent.ts';
+import { CTL } from '../clients.ts';
+import { readToken, tokenFile } from '../tokens.ts';
 
 /** The client of a gateway's admin listener, for the command line and for `npm start`. */
 
@@ -48,10 +48,8 @@ async function tokenIn(path: string): Promise<string> {
     if (fault instanceof SettingsError) throw fault;
   });
   if (kept !== undefined) return kept;
-  throw new AdminError(
-    'no_token',
-    `No admin token: ${path} cannot be read, and ADMIN_TOKEN is not set. Has the gateway been started here?`,
-  );
+  const message = `No admin token: ${path} cannot be read, and ADMIN_TOKEN is not set. Has the gateway been started here?`;
+  throw new AdminError('no_token', message);
 }
 
 export interface AdminRequest {
@@ -77,14 +75,12 @@ export interface AdminReply {
  * @returns the body, or undefined if there is none
  * @throws {AdminError} as `exchange` does
  */
-export async function callAdmin(
+export const callAdmin = async (
   admin: AdminAddress,
   method: AdminRequest['method'],
   path: string,
   body?: unknown,
-): Promise<unknown> {
-  return (await exchange(admin, { method, path, body })).body;
-}
+): Promise<unknown> => (await exchange(admin, { method, path, body })).body;
 
 /**
  * Makes one call of the admin API.
@@ -94,40 +90,28 @@ export async function exchange(
   admin: AdminAddress,
   { method, path, body, ifMatch }: AdminRequest,
 ): Promise<AdminReply> {
-  const {
-    statusCode,
-    headers,
-    body: answer,
-  } = await request(admin.url + path, {
+  const response = await request(admin.url + path, {
     method,
     headers: {
       authorization: `Bearer ${admin.token}`,
       'user-agent': CTL,
       'content-type': 'application/json',
-      ...(ifMatch === undefined ? {} : { 'if-match': ifMatch }),
+      ...(ifMatch !== undefined && { 'if-match': ifMatch }),
     },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(body !== undefined && { body: JSON.stringify(body) }),
   }).catch((cause: unknown) => {
-    throw new AdminError(
-      'no_gateway',
-      `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT are its address.`,
-      { cause },
-    );
+    const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT are its address.`;
+    throw new AdminError('no_gateway', message, { cause });
   });
-  const value = parse(await answer.text(), admin.url);
-  if (statusCode >= 400) {
+  const value = parse(await response.body.text(), admin.url);
+  if (response.statusCode >= 400) {
     const { code, message } = value as { code: string; message: string };
-    throw new AdminError(code, message, { status: statusCode });
+    throw new AdminError(code, message, { status: response.statusCode });
   }
-  return {
-    body: value,
-    etag: headers.etag as string | undefined,
-    warning: textOf(headers.warning as string | undefined),
-  };
+  const { etag, warning } = response.headers as Readonly<Record<string, string | undefined>>;
+  // The text of a Warning header (RFC 7234 §5.5).
+  return { body: value, etag, warning: warning && /"(.*)"/.exec(warning)?.[1] };
 }
-
-/** The text of a Warning header (RFC 7234 §5.5). */
-const textOf = (warning: string | undefined): string | undefined => warning && /"(.*)"/.exec(warning)?.[1];
 
 function parse(text: string, url: string): unknown {
   try {

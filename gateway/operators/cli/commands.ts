@@ -1,17 +1,21 @@
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { Command } from 'commander';
 import packageFile from '../../../package.json' with { type: 'json' };
 import type { Session } from './session.ts';
 
-/** A file in commands/. */
-interface Subject {
-  /** Its position in --help. */
-  readonly PLACE: number;
-  add(program: Command, session: Session): void;
-}
-
-const FOLDER = join(import.meta.dirname, 'commands');
+/** The files in commands/, in the order of --help. */
+const SUBJECTS = [
+  'keys',
+  'bans',
+  'plans',
+  'requests',
+  'usage',
+  'activity',
+  'tokens',
+  'backup',
+  'restore',
+  'doctor',
+  'completion',
+];
 
 const HINT = '(--help after any command explains it)';
 
@@ -30,9 +34,9 @@ export async function createCommands(session: Session, isJson: () => boolean): P
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
     .addHelpText('after', HELP);
-  const names = readdirSync(FOLDER).filter((name) => name.endsWith('.ts'));
-  const files = names.map((file): Promise<Subject> => import(join(FOLDER, file)));
-  for (const { add } of (await Promise.all(files)).sort((a, b) => a.PLACE - b.PLACE)) add(program, session);
+  const load = (subject: string): Promise<{ add(program: Command, session: Session): void }> =>
+    import(`./commands/${subject}.ts`);
+  for (const { add } of await Promise.all(SUBJECTS.map(load))) add(program, session);
   program.hook('preAction', (_, command) => {
     session.reason = command.opts<{ reason?: string }>().reason;
   });

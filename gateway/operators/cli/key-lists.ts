@@ -1,29 +1,45 @@
+import { text as textOf } from 'node:stream/consumers';
 import { type Command, Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { KeysAnswer, KeyView, LoudKey } from '../api/answers.ts';
+import type {
+  DecisionReport,
+  DecisionsAnswer,
+  ExplainAnswer,
+  FoundAnswer,
+  FoundKey,
+  KeysAnswer,
+  KeyView,
+  LoudKey,
+} from '../api/answers.ts';
 import {
-  FirstOf,
+  firstOf,
   KEY_ORDER_NAMES,
   KEY_ORDERS,
+  KEY_STATES,
   type KeyOrder,
   loudestFirst,
   TOP_BY,
   type TopBy,
 } from '../api/key-order.ts';
-import { KEY_STATES } from '../api/key-view.ts';
-import { firstFilled } from '../whole-answers.ts';
-import { describeIdle, describeKeys, describeNear, describeTop } from './key-text.ts';
+import { firstFilled, searchText } from '../clients.ts';
+import { AdminError } from './admin-client.ts';
+import {
+  describeFound,
+  describeIdle,
+  describeKey,
+  describeKeys,
+  describeNear,
+  describeTop,
+  KEY,
+  pathTo,
+} from './key.ts';
 import type { Session } from './session.ts';
+import { linesOf, preciseTimeText, table, timeText } from './text.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
 /** Lists of keys. The gateway checks a limited number of keys per call, so each list calls it until all are checked. */
 
-interface Filters {
-  readonly name?: string;
-  readonly plan?: string;
-  readonly state?: string;
-  readonly tag?: string;
-  readonly near?: string;
+interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 'tag' | 'near', string>>> {
   /** The time in seconds. */
   readonly unused?: number;
 }
@@ -78,13 +94,11 @@ Examples:
     )
     .action(async ({ minutes, by, limit, ...filters }: Filters & { minutes: number; by: TopBy; limit: number }) => {
       const query = { ...queryOf(filters), minutes: String(minutes), by, limit: String(limit) };
-      const first = new FirstOf<LoudKey>(limit, loudestFirst(by));
-      const total = await offerAll<LoudKey>(session, '/keys/top', query, first);
-      session.print({ minutes, total, keys: first.items }, () =>
-        first.items.length === 0
-          ? `No key had such requests in the last ${minutes} minutes.`
-          : describeTop(first.items),
-      );
+      const first = firstOf<LoudKey>(limit, loudestFirst(by));
+      const total = await offerAll<LoudKey>(session, '/keys/top', query, first.offer);
+      const none = `No key had such requests in the last ${minutes} minutes.`;
+      const keys = first.items;
+      session.print({ minutes, total, keys }, () => (keys.length === 0 ? none : describeTop(keys)));
     });
 }
 
@@ -99,18 +113,17 @@ function queryOf({ unused, ...filters }: Filters): Record<string, string> {
   return { ...filters, ...(unused !== undefined && { unusedSeconds: String(unused) }) };
 }
 
+type Describe = (keys: readonly KeyView[]) => string;
+
 /** The columns that the question is about. */
-function describing(sort: KeyOrder, { near, unused }: Filters): (keys: readonly KeyView[]) => string {
+function describing(sort: KeyOrder, { near, unused }: Filters): Describe {
   if (near !== undefined || sort === 'used') return describeNear;
   return unused !== undefined || sort === 'idle' ? describeIdle : describeKeys;
 }
 
-type Describe = (keys: readonly KeyView[]) => string;
-
 /** Calls until a key is found. */
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
-  const ask = (path: string) => session.call<KeysAnswer>('GET', path);
-  const page = await firstFilled(ask, '/keys', query, ({ keys }) => keys);
+  const page = await firstFilled<KeysAnswer>(session.get, '/keys', query, ({ keys }) => keys);
   const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
   const list = { ...page, offset: Number(query.offset) };
   session.print(list, () => `${describe(page.keys)}\n\n${page.keys.length} of ${page.total}${next}`);
@@ -118,8 +131,8 @@ async function listNewest(session: Session, query: Record<string, string>, descr
 
 async function listSorted(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   const compare = KEY_ORDERS[query.sort as KeyOrder];
-  const first = new FirstOf<KeyView>(Number(query.limit), (a, b) => compare(sortable(a), sortable(b)));
-  const total = await offerAll(session, '/keys', query, first);
+  const first = firstOf<KeyView>(Number(query.limit), (a, b) => compare(sortable(a), sortable(b)));
+  const total = await offerAll(session, '/keys', query, first.offer);
   const keys = first.items;
   session.print({ total, keys }, () => `${describe(keys)}\n\n${keys.length} of ${total}`);
 }
@@ -135,14 +148,143 @@ async function offerAll<K extends KeyView>(
   session: Session,
   path: string,
   query: Record<string, string>,
-  first: FirstOf<K>,
+  offer: (key: K) => void,
 ): Promise<number> {
   const seen = new Set<string>();
   let total = 0;
   for await (const page of session.parts<KeysAnswer & { readonly keys: readonly K[] }>(path, query)) {
-    for (const key of page.keys) if (!seen.has(key.id)) first.offer(key);
+    for (const key of page.keys) if (!seen.has(key.id)) offer(key);
     for (const { id } of page.keys) seen.add(id);
     ({ total } = page);
   }
   return total;
 }
+
+/** The maximum number of keys that are shown. */
+const MOST_FOUND = 100;
+/** Keys, ids and log lines are shorter. */
+const MOST_READ = 65_536;
+
+/** Adds `keys find`. */
+export function addFind(keys: Command, session: Session): void {
+  const find = keys
+    .command('find')
+    .description('find a key by its name or part of it, its id, a request id, or the whole key')
+    .argument('[text]', 'what to look for; default standard input')
+    .addHelpText(
+      'after',
+      `
+Only the id of a whole key is sent: its secret is dropped. Pass it on standard input to keep it out of process lists and
+shell history. A line of the access log stands for the key in it. A request id is looked up in the last decisions of this gateway.
+
+Examples:
+  ctl keys find acme
+  ctl keys find 1d9d2e71-70ef-42a0-853b-af79a5ee6eab
+  ctl keys find                  asks for it on a terminal
+  wl-paste | ctl keys find       a key that a customer has sent`,
+    )
+    .action(async (given: string | undefined) => {
+      const { text, hadSecret } = searchText(given ?? (await read(session)));
+      if (hadSecret && text === '')
+        find.error('error: this looks like the secret of a key without its id. Nothing was sent.');
+      if (text === '') find.error('error: pass a name, an id, a request id or a key.');
+      if (hadSecret && given !== undefined)
+        session.tell(
+          'Note: the secret was dropped and not sent. It may be in your shell history: next time, use standard input.',
+        );
+      const keys = await search(session, text);
+      session.print({ keys }, () => (keys.length === 1 ? describeKey(keys[0]!) : describeFound(keys)));
+    });
+}
+
+/** Asks on a terminal, and otherwise reads standard input. */
+async function read(session: Session): Promise<string> {
+  if (process.stdin.isTTY) return await session.question('A name, an id, a request id or a key: ');
+  return (await textOf(process.stdin)).slice(0, MOST_READ);
+}
+
+/** @throws {AdminError} if there is none */
+async function search(session: Session, text: string): Promise<FoundKey[]> {
+  const found = new Map<string, FoundKey>();
+  for await (const { keys } of session.parts<FoundAnswer>('/keys/find', { text })) {
+    for (const key of keys) found.set(key.id, key);
+    if (found.size >= MOST_FOUND) break;
+  }
+  if (found.size > 0) return [...found.values()].slice(0, MOST_FOUND);
+  const nothing = 'No key has this id or name, and this gateway remembers no such request.';
+  throw new AdminError('not_found', nothing, { status: 404 });
+}
+
+/** Adds `keys explain`, which shows why requests were admitted or refused. */
+export function addExplain(keys: Command, session: Session): void {
+  const explain = keys
+    .command('explain')
+    .description('explain why requests of a key, or one request, were admitted or refused')
+    .argument('[key]', KEY)
+    .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and every log')
+    .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
+    .addHelpText(
+      'after',
+      `
+Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
+the same Redis keep their own: use the one whose log has the request. Requests with unknown keys, and those refused before a
+decision, are not kept.
+
+"Before" and "after" are the requests left in each bucket, refilled up to the moment of the decision. A request is admitted
+if both hold at least 1, and takes 1 from each; a refused one takes nothing. "Local" is a decision that was made in the
+gateway while Redis was away.
+
+Examples:
+  ctl keys explain 4fXk20LmQa9z --limit 5
+  ctl keys explain --request 1d9d2e71-70ef-42a0-853b-af79a5ee6eab`,
+    )
+    .action(async (key: string | undefined, { request, limit }: { request?: string; limit: string }) => {
+      if ((key === undefined) === (request === undefined))
+        explain.error('error: pass the id or the name of a key, or a request with --request.');
+      const query = new URLSearchParams({ limit });
+      if (key !== undefined) {
+        const answer = await session.get<ExplainAnswer>(`${await pathTo(session, key)}/explain?${query}`);
+        session.print(answer, () => `${describeKey(answer.key)}\n\n${describeDecisions(answer.decisions)}`);
+      } else if (request !== undefined) {
+        const path = `/decisions/${encodeURIComponent(request)}?${query}`;
+        const answer = await session.get<DecisionsAnswer>(path);
+        session.print(answer, () => answer.decisions.map(describeDecision).join('\n\n'));
+      }
+    });
+}
+
+function describeDecisions(decisions: readonly DecisionReport[]): string {
+  if (decisions.length === 0) return 'This gateway does not remember a decision about it.';
+  const rows = decisions.map((decision) => [
+    decision.at && preciseTimeText(decision.at),
+    decision.shadow === undefined ? decision.outcome : 'shadow refusal',
+    decision.refusedBy?.join(', ') ?? '-',
+    change(decision.buckets?.minute),
+    change(decision.buckets?.day),
+    decision.mode ?? '-',
+    decision.requestId,
+  ]);
+  return table(['at', 'outcome', 'refused by', 'minute', 'day', 'mode', 'request'], rows);
+}
+
+function describeDecision(decision: DecisionReport): string {
+  const { buckets, plan, planVersion, gateway } = decision;
+  return linesOf([
+    ['request', decision.requestId],
+    ['key', decision.keyId],
+    ['outcome', decision.outcome],
+    ['shadow', decision.shadow],
+    ['refused by', decision.refusedBy?.join(', ')],
+    ['banned until', decision.bannedUntil && timeText(decision.bannedUntil)],
+    ['plan', plan && `${plan}, table version ${planVersion ?? 'unknown'}`],
+    ['minute', buckets && `${change(buckets.minute)} of ${buckets.minute.limit}`],
+    ['day', buckets && `${change(buckets.day)} of ${buckets.day.limit}`],
+    ['bad overrides', decision.rejectedOverrides?.join(', ')],
+    ['decided at', decision.at && preciseTimeText(decision.at)],
+    ['mode', decision.mode],
+    ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
+  ]);
+}
+
+const change = (bucket?: { before: number; after: number }): string =>
+  bucket === undefined ? '-' : `${bucket.before} -> ${bucket.after}`;

@@ -1,9 +1,10 @@
 import { CommanderError } from 'commander';
-import { isZoneUnknown } from '../common-words.ts';
+import { SettingsError } from '../../../shared/process/env.ts';
+import { isZoneUnknown } from '../clients.ts';
+import { AdminError } from './admin-client.ts';
 import { createCommands } from './commands.ts';
-import { EXIT, outcomeOf } from './outcome.ts';
-import { Session } from './session.ts';
-import { harmless } from './table.ts';
+import { EXIT, NotConfirmed, Session, UnclearKey } from './session.ts';
+import { harmless } from './text.ts';
 
 /** The command line is a thin client of the admin listener, the same for Redis and for the embedded limiter. */
 
@@ -31,10 +32,34 @@ program.hook('preAction', () => {
 });
 
 await program.parseAsync().catch((fault: unknown) => {
-  const { exit, error } = outcomeOf(fault);
+  const [exit, code, message, status] = outcomeOf(fault);
   process.exitCode = exit;
   if (exit === EXIT.done) return;
-  if (isJson()) process.stderr.write(`${JSON.stringify(error)}\n`);
+  if (isJson()) process.stderr.write(`${JSON.stringify({ code, message, status })}\n`);
   // Commander has already printed what is wrong with the command.
-  else if (!(fault instanceof CommanderError)) process.stderr.write(`${error.message}\n`);
+  else if (!(fault instanceof CommanderError)) process.stderr.write(`${message}\n`);
 });
+
+/**
+ * Maps an error to its exit code and, for --json, its members. The status is that of the gateway's response.
+ * @throws any fault that an operator cannot act on
+ */
+function outcomeOf(
+  fault: unknown,
+): readonly [exit: number, code: string, message: string, status?: number | undefined] {
+  if (fault instanceof CommanderError)
+    return [fault.exitCode === 0 ? EXIT.done : EXIT.usage, 'usage', usageMessage(fault)];
+  if (fault instanceof UnclearKey) return [EXIT.usage, 'usage', fault.message];
+  if (fault instanceof NotConfirmed) return [EXIT.notConfirmed, 'not_confirmed', fault.message];
+  if (fault instanceof SettingsError) return [EXIT.fault, 'invalid_settings', fault.message];
+  if (!(fault instanceof AdminError)) throw fault;
+  const { code, message, status } = fault;
+  const exit = { 400: EXIT.usage, 404: EXIT.notFound, 409: EXIT.conflict }[Number(status)] ?? EXIT.fault;
+  return [exit, code, message, status];
+}
+
+/** Commander has no message when a group is called without a command, because it shows the help. */
+function usageMessage({ code, message }: CommanderError): string {
+  if (code === 'commander.help') return 'A command is missing; --help lists them.';
+  return message.replace(/^error: /, '').trim();
+}

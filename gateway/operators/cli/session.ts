@@ -1,7 +1,6 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
-import { styleText } from 'node:util';
-import { type Part, partsOf } from '../whole-answers.ts';
+import { type Part, partsOf } from '../clients.ts';
 import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
 /** The context of every command: the gateway on one side, the operator on the other. */
@@ -9,9 +8,17 @@ import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin
 /** The operator did not confirm, or there is no terminal to ask on. */
 export class NotConfirmed extends Error {}
 
-export type Style = Parameters<typeof styleText>[0];
+/** The given name belongs to several keys, or to none. It is a fault of the command line. */
+export class UnclearKey extends Error {}
 
-export interface SessionOptions {
+export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
+
+/** Sets the exit code of a command that has given its answer. */
+export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
+  process.exitCode = code;
+}
+
+interface SessionOptions {
   readonly json?: boolean;
   /** Whether to skip confirmations. */
   readonly yes?: boolean;
@@ -38,9 +45,11 @@ export class Session {
     return (await this.exchange({ method, path, body })).body as T;
   }
 
+  readonly get = <T>(path: string): Promise<T> => this.call<T>('GET', path);
+
   /** Iterates over the parts of an answer. */
   parts<T extends Part>(path: string, asked?: Readonly<Record<string, string>>): AsyncGenerator<T> {
-    return partsOf<T>((at) => this.call('GET', at), path, asked);
+    return partsOf<T>(this.get, path, asked);
   }
 
   /** The reason for the changes of the running command, for the audit log. */
@@ -111,10 +120,6 @@ export class Session {
       throw new NotConfirmed('Not confirmed; nothing was changed.');
   }
 }
-
-/** Colours a text if the stream is a terminal and NO_COLOR is not set; styleText checks both. */
-export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string =>
-  styleText(style, text, { stream });
 
 /** The system name of the user who runs the command. */
 export function operator(): string {

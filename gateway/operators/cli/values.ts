@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { type PlanField, parseField, rangeOf, whenAbsent } from '../../limiter/plans.ts';
 import { splitTag, TAG_NAME, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags } from '../../limiter/tags.ts';
-import { UNITS } from '../common-words.ts';
+import { UNITS } from '../clients.ts';
 
 /** Parses values as an operator types them. */
 

@@ -1,8 +1,7 @@
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallerAnswer, FoundAnswer, RequestsAnswer, TrafficAnswer } from '../api/answers.ts';
-import { isZoneUnknown } from '../common-words.ts';
-import { searchText } from '../search-text.ts';
+import { isZoneUnknown, searchText } from '../clients.ts';
 import { AccessPage, LogIn } from './access.ts';
 import { bodyOf, forgetCaller, keptToken, type Trouble, trouble, usePolled } from './api.ts';
 import { AuditLogPage } from './audit-log.ts';

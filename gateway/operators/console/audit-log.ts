@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { ACTION_WORDS, type Action, VIA_WORDS } from '../../stores/words.ts';
 import type { ActivityView } from '../api/answers.ts';
-import { readEntries } from '../whole-answers.ts';
+import { readEntries } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
 import { asCsv } from './csv.ts';
 import { tell } from './dialog.ts';

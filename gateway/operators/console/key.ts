@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { BucketView, IssuedSecret, KeyUsageAnswer, KeyView, SecretView } from '../api/answers.ts';
-import { tooSmallInWords } from '../common-words.ts';
+import { tooSmallInWords } from '../clients.ts';
 import { ApiError, bodyOf, callApi, keyPath, type Refresh, usePolled } from './api.ts';
 import { AuditCard } from './audit-log.ts';
 import { Chart, LONGEST, type Series, type Step, TimeRange, timesUpTo } from './chart.ts';

@@ -1,7 +1,6 @@
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import type { BansAnswer, FoundAnswer, KeySummary, KeysAnswer, KeyView, UsageOfKey, UsageSum } from '../api/answers.ts';
-import { searchText } from '../search-text.ts';
-import { firstFilled, readUsage } from '../whole-answers.ts';
+import { firstFilled, readUsage, searchText } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
 import { csvOf, usageCells } from './csv.ts';
 import { askForKey, askToLiftBan } from './key-dialogs.ts';

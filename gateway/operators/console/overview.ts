@@ -8,7 +8,7 @@ import type {
   PlanChangeView,
   TopAnswer,
 } from '../api/answers.ts';
-import { firstFilled } from '../whole-answers.ts';
+import { firstFilled } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
 import { Chart, LONGEST, lastInWords, type Mark, type Series, TimeRange, timesUpTo } from './chart.ts';
 import { Card, type Column, html, KeyLink, Meter, Missing, StateOf, Table } from './parts.ts';

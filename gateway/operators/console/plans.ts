@@ -13,7 +13,7 @@ import {
   whenAbsent,
 } from '../../limiter/plans.ts';
 import type { HistoryAnswer, PlanChangeView, PlanTable, TrafficAnswer, TrialAnswer } from '../api/answers.ts';
-import { readTrial, type Trial } from '../whole-answers.ts';
+import { readTrial, type Trial } from '../clients.ts';
 import { ApiError, bodyOf, callApi, type Polled, type Refresh, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
 import { ask, askedOf, FieldFaults, type FieldSpec, tell, type Values, who } from './dialog.ts';

@@ -1,7 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import type { DecisionReport, RequestsAnswer, RequestView } from '../api/answers.ts';
-import { timesInWords } from '../common-words.ts';
-import { firstFilled } from '../whole-answers.ts';
+import { firstFilled, timesInWords } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
 import {

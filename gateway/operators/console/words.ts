@@ -1,5 +1,5 @@
 import { PLAN_FIELDS, type PlanField } from '../../limiter/plans.ts';
-import { banInWords, inLargestUnit, type RunningBan } from '../common-words.ts';
+import { banInWords, inLargestUnit, type RunningBan } from '../clients.ts';
 
 /** Translates the gateway's names into words. */
 

@@ -1,21 +1,18 @@
 import { type Command, Option } from 'commander';
 import { isPlanName } from '../../../limiter/plans.ts';
 import { ACTIONS } from '../../../stores/words.ts';
-import type { ActivityAnswer, ActivityView } from '../../api/answers.ts';
+import type { ActivityView } from '../../api/answers.ts';
+import { readEntries } from '../../clients.ts';
 import { asCsv, changesInWords } from '../../console/csv.ts';
-import { readEntries } from '../../whole-answers.ts';
 import { AdminError } from '../admin-client.ts';
-import { findKey } from '../key-names.ts';
+import { findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { table } from '../table.ts';
-import { timeText } from '../time-text.ts';
+import { table, timeText } from '../text.ts';
 import { count, time } from '../values.ts';
 
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
 
 const SHOWN = 50;
-
-export const PLACE = 6;
 
 /** Adds `activity`: who did what, when and why. */
 export function add(program: Command, session: Session): void {
@@ -44,27 +41,20 @@ Examples:
     )
     .action(async ({ csv, limit, target, ...others }: Filter & { csv?: boolean; limit?: number }) => {
       const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
-      const { id, fault }: Target = target === undefined ? {} : await targetOf(session, target);
-      const ask = (path: string) => session.call<ActivityAnswer>('GET', path);
-      const { activity: entries } = await readEntries(
-        ask,
-        { ...others, ...(id !== undefined && { target: id }) },
-        most,
-      );
-      if (entries.length === 0 && fault !== undefined) throw fault;
+      const found = target === undefined ? undefined : await targetOf(session, target);
+      const asked = { ...others, ...(found && { target: found.id }) };
+      const { activity: entries } = await readEntries(session.get, asked, most);
+      if (entries.length === 0 && found?.fault !== undefined) throw found.fault;
       if (csv && !session.isJson) session.write(asCsv(entries));
       else session.print({ activity: entries }, () => describeActivity(entries));
     });
 }
 
-interface Target {
-  readonly id?: string;
-  /** Why the text is not the name of a key. */
-  readonly fault?: AdminError;
-}
-
-/** Even a text that names no key may be in the log: as the name of a token or of a revoked key. */
-async function targetOf(session: Session, given: string): Promise<Target> {
+/**
+ * Even a text that names no key may be in the log: as the name of a token or of a revoked key.
+ * @returns the id, or the text and why it is not the name of a key
+ */
+async function targetOf(session: Session, given: string): Promise<{ id: string; fault?: AdminError }> {
   if (isPlanName(given.toLowerCase())) return { id: given };
   try {
     return { id: (await findKey(session, given)).id };

@@ -1,13 +1,11 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
+import type { BackedUpKey } from '../../../stores/keys.ts';
+import { writeCursor } from '../../../stores/storage.ts';
 import type { BackupAnswer } from '../../api/answers.ts';
 import { AdminError } from '../admin-client.ts';
-import { cursorOf, endLine, headerLine, keyLine, linesOf, readHeader, readLine } from '../backup-file.ts';
-import { EXIT, endWith } from '../outcome.ts';
-import type { Session } from '../session.ts';
-import { harmless } from '../table.ts';
-
-export const PLACE = 8;
+import { EXIT, endWith, type Session } from '../session.ts';
+import { harmless } from '../text.ts';
 
 /** Adds `backup`. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
@@ -46,7 +44,7 @@ Examples:
       const refuse = (message: string) => backup.error(`error: ${message}`);
       const begun = resume === undefined ? undefined : await copy(session, resume, refuse);
       const { keys, leftOut } = begun?.isWhole ? { ...begun, leftOut: 0 } : await goOn(session, begun).catch(cutOff);
-      session.write(endLine(keys));
+      session.write(`${JSON.stringify({ end: true, keys })}\n`);
       if (session.isJson) session.tell(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
         session.tell(`Existing keys that are not in this backup: ${leftOut}. Fix them, or issue new ones.`);
@@ -58,18 +56,9 @@ Examples:
     });
 }
 
-/** What was copied from an incomplete backup. */
-interface Begun {
-  readonly keys: number;
-  /** The cursor after the last key. */
-  readonly after: string | undefined;
-  readonly isWhole: boolean;
-}
-
-/** Copies a file up to its last complete line. */
-async function copy(session: Session, file: string, refuse: (message: string) => never): Promise<Begun> {
-  const stream = createReadStream(file);
-  const lines = linesOf(stream);
+/** Copies a file up to its last complete line. @returns the number of its keys, and the cursor after the last one */
+async function copy(session: Session, file: string, refuse: (message: string) => never) {
+  const lines = linesOf(createReadStream(file));
   const first = await lines.next().catch(({ message }: Error) => refuse(message));
   const header = readHeader(first.done ? undefined : first.value);
   if (typeof header === 'string') return refuse(`${file}: ${header}`);
@@ -84,7 +73,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
     if ('end' in read) return { keys, after, isWhole: true };
     session.write(keyLine(read.key));
     keys += 1;
-    after = cursorOf(read.key);
+    after = writeCursor(read.key);
   }
   return { keys, after, isWhole: false };
 }
@@ -93,7 +82,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
  * Writes the remaining keys, with the header if nothing was begun, and lists those that are left out.
  * @returns the numbers of both
  */
-async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys: number; leftOut: number }> {
+async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | undefined) {
   let leftOut = 0;
   let keys = begun?.keys ?? 0;
   let isHeaderDue = begun === undefined;
@@ -107,4 +96,100 @@ async function goOn(session: Session, begun: Begun | undefined): Promise<{ keys:
     session.progress(`${keys} keys`, page.next === undefined);
   }
   return { keys, leftOut };
+}
+
+/**
+ * A backup is a file of JSON lines: a header with the plan table, one line per key, and a last line with the number of
+ * keys. A file without that last line is incomplete.
+ */
+
+const FORMAT = 'animal-store-backup';
+const VERSION = 1;
+
+/** Longer lines cannot be keys of ours. Shorter ones fit into one call, even if invalid bytes became longer as text. */
+const MAX_LINE_BYTES = 300_000;
+const LINE_FEED = 10;
+
+interface Header {
+  /** When the backup began. */
+  readonly at: string;
+  readonly plans: NonNullable<BackupAnswer['plans']>;
+}
+
+export interface Line {
+  readonly number: number;
+  /** Empty if the line is too long. */
+  readonly text: string;
+  readonly isTooLong: boolean;
+  /** Whether the line ends with a line feed. */
+  readonly isEnded: boolean;
+}
+
+const headerLine = ({ at, plans }: Header): string =>
+  `${JSON.stringify({ format: FORMAT, version: VERSION, at, plans })}\n`;
+const keyLine = (key: BackedUpKey): string => `${JSON.stringify(key)}\n`;
+
+/** Reads the header. @returns a message if it is invalid */
+export function readHeader(line: Line | undefined): Header | string {
+  const { format, version, at, plans } = objectIn(line?.text ?? '') ?? {};
+  if (format !== FORMAT || typeof plans !== 'object' || plans === null)
+    return 'This is not a backup of keys: its first line is not from `ctl backup`.';
+  if (version !== VERSION) return `This is a backup of version ${version}; this program reads version ${VERSION}.`;
+  return { at: String(at), plans: plans as Header['plans'] };
+}
+
+/** Reads a line after the header; undefined if it is neither a key nor the end. */
+export function readLine({ text }: Line): { key: BackedUpKey } | { end: number } | undefined {
+  const value = objectIn(text);
+  if (value?.end === true) return { end: Number(value.keys) };
+  return isKey(value) ? { key: value } : undefined;
+}
+
+const isKey = (value: unknown): value is BackedUpKey => {
+  const { id, createdAt, fields } = (value ?? {}) as Partial<BackedUpKey>;
+  return (
+    typeof id === 'string' &&
+    typeof createdAt === 'number' &&
+    typeof fields === 'object' &&
+    fields !== null &&
+    Object.values(fields).every((text) => typeof text === 'string')
+  );
+};
+
+function objectIn(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Splits a stream into lines. Only one is in memory at a time, whatever their length. */
+export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<Line> {
+  let number = 0;
+  let parts: Buffer[] = [];
+  let length = 0;
+  const take = (part: Buffer) => {
+    length += part.length;
+    if (length <= MAX_LINE_BYTES) parts.push(part);
+    else parts = [];
+  };
+  const line = (isEnded: boolean): Line => {
+    const isTooLong = length > MAX_LINE_BYTES;
+    const made = { number: ++number, text: Buffer.concat(parts).toString(), isTooLong, isEnded };
+    parts = [];
+    length = 0;
+    return made;
+  };
+  for await (const chunk of stream) {
+    let from = 0;
+    for (let at = chunk.indexOf(LINE_FEED); at !== -1; at = chunk.indexOf(LINE_FEED, from)) {
+      take(chunk.subarray(from, at));
+      yield line(true);
+      from = at + 1;
+    }
+    take(chunk.subarray(from));
+  }
+  if (length > 0) yield line(false);
 }

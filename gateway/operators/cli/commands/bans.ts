@@ -1,12 +1,9 @@
 import type { Command } from 'commander';
-import type { BansAnswer, KeySummary, KeyView } from '../../api/answers.ts';
-import { KEY, pathTo } from '../key-names.ts';
-import { describeBans } from '../key-text.ts';
+import type { BansAnswer, KeySummary } from '../../api/answers.ts';
+import { describeBans, KEY } from '../key.ts';
 import type { Session } from '../session.ts';
 import { REASON, seconds } from '../values.ts';
-import { showKey } from './keys.ts';
-
-export const PLACE = 2;
+import { onKey } from './keys.ts';
 
 /** Adds `bans …`. */
 export function add(program: Command, session: Session): void {
@@ -26,9 +23,7 @@ export function add(program: Command, session: Session): void {
     .description('lift a ban and clear its strikes; the key works again within a second')
     .argument('<key>', KEY)
     .option(...REASON)
-    .action(async (key: string) =>
-      showKey(session, await session.call<KeyView>('DELETE', `${await pathTo(session, key)}/ban`)),
-    );
+    .action((key: string) => onKey(session, 'DELETE', key, '/ban'));
 
   bans
     .command('set')
@@ -37,8 +32,7 @@ export function add(program: Command, session: Session): void {
     .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'why; shown with the ban')
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
-    .action(async (key: string, options: { for: number; reason: string }) => {
-      const body = { seconds: options.for, reason: options.reason };
-      showKey(session, await session.call<KeyView>('PUT', `${await pathTo(session, key)}/ban`, body));
-    });
+    .action((key: string, options: { for: number; reason: string }) =>
+      onKey(session, 'PUT', key, '/ban', { seconds: options.for, reason: options.reason }),
+    );
 }

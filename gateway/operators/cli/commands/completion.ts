@@ -1,9 +1,9 @@
 import { Argument, type Command, type Option } from 'commander';
 import packageFile from '../../../../package.json' with { type: 'json' };
 import type { FoundAnswer } from '../../api/answers.ts';
-import { searchText } from '../../search-text.ts';
+import { searchText } from '../../clients.ts';
 import type { Session } from '../session.ts';
-import { harmless } from '../table.ts';
+import { harmless } from '../text.ts';
 
 /**
  * Completion scripts for shells, generated from the commands. The ids and names of keys come from the gateway when Tab
@@ -12,8 +12,6 @@ import { harmless } from '../table.ts';
 
 const SHELLS = { bash, zsh } as const;
 type Shell = keyof typeof SHELLS;
-
-export const PLACE = 11;
 
 /** The names that the package installs. */
 export const PROGRAM_NAMES = Object.keys(packageFile.bin);
@@ -57,7 +55,7 @@ async function keysFrom(session: Session, beginning: string): Promise<ReadonlySe
   if (hadSecret) return new Set();
   // The search does not find short parts of an id, so the newest keys are read too.
   const paths = ['/keys', ...(text === '' ? [] : [`/keys/find?text=${encodeURIComponent(text)}`])];
-  const pages = (await Promise.all(paths.map((path) => session.call('GET', path)))) as Pick<FoundAnswer, 'keys'>[];
+  const pages = (await Promise.all(paths.map((path) => session.get(path)))) as Pick<FoundAnswer, 'keys'>[];
   const words = pages.flatMap(({ keys }) => keys.flatMap(({ id, name }) => [id, name]));
   const begins = (word: string) => word.toLowerCase().startsWith(text.toLowerCase());
   return new Set(words.filter((word) => word !== '' && begins(word) && harmless(word) === word));

@@ -1,15 +1,12 @@
 import type { Command } from 'commander';
 import type { DoctorAnswer, SeenFinding } from '../../api/answers.ts';
-import { EXIT, endWith } from '../outcome.ts';
-import { colour, type Session, type Style } from '../session.ts';
-import { harmless } from '../table.ts';
+import { EXIT, endWith, type Session } from '../session.ts';
+import { colour, harmless, type Style } from '../text.ts';
 
 const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
   SeenFinding['status'],
   Style
 >;
-
-export const PLACE = 10;
 
 /** Adds `doctor`. */
 export function add(program: Command, session: Session): void {
@@ -21,7 +18,7 @@ export function add(program: Command, session: Session): void {
       '\nIt changes nothing. It exits with 1 if there is a fault or something does not answer, and with 0 if there are only warnings.',
     )
     .action(async () => {
-      const { findings } = await session.call<DoctorAnswer>('GET', '/doctor');
+      const { findings } = await session.get<DoctorAnswer>('/doctor');
       session.print({ findings }, () => describe(findings));
       if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
     });

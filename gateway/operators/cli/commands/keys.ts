@@ -1,18 +1,14 @@
 import { type Command, Option } from 'commander';
+import { SCOPES } from '../../../limiter/credential.ts';
 import { PLAN_NAMES } from '../../../limiter/plans.ts';
 import type { Tags } from '../../../limiter/tags.ts';
-import type { IssuedKey, KeyView, ReindexAnswer } from '../../api/answers.ts';
-import { addExplain } from '../key-explain.ts';
-import { addFind } from '../key-find.ts';
-import { addKeyLists } from '../key-lists.ts';
-import { findKey, findToConfirm, KEY, pathTo } from '../key-names.ts';
-import { addSecretCommands } from '../key-secrets.ts';
-import { describeKey, describeKeys, pathOf } from '../key-text.ts';
+import type { IssuedKey, IssuedSecret, KeyView, ReindexAnswer, SecretView } from '../../api/answers.ts';
+import type { AdminRequest } from '../admin-client.ts';
+import { describeKey, describeKeys, findKey, findToConfirm, KEY, pathOf, pathTo } from '../key.ts';
+import { addExplain, addFind, addKeyLists } from '../key-lists.ts';
 import type { Session } from '../session.ts';
-import { timeText } from '../time-text.ts';
+import { table, timeText } from '../text.ts';
 import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
-
-export const PLACE = 1;
 
 /** Adds `keys …`: all commands for single API keys, except bans. */
 export function add(program: Command, session: Session): void {
@@ -31,7 +27,7 @@ function addShow(keys: Command, session: Session): void {
     .command('show')
     .description('show a key: its limits, the current state of both buckets, its usage and its ban')
     .argument('<key>', KEY)
-    .action(async (key: string) => showKey(session, await session.call<KeyView>('GET', await pathTo(session, key))));
+    .action((key: string) => onKey(session, 'GET', key));
 }
 
 function addIssuing(keys: Command, session: Session): void {
@@ -128,9 +124,6 @@ interface Changed {
 }
 
 function addChanging(keys: Command, session: Session): void {
-  const change = async (key: string, changes: unknown) =>
-    showKey(session, await session.call<KeyView>('PATCH', await pathTo(session, key), changes));
-
   keys
     .command('set')
     .description('change the name, plan, own limits or tags of a key; used requests stay used')
@@ -152,9 +145,9 @@ Examples:
     )
     .action(async (key: string, { minute, day, tag: added, untag: removed, ...others }: Changed) => {
       const given = { ...others, minute: orNull(minute), day: orNull(day) };
-      if (added === undefined && removed === undefined) return await change(key, given);
+      if (added === undefined && removed === undefined) return await onKey(session, 'PATCH', key, '', given);
       const path = await pathTo(session, key);
-      const { tags } = await session.call<KeyView>('GET', path);
+      const { tags } = await session.get<KeyView>(path);
       const kept = Object.entries({ ...tags, ...added }).filter(([name]) => removed?.includes(name) !== true);
       showKey(session, await session.call<KeyView>('PATCH', path, { ...given, tags: Object.fromEntries(kept) }));
     });
@@ -186,14 +179,14 @@ Examples:
     .description('refuse a key until it is enabled again')
     .argument('<key>', KEY)
     .option(...REASON)
-    .action((key: string) => change(key, { disabled: true }));
+    .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: true }));
 
   keys
     .command('enable')
     .description('enable a disabled key')
     .argument('<key>', KEY)
     .option(...REASON)
-    .action((key: string) => change(key, { disabled: false }));
+    .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: false }));
 
   keys
     .command('reset')
@@ -209,15 +202,116 @@ the buckets.
 Example:
   ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`,
     )
-    .action(async (key: string) =>
-      showKey(session, await session.call<KeyView>('POST', `${await pathTo(session, key)}/reset`)),
-    );
+    .action((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
 /** Also reads `never`, for `keys expire`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
-export const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
+/** Makes a call about a key, by its id or its name, and shows the key. */
+export async function onKey(
+  session: Session,
+  method: AdminRequest['method'],
+  given: string,
+  below = '',
+  body?: unknown,
+): Promise<void> {
+  showKey(session, await session.call<KeyView>(method, `${await pathTo(session, given)}${below}`, body));
+}
+
+const showKey = (session: Session, key: KeyView): void => session.print(key, () => describeKey(key));
 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);
+
+const SECRET_ID = 'the id of the secret, as `keys secrets list` shows it';
+
+interface About {
+  readonly name?: string;
+  readonly scope?: readonly string[];
+  readonly networks?: readonly string[];
+  readonly expires?: string;
+}
+
+/** Adds `keys secrets …`, for several secrets that share one pair of buckets. */
+function addSecretCommands(keys: Command, session: Session): void {
+  const secrets = keys.command('secrets').description('manage several secrets of one key, which share its limits');
+  const ofSecret = (path: string, secretId: string) => `${path}/secrets/${encodeURIComponent(secretId)}`;
+
+  secrets
+    .command('list')
+    .description('list the secrets of a key')
+    .argument('<key>', KEY)
+    .action(async (key: string) => {
+      const { secrets: shown = [] } = await session.get<KeyView>(await pathTo(session, key));
+      session.print({ secrets: shown }, () => describeSecrets(shown));
+    });
+
+  withBounds(secrets.command('add'))
+    .description('add a secret; the whole key is shown only once')
+    .argument('<key>', KEY)
+    .requiredOption('--name <name>', 'what it is for, such as "billing service"')
+    .option(...REASON)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  ctl keys secrets add 4fXk20LmQa9z --name "billing service"
+  ctl keys secrets add 4fXk20LmQa9z --name dashboard --scope read --networks 10.0.0.0/8 2001:db8::/32`,
+    )
+    .action(async (key: string, about: About) => {
+      const path = `${await pathTo(session, key)}/secrets`;
+      const added = await session.call<IssuedSecret>('POST', path, bodyOf(about));
+      session.print(added, () => `Secret ${added.id}\n\nThe key, shown only once:\n${added.key}`);
+    });
+
+  withBounds(secrets.command('set'))
+    .description('change the name, scope, networks or expiry of a secret')
+    .argument('<key>', KEY)
+    .argument('<secret>', SECRET_ID)
+    .option('--name <name>', 'what it is for')
+    .addOption(new Option('--anywhere', 'remove its networks').conflicts('networks'))
+    .option(...REASON)
+    .action(async (key: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
+      const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
+      const path = ofSecret(await pathTo(session, key), secretId);
+      const changed = await session.call<SecretView>('PATCH', path, body);
+      session.print(changed, () => describeSecrets([changed]));
+    });
+
+  secrets
+    .command('revoke')
+    .description('revoke a secret; the others still work')
+    .argument('<key>', KEY)
+    .argument('<secret>', SECRET_ID)
+    .option(...REASON)
+    .action(async (key: string, secretId: string) => {
+      const { id, title } = await findToConfirm(session, key);
+      await session.confirmForGood(`Permanently revoke the secret ${secretId} of ${title}?`);
+      await session.call('DELETE', ofSecret(pathOf(id), secretId));
+      session.print({ id, secretId, revoked: true }, () => `Revoked the secret ${secretId} of ${id}.`);
+    });
+}
+
+const withBounds = (command: Command): Command =>
+  command
+    .addOption(new Option('--scope <scope...>', 'read, write or both; default both').choices(SCOPES))
+    .option('--networks <network...>', 'where it works: addresses or blocks such as 10.0.0.0/8; default anywhere')
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry');
+
+const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
+
+function describeSecrets(secrets: readonly SecretView[]): string {
+  const rows = secrets.map((secret) => [
+    secret.id,
+    secret.name,
+    secret.scope.join(', '),
+    secret.networks.join(', ') || 'anywhere',
+    timeText(secret.createdAt),
+    secret.unreadable
+      ? `cannot be read: ${secret.unreadable.join(', ')}`
+      : secret.expiresAt && timeText(secret.expiresAt),
+    secret.lastUsedAt === undefined ? 'never' : timeText(secret.lastUsedAt),
+  ]);
+  return table(['secret', 'name', 'scope', 'networks', 'created', 'expires', 'last used'], rows);
+}

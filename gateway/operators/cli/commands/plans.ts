@@ -4,27 +4,36 @@ import {
   PLAN_NAMES,
   type Plan,
   type PlanField,
+  type PlanName,
   type PlanTable,
   ruleOf,
-  valueIn,
   whenAbsent,
 } from '../../../limiter/plans.ts';
-import type { HistoryAnswer } from '../../api/answers.ts';
-import { addPlanFiles } from '../plan-drift.ts';
-import { type GivenPlan, withGiven } from '../plan-file.ts';
-import { describeChanges, describeHistory, describePlans, warningsOf } from '../plan-text.ts';
-import { addTry } from '../plan-try.ts';
-import { operator, type Session } from '../session.ts';
-import { harmless } from '../table.ts';
-import { timeText } from '../time-text.ts';
-import { planNumber } from '../values.ts';
+import type { HistoryAnswer, TrialAnswer } from '../../api/answers.ts';
+import { readTrial } from '../../clients.ts';
+import {
+  BadPlanFile,
+  describeChanges,
+  describeHistory,
+  describePlans,
+  driftOf,
+  type GivenPlan,
+  inFull,
+  leftOut,
+  type PlanFile,
+  readPlanFile,
+  toYaml,
+  warningsOf,
+  withGiven,
+} from '../plan-file.ts';
+import { EXIT, endWith, operator, type Session } from '../session.ts';
+import { harmless, table, timeText } from '../text.ts';
+import { limit, orNull, planNumber } from '../values.ts';
 
 interface Author {
   readonly author: string;
   readonly reason: string;
 }
-
-export const PLACE = 3;
 
 /** Adds `plans …`: the limits of every plan, and the history of their changes. */
 export function add(program: Command, session: Session): void {
@@ -33,7 +42,7 @@ export function add(program: Command, session: Session): void {
   addTry(plans, session);
   addSet(plans, session);
   addRollback(plans, session);
-  addPlanFiles(plans, session, withAuthor);
+  addPlanFiles(plans, session);
 }
 
 function addReading(plans: Command, session: Session): void {
@@ -41,7 +50,7 @@ function addReading(plans: Command, session: Session): void {
     .command('show')
     .description('show the plan table in force')
     .action(async () => {
-      const shown = await session.call<PlanTable>('GET', '/plans');
+      const shown = await session.get<PlanTable>('/plans');
       session.print(shown, () => describePlans(shown));
     });
 
@@ -55,10 +64,8 @@ function addReading(plans: Command, session: Session): void {
     });
 }
 
-async function historyOf(session: Session, count: string): Promise<HistoryAnswer['history']> {
-  const shown = await session.call('GET', `/plans/history?limit=${encodeURIComponent(count)}`);
-  return (shown as HistoryAnswer).history;
-}
+const historyOf = async (session: Session, count: string): Promise<HistoryAnswer['history']> =>
+  (await session.get<HistoryAnswer>(`/plans/history?limit=${encodeURIComponent(count)}`)).history;
 
 function addSet(plans: Command, session: Session): void {
   const set = withAuthor(plans.command('set'))
@@ -76,22 +83,18 @@ Examples:
   ctl plans set free --minute 30 --mode shadow    try it: no request is refused, but the log shows which would be
   ctl plans set free --mode enforce`,
     )
-    .action(async (plan: string, { author, reason, ...options }: Author & Record<string, string | number>) => {
-      const given = FIELD_NAMES.map((field) => [field, options[camelCase(field)]] as const);
-      const typed = given.filter(([, value]) => value !== undefined);
-      const changes: GivenPlan = Object.fromEntries(
-        typed.map(([field, value]) => [field, value === 'none' ? null : value]),
-      );
+    .action(async (plan: PlanName, { author, reason, ...options }: Author & Record<string, string | number>) => {
+      const typed = FIELD_NAMES.filter((field) => options[camelCase(field)] !== undefined);
+      const given = (field: PlanField) => orNull(options[camelCase(field)] as number | 'none');
+      const changes: GivenPlan = Object.fromEntries(typed.map((field) => [field, given(field)]));
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
-      announce(session, plan, (body as Record<string, Plan>)[plan] ?? {}, changes);
+      const table = body as PlanTable;
+      const drift = driftOf(table, { [plan]: changes });
+      if (drift.length > 0) session.tell(describeChanges(drift, process.stderr));
+      for (const warning of warningsOf(withGiven(table[plan], changes))) session.tell(`Note: ${warning}`);
       if (Object.keys(changes).length > 0) await session.confirmChange('Make this change?');
-      const path = `/plans/${encodeURIComponent(plan)}`;
-      const changed = await session.exchange({
-        method: 'PATCH',
-        path,
-        body: { ...changes, author, reason },
-        ifMatch: etag,
-      });
+      const change = { ...changes, author, reason };
+      const changed = await session.exchange({ method: 'PATCH', path: `/plans/${plan}`, body: change, ifMatch: etag });
       session.print(changed.body, () => describePlans({ [plan]: changed.body as Plan }));
     });
   for (const field of FIELD_NAMES) set.addOption(optionOf(field));
@@ -104,20 +107,6 @@ function optionOf(field: PlanField): Option {
   const absent = whenAbsent(field);
   const all = absent === undefined ? help : `${help}; none for ${absent}`;
   return new Option(`${name} <number>`, all).argParser(planNumber(field));
-}
-
-function announce(session: Session, plan: string, before: Plan, changes: GivenPlan): void {
-  const fields = FIELD_NAMES.filter(
-    (field) => changes[field] !== undefined && changes[field] !== (valueIn(before, field) ?? null),
-  );
-  const text = (value: number | string | null | undefined) => value?.toString();
-  const made = fields.map((field) => ({
-    field: `${plan}.${field}`,
-    from: text(valueIn(before, field)),
-    to: text(changes[field]),
-  }));
-  if (made.length > 0) session.tell(describeChanges(made, process.stderr));
-  for (const warning of warningsOf(withGiven(before, changes))) session.tell(`Note: ${warning}`);
 }
 
 function addRollback(plans: Command, session: Session): void {
@@ -145,6 +134,127 @@ const withAuthor = (command: Command): Command =>
     )
     .option('--reason <text>', 'why; kept in the history', '');
 
-function camelCase(field: string): string {
-  return field.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** Adds `plans export`, `plans diff` and `plans apply`, with which a file in git determines the plans. */
+function addPlanFiles(plans: Command, session: Session): void {
+  plans
+    .command('export')
+    .description('write the plan table in force as a file for git, in YAML or with --json in JSON')
+    .addHelpText('after', '\nExample:\n  ctl plans export > plans.yaml')
+    .action(async () => {
+      const table = await session.get<PlanTable>('/plans');
+      session.print(inFull(table), () => toYaml(table).trimEnd());
+    });
+
+  const diff = withFile(plans.command('diff'))
+    .description('show differences between the plans in force and a file')
+    .addHelpText(
+      'after',
+      `
+This shows what \`plans apply\` would do: the value in force and the one in the file. It exits with 4 if they differ, and with 0 if they do
+not. Only plans and fields in the file are compared.
+
+Example:
+  ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`,
+    )
+    .action(async ({ file }: { file: string }) => {
+      const wanted = await fileOf(diff, file);
+      const drift = driftOf(await session.get<PlanTable>('/plans'), wanted);
+      noteLeftOut(session, wanted);
+      const shown = drift.map(({ field, from, to }) => ({ field, from, to }));
+      session.print({ drift: shown }, () => (shown.length === 0 ? AS_IN_FILE : describeChanges(shown, process.stdout)));
+      if (drift.length > 0) endWith(EXIT.conflict);
+    });
+
+  const apply = withAuthor(withFile(plans.command('apply')))
+    .description('set the plans to those in a file, in one step; every gateway applies them within a second')
+    .addHelpText(
+      'after',
+      `
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it needs confirmation,
+unless --yes is given. Plans and fields that are not in the file stay. \`plans rollback\` undoes the whole change.
+
+Example:
+  ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,
+    )
+    .action(async ({ file, author, reason }: Author & { file: string }) => {
+      const wanted = await fileOf(apply, file);
+      const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
+      const table = body as PlanTable;
+      const drift = driftOf(table, wanted);
+      noteLeftOut(session, wanted);
+      if (drift.length === 0) return session.print(table, () => AS_IN_FILE);
+      session.tell(describeChanges(drift, process.stderr));
+      for (const plan of PLAN_NAMES.filter((name) => drift.some((change) => change.plan === name)))
+        for (const warning of warningsOf(withGiven(table[plan], wanted[plan])))
+          session.tell(`Note: ${plan}: ${warning}`);
+      await session.confirmChange(`Make ${drift.length === 1 ? 'this change' : `these ${drift.length} changes`}?`);
+      const change = { plans: changesIn(drift, wanted), author, reason };
+      const changed = await session.exchange({ method: 'PATCH', path: '/plans', body: change, ifMatch: etag });
+      session.print(changed.body, () => describePlans(changed.body as PlanTable));
+    });
+}
+
+const AS_IN_FILE = 'The plans are the same as in the file.';
+
+const withFile = (command: Command): Command =>
+  command.addOption(
+    new Option('-f, --file <file>', 'plans in YAML or JSON; - for standard input').makeOptionMandatory(),
+  );
+
+/** Reports a bad file as a wrong value. */
+const fileOf = async (command: Command, file: string): Promise<PlanFile> =>
+  readPlanFile(file).catch((fault: unknown) => {
+    if (!(fault instanceof BadPlanFile)) throw fault;
+    return command.error(`error: ${file} cannot be used:\n  ${fault.message.replaceAll('\n', '\n  ')}`);
+  });
+
+function noteLeftOut(session: Session, file: PlanFile): void {
+  const names = leftOut(file);
+  if (names.length > 0) session.tell(`Note: the file does not contain ${names.join(', ')}.`);
+}
+
+/** The values in the file that are not in force. */
+function changesIn(drift: ReturnType<typeof driftOf>, file: PlanFile): Record<string, Record<string, unknown>> {
+  const changes: Record<string, Record<string, unknown>> = {};
+  for (const { plan, name } of drift) changes[plan] = { ...changes[plan], [name]: file[plan]?.[name] };
+  return changes;
+}
+
+/** Adds `plans try`. */
+function addTry(plans: Command, session: Session): void {
+  plans
+    .command('try')
+    .description('report which keys other limits would have refused in the last hour')
+    .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
+    .option('--minute <number>', 'requests per minute', limit)
+    .option('--day <number>', 'requests per day', limit)
+    .addHelpText(
+      'after',
+      `
+Nothing is changed. The result is a lower bound: requests are counted by the minute, so both buckets count as full an hour
+ago, and each request as sent when a token was available. The same traffic would have been refused at least as often, not
+counting bans. A key's own limits override
+those that are tried. To see exact numbers over days, try the limits in shadow mode.
+
+Examples:
+  ctl plans try free --minute 30
+  ctl plans try pro --minute 200 --day 5000 --json
+  ctl plans set free --minute 30 --mode shadow`,
+    )
+    .action(async (plan: string, limits: { minute?: number; day?: number }) => {
+      const ask = async (path: string) =>
+        (await session.exchange({ method: 'POST', path, body: limits, isTrial: true })).body as TrialAnswer;
+      const { isWhole: _isWhole, ...trial } = await readTrial(ask, plan);
+      session.print(trial, () => describe(plan, trial));
+    });
+}
+
+function describe(plan: string, { keys, requests, affected }: TrialAnswer): string {
+  const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
+  const summary = `At least ${total} of ${requests} requests of the last hour would have been refused, of at least ${affected.length} of ${keys} keys of ${plan}.`;
+  if (affected.length === 0) return summary;
+  const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name]);
+  return `${table(['id', 'requests', 'refused', 'would refuse', 'name'], rows)}\n\n${summary}`;
 }

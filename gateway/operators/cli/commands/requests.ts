@@ -1,31 +1,27 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, InvalidArgumentError } from 'commander';
+import { boundedMap } from '../../../../shared/bounded-map.ts';
 import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
-import { searchText } from '../../search-text.ts';
-import { findKey } from '../key-names.ts';
-import { followRequests } from '../request-follow.ts';
-import { describeRequest, describeRequests } from '../request-text.ts';
+import { searchText, timesInWords } from '../../clients.ts';
+import { AdminError } from '../admin-client.ts';
+import { banNote, findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { harmless } from '../table.ts';
+import { type Cell, colour, harmless, linesOf, preciseTimeText, table } from '../text.ts';
 import { count, seconds, TAG_FILTER, time, wantedTag } from '../values.ts';
 
 const SHOWN = 50;
 const SHOWN_BEFORE = 10;
 const MOST_A_CALL = 200;
 
-interface RequestOptions {
+type Filters = Readonly<Record<string, string>>;
+
+interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'code' | 'from' | 'to', string>>> {
   readonly key?: string;
-  readonly tag?: string;
-  readonly status?: string;
-  readonly code?: string;
   readonly text?: string;
-  readonly from?: string;
-  readonly to?: string;
   readonly limit?: number;
   readonly follow?: boolean;
   readonly why?: boolean;
 }
-
-export const PLACE = 4;
 
 /** Adds `requests`: the last requests of all gateways. */
 export function add(program: Command, session: Session): void {
@@ -68,31 +64,17 @@ Examples:
   ctl requests --status 5xx --follow                failures as they happen
   ctl --json requests --status 429 | jq -r '.requests[].keyName' | sort | uniq -c`,
     )
-    .action(async (options: RequestOptions) => {
-      if (options.follow && options.to !== undefined)
+    .action(async ({ key, text, limit, follow, why = false, ...others }: RequestOptions) => {
+      if (follow && others.to !== undefined)
         requests.error('error: --follow does not end, so --to cannot be used with it.');
-      const filters = await filtersOf(session, requests, options);
-      if (options.follow) await followRequests(session, filters, options.limit ?? SHOWN_BEFORE, options.why === true);
-      else await list(session, filters, options);
+      const filters = {
+        ...(key !== undefined && { keyId: (await findKey(session, key)).id }),
+        ...others,
+        ...(text !== undefined && { q: withoutSecret(session, requests, text) }),
+      };
+      if (follow) await followRequests(session, filters, limit ?? SHOWN_BEFORE, why);
+      else await list(session, filters, limit ?? SHOWN, why);
     });
-}
-
-async function filtersOf(
-  session: Session,
-  command: Command,
-  { key, tag, status, code, text, from, to }: RequestOptions,
-): Promise<Record<string, string>> {
-  const keyId = key === undefined ? undefined : (await findKey(session, key)).id;
-  const given = {
-    keyId,
-    tag,
-    status,
-    code,
-    q: text === undefined ? undefined : withoutSecret(session, command, text),
-    from,
-    to,
-  };
-  return Object.fromEntries(Object.entries(given).filter((one): one is [string, string] => one[1] !== undefined));
 }
 
 /** Removes secrets from a text that somebody pasted. */
@@ -104,31 +86,22 @@ function withoutSecret(session: Session, command: Command, given: string): strin
   return text;
 }
 
-async function list(session: Session, filters: Record<string, string>, options: RequestOptions): Promise<void> {
-  const found = await read(session, filters, options.limit ?? SHOWN);
-  if (found.missing.length > 0)
-    session.tell(`Note: these did not answer, so their requests are missing: ${harmless(found.missing.join(', '))}.`);
-  session.print(found, () => {
-    const [only, ...others] = found.requests;
-    if (only === undefined) return 'No remembered request matches.';
-    return others.length === 0 ? describeRequest(only) : describeRequests(found.requests, options.why === true);
-  });
-}
-
-async function read(
-  session: Session,
-  filters: Record<string, string>,
-  most: number,
-): Promise<{ requests: RequestView[]; missing: string[] }> {
-  const requests: RequestView[] = [];
-  const missing = new Set<string>();
+async function list(session: Session, filters: Filters, most: number, hasReasons: boolean): Promise<void> {
+  const [found, silent] = [[] as RequestView[], new Set<string>()];
   const asked = { ...filters, limit: String(Math.min(most, MOST_A_CALL)) };
   for await (const page of session.parts<RequestsAnswer>('/requests', asked)) {
-    requests.push(...page.requests);
-    for (const one of page.missing) missing.add(one);
-    if (requests.length >= most) break;
+    found.push(...page.requests);
+    for (const one of page.missing) silent.add(one);
+    if (found.length >= most) break;
   }
-  return { requests: requests.slice(0, most), missing: [...missing] };
+  const [requests, missing] = [found.slice(0, most), [...silent]];
+  if (missing.length > 0)
+    session.tell(`Note: these did not answer, so their requests are missing: ${harmless(missing.join(', '))}.`);
+  session.print({ requests, missing }, () => {
+    const [only, ...others] = requests;
+    if (only === undefined) return 'No remembered request matches.';
+    return others.length === 0 ? describeRequest(only) : describeRequests(requests, hasReasons);
+  });
 }
 
 /** Reads a time, or how long ago it was. @throws {InvalidArgumentError} for anything else */
@@ -138,4 +111,191 @@ function moment(text: string): string {
   } catch {
     throw new InvalidArgumentError('It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.');
   }
+}
+
+const HEAD = ['at', 'status', 'outcome', 'code', 'ms', 'key', 'name', 'request', 'id'] as const;
+
+const cellsOf = (request: RequestView): Cell[] => [
+  preciseTimeText(request.at),
+  request.status === undefined ? '-' : String(request.status),
+  outcomeOf(request),
+  request.code,
+  request.status === undefined ? undefined : String(Math.round(request.durationMs)),
+  request.keyId,
+  request.keyName,
+  `${request.method} ${request.path}`,
+  request.requestId,
+];
+
+function outcomeOf({ status, outcome, decision }: RequestView): string {
+  if (status === undefined) return 'in progress';
+  return decision?.shadow === undefined ? outcome : 'shadow refusal';
+}
+
+function describeRequests(requests: readonly RequestView[], hasReasons: boolean): string {
+  const head = [...HEAD, '?more', '?note'];
+  const rows = requests.map((one) => [...cellsOf(one), one.repeated || undefined, banNote(one.keyBan)]);
+  const [first = '', ...lines] = table(head, rows, paintStatus).split('\n');
+  return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
+}
+
+/** Paints failures yellow, and those of the gateway or the core red. */
+function paintStatus(text: string, column: string): string {
+  if (column !== 'status' || !/^[45]/.test(text)) return text;
+  return colour(text.startsWith('5') ? 'red' : 'yellow', text);
+}
+
+/** The lines below a request. */
+function reasonsOf({ reason, advice }: Partial<RequestView> = {}): string[] {
+  const why = [reason, advice].filter((one) => one !== undefined).join(' ');
+  return why === '' ? [] : [`    ${harmless(why)}`];
+}
+
+/** Describes one request in full. */
+function describeRequest(request: RequestView): string {
+  const { decision, gateway, status, code, keyId, keyName, repeated } = request;
+  const buckets = decision?.buckets;
+  const answer = code === undefined ? String(status) : `${status} ${code}`;
+  return linesOf([
+    ['request', `${request.method} ${request.path}`],
+    ['id', request.requestId],
+    ['at', preciseTimeText(request.at)],
+    ['response', status === undefined ? 'in progress' : `${answer}, after ${milliseconds(request.durationMs)}`],
+    ['outcome', status === undefined ? undefined : outcomeOf(request)],
+    ['why', request.reason],
+    ['what to do', request.advice],
+    ['repeated', repeated > 0 ? `${repeated} more like it in the same minute` : undefined],
+    ['key', keyName === undefined ? keyId : `${keyId} (${keyName})`],
+    ['note', banNote(request.keyBan)],
+    ['secret', request.secretId],
+    ['address', request.address],
+    ['plan', decision?.plan && `${decision.plan}, table version ${decision.planVersion ?? 'unknown'}`],
+    ['refused by', decision?.refusedBy?.join(', ')],
+    ['works again', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
+    ['minute', buckets && change(buckets.minute)],
+    ['day', buckets && change(buckets.day)],
+    ['bad overrides', decision?.rejectedOverrides?.join(', ')],
+    ['mode', decision?.mode],
+    ['time', timesInWords(request.times, milliseconds)],
+    ['gateway', `${gateway.host}, process ${gateway.pid}${gateway.worker ? `, worker ${gateway.worker}` : ''}`],
+  ]);
+}
+
+const atTime = (time: string | undefined): string | undefined => time && preciseTimeText(time);
+
+const change = ({ before, after, limit }: { before: number; after: number; limit: number }): string =>
+  `${before} -> ${after} of ${limit}`;
+
+const milliseconds = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+
+const EVERY_MS = 1_000;
+const MOST_CALLS = 5;
+const MOST_REMEMBERED = 50_000;
+/** A request that was recorded less than this before an answer may be missing from it, and appear in the next one. */
+const BEFORE_MS = 10_000;
+
+/** Prints requests as they are answered. @param shownBefore how many earlier requests are printed first */
+async function followRequests(
+  session: Session,
+  filters: Filters,
+  shownBefore: number,
+  hasReasons: boolean,
+): Promise<never> {
+  process.once('SIGINT', () => process.exit());
+  const asJson = (request: RequestView) => session.write(`${JSON.stringify(request)}\n`);
+  const write = session.isJson ? asJson : asLines(session, hasReasons);
+  const printed = boundedMap<string, true>(MOST_REMEMBERED);
+  /** When the requests in progress began. */
+  let open = new Map<string, number>();
+  let missing = '';
+
+  /** Returns new requests, the oldest first. */
+  async function next(asked: Filters, isFirst: boolean): Promise<RequestView[]> {
+    const found: RequestView[] = [];
+    const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];
+    let [after, isKnown]: [string | undefined, boolean] = [undefined, isFirst];
+    for (let calls = 0; calls < MOST_CALLS; calls++) {
+      const query = new URLSearchParams({
+        ...asked,
+        limit: String(MOST_A_CALL),
+        ...(after !== undefined && { after }),
+      });
+      const page = await session.get<RequestsAnswer>(`/requests?${query}`);
+      note(page.missing.join(', '));
+      for (const request of page.requests) {
+        const id = identityOf(request);
+        wanted.delete(id);
+        if (printed.has(id)) isKnown = true;
+        else if (request.status === undefined) stillOpen.set(id, Date.parse(request.at));
+        else {
+          printed.set(id, true);
+          found.push(request);
+        }
+      }
+      after = page.next;
+      if (after === undefined || (isKnown && wanted.size === 0)) break;
+    }
+    if (!isKnown && after !== undefined)
+      session.tell(`Note: more than ${MOST_CALLS * MOST_A_CALL} requests arrived at once, so some are left out.`);
+    open = stillOpen;
+    return found.toReversed();
+  }
+
+  /** Older requests were answered before, and need not be read again. Times are those of the gateways' clocks. */
+  function since(): { from?: string } {
+    if (newest === undefined) return {};
+    const now = Date.parse(newest.at) + performance.now() - startedAt;
+    const from = Math.max(Math.min(now - BEFORE_MS, ...open.values()), Date.parse(filters.from ?? '') || 0);
+    return { from: new Date(from).toISOString() };
+  }
+
+  function note(now: string): void {
+    if (now !== missing && now !== '')
+      session.tell(`Note: these do not answer, so their requests are missing: ${harmless(now)}.`);
+    missing = now;
+  }
+
+  const before = await next(filters, true);
+  for (const request of before.slice(Math.max(0, before.length - shownBefore))) write(request);
+  const startedAt = performance.now();
+  let newest = before.at(-1) ?? (await session.get<RequestsAnswer>('/requests?limit=1')).requests[0];
+  let isAway = false;
+  for (;;) {
+    await sleep(EVERY_MS);
+    try {
+      const found = await next({ ...filters, ...since() }, false);
+      for (const request of found) write(request);
+      newest ??= found.at(-1);
+      isAway = false;
+    } catch (fault) {
+      if (!(fault instanceof AdminError && fault.code === 'no_gateway')) throw fault;
+      // The gateway may be restarting.
+      if (!isAway) session.tell(`Note: ${fault.message}`);
+      isAway = true;
+    }
+  }
+}
+
+/** Clients choose the ids of requests, so several requests can have the same one. */
+const identityOf = ({ requestId, at, gateway }: RequestView): string =>
+  `${requestId} ${at} ${gateway.host} ${gateway.pid}`;
+
+/** Columns grow with their content, because printed lines cannot be aligned again. */
+function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {
+  const widths: number[] = HEAD.map(({ length }) => length);
+  const line = (cells: readonly string[]) => {
+    const padded = cells.map((cell, at) => {
+      widths[at] = Math.max(widths[at] ?? 0, cell.length);
+      return paintStatus(cell.padEnd(widths[at]), HEAD[at] ?? '');
+    });
+    session.write(`${padded.join('  ').trimEnd()}\n`);
+  };
+  let isFirst = true;
+  return (request) => {
+    if (isFirst) widths[0] = String(cellsOf(request)[0]).length;
+    if (isFirst) line(HEAD);
+    isFirst = false;
+    line(cellsOf(request).map((cell) => harmless(String(cell ?? '-'))));
+    if (hasReasons) for (const reason of reasonsOf(request)) session.write(`${reason}\n`);
+  };
 }

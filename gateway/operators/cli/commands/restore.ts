@@ -1,20 +1,15 @@
 import type { Command } from 'commander';
 import type { BackedUpKey } from '../../../stores/keys.ts';
 import type { RestoreAnswer } from '../../api/answers.ts';
-import { type Line, linesOf, readHeader, readLine } from '../backup-file.ts';
-import { EXIT, endWith } from '../outcome.ts';
-import type { Session } from '../session.ts';
-import { harmless } from '../table.ts';
+import { EXIT, endWith, type Session } from '../session.ts';
+import { harmless } from '../text.ts';
+import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 
 /** The number of keys per call, so low that reading it does not block the gateway's clients. */
 const BATCH_KEYS = 100;
 const BATCH_CHARACTERS = 64_000;
 /** The number of rejected keys that are shown. */
 const MOST_SHOWN = 20;
-
-type PlansRestored = NonNullable<RestoreAnswer['plans']>;
-
-export const PLACE = 9;
 
 /** Adds `restore`. */
 export function add(program: Command, session: Session): void {
@@ -48,11 +43,11 @@ Examples:
       const first = await lines.next();
       const header = readHeader(first.done ? undefined : first.value);
       if (typeof header === 'string') return restore.error(`error: ${header}`);
-      const trial = new Sum(session, header.at, { anyAge, dryRun: true });
+      const trial = new Sum(session, header.at, anyAge, true);
       if (strict) await trial.send({ plans: header.plans });
       const all = strict ? await checked(lines, trial) : lines;
       if (all === undefined) return;
-      const sum = new Sum(session, header.at, { anyAge });
+      const sum = new Sum(session, header.at, anyAge, false);
       await sum.send({ plans: header.plans });
       const end = await restoreKeys(all, sum);
       const isWhole = end === sum.keys;
@@ -70,13 +65,8 @@ Examples:
  */
 async function checked(lines: AsyncIterable<Line>, sum: Sum): Promise<readonly Line[] | undefined> {
   const all: Line[] = [];
-  async function* kept(): AsyncGenerator<Line> {
-    for await (const line of lines) {
-      all.push(line);
-      yield line;
-    }
-  }
-  const end = await restoreKeys(kept(), sum);
+  for await (const line of lines) all.push(line);
+  const end = await restoreKeys(all, sum);
   if (end === sum.keys && sum.faults === 0) return all;
   sum.print(end === sum.keys ? 'Nothing was restored.' : 'The backup is incomplete. Nothing was restored.');
   endWith(EXIT.fault);
@@ -97,7 +87,8 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
     if (read === undefined || end !== undefined) {
       // The last line of a file that was cut off may be incomplete.
       const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
-      if (!isHalf) sum.reject(`line ${line.number}`, reasonOf(line.isTooLong, end));
+      const why = end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
+      if (!isHalf) sum.reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : why);
     } else if ('end' in read) {
       end = read.end;
     } else if (seen.has(read.key.id)) {
@@ -114,28 +105,19 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
   return end;
 }
 
-function reasonOf(isTooLong: boolean, end: number | undefined): string {
-  if (isTooLong) return 'It is too long.';
-  return end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
-}
-
 /** The results of all calls. */
 class Sum {
   readonly #session: Session;
   readonly #counts = { restored: 0, present: 0, revoked: 0 };
   readonly #rejected: { readonly id: string; readonly reason: string }[] = [];
-  #plans: PlansRestored | undefined;
+  #plans: RestoreAnswer['plans'];
   readonly #at: string;
   readonly #path: string;
   keys = 0;
   faults = 0;
 
   /** @param at when the backup was made */
-  constructor(
-    session: Session,
-    at: string,
-    { anyAge = false, dryRun = false }: { anyAge?: boolean; dryRun?: boolean },
-  ) {
+  constructor(session: Session, at: string, anyAge: boolean, dryRun: boolean) {
     this.#session = session;
     this.#at = at;
     this.#path = `/restore?anyAge=${anyAge}&dryRun=${dryRun}`;
@@ -153,7 +135,7 @@ class Sum {
   }
 
   async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
-    const answer = (await this.#session.call('POST', this.#path, { at: this.#at, ...page })) as RestoreAnswer;
+    const answer = await this.#session.call<RestoreAnswer>('POST', this.#path, { at: this.#at, ...page });
     this.#plans ??= answer.plans;
     for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
     for (const { id, reason } of answer.rejected) this.reject(id, reason);
@@ -181,10 +163,7 @@ class Sum {
       revoked > 0 && `Keys that have been revoked since, and stay revoked: ${revoked}.`,
       ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
       ...this.#notTaken(),
-    ];
-    return lines
-      .filter((line) => line !== false)
-      .map(harmless)
-      .join('\n');
+    ].filter((line) => line !== false);
+    return lines.map(harmless).join('\n');
   }
 }

@@ -2,11 +2,8 @@ import { type Command, Option } from 'commander';
 import { ROLES } from '../../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
 import type { Session } from '../session.ts';
-import { table } from '../table.ts';
-import { timeText } from '../time-text.ts';
+import { table, timeText } from '../text.ts';
 import { REASON } from '../values.ts';
-
-export const PLACE = 7;
 
 /** Adds `tokens …`: who may use the console, this command line and the admin API. */
 export function add(program: Command, session: Session): void {
@@ -37,7 +34,7 @@ Examples:
     .command('list')
     .description('list the tokens; ADMIN_TOKEN is not among them')
     .action(async () => {
-      const { tokens: shown } = await session.call<TokensAnswer>('GET', '/tokens');
+      const { tokens: shown } = await session.get<TokensAnswer>('/tokens');
       session.print({ tokens: shown }, () => (shown.length === 0 ? 'There are no tokens.' : describeTokens(shown)));
     });
 

@@ -1,11 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
 import type { UsageAnswer, UsedOnDay } from '../../api/answers.ts';
+import { readUsage } from '../../clients.ts';
 import { csvOf, usageCells } from '../../console/csv.ts';
-import { readUsage } from '../../whole-answers.ts';
-import { banNote } from '../key-text.ts';
+import { banNote } from '../key.ts';
 import type { Session } from '../session.ts';
-import { harmless, table } from '../table.ts';
+import { harmless, table } from '../text.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
 /** The options as the query has them. */
@@ -14,8 +14,6 @@ type Asked = { readonly from?: string; readonly to?: string; readonly tag?: stri
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
 /** The columns are wide enough for the values. The last one has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
-
-export const PLACE = 5;
 
 /** Adds `usage`, which exports the use of keys by day, for bills and reports. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
@@ -45,8 +43,7 @@ Examples:
     .action(async ({ csv, ...range }: Asked & { csv?: boolean }) => {
       const { by } = range;
       if (by !== undefined) return await showSums(session, { ...range, by }, csv === true);
-      const write = session.isJson ? asJson : csv ? asCsv : asTable;
-      for await (const text of write(daysOf(session, range))) session.write(text);
+      await writeDays(session, range, session.isJson ? JSON_TEXT : csv ? CSV : TABLE);
     });
 }
 
@@ -58,7 +55,7 @@ function sumOf(text: string): string {
 
 /** Shows the whole use, the largest first. */
 async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
-  const { keptFrom, rows } = await readUsage((path) => session.call('GET', path), { ...asked });
+  const { keptFrom, rows } = await readUsage(session.get, { ...asked });
   noteKept(session, asked, keptFrom);
   const [head = [], ...cells] = usageCells(rows, asked.by);
   if (isCsv && !session.isJson) return session.write(csvOf([head, ...cells]));
@@ -68,59 +65,51 @@ async function showSums(session: Session, asked: Asked & { readonly by: string }
   );
 }
 
-async function* daysOf(session: Session, range: Asked): Pages {
-  let isFirst = true;
-  for await (const { keptFrom, usage } of session.parts<UsageAnswer>('/usage', { ...range })) {
-    if (isFirst) noteKept(session, range, keptFrom);
-    isFirst = false;
-    yield usage as readonly UsedOnDay[];
-  }
-}
-
 function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
   if (from !== undefined && from < keptFrom) session.tell(`Note: usage before ${keptFrom} is not kept.`);
 }
 
-type Pages = AsyncGenerator<readonly UsedOnDay[]>;
+/** How the days are written: what comes before and after all rows, and each row. */
+interface Format {
+  readonly head: string;
+  row(row: UsedOnDay, isFirst: boolean): string;
+  readonly end: string;
+}
 
-/** Each format writes its header with the first page, so that after a fault nothing is on standard output. */
+const valuesOf = (row: UsedOnDay) => COLUMNS.map((column) => row[column]);
 
-async function* asTable(pages: Pages): AsyncGenerator<string> {
-  let head = line(COLUMNS);
-  for await (const page of pages) {
-    yield head + page.map((row) => line(COLUMNS.map((column) => row[column]))).join('');
-    head = '';
+const CSV: Format = {
+  head: csvOf([[...COLUMNS, 'tags']]),
+  row: (row) => csvOf([[...valuesOf(row), writeTags(row.tags)]]),
+  end: '',
+};
+const JSON_TEXT: Format = {
+  head: '{ "usage": [',
+  row: (row, isFirst) => `${isFirst ? '\n' : ',\n'}  ${JSON.stringify(row)}`,
+  end: '\n] }\n',
+};
+const TABLE: Format = { head: line(COLUMNS), row: (row) => line(valuesOf(row)), end: '' };
+
+/** Writes the head with the first page, so that after a fault nothing is on standard output. */
+async function writeDays(session: Session, range: Asked, { head, row, end }: Format): Promise<void> {
+  let written: number | undefined;
+  for await (const { keptFrom, usage } of session.parts<UsageAnswer>('/usage', { ...range })) {
+    if (written === undefined) {
+      noteKept(session, range, keptFrom);
+      session.write(head);
+    }
+    const before = written ?? 0;
+    session.write((usage as UsedOnDay[]).map((one, at) => row(one, before + at === 0)).join(''));
+    written = before + usage.length;
   }
+  session.write(end);
 }
 
 /** Right-aligns numbers. */
 function line(cells: readonly (string | number)[]): string {
-  const isNumeric = (at: number) => COLUMNS[at] === 'admitted' || COLUMNS[at] === 'refused';
   const padded = cells.map((cell, at) => {
     const [text, width] = [harmless(String(cell)), WIDTHS[at] ?? 0];
-    return isNumeric(at) ? text.padStart(width) : text.padEnd(width);
+    return ['admitted', 'refused'].includes(COLUMNS[at] ?? '') ? text.padStart(width) : text.padEnd(width);
   });
   return `${padded.join('  ')}\n`;
-}
-
-async function* asCsv(pages: Pages): AsyncGenerator<string> {
-  let head: string[][] = [[...COLUMNS, 'tags']];
-  for await (const page of pages) {
-    const rows = page.map((row) => [...COLUMNS.map((column) => row[column]), writeTags(row.tags)]);
-    yield csvOf([...head, ...rows]);
-    head = [];
-  }
-}
-
-async function* asJson(pages: Pages): AsyncGenerator<string> {
-  let [head, separator] = ['{ "usage": [', '\n'];
-  for await (const page of pages) {
-    yield head;
-    head = '';
-    for (const row of page) {
-      yield `${separator}  ${JSON.stringify(row)}`;
-      separator = ',\n';
-    }
-  }
-  yield '\n] }\n';
 }

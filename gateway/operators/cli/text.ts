@@ -1,4 +1,7 @@
+import { styleText } from 'node:util';
 import Table from 'cli-table3';
+
+/** What commands print: tables, facts, colours and times. */
 
 export type Cell = string | number | undefined;
 
@@ -44,3 +47,30 @@ export const linesOf = (facts: Facts, paint: (text: string, name: string) => str
     .join('\n');
 
 export const harmless = (text: string): string => text.replaceAll(/\p{Cc}/gu, '\u{fffd}');
+
+export type Style = Parameters<typeof styleText>[0];
+
+/** Colours a text if the stream is a terminal and NO_COLOR is not set; styleText checks both. */
+export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string =>
+  styleText(style, text, { stream });
+
+/**
+ * Formats a time for its reader: on a terminal to the second, in its time zone with the offset; in a pipe unchanged (RFC
+ * 3339, UTC). Every command can read it back.
+ */
+export const timeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
+  output.isTTY ? local(time, '2030-12-31T00:00:00'.length) : time;
+
+/** Does the same to the millisecond, for events that occur many times a second. */
+export const preciseTimeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
+  output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
+
+const MINUTE_MS = 60_000;
+
+function local(time: string, length: number): string {
+  const at = new Date(time);
+  if (Number.isNaN(at.getTime())) return time;
+  const minutes = -at.getTimezoneOffset();
+  const clock = new Date(at.getTime() + minutes * MINUTE_MS).toISOString().slice(0, length).replace('T', ' ');
+  return `${clock} ${minutes < 0 ? '-' : '+'}${new Date(Math.abs(minutes) * MINUTE_MS).toISOString().slice(11, 16)}`;
+}

@@ -1,0 +1,198 @@
+import type { ActivityAnswer, ActivityView, TrialAnswer, UsageAnswer, UsageOfKey, UsageSum } from './api/answers.ts';
+
+/**
+ * What the console and the command line share: how they put together answers in parts, since one call checks a limited
+ * number of records, and what they call things. Browsers load it too.
+ */
+
+/** The User-Agent of the command line, by which the audit log distinguishes it from programs. */
+export const CTL = 'ctl';
+
+type Ask<T> = (path: string) => Promise<T>;
+
+/** Where the next part begins; undefined after the last one. */
+export interface Part {
+  readonly next?: string | number | undefined;
+}
+
+/** Iterates over the parts of an answer. @param asked the query of the first one */
+export async function* partsOf<T extends Part>(
+  ask: Ask<T>,
+  path: string,
+  asked: Readonly<Record<string, string>> = {},
+): AsyncGenerator<T> {
+  const query = new URLSearchParams(asked);
+  for (;;) {
+    const part = await ask(query.size === 0 ? path : `${path}?${query}`);
+    yield part;
+    if (part.next === undefined) return;
+    query.set(typeof part.next === 'number' ? 'offset' : 'after', String(part.next));
+  }
+}
+
+/** Returns the first part that has entries, or the last one, because one call may find none among many records. */
+export async function firstFilled<T extends Part>(
+  ask: Ask<T>,
+  path: string,
+  asked: Readonly<Record<string, string>>,
+  entriesOf: (part: T) => readonly unknown[],
+): Promise<T> {
+  let last: T | undefined;
+  for await (const part of partsOf(ask, path, asked)) {
+    last = part;
+    if (entriesOf(part).length > 0) break;
+  }
+  return last as T;
+}
+
+/** The maximum number of entries that one call may return. */
+const MOST_A_CALL = 1_000;
+
+/** Reads entries of the audit log, the newest first, until enough were found or the log ends. */
+export async function readEntries(
+  ask: Ask<ActivityAnswer>,
+  asked: Readonly<Record<string, string>>,
+  most: number,
+): Promise<ActivityAnswer> {
+  const activity: ActivityView[] = [];
+  const query = new URLSearchParams(asked);
+  for (;;) {
+    query.set('limit', String(Math.min(most - activity.length, MOST_A_CALL)));
+    const part = await ask(`/activity?${query}`);
+    activity.push(...part.activity);
+    if (part.next === undefined || activity.length >= most) return { activity, next: part.next };
+    query.set('after', part.next);
+  }
+}
+
+/** Sums what keys have used, by key or by the value of a tag, the largest first. */
+export async function readUsage(
+  ask: Ask<UsageAnswer>,
+  asked: Readonly<Record<string, string>>,
+): Promise<{ readonly keptFrom: string; readonly rows: (UsageOfKey | UsageSum)[] }> {
+  const [ofKeys, sums] = [[] as UsageOfKey[], [] as UsageSum[]];
+  let keptFrom = '';
+  for await (const part of partsOf(ask, '/usage', asked)) {
+    ({ keptFrom } = part);
+    for (const row of part.usage) 'id' in row ? ofKeys.push(row) : sums.push(row);
+  }
+  return { keptFrom, rows: [...ofKeys.sort(largestFirst), ...addUp(sums)] };
+}
+
+/** Adds up sums by the value of a tag, the largest first, because each answer sums only the keys that it checked. */
+export function addUp(sums: Iterable<UsageSum>): UsageSum[] {
+  const totals = new Map<string | undefined, UsageSum>();
+  for (const { value, keys, admitted, refused } of sums) {
+    const sum = totals.get(value) ?? { keys: 0, admitted: 0, refused: 0 };
+    const added = { keys: sum.keys + keys, admitted: sum.admitted + admitted, refused: sum.refused + refused };
+    totals.set(value, { value, ...added });
+  }
+  return [...totals.values()].sort(largestFirst);
+}
+
+/** Sorts by admitted requests, then by refused ones. */
+const largestFirst = (a: Omit<UsageSum, 'keys'>, b: Omit<UsageSum, 'keys'>): number =>
+  b.admitted - a.admitted || b.refused - a.refused;
+
+export type Trial = Omit<TrialAnswer, 'next'> & { readonly isWhole: boolean };
+
+/**
+ * Reports what other limits of a plan would have refused, the largest first.
+ * @param most the maximum number of parts to read
+ */
+export async function readTrial(ask: Ask<TrialAnswer>, plan: string, most = Number.POSITIVE_INFINITY): Promise<Trial> {
+  const affected: TrialAnswer['affected'][number][] = [];
+  let [keys, requests, parts, isWhole] = [0, 0, 0, true];
+  for await (const part of partsOf(ask, `/plans/${encodeURIComponent(plan)}/try`)) {
+    keys += part.keys;
+    requests += part.requests;
+    affected.push(...part.affected);
+    isWhole = part.next === undefined;
+    if (++parts === most) break;
+  }
+  return { keys, requests, affected: affected.sort((a, b) => b.wouldRefuse - a.wouldRefuse), isWhole };
+}
+
+/** A running ban, as answers describe it. */
+export interface RunningBan {
+  readonly bannedUntil?: string | undefined;
+  readonly banReason?: string | undefined;
+  readonly bans: number;
+  readonly banRefused?: number | undefined;
+}
+
+const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'eighth', 'ninth', 'tenth'];
+const NUMBER = new Intl.NumberFormat('en-US');
+
+/**
+ * What follows `banned until`, such as `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by
+ * decisions come in a row.
+ * @param until the time in the reader's format
+ */
+export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
+  const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
+  const ofSeries = banReason === undefined && bans > 0 ? [bans === 1 ? which : `${which} in a row`] : [];
+  const refused = banRefused === undefined ? [] : [`refused ${NUMBER.format(banRefused)} since`];
+  const left = shortLength((Date.parse(bannedUntil) - Date.now()) / 1_000);
+  return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
+}
+
+/** Describes a key whose limit is too small for its clients. */
+export const tooSmallInWords = (waitSeconds = 0): string =>
+  `too small for its clients: a refused request waits ${shortLength(waitSeconds)}`;
+
+/** Units of time, in seconds. */
+export const UNITS = [
+  { unit: 86_400, name: 'day', short: 'd' },
+  { unit: 3_600, name: 'hour', short: 'h' },
+  { unit: 60, name: 'minute', short: 'min' },
+  { unit: 1, name: 'second', short: 's' },
+] as const;
+
+/** A duration, rounded, in the largest unit of which it has at least one. */
+export function inLargestUnit(seconds: number): (typeof UNITS)[number] & { readonly count: number } {
+  const whole = Math.max(0, Math.round(seconds));
+  const largest = UNITS.find(({ unit }) => whole >= unit) ?? UNITS[3];
+  return { ...largest, count: Math.round(whole / largest.unit) };
+}
+
+/** Formats a duration, such as `5 min`. */
+function shortLength(seconds: number): string {
+  const { count, short } = inLargestUnit(seconds);
+  return `${count} ${short}`;
+}
+
+/** Whether TZ names no zone that this machine knows. Times are in UTC then. */
+export const isZoneUnknown = (): boolean =>
+  [undefined, 'Etc/Unknown'].includes(new Intl.DateTimeFormat().resolvedOptions().timeZone) &&
+  new Date().getTimezoneOffset() === 0;
+
+const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
+
+/** Describes how the time of a request is split; undefined if it reached no part. @param write formats a duration */
+export function timesInWords(
+  times: { readonly [part in (typeof PARTS)[number]]?: number | undefined },
+  write: (ms: number) => string,
+): string | undefined {
+  const parts = PARTS.flatMap((part) => (times[part] === undefined ? [] : [`${part} ${write(times[part])}`]));
+  return parts.length === 0 ? undefined : parts.join(', ');
+}
+
+/** A key, or its remains in a log: the id, and the rest. */
+const KEY = /as_([0-9A-Za-z]{12})(?![0-9A-Za-z])(_[0-9A-Za-z]*)?/;
+/** The secret of a key with its check, but without the id. */
+const BARE_SECRET = /(?<![0-9A-Za-z])[0-9A-Za-z]{38}(?![0-9A-Za-z])/;
+/** A key id in a log line, whose other members are not needed. */
+const KEY_ID = /"keyId":"([0-9A-Za-z]{12})"/;
+
+/**
+ * Extracts what to look for from a text that somebody pasted: reduces a key to its public id, and a log line to the id
+ * of its key. The text is empty if there is nothing to look for.
+ */
+export function searchText(pasted: string): { readonly text: string; readonly hadSecret: boolean } {
+  const [, id, rest = ''] = KEY.exec(pasted) ?? [];
+  const text = pasted.trim();
+  if (id !== undefined) return { text: id, hadSecret: rest.length > 1 };
+  if (BARE_SECRET.test(text)) return { text: '', hadSecret: true };
+  return { text: KEY_ID.exec(text)?.[1] ?? text, hadSecret: false };
+}
