@@ -102,7 +102,7 @@ const USUAL_MS = 2_000;
 
 const UNREACHABLE = 'Let this gateway reach Redis.';
 const UNREADABLE =
-  'Redis answers, but gateway:activity cannot be read: it must be a stream. See what it is, then delete it.';
+  'Redis answers, but the stream of the audit log cannot be read. See what is in its place, then delete that.';
 
 /**
  * Follows the audit log, so that another gateway's change is in force here within a second, and stays in force while
