@@ -15,6 +15,7 @@ import { includesRole, ROLES, type Role, roleFor } from '../../stores/words.ts';
 import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
 import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
+import { orUnclaimed } from './keys.ts';
 import { type Operator, operation, who } from './operation.ts';
 
 /** Who may call the operators' listener, and the operators' tokens. */
@@ -174,7 +175,8 @@ export const createToken = operation(
     const { name, role } = given;
     const { id, token, digest } = createAccessToken();
     const activity = entry(about, 'token.create', id, allOf({ name, role }));
-    await call.deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
+    const createdAt = new Date().toISOString();
+    await orUnclaimed(call.deps.tokens.create(id, { name, role, createdAt, digest }, activity), `token ${id}`);
     return { id, token, name, role };
   },
 );
