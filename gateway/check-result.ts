@@ -43,3 +43,7 @@ export const silentCore = (about: string): CheckResult =>
 /** A core without a connection. */
 export const unreachableCore = (about: string, why: string | undefined): CheckResult =>
   fault(about, `cannot be reached: ${why}`, 'Is it there, and does CORE_URL name it?');
+
+/** A core that rejects our token. */
+export const refusingCore = (about: string): CheckResult =>
+  fault(about, 'rejects our token', 'CORE_TOKEN must be the same on both sides.');

@@ -44,12 +44,14 @@ export async function serveOperators(
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
+  const lookAtCores = () => checkCores(settings.CORE_URL, coreToken());
   const health = new Health({
     redis: () => backend.check(),
-    cores(isWatched) {
+    async cores(isWatched) {
+      if (isWatched) return lookAtCores();
       const seen = coresOf(processes()).filter(({ state }) => state !== 'draining');
       // The workers probe several cores anyway.
-      return isWatched || seen.length > 1 ? probeCores(settings.CORE_URL) : seen.flatMap(checkAnswers);
+      return [...(seen.length > 1 ? await probeCores(settings.CORE_URL) : []), ...seen.flatMap(checkAnswers)];
     },
     workers: () => checkWorkers(workers?.()),
     gateways: (isWatched) => (isWatched ? checkPeers(peers) : []),
@@ -70,7 +72,7 @@ export async function serveOperators(
         findings: new FindingsSince(),
         checkDependencies: {
           redis: () => backend.check(),
-          cores: () => checkCores(settings.CORE_URL, coreToken()),
+          cores: lookAtCores,
           gateways: () => checkPeers(peers),
           'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
         },

@@ -1,7 +1,8 @@
 import https from 'node:https';
 import { http } from '../../shared/http/node-http.ts';
-import { type CheckResult, fault, good, silentCore, unreachableCore, warning } from '../check-result.ts';
+import { type CheckResult, fault, good, refusingCore, silentCore, unreachableCore, warning } from '../check-result.ts';
 import { type CoreAddress, resolveCores } from './core-addresses.ts';
+import { CoreRefusedUs } from './faults.ts';
 
 /** Checks the cores without an HTTP library, because the operators' process loads none. */
 
@@ -24,7 +25,7 @@ async function checkCore(address: CoreAddress, token: string | undefined): Promi
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
     const listed = await statusOf(address, '/v1/pets?limit=1', headers);
     if (listed === undefined) return silentCore(about);
-    if (listed === 401) return fault(about, 'rejects our token', 'CORE_TOKEN must be the same on both sides.');
+    if (CoreRefusedUs.saysSo(listed)) return refusingCore(about);
     if (listed !== 200) return fault(about, `answers ${listed} to GET /v1/pets`, 'Its log says why.');
   } catch (thrown) {
     return fault(about, `does not answer GET /v1/pets: ${(thrown as Error).message}`, 'Its log may say why.');

@@ -41,14 +41,14 @@ test('the console shows an outage of Redis, its start and end, rejected plan val
 
   await server.stop();
   // Without client requests, only failed reads of keys and plans show the outage.
-  await state.getByText('Keys, bans and plans cannot be read').waitFor(PATIENCE);
+  await state.getByText('Redis is not connected. The data on this page is old.').waitFor(PATIENCE);
   await isTold(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
   // What was read before stays, and says that it is old.
-  await page.getByText('Not up to date: Redis is away').first().waitFor();
+  await page.getByText('Not up to date: Redis is not connected.').first().waitFor();
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
   for (const path of ['/console/keys', '/console/bans', `/console/key?id=${idOf(key)}`]) {
     await visit(page, path);
-    await page.getByText('Redis is away, so this cannot be read at the moment.').first().waitFor(PATIENCE);
+    await page.getByText('Redis is not connected.').first().waitFor(PATIENCE);
   }
   // It comes back without its data, and the gateway writes the plans back.
   await server.restart();
@@ -59,6 +59,37 @@ test('the console shows an outage of Redis, its start and end, rejected plan val
   await stack.stop();
   await isTold(/No answer[\s\S]*Since \d\d:\d\d/);
   expect(ofThePage(faults)).toEqual([]);
+});
+
+test('a value of another type in Redis is named, and Redis is not called away', async () => {
+  const server = await startRedisServer();
+  cleanUp(() => server.stop());
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const stack = await startStack({ REDIS_URL: server.url });
+  await stack.issueKey();
+  const why = (name: string) =>
+    `Somebody has put another value in the place of ${name} in Redis. See what it is, then delete it.`;
+  const { page } = await openConsole(await openBrowser(), stack, '/console/keys');
+  const state = page.locator('#state');
+  await redis.rename('gateway:keys', 'test:keys');
+  await redis.set('gateway:keys', 'foo');
+  await state.getByText('Data cannot be read').waitFor(PATIENCE);
+  await state.getByText(why('gateway:keys')).waitFor(PATIENCE);
+  await page.getByText(`Not up to date: ${why('gateway:keys')}`).waitFor(PATIENCE);
+  expect((await stack.admin('POST', '/keys', { name: 'test', plan: 'free' })).json).toMatchObject({
+    message: `The change was not made. ${why('gateway:keys')}`,
+  });
+  expect((await stack.admin('GET', '/doctor')).json).toMatchObject({
+    findings: expect.arrayContaining([expect.objectContaining({ about: 'keys', advice: why('gateway:keys') })]),
+  });
+  await redis.rename('test:keys', 'gateway:keys');
+  await state.getByText('All well').waitFor(PATIENCE);
+
+  await redis.set('gateway:activity', 'foo');
+  await state.getByText(/^They were last read \d+\.\d s ago\./).waitFor(PATIENCE);
+  expect((await stack.admin('GET', '/activity')).json).toMatchObject({ message: why('gateway:activity') });
+  await page.getByText('Redis is away').waitFor({ state: 'detached' });
 });
 
 test('a single missed answer raises no alarm', async () => {

@@ -52,6 +52,37 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     await stack.admin('PATCH', '/plans/free', { mode: 'enforce' });
     expect((await ask(stack, key)).status).toBe(429);
   });
+
+  test("operators see no ban of a decision while the plan is in shadow mode, and an operator's ban", async () => {
+    await redis.flushdb();
+    const stack = await startStack(environment);
+    await stack.admin('PATCH', '/plans/free', { ban_after: 1, ban_grace_seconds: 0 });
+    const key = await stack.issueKey(tight);
+    expect((await askTimes(stack, key, 5)).at(-1)?.json).toMatchObject({ code: 'key_banned' });
+    const seen = async () => {
+      const views = ['/bans', '/keys?state=banned', '/usage?by=key', `/keys/${idOf(key)}`, '/requests?limit=1'];
+      const [bans, keys, usage, one, requests] = await Promise.all(
+        views.map(async (path) => (await stack.admin('GET', path)).json),
+      );
+      return {
+        listed: (bans as { bans: unknown[] }).bans.length,
+        found: (keys as { keys: unknown[] }).keys.length,
+        usage: (usage as { usage: { ban?: unknown }[] }).usage.filter(({ ban }) => ban !== undefined).length,
+        requests: (requests as { requests: { keyBan?: unknown }[] }).requests.filter(
+          ({ keyBan }) => keyBan !== undefined,
+        ).length,
+        state: (one as { state: string }).state,
+      };
+    };
+    const banned = { listed: 1, found: 1, usage: 1, requests: 1, state: 'banned' };
+    expect(await seen()).toEqual(banned);
+    await stack.admin('PATCH', '/plans/free', { mode: 'shadow' });
+    expect((await ask(stack, key)).status).toBe(200);
+    expect(await seen()).toEqual({ listed: 0, found: 0, usage: 0, requests: 0, state: 'active' });
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'by an operator' });
+    expect((await ask(stack, key)).status).toBe(429);
+    expect(await seen()).toEqual(banned);
+  });
 });
 
 test('a mode set by hand is live within a second, an invalid one raises an alarm, and none means enforce', async () => {

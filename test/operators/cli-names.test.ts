@@ -46,6 +46,23 @@ test('a name with the shape of an id is a name if no key has that id', async () 
   expect(await stateOf(other)).toBe('active');
 });
 
+test('what cannot be undone is never done to a key whose name is the id of a revoked one', async () => {
+  const revoked = idOf(await stack.issueKey());
+  const other = idOf(await stack.issueKey({ name: revoked }));
+  const { secrets } = (await stack.admin('GET', `/keys/${other}`)).json as { secrets: { id: string }[] };
+  expect((await ctl(stack, 'keys', 'revoke', revoked, '--yes')).code).toBe(0);
+  for (const words of [['revoke'], ['rotate', '--grace', '0'], ['secrets', 'revoke']]) {
+    const secret = words[0] === 'secrets' ? [secrets[0]?.id ?? ''] : [];
+    expect(await ctl(stack, 'keys', ...words, revoked, ...secret, '--yes')).toMatchObject({
+      code: 3,
+      out: '',
+      err: `Note: No key has the id ${revoked}. The key ${other} has it as its name.\nThere is no such key.\n`,
+    });
+  }
+  const after = (await stack.admin('GET', `/keys/${other}`)).json;
+  expect(after).toMatchObject({ state: 'active', secrets: [{ id: secrets[0]?.id }] });
+});
+
 test('several keys with one name are listed, and nothing is changed', async () => {
   const ids = [
     idOf(await stack.issueKey({ name: 'twin', plan: 'free' })),

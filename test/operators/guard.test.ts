@@ -70,13 +70,19 @@ test('a page of another origin can read no answer, and a preflight allows nothin
   }
 });
 
-test('after ten wrong tokens a minute an address must wait, even with the right one, unlike others and probes', async () => {
+test('after ten different wrong tokens a minute an address must wait, even with the right one, unlike others and probes', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });
   const without = await Promise.all(Array.from({ length: 12 }, () => ask(undefined)));
   expect(without.map(({ status }) => status)).toEqual(Array(12).fill(401));
-  for (let at = 0; at < 10; at++) expect((await ask('wrong-token-of-the-tests')).status).toBe(401);
+  // A program that repeats a revoked token locks nobody out.
+  const created = await post(`${other.adminUrl}/tokens`, { name: 'cron', role: 'viewer' }, { key: TOKEN });
+  const { id, token: revoked } = created.json as { id: string; token: string };
+  await other.admin('DELETE', `/tokens/${id}`);
+  for (let at = 0; at < 12; at++) expect((await ask(revoked)).status).toBe(401);
+  expect((await ask(TOKEN)).status).toBe(200);
+  for (let at = 1; at < 10; at++) expect((await ask(`wrong-token-of-the-tests-${at}`)).status).toBe(401);
 
   const refused = await ask(TOKEN);
   expect([refused.status, refused.json]).toEqual([429, expect.objectContaining({ code: 'rate_limit_exceeded' })]);

@@ -89,14 +89,21 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await historyOf(stack, '?limit=1')).toEqual(history.slice(0, 1));
   });
 
-  test('a rollback reverts the whole last change, and a second one restores it', async () => {
+  test('a rollback reverts the whole last change, and its own id reverts the rollback', async () => {
     const stack = await freshStack(environment);
     expect((await stack.admin('POST', '/plans/rollback', {})).status).toBe(404);
     await patch(stack, 'free', { minute: 90, day: 2_000 });
     const back = await stack.admin('POST', '/plans/rollback', { author: 'ada', reason: 'too much' });
     expect([back.status, back.json]).toEqual([200, DEFAULT_PLANS]);
     expect((await historyOf(stack))[0]).toMatchObject({ author: 'ada', action: 'rollback', reason: 'too much' });
-    const again = await stack.admin('POST', '/plans/rollback', {});
+    const [{ id } = { id: '' }, first] = await historyOf(stack);
+    for (const repetition of [{}, { id: first?.id }]) {
+      const repeated = await stack.admin('POST', '/plans/rollback', repetition);
+      expect([repeated.status, repeated.json]).toEqual([200, DEFAULT_PLANS]);
+      expect(repeated.headers.warning).toContain(id);
+    }
+    expect(await historyOf(stack)).toHaveLength(2);
+    const again = await stack.admin('POST', '/plans/rollback', { id });
     expect(again.json).toMatchObject({ free: { minute: 90, day: 2_000 } });
   });
 

@@ -65,21 +65,39 @@ test('/readyz reports a single hanging core from an unanswered request until the
   expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
 });
 
-test('a hanging core is the same finding in the console, /readyz, the doctor and ctl doctor', async () => {
-  const core = await hangingCore();
-  const stack = await startStack({ CORE_URL: core.url });
-  const about = `core ${core.url}`;
-  core.hangs = true;
+/** What the console's banner, /readyz, the doctor and ctl doctor report about a core. */
+async function expectSameFinding(stack: Stack, about: string, status: string, found: string) {
   const shown = async () => ((await stack.admin('GET', '/traffic')).json as TrafficAnswer).health;
-  await expect.poll(shown, PATIENT).toMatchObject({ about, status: 'unknown', found: 'does not answer' });
+  await expect.poll(shown, PATIENT).toMatchObject({ about, status, found });
   const health = (await shown()) as SeenFinding;
   const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
   expect(findings.filter((one) => one.about === about)).toEqual([health]);
   expect(((await readyz(stack)).json as { detail?: string }).detail).toBe(
-    `${about} does not answer (unknown since ${health.since}).`,
+    `${about} ${found} (${status} since ${health.since}).`,
   );
   await shown();
-  expect((await ctl(stack, 'doctor')).out).toMatch(
-    new RegExp(`^unknown +${about} +does not answer, since ${health.since}$`, 'm'),
+  const since = status === 'unknown' ? `, since ${health.since}` : '';
+  expect((await ctl(stack, 'doctor')).out).toMatch(new RegExp(`^${status} +${about} +${found}${since}$`, 'm'));
+}
+
+test('a hanging core is the same finding in the console, /readyz, the doctor and ctl doctor', async () => {
+  const core = await hangingCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  core.hangs = true;
+  await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
+});
+
+test('a core with another token, or whose API fails, is the same finding everywhere', async () => {
+  const core = await startStack({ CORE_TOKEN: 'token-of-the-core-here' });
+  const stack = await startStack({ CORE_URL: core.core, CORE_TOKEN: 'another-token-than-that' });
+  const key = await stack.issueKey();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
+  // Nobody watches, so only the client's request has shown it.
+  await polled(stack).toMatch(new RegExp(`^core ${core.core} rejects our token \\(fault since \\S+Z\\)\\.$`));
+  await expectSameFinding(stack, `core ${core.core}`, 'fault', 'rejects our token');
+  const broken = await faultyCore((socket, head) =>
+    socket.end(head.startsWith('GET /readyz ') ? OK : OK.replace('200 OK', '500 Internal Server Error')),
   );
+  const about = `core ${broken}`;
+  await expectSameFinding(await startStack({ CORE_URL: broken }), about, 'fault', 'answers 500 to GET /v1/pets');
 });

@@ -118,6 +118,18 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 });
 
+test('a valid key that reads its limits too often is not called invalid', async () => {
+  const stack = await startStack();
+  const key = await stack.issueKey();
+  let last = await ask(stack.gateway, key, '/v1/limits');
+  for (let sent = 1; sent < 61; sent++) last = await ask(stack.gateway, key, '/v1/limits');
+  expect(await one(stack, last.id)).toMatchObject({
+    status: 429,
+    reason: 'The address 127.0.0.1 has sent too many requests within a minute that take no token from a key.',
+    advice: 'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
+  });
+});
+
 test('a refusal by the limit of an address is not counted as a repetition of one for a wrong key', async () => {
   const stack = await startStack();
   const answers: { id: string; status: number }[] = [];

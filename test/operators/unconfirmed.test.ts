@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
+import { ctl } from '../support/ctl.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
@@ -43,25 +44,28 @@ test('a revocation is 503 on every gateway until a replica has it, and 404 after
   expect(await rotated(other)).toBe(404);
 });
 
-test('a key issued without a replica that has it is named, because nobody has its secret', async () => {
+test('a key or token issued without a replica that has it is named, because nobody has its secret', async () => {
   const {
     replica,
     stacks: [stack],
   } = await setUp();
   const id = idOf(await stack.issueKey());
   replica.pause();
-  const [added, issued] = await Promise.all([
+  const [added, issued, token] = await Promise.all([
     stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' }),
     stack.admin('POST', '/keys', { name: 'second', plan: 'free' }),
+    stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' }),
   ]);
   replica.resume();
-  const said = /If the (?:key|secret) (\w+) exists, nobody has received it: revoke it\./;
-  const ids = [added, issued].map(({ status, text }) => [status, said.exec(text)?.[1]]);
+  const said = /If the (?:key|secret|token) (\w+) exists, nobody has received it: revoke it\./;
+  const ids = [added, issued, token].map(({ status, text }) => [status, said.exec(text)?.[1]]);
   const { keys } = (await stack.admin('GET', '/keys')).json as { keys: { id: string; secrets: { id: string }[] }[] };
+  const { tokens } = (await stack.admin('GET', '/tokens')).json as { tokens: { id: string }[] };
   const key = keys.find((one) => one.id === id);
   expect(ids).toEqual([
     [503, key?.secrets.at(-1)?.id],
     [503, keys.find((one) => one !== key)?.id],
+    [503, tokens[0]?.id],
   ]);
 });
 
@@ -81,4 +85,36 @@ test('a reset that no replica has is 503 with the note that it was made, and can
   replica.resume();
   await expect.poll(async () => (await reset()).status).toBe(200);
   expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ state: 'active' });
+});
+
+test('a rollback that no replica has can be repeated, and the change stays rolled back', async () => {
+  const {
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  await stack.admin('PATCH', '/plans/free', { minute: 1 });
+  const minute = async () => ((await stack.admin('GET', '/plans')).json as { free: { minute: number } }).free.minute;
+  replica.pause();
+  for (let call = 0; call < 2; call++) {
+    expect(await stack.admin('POST', '/plans/rollback', { reason: 'a test' })).toMatchObject({
+      status: 503,
+      json: { message: expect.stringMatching(/The change was made, .* It is safe to repeat it\.$/) },
+    });
+    expect(await minute()).toBe(60);
+    expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('It is safe to repeat it.'),
+    });
+    expect(await minute()).toBe(60);
+  }
+  replica.resume();
+  await expect.poll(async () => (await stack.admin('POST', '/plans/rollback', {})).status).toBe(200);
+  expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
+    code: 0,
+    err: expect.stringMatching(/^Note: The last change is a rollback itself\. To revert it, send its id: \d+-\d+$/m),
+  });
+  const { history } = (await stack.admin('GET', '/plans/history')).json as { history: { id: string }[] };
+  expect([await minute(), history.length]).toEqual([60, 2]);
+  expect((await ctl(stack, 'plans', 'rollback', '--yes', '--id', history[0]?.id ?? '')).code).toBe(0);
+  expect(await minute()).toBe(1);
 });

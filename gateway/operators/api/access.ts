@@ -1,6 +1,8 @@
+import { hash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
+import { boundedMap } from '../../../shared/bounded-map.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/request-head.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
@@ -15,6 +17,7 @@ import { includesRole, ROLES, type Role, roleFor } from '../../stores/words.ts';
 import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
 import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
+import { orUnclaimed } from './keys.ts';
 import { type Operator, operation, who } from './operation.ts';
 
 /** Who may call the operators' listener, and the operators' tokens. */
@@ -24,8 +27,9 @@ const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined 
 /** How long a token works without its store after it was last verified. */
 const REMEMBERED_MS = 15 * 60_000;
 
-/** The number of wrong tokens that an address may send per minute. */
+/** The number of different wrong tokens that an address may send per minute. */
 const WRONG_TOKENS = 10;
+const MAX_WRONG = 10_000;
 
 /** Safe methods change nothing (RFC 9110 §9.2.1). */
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
@@ -55,6 +59,8 @@ export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
   readonly #isLocal: boolean;
   readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
+  /** The last wrong tokens of each address, as digests: a program that repeats a revoked one guesses only once. */
+  readonly #wrong = boundedMap<string, true>(MAX_WRONG);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
   constructor(options: OperatorsAccessOptions) {
@@ -77,7 +83,7 @@ export class OperatorsAccess implements Access<Operator> {
     const operator = await this.#holderOf(authorization, shared);
     if (operator === undefined) {
       if (authorization === undefined) throw noToken();
-      this.#guesses.consume(addressOf(request));
+      this.#noteWrong(addressOf(request), authorization);
       throw new HttpError('unauthorized', 'The token is wrong or has been revoked.');
     }
     return { ...operator, name: this.#namedByProxy(request) ?? operator.name };
@@ -105,6 +111,12 @@ export class OperatorsAccess implements Access<Operator> {
     throw new HttpError('rate_limit_exceeded', 'Too many wrong tokens. Retry after the time in Retry-After.', {
       headers: ['Retry-After', String(wait)],
     });
+  }
+
+  #noteWrong(address: string, authorization: string): void {
+    const name = `${address} ${hash('sha256', authorization)}`;
+    if (this.#wrong.get(name) === undefined) this.#guesses.consume(address);
+    this.#wrong.set(name, true);
   }
 
   async #holderOf(authorization: string | undefined, shared: string): Promise<Operator | undefined> {
@@ -174,7 +186,8 @@ export const createToken = operation(
     const { name, role } = given;
     const { id, token, digest } = createAccessToken();
     const activity = entry(about, 'token.create', id, allOf({ name, role }));
-    await call.deps.tokens.create(id, { name, role, createdAt: new Date().toISOString(), digest }, activity);
+    const createdAt = new Date().toISOString();
+    await orUnclaimed(call.deps.tokens.create(id, { name, role, createdAt, digest }, activity), `token ${id}`);
     return { id, token, name, role };
   },
 );

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, fault, good, unknown, warning } from '../../check-result.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { isNetwork } from '../../limiter/networks.ts';
@@ -137,10 +138,13 @@ export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
     slowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
   ];
   slowChecks.set(keys, both);
-  const total = await keys.count().catch(() => undefined);
+  let advice = 'See what the doctor reports about Redis.';
+  const total = await keys.count().catch((cause) => {
+    if (cause instanceof Unavailable) advice = cause.shown ?? advice;
+  });
   const found = total === undefined ? [undefined] : await Promise.all(both.map((check) => check(total)));
   if (found.every((one) => one !== undefined)) return found.flat();
-  return [fault('keys', 'cannot be read', 'See what the doctor reports about Redis.')];
+  return [fault('keys', 'cannot be read', advice)];
 }
 
 /** Reads the keys page by page, so that decisions run in between. */

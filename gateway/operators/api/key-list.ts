@@ -184,7 +184,7 @@ function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: nu
   const filters: readonly (false | Filter)[] = [
     name !== undefined && (({ record }) => record.name.toLowerCase().includes(name)),
     plan !== undefined && (({ record }) => record.plan === plan),
-    state !== undefined && ((entry) => stateOf(entry, now) === state),
+    state !== undefined && ((entry) => stateOf(entry, plans, now) === state),
     tags.length > 0 && (({ record }) => hasTags(record.tags, tags)),
     near !== undefined && ((entry) => hasUsed(near, dayUse(entry, plans, now))),
     unusedSeconds !== undefined && (({ asOf, record }) => (asOf ?? record.createdAt) + unusedSeconds * SECOND <= now),

@@ -30,7 +30,7 @@ export const describeSecret = (
 export const shownTags = (tags: Tags = {}): Tags | undefined => (Object.keys(tags).length === 0 ? undefined : tags);
 
 /** A key as operators see it at a time in microseconds, without the digests of its secrets. */
-export function describeKey(entry: KeyEntry, now: number) {
+export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
   const { id, record, admitted, refused, shadowed, refusals } = entry;
   return {
     id,
@@ -39,14 +39,14 @@ export function describeKey(entry: KeyEntry, now: number) {
     tags: shownTags(record.tags),
     minute: record.minute,
     day: record.day,
-    state: stateOf(entry, now),
+    state: stateOf(entry, plans, now),
     createdAt: toTime(record.createdAt),
     expiresAt: record.expiresAt === undefined ? undefined : toTime(record.expiresAt),
     lastUsedAt: entry.asOf === undefined ? undefined : toTime(entry.asOf),
     secrets: record.secrets
       .filter(({ expiresAt = Infinity }) => expiresAt > now)
       .map((secret) => describeSecret(secret, entry.used)),
-    ...banOf(entry, now),
+    ...banOf(entry, plans, now),
     // What a request that is refused now would be told to wait.
     waitSeconds: refusals.lineUntil > now ? Math.ceil((refusals.lineUntil - now) / SECOND) : undefined,
     tooSmall: isTooSmall(entry, now) || undefined,
@@ -56,12 +56,19 @@ export function describeKey(entry: KeyEntry, now: number) {
   };
 }
 
+/** Whether a key has a running ban. As in a decision, a plan in shadow mode ignores the bans that decisions set. */
+export function isBanned({ record, bannedUntil, banReason }: KeyEntry, plans: PlanTable, now: number): boolean {
+  const isShadowed = isPlanName(record.plan) && plans[record.plan].mode === 'shadow';
+  return bannedUntil > now && (!isShadowed || banReason?.until === bannedUntil);
+}
+
 /** The running ban of a key. */
-export function banOf({ bannedUntil, banReason, bans }: KeyEntry, now: number) {
-  const isBanned = bannedUntil > now;
+export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
+  const { bannedUntil, banReason, bans } = entry;
+  const isRunning = isBanned(entry, plans, now);
   return {
-    bannedUntil: isBanned ? toTime(bannedUntil) : undefined,
-    banReason: isBanned && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
+    bannedUntil: isRunning ? toTime(bannedUntil) : undefined,
+    banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
     /** `withBanRefusals` fills it in, for lists of running bans. */
     banRefused: undefined as number | undefined,
     bans,
@@ -72,10 +79,10 @@ export function banOf({ bannedUntil, banReason, bans }: KeyEntry, now: number) {
 export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
   const { plan } = entry.record;
   const buckets = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now) : undefined;
-  if (buckets === undefined) return describeKey(entry, now);
+  if (buckets === undefined) return describeKey(entry, plans, now);
   const [minute, day] = buckets;
   return {
-    ...describeKey(entry, now),
+    ...describeKey(entry, plans, now),
     buckets: {
       minute: describeBucket(minute, now, minute.limit - minute.tokens),
       day: describeBucket(day, now, usedOfDay(day, entry, now)),
@@ -94,9 +101,9 @@ function describeBucket(bucket: BucketState, now: number, used: number) {
 }
 
 /** Follows the order of the checks in a decision. */
-export function stateOf({ isReadable, record, bannedUntil }: KeyEntry, now: number): (typeof KEY_STATES)[number] {
-  if (!isReadable) return 'unreadable';
-  return inactiveReason(record, now) ?? (bannedUntil > now ? 'banned' : 'active');
+export function stateOf(entry: KeyEntry, plans: PlanTable, now: number): (typeof KEY_STATES)[number] {
+  if (!entry.isReadable) return 'unreadable';
+  return inactiveReason(entry.record, now) ?? (isBanned(entry, plans, now) ? 'banned' : 'active');
 }
 
 export const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();
@@ -137,13 +144,14 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
  * @param isCounted whether to ask all gateways what the bans have refused
  */
 export async function runningBans(
-  deps: Requests,
+  deps: Requests & Pick<AdminDependencies, 'planCache'>,
   entries: readonly KeyEntry[],
   now: number,
   isCounted: boolean,
 ): Promise<ReadonlyMap<string, BanView>> {
-  const banned = entries.filter(({ bannedUntil }) => bannedUntil > now);
-  const bans = banned.map((entry) => ({ id: entry.id, ...banOf(entry, now) }));
+  const { table } = deps.planCache;
+  const banned = entries.filter((entry) => isBanned(entry, table, now));
+  const bans = banned.map((entry) => ({ id: entry.id, ...banOf(entry, table, now) }));
   return new Map((isCounted ? await withBanRefusals(deps, bans) : bans).map(({ id, ...ban }) => [id, ban]));
 }
 

@@ -12,7 +12,7 @@ import { hasLimits, keyName } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { aboutCall, allOf, differences, entry, keyTexts, readChange } from './activity.ts';
 import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
-import { describeKey, describeKeyInFull, toTime, withBanRefusals } from './key-view.ts';
+import { describeKey, describeKeyInFull, isBanned, toTime, withBanRefusals } from './key-view.ts';
 import { type AdminCall, type AdminDependencies, limitValue, offset, operation, tags, time, who } from './operation.ts';
 
 /** Later times are not exact in microseconds. */
@@ -203,9 +203,10 @@ const BansQuery = z.object({ offset });
 /** Running bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
 export const listBans = operation({ query: BansQuery, answer: BansAnswer }, async ({ deps }, { offset }) => {
   const now = await deps.keys.now();
-  const isWanted = ({ bannedUntil }: KeyEntry) => bannedUntil > now;
+  const { table } = deps.planCache;
+  const isWanted = (key: KeyEntry) => isBanned(key, table, now);
   const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
-  const bans = keys.map((key) => describeKey(key, now));
+  const bans = keys.map((key) => describeKey(key, table, now));
   return { bans: await withBanRefusals(deps, bans), next };
 });
 

@@ -187,15 +187,21 @@ const Rollback = z.strictObject({
   ...who,
 });
 
-/** Reverts the last change; reverting twice restores it. Refused if one of its fields has changed since. */
+/**
+ * Reverts the last change. A call can be the repetition of one whose answer was lost, so a rollback itself is only
+ * reverted by its id: without one, or with the id of the change that it reverted, it is confirmed. Refused if one of the
+ * fields has changed since.
+ */
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
   async (call, _, headers) => {
     const { deps } = call;
     const { about, given } = await readChange(call, Rollback);
-    const [last] = await deps.plans.history(1);
+    const [last, previous] = await deps.plans.history(2);
     if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
-    if (given.id !== undefined && given.id !== last.id)
+    const isDone =
+      last.action === 'rollback' && (given.id === undefined || (given.id === previous?.id && reverts(last, previous)));
+    if (!isDone && given.id !== undefined && given.id !== last.id)
       throw new HttpError('conflict', 'That is no longer the last change.');
     const takenBack = (seen: StoredPlans) => {
       if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
@@ -203,13 +209,19 @@ export const rollBack = operation(
           'conflict',
           'A field of the last change has been changed since. Set the limits that you want.',
         );
-      return before(last.changes);
+      return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
     };
     const told = { ...about, reason: about.reason || `rolls back ${last.id}` };
     headers.push(...(await applyChange(deps, takenBack, { about: told, action: 'rollback' })));
+    if (isDone)
+      headers.push('Warning', `199 - "The last change is a rollback itself. To revert it, send its id: ${last.id}"`);
     return deps.planCache.table;
   },
 );
+
+/** Whether a rollback restored what a change had replaced. */
+const reverts = (rollback: RecordedChange, { changes }: RecordedChange): boolean =>
+  changes.every(({ field, from }) => rollback.changes.some((back) => back.field === field && back.to === from));
 
 /** @throws {HttpError} 409 if no earlier value can be restored */
 function before(changes: readonly FieldChange[]): StoredPlans {

@@ -216,8 +216,8 @@ function whyOf(report: RequestReport): Why {
   if (refusal !== undefined) return refusal;
   if (code === 'rate_limit_exceeded')
     return [
-      `The address ${address} has sent too many requests without a valid API key within a minute.`,
-      'Look at its earlier requests: they have no key, or an invalid one.',
+      `The address ${address} has sent too many requests within a minute that take no token from a key.`,
+      'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
     ];
   return [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
 }

@@ -1,5 +1,5 @@
 import type { Family } from '../../../shared/process/counts.ts';
-import { type CheckResult, good, silentCore, unreachableCore, warning } from '../../check-result.ts';
+import { type CheckResult, good, refusingCore, silentCore, unreachableCore, warning } from '../../check-result.ts';
 import type { RejectedValue } from '../../limiter/plans.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
 import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
@@ -93,12 +93,13 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     return good(about, `${load}; ${last}`);
   });
 
-/** Checks whether a single core answered its last request. It is not probed, so only clients' requests show that. */
+/** Checks how a core answered its last request. No probe sends our token, and a single core is not probed at all. */
 export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: CoreView): CheckResult[] {
   const about = `core ${origin}`;
   if (state === 'out') return [unreachableCore(about, reason)];
   const hasAnsweredSince = lastFault === undefined || (lastAnswer !== undefined && lastAnswer.at > lastFault.at);
-  return lastFault?.kind === 'timeout' && !hasAnsweredSince ? [silentCore(about)] : [];
+  if (hasAnsweredSince) return [];
+  return lastFault.kind === 'token' ? [refusingCore(about)] : lastFault.kind === 'timeout' ? [silentCore(about)] : [];
 }
 
 function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {

@@ -7,7 +7,7 @@ import { hasTags, TAG_NAME, valueOfTag } from '../../limiter/tags.ts';
 import { type KeyCursor, writeCursor } from '../../stores/storage.ts';
 import { addUp } from '../clients.ts';
 import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsageSum, type UsedOnDay } from './answers.ts';
-import { banOf, refusedByBans, shownTags, sumsOf, toTime } from './key-view.ts';
+import { banOf, isBanned, refusedByBans, shownTags, sumsOf, toTime } from './key-view.ts';
 import { findKey } from './keys.ts';
 import { after, checkOrder, cursorIn, operation, tag, tagsIn, wholeNumber } from './operation.ts';
 
@@ -57,7 +57,8 @@ export const listUsage = operation(
     if (by === 'day' || by === 'key') {
       const { keys, next } = await deps.keys.walk({ after: cursor, limit });
       if (by === 'day') return answer(keys.flatMap(daysOfKey), next);
-      const banned = (key: KeyEntry) => key.bannedUntil > now && { ban: banOf(key, now) };
+      const { table } = deps.planCache;
+      const banned = (key: KeyEntry) => isBanned(key, table, now) && { ban: banOf(key, table, now) };
       const sums = keys.flatMap((key) => sumOf(daysOfKey(key)).map((sum) => ({ ...sum, ...banned(key) })));
       return answer(sums, next);
     }

@@ -25,9 +25,10 @@ export const pathTo = async (session: Session, given: string): Promise<string> =
 /**
  * Finds a key by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
  * An id that no key has is returned as it is: the listener answers for it, and a revocation can be repeated.
+ * @param isForGood whether a text in the form of an id never counts as a name, because the key may just be revoked
  * @throws {AdminError} 404 if no key has this name, {UnclearKey} if several have it and there is no terminal to ask on
  */
-export async function findKey(session: Session, given: string): Promise<NamedKey> {
+export async function findKey(session: Session, given: string, isForGood = false): Promise<NamedKey> {
   const { text, hadSecret } = searchText(given);
   if (hadSecret) {
     if (text === '') throw new UnclearKey('This looks like the secret of a key without its id. Nothing was sent.');
@@ -37,7 +38,10 @@ export async function findKey(session: Session, given: string): Promise<NamedKey
   const similar: KeyView[] = [];
   for await (const { keys } of session.parts<KeysAnswer>('/keys', { name: text })) similar.push(...keys);
   const same = similar.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
-  if (same.length === 0 && isKeyId(text)) return { id: text, title: text };
+  if (isKeyId(text) && (same.length === 0 || isForGood)) {
+    for (const { id } of same) session.tell(`Note: No key has the id ${text}. The key ${id} has it as its name.`);
+    return { id: text, title: text };
+  }
   if (same.length === 0) throw noneNamed(text, similar);
   const key = same.length === 1 ? (same[0] as KeyView) : await choose(session, text, same);
   session.tell(`Note: ${harmless(key.name)} is ${key.id}.`);
@@ -46,7 +50,7 @@ export async function findKey(session: Session, given: string): Promise<NamedKey
 
 /** Does the same for an action that needs confirmation. If that is not possible, no key is searched for. */
 export const findToConfirm = async (session: Session, given: string): Promise<NamedKey> =>
-  session.canConfirm ? await findKey(session, given) : { id: given, title: harmless(given) };
+  session.canConfirm ? await findKey(session, given, true) : { id: given, title: harmless(given) };
 
 async function exists(session: Session, id: string): Promise<boolean> {
   try {

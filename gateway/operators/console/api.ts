@@ -67,10 +67,15 @@ export async function callApi<T = unknown>(
   const isChange = method !== 'GET' && !isTrial;
   const { response, text } = await ask(isChange ? saying(path, reason) : path, { method, headers, ...sent });
   const value = read(text);
-  noteAnswer(path, response.status);
-  if (response.ok) return { body: value as T, etag: response.headers.get('ETag') };
-  if (response.status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));
-  throw new ApiError((value ?? {}) as { message?: string }, response.status, response.headers.get('Retry-After'));
+  const { ok, status, headers: received } = response;
+  const fault = ok
+    ? undefined
+    : new ApiError((value ?? {}) as { message?: string }, status, received.get('Retry-After'));
+  noteAnswer(path, status);
+  if (!isChange && readsStore(path)) noteRead(fault);
+  if (fault === undefined) return { body: value as T, etag: received.get('ETag') };
+  if (status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));
+  throw fault;
 }
 
 export const bodyOf = async <T>(path: string): Promise<T> => (await callApi<T>('GET', path)).body;
@@ -124,12 +129,14 @@ interface Streak {
 export interface Trouble {
   readonly kind: 'silent' | 'unreadable';
   readonly since: Date;
+  /** Why data cannot be read. */
+  readonly why?: string;
 }
 
 /** When the oldest unanswered request for the state was sent. */
 let askedAt: Date | undefined;
 let silent: Streak | undefined;
-let unreadable: Streak | undefined;
+let unreadable: (Streak & { readonly why: string }) | undefined;
 
 const longer = (streak: Streak | undefined): Streak => ({
   since: streak?.since ?? new Date(),
@@ -148,7 +155,11 @@ function noteQuestion(path: string): void {
 function noteAnswer(path: string, status: number | undefined): void {
   if (path === STATE) askedAt = undefined;
   silent = status === undefined ? longer(silent) : undefined;
-  if (status !== undefined && readsStore(path)) unreadable = status === 503 ? longer(unreadable) : undefined;
+}
+
+/** Called after every answer that needs Redis, and after no change: the data may be well although one failed. */
+function noteRead(fault: ApiError | undefined): void {
+  unreadable = fault?.status === 503 ? { ...longer(unreadable), why: fault.message } : undefined;
 }
 
 /** The most serious current trouble; undefined if there is none. */
@@ -156,7 +167,7 @@ export function trouble(): Trouble | undefined {
   if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
     return { kind: 'silent', since: silent?.since ?? askedAt };
   if (silent !== undefined && silent.misses >= MISSES) return { kind: 'silent', since: silent.since };
-  if (unreadable !== undefined && unreadable.misses >= MISSES) return { kind: 'unreadable', since: unreadable.since };
+  if (unreadable !== undefined && unreadable.misses >= MISSES) return { kind: 'unreadable', ...unreadable };
   return undefined;
 }
 

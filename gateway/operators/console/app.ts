@@ -139,14 +139,14 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
     return bad('Redis is away', text, traffic.modeSince);
   }
   if (found?.kind === 'unreadable')
-    return bad('Redis is away', 'Keys, bans and plans cannot be read. Their data on this page is old.', since);
+    return bad('Data cannot be read', `${found.why} The data on this page is old.`, since);
   if (traffic === undefined) return { kind: 'well', title: 'Loading …', text: '' };
   const { planTable, workers, health } = traffic;
   if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
   if (workers !== undefined && workers.serving < workers.wanted)
     return warning(`${workers.serving} of ${workers.wanted} workers serve`);
   if (health === undefined) return { kind: 'well', title: 'All well', text: 'Every limit is exact.' };
-  const text = `It ${health.found}.`;
+  const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found}.`;
   if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);
   return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };
 }

@@ -5,7 +5,6 @@ import type { Tags } from '../../limiter/tags.ts';
 import { includesRole, ROLE_WORDS, ROLES, type Role } from '../../stores/words.ts';
 import type { BanView, BucketView, CallerAnswer, KeySummary } from '../api/answers.ts';
 import { searchText, tooSmallInWords } from '../clients.ts';
-import { ApiError } from './api.ts';
 import { addressOf, type PageName } from './page-names.ts';
 import { navigate } from './router.ts';
 import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
@@ -178,16 +177,11 @@ const cellOf = <T>({ title, isFigure, show }: Column<T>, row: T) =>
 
 /** Stands where something cannot be shown yet, and explains why. */
 export const Missing = ({ fault, children }: { fault: Error | undefined; children?: Content }) =>
-  html`<p class="empty">${fault === undefined ? (children ?? 'Loading …') : inWords(fault)}</p>`;
+  html`<p class="empty">${fault === undefined ? (children ?? 'Loading …') : fault.message}</p>`;
 
 /** Says that what is shown is old. */
 export const Stale = ({ fault }: { fault: Error | undefined }) =>
-  fault !== undefined && html`<p class="stale" role="status">Not up to date: ${inWords(fault)}</p>`;
-
-const inWords = (fault: Error): string =>
-  fault instanceof ApiError && fault.status === 503
-    ? 'Redis is away, so this cannot be read at the moment.'
-    : fault.message;
+  fault !== undefined && html`<p class="stale" role="status">Not up to date: ${fault.message}</p>`;
 
 interface ActionButtonProps {
   readonly kind?: string;

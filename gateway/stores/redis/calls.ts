@@ -103,12 +103,15 @@ export class CallCounts {
 /** The beginning of a message about a failed command. */
 export const FAILED = 'Redis failed: ';
 
-/** Returns the answer of Redis. Any failed command means that Redis is unavailable. */
+/** Returns the answer of Redis. Any failed command means that the data is unavailable, though Redis may answer. */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer;
   } catch (cause) {
-    throw new StoreUnavailable(FAILED + (cause as Error).message);
+    const { message, command } = cause as Error & { command?: { args?: readonly unknown[] } };
+    const [record] = command?.args ?? [];
+    const isOther = message.startsWith('WRONGTYPE ') && record !== undefined;
+    throw new StoreUnavailable(FAILED + (isOther ? `WRONGTYPE in ${record}` : message));
   }
 }
 

@@ -80,7 +80,11 @@ local function named(name, field)
 end
 
 -- This write comes first, because it fails if somebody has put a value of another type there.
-if change.index then call('ZADD', KEYS[change.index.key], 'NX', change.index.score, change.index.id) end
+if change.index then
+  local name = KEYS[change.index.key]
+  local placed = pcall('ZADD', name, 'NX', change.index.score, change.index.id)
+  if type(placed) == 'table' then return redis.error_reply((placed.err:gsub('^WRONGTYPE.*', 'WRONGTYPE in ' .. name))) end
+end
 for _, part in ipairs(change.parts) do
   local name = KEYS[part.key]
   if #part.set > 0 and not part.to then call('HSET', name, unpack(part.set)) end

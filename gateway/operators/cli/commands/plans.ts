@@ -111,17 +111,20 @@ function optionOf(field: PlanField): Option {
 
 function addRollback(plans: Command, session: Session): void {
   withAuthor(plans.command('rollback'))
-    .description('revert the last change; a second rollback restores it')
-    .addHelpText('after', '\nExample:\n  ctl plans rollback --reason "refused too many"')
-    .action(async ({ author, reason }: Author) => {
+    .description('revert the last change; a rollback itself is only reverted by its id')
+    .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
+    .addHelpText('after', '\nIt is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
+    .action(async ({ author, reason, id }: Author & { id?: string }) => {
       const [last] = await historyOf(session, '1');
-      const undone = last?.changes.map(({ field, from, to }) => ({ field, from: to, to: from })) ?? [];
-      if (undone.length > 0) session.tell(describeChanges(undone, process.stderr));
-      if (last !== undefined)
+      const isDone = last?.action === 'rollback' && id === undefined;
+      if (last !== undefined && !isDone) {
+        const undone = last.changes.map(({ field, from, to }) => ({ field, from: to, to: from }));
+        session.tell(describeChanges(undone, process.stderr));
         await session.confirmChange(
           `Roll back the change by ${harmless(last.author)} at ${timeText(last.at, process.stderr)}?`,
         );
-      const body = { author, reason, ...(last && { id: last.id }) };
+      }
+      const body = { author, reason, id: id ?? (isDone ? undefined : last?.id) };
       const changed = await session.call<PlanTable>('POST', '/plans/rollback', body);
       session.print(changed, () => describePlans(changed));
     });
