@@ -14,6 +14,7 @@ import { checkAnswers, coresOf } from './operators/api/traffic.ts';
 import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-request.ts';
+import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
 import { exposeBackup, exposeRedisMemory, WatchedTraffic } from './telemetry/state.ts';
@@ -70,7 +71,7 @@ export async function serveOperators(
         findings: new FindingsSince(),
         checkDependencies: {
           redis: () => backend.check(),
-          cores: () => checkCores(settings.CORE_URL, coreToken()),
+          cores: () => checkCores(settings.CORE_URL, coreToken(), CORE_READ),
           gateways: () => checkPeers(peers),
           'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
         },
