@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import type { Document } from '../../gateway/reference/document.ts';
 import { ctlWith } from '../support/ctl.ts';
+import { send, sendBytes } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { ROOT, startService } from '../support/process.ts';
 import { runSample } from '../support/samples.ts';
@@ -107,7 +108,7 @@ const service = await serveHttp(async (request, response) => {
   const { method, url = '' } = request;
   const body = await text(request);
   if (!url.startsWith('/v1/books')) return void response.writeHead(404, { 'content-length': 0 }).end();
-  if (method !== 'GET' || !url.includes('limit=1')) seen.push({ method, url, body });
+  seen.push({ method, url, body });
   if (method === 'DELETE') return void response.writeHead(204).end();
   response.writeHead(200, { 'content-type': 'application/json', 'content-length': 2 }).end('{}');
 });
@@ -159,4 +160,22 @@ test('the samples of all methods send what they show', async () => {
     for (const sample of samples) expect(await runSample(sample, gateway, key)).toMatch(/\b20[04]\b/);
     expect([path, method, seen]).toEqual([path, method, [sent, sent, sent]]);
   }
+});
+
+test('the doctor finds no fault in a service without /readyz, and reads a path of the service', async () => {
+  seen.length = 0;
+  const { code, out } = await ctl('doctor');
+  expect([code, seen]).toEqual([0, [{ method: 'GET', url: '/v1/books', body: '' }]]);
+  expect(out).toMatch(new RegExp(`core ${service} +has no /readyz`));
+});
+
+test('a preflight and OPTIONS * list the methods of the own operations', async () => {
+  const headers = { origin: 'https://books.example', 'access-control-request-method': 'DELETE' };
+  const preflight = await send(`${gateway}/v1/books/7`, { method: 'OPTIONS', headers });
+  expect([preflight.status, preflight.headers['access-control-allow-methods']]).toEqual([
+    204,
+    'GET, HEAD, PUT, DELETE, POST',
+  ]);
+  const star = await sendBytes(gateway, 'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n');
+  expect(star).toMatch(/\r\nAllow: GET, HEAD, PUT, DELETE, POST, OPTIONS\r\n/);
 });
