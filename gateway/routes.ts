@@ -47,3 +47,8 @@ export const ROUTES: readonly GatewayRoute[] = [
   { operation: 'listOrders', scope: 'read', method: 'GET', path: '/v1/store/orders', takesBody: false },
   LIMITS_ROUTE,
 ];
+
+/** The path of the first read without parameters that the core answers. */
+export const CORE_READ: string | undefined = ROUTES.find(
+  (route) => route.method === 'GET' && !route.path.includes('{') && route !== LIMITS_ROUTE,
+)?.path;

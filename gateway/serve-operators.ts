@@ -14,6 +14,7 @@ import { checkAnswers, coresOf } from './operators/api/traffic.ts';
 import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-request.ts';
+import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
 import { exposeBackup, exposeRedisMemory, WatchedTraffic } from './telemetry/state.ts';
@@ -44,7 +45,7 @@ export async function serveOperators(
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
-  const lookAtCores = () => checkCores(settings.CORE_URL, coreToken());
+  const lookAtCores = () => checkCores(settings.CORE_URL, coreToken(), CORE_READ);
   const health = new Health({
     redis: () => backend.check(),
     async cores(isWatched) {

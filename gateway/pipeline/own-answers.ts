@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { takesNoBody } from '../../shared/http/body.ts';
 import { errorBody, HttpError, helpFor, methodNotAllowed } from '../../shared/http/errors.ts';
+import { methodsOf } from '../../shared/http/service.ts';
 import { SECOND, ticksUntilFull } from '../limiter/bucket.ts';
 import type { KeyFacts } from '../limiter/client.ts';
 import { SCOPES } from '../limiter/credential.ts';
@@ -10,7 +11,7 @@ import type { AddressAllowance } from '../limiter/newcomers.ts';
 import type { PlanTable } from '../limiter/plans.ts';
 import { patienceOf, strikesLeft } from '../limiter/refusals.ts';
 import type { Reference, ReferenceFile } from '../reference/files.ts';
-import { LIMITS_ROUTE } from '../routes.ts';
+import { type GatewayRoute, LIMITS_ROUTE } from '../routes.ts';
 import { isCurrent, MAX_LIST_LENGTH, safetyHeaders } from '../static-file.ts';
 import type { factsReader } from '../stores/keys.ts';
 import type { CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
@@ -19,6 +20,7 @@ import { authenticate, MALFORMED, refusalOf, refuseKeyInTarget, UNAUTHORIZED } f
 import { clientHeaders, retryAfterSeconds } from './client-headers.ts';
 
 export interface OwnAnswersDependencies {
+  readonly routes: readonly GatewayRoute[];
   readonly limiter: Limiter;
   readonly factsOf: ReturnType<typeof factsReader>;
   readonly refusals: (id: string) => Promise<readonly KeyRefusal[] | undefined>;
@@ -42,6 +44,7 @@ const TOO_MANY = new HttpError(
  */
 export class OwnAnswers {
   readonly #deps: OwnAnswersDependencies;
+  readonly #methods: string;
   readonly #allowed: (path: string) => string | undefined;
   readonly #record: (exchange: Exchange, verdict: Verdict) => void;
 
@@ -55,6 +58,7 @@ export class OwnAnswers {
     record: (exchange: Exchange, verdict: Verdict) => void,
   ) {
     this.#deps = deps;
+    this.#methods = methodsOf(deps.routes) ?? '';
     this.#allowed = allowed;
     this.#record = record;
   }
@@ -64,7 +68,7 @@ export class OwnAnswers {
    * @throws {HttpError} 400, 401, 405, 429 or 503
    */
   answerTo(request: CanonicalRequest, exchange: Exchange): OwnAnswer | Promise<OwnAnswer> | undefined {
-    const preflight = request.hasBody ? undefined : this.#deps.cors.preflightHeaders(exchange.request);
+    const preflight = request.hasBody ? undefined : this.#deps.cors.preflightHeaders(exchange.request, this.#methods);
     if (preflight !== undefined) return this.#preflight(exchange, preflight);
     const file = this.#deps.reference.get(request.path);
     if (file !== undefined) {
@@ -116,7 +120,7 @@ export class OwnAnswers {
 
   /** The methods of a path (RFC 9110 §9.3.7); undefined for an unknown path. */
   #methodsOn(path: string): string | undefined {
-    const methods = path === '*' ? 'GET, HEAD, POST' : this.#allowed(path);
+    const methods = path === '*' ? this.#methods : this.#allowed(path);
     return methods && `${methods}, OPTIONS`;
   }
 
@@ -180,7 +184,6 @@ const EXPOSED = [
 
 /** The headers are listed by name, because the wildcard does not cover Authorization. */
 const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
-const ALLOWED_METHODS = 'GET, HEAD, POST';
 /** How long a browser caches a preflight answer. Chromium accepts no more. */
 const MAX_AGE_SECONDS = '7200';
 
@@ -206,13 +209,16 @@ export class Cors {
     return [...vary, 'Access-Control-Allow-Origin', allowed, 'Access-Control-Expose-Headers', EXPOSED];
   }
 
-  /** Headers of the answer to a preflight. Undefined for other requests, and when the origin is not allowed. */
-  preflightHeaders({ method, headers }: IncomingMessage): readonly string[] | undefined {
+  /**
+   * Headers of the answer to a preflight. Undefined for other requests, and when the origin is not allowed.
+   * @param methods of all operations
+   */
+  preflightHeaders({ method, headers }: IncomingMessage, methods: string): readonly string[] | undefined {
     if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return undefined;
     if (headers.origin === undefined || this.#allowed(headers.origin) === undefined) return undefined;
     return [
       'Access-Control-Allow-Methods',
-      ALLOWED_METHODS,
+      methods,
       'Access-Control-Allow-Headers',
       ALLOWED_HEADERS,
       'Access-Control-Max-Age',

@@ -106,11 +106,11 @@ const UNREADABLE =
 
 /**
  * Follows the audit log, so that another gateway's change is in force here within a second, and stays in force while
- * the store is away. If the last entry seen is gone, too many followed, or the log cannot be read although the store
- * answers, any key may have changed.
+ * the store is away. If the last entry seen is gone, too many followed, or something else is in the place of the log,
+ * any key may have changed.
  */
 export class TailFollower {
-  readonly #storage: Pick<Storage, 'tail' | 'now'>;
+  readonly #storage: Pick<Storage, 'tail'>;
   readonly #announce: Announce;
   readonly #hasOneClock: boolean;
   /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
@@ -123,7 +123,7 @@ export class TailFollower {
    * @param announce resolves when no process of this gateway acts on older data
    * @param hasOneClock whether entries have their time from the clock that decides
    */
-  constructor(storage: Pick<Storage, 'tail' | 'now'>, announce: Announce, hasOneClock: boolean) {
+  constructor(storage: Pick<Storage, 'tail'>, announce: Announce, hasOneClock: boolean) {
     this.#storage = storage;
     this.#announce = announce;
     this.#hasOneClock = hasOneClock;
@@ -139,9 +139,10 @@ export class TailFollower {
     try {
       await this.#readNew();
     } catch (fault) {
-      await this.#storage.now();
-      this.#remedy = UNREADABLE;
-      await this.#announce({ anyKey: true });
+      if ((fault as Error).message.includes('WRONGTYPE')) {
+        this.#remedy = UNREADABLE;
+        await this.#announce({ anyKey: true });
+      }
       throw fault;
     }
   }

@@ -9,6 +9,7 @@ import type { GatewayRoute } from '../routes.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
 import type { CodeSample, Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
 import { FIGURES } from './figures.ts';
+import type { API } from './operations.ts';
 
 /**
  * The API reference consists of exactly these files under these paths, kept in memory. The page shows the plans that
@@ -130,7 +131,7 @@ const pageFile = (body: Buffer): ReferenceFile =>
 
 /** Puts parts in place of their marks in the page. */
 const withParts = (template: string, parts: Readonly<Record<string, string>>): string =>
-  Object.entries(parts).reduce((text, [mark, part]) => text.replace(`<!-- ${mark} -->`, () => part), template);
+  Object.entries(parts).reduce((text, [mark, part]) => text.replaceAll(`<!-- ${mark} -->`, () => part), template);
 
 /** Puts the current version of each file into its URLs in the page, so that browsers can cache them. */
 const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
@@ -139,9 +140,10 @@ const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
     return text.replaceAll(new RegExp(`(<(?:link|script) [^>]*(?:href|src)="${name})"`, 'g'), `$1?${version}"`);
   }, page);
 
-/** Renders the operations, by their marks in the page: parameters, with the request and the response side by side. */
-function operationParts(api: Document): { readonly operations: string; readonly contents: string } {
+/** Renders the API's name and its operations, by their marks in the page: parameters, with the request and the response side by side. */
+function operationParts(api: Document): Readonly<Record<string, string>> {
   const base = api.servers[0]?.url ?? '';
+  const { title, summary } = api.info as typeof API;
   const all = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({
       method: method.toUpperCase(),
@@ -152,9 +154,12 @@ function operationParts(api: Document): { readonly operations: string; readonly 
   const isCommon = (status: string) =>
     all.filter(({ operation }) => status in operation.responses).length * 2 > all.length;
   return {
+    title: escaped(title),
+    summary: inline(summary),
+    first: all.find(({ method, path }) => method === 'GET' && !path.includes('{'))?.path ?? '',
     operations: all.map((one) => operationPart(api, one, isCommon)).join('\n'),
     contents: all
-      .map(({ operation: { operationId, summary } }) => `<li><a href="#${operationId}">${summary}</a></li>`)
+      .map(({ operation: { operationId, summary } }) => `<li><a href="#${operationId}">${escaped(summary)}</a></li>`)
       .join('\n'),
   };
 }
@@ -172,7 +177,7 @@ function operationPart(
   const errors = Object.keys(responses).filter((one) => Number(one) >= 400 && !isCommon(one));
   const answer = content?.['application/json'];
   return `<section class="operation" id="${id}" data-method="${method}" data-path="${path}" aria-labelledby="${id}-name">
-<h3 id="${id}-name"><span class="method ${method.toLowerCase()}">${method}</span> <code>${escaped(path)}</code> <span>${summary}</span>${deprecated ? ' <span class="deprecated">deprecated</span>' : ''}</h3>
+<h3 id="${id}-name"><span class="method ${method.toLowerCase()}">${method}</span> <code>${escaped(path)}</code> <span>${escaped(summary)}</span>${deprecated ? ' <span class="deprecated">deprecated</span>' : ''}</h3>
 ${description
   .split('\n\n')
   .map((one) => `<p>${inline(one)}</p>`)
@@ -197,7 +202,7 @@ ${canBeTried ? '<button type="submit" class="send">Send request</button>' : ''}
 </div>
 <div class="answer">
 <div class="head"><h4>Response</h4><span class="status" role="status">${status} · example</span><button type="button" class="copy" aria-live="polite">Copy</button></div>
-<pre tabindex="0"><code>${pretty(answer?.example)}</code></pre>
+<pre tabindex="0"><code>${answer ? pretty(answer.example) : 'No body'}</code></pre>
 <details class="headers" hidden><summary>Headers</summary><pre tabindex="0"></pre></details>
 </div>
 </div>
@@ -239,7 +244,7 @@ function fieldOf(id: string, { name, in: place, required, schema }: Parameter): 
   if (values !== undefined)
     return `<select ${attributes}><option value="">any</option>${values.map((value) => `<option>${value}</option>`).join('')}</select>`;
   const example = [schema.examples].flat()[0];
-  return `<input ${attributes} autocomplete="off" spellcheck="false"${required ? ` required value="${example}"` : ''} />`;
+  return `<input ${attributes} autocomplete="off" spellcheck="false"${required ? ` required value="${escaped(String(example))}"` : ''} />`;
 }
 
 /** Renders the members of an object, or of the objects in a list, and their own members in turn. */
@@ -333,7 +338,8 @@ const escaped = (text: string): string =>
 /** Renders backticks as code. */
 const inline = (text: string): string => escaped(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
 
-const pretty = (value: unknown): string => escaped(JSON.stringify(value, null, 2));
+/** @param value undefined without an example */
+const pretty = (value: unknown): string => escaped(JSON.stringify(value, null, 2) ?? '');
 
 const number = (value: number): string => value.toLocaleString('en-US');
 const plural = (count: number, one: string): string => `${number(count)} ${one}${count === 1 ? '' : 's'}`;

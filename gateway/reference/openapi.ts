@@ -11,20 +11,19 @@ import {
   HELP,
   type Header,
   type Operation,
+  type Parameter,
   type Ref,
   type Response,
   type Responses,
   refTo,
+  type Schema,
 } from './document.ts';
-import { type About, COMMON_ERRORS, OPERATIONS, PARAMETERS } from './operations.ts';
+import { type About, API, COMMON_ERRORS, OPERATIONS, PARAMETERS, TAGS } from './operations.ts';
 import { schemas } from './schemas.ts';
 
 const PREFIX = '/v1';
 
-/** Each gateway serves the same file, so it names none of them. */
-const CONTACT = 'https://store.example/docs/';
-
-const DESCRIPTION = `Lists, adds and gets pets.
+const DESCRIPTION = `${API.summary}
 
 **Authentication.** Send an API key as a bearer token: \`Authorization: Bearer <API_KEY>\`. A key that is missing,
 malformed, unknown, expired or revoked always gets the same 401.
@@ -33,28 +32,16 @@ malformed, unknown, expired or revoked always gets the same 401.
 \`X-RateLimit-*\` what is left. A refused request costs nothing and gets 429, with its place in line as
 \`Retry-After\`. Wait that long, then try again. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
 
-**Numbers.** Ids are 64-bit integers. Some are beyond 2^53, where JavaScript's JSON.parse rounds.
-
 **HEAD** works wherever GET does, with the same headers and no body.`;
 
 /** Generates the description of the public API from the route table, the core's schemas and the error table. */
 export function describeApi(): Document {
   return {
     openapi: '3.1.0',
-    info: {
-      title: 'Animal store',
-      version: '1.0.0',
-      description: DESCRIPTION,
-      contact: { name: 'Animal store', url: CONTACT },
-      license: { name: 'MIT', identifier: 'MIT' },
-    },
+    info: { ...API, description: DESCRIPTION },
     servers: [{ url: PREFIX, description: 'This gateway.' }],
     security: [{ apiKey: [] }],
-    tags: [
-      { name: 'pets', description: 'Pets.' },
-      { name: 'store', description: 'Orders of pets.' },
-      { name: 'limits', description: 'The limits of your key.' },
-    ],
+    tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
     paths: paths(),
     components: {
       schemas: schemas(),
@@ -90,6 +77,7 @@ function sharedResponses(): Document['components']['responses'] {
 function paths(): Document['paths'] {
   const made: Record<string, Record<string, Operation>> = {};
   for (const route of ROUTES) {
+    if (!route.path.startsWith(`${PREFIX}/`)) throw new Error(`${route.path} must begin with ${PREFIX}/.`);
     const path = route.path.slice(PREFIX.length);
     made[path] = { ...made[path], [route.method.toLowerCase()]: operationOf(route) };
   }
@@ -110,7 +98,7 @@ function operationOf(route: GatewayRoute): Operation {
     parameters,
     ...(body && { requestBody: { required: true, description: summary, content: body } }),
     responses: responsesOf(route, about),
-    'x-codeSamples': samplesOf(route.method, route.path.replace('{petId}', '1'), body?.['application/json'].example),
+    'x-codeSamples': samplesOf(route.method, exampleTarget(route, parameters), body?.['application/json'].example),
     ...(cannotBeTried && { 'x-try-it-out': false }),
   };
 }
@@ -166,29 +154,55 @@ function withDeprecation(responses: Responses, deprecation: readonly string[]): 
   return Object.fromEntries(entries);
 }
 
+/**
+ * The path of an operation with examples in place of its parameters, and the required query.
+ * @throws {Error} for a parameter without an example
+ */
+function exampleTarget({ operation, path }: GatewayRoute, parameters: About['parameters']): string {
+  const needed = parameters.map((one) => resolved<Parameter>(PARAMETERS, one)).filter(({ required }) => required);
+  const exampleOf = (wanted: string) => {
+    const schema = needed.find(({ name }) => name === wanted)?.schema ?? {};
+    const [example] = [resolved<Schema>(schemas(), schema).examples].flat();
+    if (example === undefined)
+      throw new Error(`The parameter ${wanted} of ${operation} must be required, with an example in its schema.`);
+    return String(example);
+  };
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(exampleOf(name)));
+  const query = needed.filter((one) => one.in === 'query').map(({ name }) => [name, exampleOf(name)]);
+  return query.length === 0 ? filled : `${filled}?${new URLSearchParams(Object.fromEntries(query))}`;
+}
+
+const resolved = <T>(components: Readonly<Record<string, unknown>>, value: object): T =>
+  ('$ref' in value ? components[String(value.$ref).split('/').at(-1) ?? ''] : value) as T;
+
+/** Text in single quotes, as the shell needs it, and as JavaScript and Python do. */
+const inShell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+const inQuotes = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`;
+
 /** The address of a gateway of `npm start`. The page replaces it with its own origin. */
 export const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
 
 /**
  * Shows how to call an operation in three languages. The key comes from the environment, so no sample shows one.
- * @param path contains example values in place of parameters
+ * @param target contains example values in place of parameters
  * @param example the body; undefined if there is none
  */
-function samplesOf(method: string, path: string, example: unknown): CodeSample[] {
-  const url = SAMPLE_ORIGIN + path;
-  const body = JSON.stringify(example);
+function samplesOf(method: string, target: string, example: unknown): CodeSample[] {
+  const url = SAMPLE_ORIGIN + target;
+  const body = JSON.stringify(example) ?? '';
+  const usual = example === undefined ? 'GET' : 'POST';
   const ifAny = (...lines: readonly string[]) => (example === undefined ? [] : lines);
   const unlessGet = (line: string) => (method === 'GET' ? [] : [line]);
   const curl = [
-    `curl -i '${url}'`,
+    `curl -i${method === usual ? '' : ` -X ${method}`} ${inShell(url)}`,
     '-H "Authorization: Bearer $KEY"',
-    ...ifAny("-H 'Content-Type: application/json'", `-d '${body}'`),
+    ...ifAny("-H 'Content-Type: application/json'", `-d ${inShell(body)}`),
   ];
   const javaScript = [
-    `const response = await fetch('${url}', {`,
+    `const response = await fetch(${inQuotes(url)}, {`,
     ...unlessGet(`  method: '${method}',`),
     `  headers: { Authorization: 'Bearer ' + process.env.KEY${ifAny(", 'Content-Type': 'application/json'").join()} },`,
-    ...ifAny(`  body: '${body}',`),
+    ...ifAny(`  body: ${inQuotes(body)},`),
     '});',
     'console.log(response.status, await response.text());',
   ];
@@ -198,7 +212,7 @@ function samplesOf(method: string, path: string, example: unknown): CodeSample[]
     'request = urllib.request.Request(',
     `    "${url}",`,
     ...unlessGet(`    method="${method}",`),
-    ...ifAny(`    data=b'${body}',`),
+    ...ifAny(`    data=${inQuotes(body)}.encode(),`),
     `    headers={"Authorization": "Bearer " + os.environ["KEY"]${ifAny(', "Content-Type": "application/json"').join()}},`,
     ')',
     'with urllib.request.urlopen(request) as response:',

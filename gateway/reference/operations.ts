@@ -5,9 +5,23 @@ import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
 import { type Content, type Header, nextPage, type Parameter, type Ref, refTo, type Schema } from './document.ts';
 import { LIMITS, NEW_PET, ORDER, PET } from './schemas.ts';
 
+/** The API as a whole. */
+export const API = {
+  title: 'Animal store',
+  version: '1.0.0',
+  summary:
+    "Lists, adds and gets pets. Ids are 64-bit integers; some are beyond 2^53, where JavaScript's `JSON.parse` rounds.",
+  // Each gateway serves the same file, so it names none of them.
+  contact: { name: 'Animal store', url: 'https://store.example/docs/' },
+  license: { name: 'MIT', identifier: 'MIT' },
+};
+
+/** Descriptions of the tags by name. */
+export const TAGS = { pets: 'Pets.', store: 'Orders of pets.', limits: 'The limits of your key.' };
+
 /** What the route table does not contain about an operation. */
 export interface About {
-  readonly tag: 'pets' | 'store' | 'limits';
+  readonly tag: keyof typeof TAGS;
   readonly summary: string;
   readonly description: string;
   readonly parameters: readonly (Parameter | Ref)[];
@@ -15,7 +29,8 @@ export interface About {
   readonly success: {
     readonly status: number;
     readonly description: string;
-    readonly content: Content;
+    /** Undefined without a body, as with 204. */
+    readonly content?: Content;
     readonly headers?: Readonly<Record<string, Header>>;
   };
   /** Its errors by status, besides the common ones. */

@@ -11,25 +11,35 @@ const SLOW_MS = 250;
 /**
  * Checks whether each address of each core is reachable, is ready, and accepts our token.
  * @param urls entries of CORE_URL
+ * @param path of a read with which the token is checked; undefined if there is none
  */
-export const checkCores = (urls: readonly string[], token: string | undefined): Promise<CheckResult[]> =>
-  lookAtEach(urls, (address) => checkCore(address, token));
+export const checkCores = (
+  urls: readonly string[],
+  token: string | undefined,
+  path: string | undefined,
+): Promise<CheckResult[]> => lookAtEach(urls, (address, isOnly) => checkCore(address, isOnly, token, path));
 
-async function checkCore(address: CoreAddress, token: string | undefined): Promise<CheckResult> {
+async function checkCore(
+  address: CoreAddress,
+  isOnly: boolean,
+  token: string | undefined,
+  path: string | undefined,
+): Promise<CheckResult> {
   const about = `core ${address.origin}`;
   const askedAt = performance.now();
-  const ready = await probe(address);
+  const ready = await probe(address, isOnly);
   const ms = performance.now() - askedAt;
-  if (ready.status !== 'good') return ready;
+  if (ready.status === 'fault' || ready.status === 'unknown' || path === undefined) return ready;
   try {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    const listed = await statusOf(address, '/v1/pets?limit=1', headers);
-    if (listed === undefined) return silentCore(about);
-    if (CoreRefusedUs.saysSo(listed)) return refusingCore(about);
-    if (listed !== 200) return fault(about, `answers ${listed} to GET /v1/pets`, 'Its log says why.');
+    const status = await statusOf(address, path, headers);
+    if (status === undefined) return silentCore(about);
+    if (CoreRefusedUs.saysSo(status)) return refusingCore(about);
+    if (status >= 500) return fault(about, `answers ${status} to GET ${path}`, 'Its log says why.');
   } catch (thrown) {
-    return fault(about, `does not answer GET /v1/pets: ${(thrown as Error).message}`, 'Its log may say why.');
+    return fault(about, `does not answer GET ${path}: ${(thrown as Error).message}`, 'Its log may say why.');
   }
+  if (ready.status === 'warning') return ready;
   const found = `is ready, and answers in ${ms.toFixed(0)} ms`;
   return ms > SLOW_MS ? warning(about, found, 'Look at its CPU and its database.') : good(about, found);
 }
@@ -38,31 +48,41 @@ const TIMEOUT_MS = 2_000;
 /** The user agent in the core's log. */
 const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
+const NO_PROBE = 404;
 
 /** Checks whether each core is ready. @param urls entries of CORE_URL */
 export const probeCores = (urls: readonly string[]): Promise<CheckResult[]> => lookAtEach(urls, probe);
 
-/** Applies a check to each address of each entry of CORE_URL. */
-const lookAtEach = async (
-  urls: readonly string[],
-  look: (address: CoreAddress) => Promise<CheckResult>,
-): Promise<CheckResult[]> => (await Promise.all(urls.map((url) => lookAtAll(url, look)))).flat();
+/** Checks an address. @param isOnly whether there is no other one */
+type Check = (address: CoreAddress, isOnly: boolean) => Promise<CheckResult>;
 
-async function lookAtAll(url: string, look: (address: CoreAddress) => Promise<CheckResult>): Promise<CheckResult[]> {
+/** Applies a check to each address of each entry of CORE_URL. */
+const lookAtEach = async (urls: readonly string[], look: Check): Promise<CheckResult[]> =>
+  (await Promise.all(urls.map((url) => lookAtAll(url, look, urls.length === 1)))).flat();
+
+async function lookAtAll(url: string, look: Check, isOnlyUrl: boolean): Promise<CheckResult[]> {
   try {
-    return await Promise.all((await resolveCores(url)).map(look));
+    const addresses = await resolveCores(url);
+    const isOnly = isOnlyUrl && addresses.length === 1;
+    return await Promise.all(addresses.map((address) => look(address, isOnly)));
   } catch (thrown) {
     return [fault(`core ${url}`, `cannot be resolved: ${(thrown as Error).message}`, 'Check CORE_URL and the DNS.')];
   }
 }
 
 /** Checks whether a core is ready. */
-async function probe(address: CoreAddress): Promise<CheckResult> {
+async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult> {
   const about = `core ${address.origin}`;
   try {
     const status = await statusOf(address, '/readyz');
     if (status === READY) return good(about, 'is ready');
     if (status === undefined) return silentCore(about);
+    if (status === NO_PROBE && isOnly)
+      return warning(
+        about,
+        `has no /readyz: it answers ${status}`,
+        'Of several cores, those receive requests whose /readyz answers 200.',
+      );
     return fault(about, `is not ready: /readyz answers ${status}`, 'Its log says why.');
   } catch (thrown) {
     return unreachableCore(about, (thrown as Error).message);

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { int64, parseInt64 } from '../schemas/int64.ts';
+import { faultsOf } from '../schemas/must.ts';
 import { NewOrder, Order, OrderMove, type OrderStatus } from '../schemas/order.ts';
 import { MAX_PAGE_SIZE } from '../schemas/page.ts';
 import { NewPet, Pet, PetChanges, type PetStatus } from '../schemas/pet.ts';
@@ -157,18 +158,18 @@ export function createStoreClient({ url, token, timeoutMs = 5_000, connections =
 }
 
 /** Checks a value before it is sent: a number above 2^53 has lost digits before the core could check it. */
-function checked<S extends z.ZodType>(schema: S, value: z.input<S>): z.output<S> {
+function checked<S extends z.ZodType>(schema: S, value: z.input<S>, name?: string): z.output<S> {
   const { success, data, error } = schema.safeParse(value);
   if (success) return data;
-  throw new StoreError('invalid_request', `The request is not valid: ${z.prettifyError(error)}`, { cause: error });
+  throw new StoreError('invalid_request', `The request is not valid: ${faultsOf(error, name)}.`, { cause: error });
 }
 
-const pathOf = (path: string, id: Id): string => `${path}/${checked(int64, id)}`;
+const pathOf = (path: string, id: Id): string => `${path}/${checked(int64, id, 'id')}`;
 
 function queryOf({ limit, after, status }: PageOptions<string>): string {
   const query = new URLSearchParams();
   if (limit !== undefined) query.set('limit', String(limit));
-  if (after !== undefined) query.set('after', String(checked(int64, after)));
+  if (after !== undefined) query.set('after', String(checked(int64, after, 'after')));
   if (status !== undefined) query.set('status', status);
   return query.size === 0 ? '' : `?${query}`;
 }

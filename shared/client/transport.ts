@@ -88,6 +88,7 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
  * @throws for a URL that is not a plain origin, or a token that is not a valid header value
  */
 export function openTransport({ url, token, timeoutMs, connections }: TransportOptions): Transport {
+  if (!isOrigin(url)) throw new TypeError('url must be an origin such as http://127.0.0.1:7001.');
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
   // A request that undici cannot write blocks its connection for good, so the headers are checked first.
   for (const [name, value] of Object.entries(authorization)) http.validateHeaderValue(name, value);
@@ -115,6 +116,11 @@ export function openTransport({ url, token, timeoutMs, connections }: TransportO
     },
     close: () => (closed ??= pool.close()),
   };
+}
+
+function isOrigin(url: string): boolean {
+  const { protocol, origin, href } = URL.parse(url) ?? {};
+  return (protocol === 'http:' || protocol === 'https:') && href === `${origin}/`;
 }
 
 function write(request: StoreRequest, authorization: Record<string, string>): Dispatcher.RequestOptions {

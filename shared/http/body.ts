@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { z } from 'zod';
 import { JsonError, parseJson } from '../schemas/json.ts';
-import { must } from '../schemas/must.ts';
+import { faultsOf, must } from '../schemas/must.ts';
 import { HttpError } from './errors.ts';
 import { announcesBody, type BrokenRequest, FAULT } from './request-head.ts';
 
@@ -94,7 +94,7 @@ export async function readBody<S extends z.ZodType>(
   const bytes = await readJsonBytes(request, response, maxBytes);
   if (bytes.length === 0) throw new HttpError('invalid_request', 'A JSON body is required.');
   const result = schema.safeParse(parse(bytes, maxValues), { error: ofType });
-  if (!result.success) throw new HttpError('invalid_request', describe(result.error));
+  if (!result.success) throw new HttpError('invalid_request', `The body is not valid: ${faultsOf(result.error)}.`);
   return result.data;
 }
 
@@ -112,15 +112,3 @@ const ofType: z.core.$ZodErrorMap = (issue) =>
   issue.code === 'invalid_type' ? must(`be ${TYPES[issue.expected] ?? `a ${issue.expected}`}`)(issue) : undefined;
 
 const TYPES: Readonly<Record<string, string>> = { array: 'a list', object: 'an object', record: 'an object' };
-
-function describe(error: z.ZodError): string {
-  const faults = error.issues.map((issue) => {
-    if (issue.code === 'unrecognized_keys') return `${issue.keys.map(quoted).join(', ')} is not known`;
-    if (issue.code === 'invalid_type' && issue.path.length === 0) return 'a JSON object is expected';
-    const path = issue.path.map((part) => (part === '' ? '""' : part));
-    return `${path.join('.')} ${issue.message}`.trimStart();
-  });
-  return `The body is not valid: ${faults.join('; ')}.`;
-}
-
-const quoted = (key: string): string => JSON.stringify(key);

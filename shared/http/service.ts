@@ -243,12 +243,16 @@ export function createRouter<R extends Route>(routes: readonly R[]) {
 
   /** The methods of a path, as in Allow; undefined for an unknown path. */
   function allowed(path: string): string | undefined {
-    const methods = compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route.method);
-    const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
-    return all.length === 0 ? undefined : all.join(', ');
+    return methodsOf(compiled.filter(({ pattern }) => pattern.test(path)).map(({ route }) => route));
   }
 
   return { find, lookUp, allowed };
+}
+
+/** The methods of routes, as in Allow; undefined without routes. */
+export function methodsOf(routes: readonly Route[]): string | undefined {
+  const methods = routes.flatMap(({ method }) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+  return methods.length === 0 ? undefined : [...new Set(methods)].join(', ');
 }
 
 const nameOf = (route: Route): string => `${route.method} ${route.path}`;

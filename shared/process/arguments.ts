@@ -66,12 +66,13 @@ export function misspelt(given: readonly string[], settings: readonly string[]):
 }
 
 /**
- * One slip in a letter or an underscore, or a name without its last words. With two slips, SSL_CERT_FILE would match
- * TLS_CERT_FILE.
+ * One slip in a letter or an underscore, PROXY for PROXIES, or a name whose end is missing or abbreviated. With two
+ * slips, SSL_CERT_FILE would match TLS_CERT_FILE.
  */
 function looksLike(name: string, setting: string): boolean {
-  if (name.includes('_') && setting.startsWith(`${name}_`)) return true;
-  return Math.abs(name.length - setting.length) <= 1 && distance(name, setting) <= 1;
+  if (/_[A-Z]{2,}$/.test(name) && setting.startsWith(name)) return true;
+  const [given, meant] = [name, setting].map((one) => one.replace(/IES$/, 'Y')) as [string, string];
+  return Math.abs(given.length - meant.length) <= 1 && distance(given, meant) <= 1;
 }
 
 /** The number of letters added, removed, changed, or swapped with their neighbour (optimal string alignment). */

@@ -117,22 +117,30 @@ function failedToStart(fault: unknown): never {
   process.exit(1);
 }
 
-type ListenFault = NodeJS.ErrnoException & { address?: string; port?: number; setting?: string };
+type ListenFault = NodeJS.ErrnoException & { address?: string; hostname?: string; port?: number; setting?: string };
+
+/** The advice for an address or a name that the machine does not have. @param setting the port's setting */
+const anotherHost = (setting: string): string =>
+  `Set ${setting.replace('PORT', 'HOST')} to an address of this machine.`;
+const unresolved = (setting: string): string => `this name does not resolve. ${anotherHost(setting)}`;
 
 const LISTEN_FAULTS: Readonly<Record<string, (setting: string) => string>> = {
   EADDRINUSE: (setting) => `another program has this address. Stop it, or set ${setting} to a free port.`,
   EACCES: (setting) => `not permitted. Set ${setting} to a port from 1024 on.`,
-  EADDRNOTAVAIL: (setting) =>
-    `this machine has no such address. Set ${setting.replace('PORT', 'HOST')} to one of its own.`,
+  EADDRNOTAVAIL: (setting) => `this machine has no such address. ${anotherHost(setting)}`,
+  ENOTFOUND: unresolved,
+  EAI_AGAIN: unresolved,
 };
 
 /** Describes a fault for operators. Several faults get a line each. */
 export function explain(fault: unknown): string {
   if (fault instanceof AggregateError) return [...new Set(fault.errors.map(explain))].join('\n');
   if (!(fault instanceof Error)) return String(fault);
-  const { code = '', address, port, setting } = fault as ListenFault;
+  const { code = '', address, hostname, port, setting } = fault as ListenFault;
   const advice = setting === undefined ? undefined : LISTEN_FAULTS[code]?.(setting);
-  return advice === undefined ? fault.message : `Cannot listen on ${address}:${port}: ${advice}`;
+  // The system names no port for a name, nor a port of 0.
+  const place = [hostname ?? address, port].filter((part) => part !== undefined).join(':');
+  return advice === undefined ? fault.message : `Cannot listen on ${place}: ${advice}`;
 }
 
 /**

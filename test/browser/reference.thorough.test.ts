@@ -190,7 +190,10 @@ test('code samples name this gateway and the pasted key until it is cleared, and
     expect(await sample.innerText()).toContain(`${stack.gateway}/v1/pets`);
     expect(await sample.innerText()).toContain(placeholder);
   }
+  const note = async () => (await page.locator('#start + .beside .quiet:visible').allInnerTexts()).join();
+  expect(await note()).toBe("read -rs keeps the key out of the shell's history.");
   await pasteKey(page, key);
+  expect(await note()).toBe("This command contains your key, which the shell's history keeps.");
   for (const [language, placeholder] of Object.entries(placeholders)) {
     await choose(language);
     expect(await sample.innerText()).toContain(`Bearer ${key}`);
@@ -203,6 +206,7 @@ test('code samples name this gateway and the pasted key until it is cleared, and
   }
   await page.getByRole('button', { name: 'Forget key' }).click();
   expect(await page.locator('body').innerText()).not.toContain(key);
+  expect(await note()).toMatch(/^read -rs/);
   expect(await sample.innerText()).toContain('os.environ["KEY"]');
   expect(await page.locator('#key-report').isVisible()).toBe(false);
   await page.getByLabel('API key').fill('not a key');

@@ -60,15 +60,20 @@ test('the smallest and the largest int64 are exact in bodies, paths and queries,
 test('a value that is inexact or invalid is refused before it is sent', async () => {
   const core = await coreThatAnswers(answer('200 OK', PET));
   const store = clientOf(core.url);
+  const [inexact, range] = ['must be a bigint beyond 2^53', 'must be an integer from -2^63 to 2^63-1'];
   const refused = [
-    store.createPet({ name: 'Rex', categoryId: 2 ** 53 }),
-    store.createPet({ name: '', categoryId: 1 }),
-    store.changePet(1n, {}),
-    store.getPet(2n ** 63n),
-    store.getOrder(1.5),
-    store.listPets({ after: -(2 ** 60) }),
-  ];
-  for (const call of refused) expect(await faultOf(call)).toMatchObject({ code: 'invalid_request', status: 0 });
+    [store.createPet({ name: 'Rex', categoryId: 2 ** 53 + 2 }), `categoryId ${inexact}`],
+    [store.createPet({ name: '', categoryId: 1.5 }), `name must have 1 to 200 characters; categoryId ${range}`],
+    [store.changePet(1n, {}), 'it changes nothing'],
+    [store.getPet(2n ** 63n), `id ${range}`],
+    [store.getPet(2 ** 63), `id ${range}`],
+    [store.getOrder(1.5), `id ${range}`],
+    [store.listPets({ after: -(2 ** 60) }), `after ${inexact}`],
+  ] as const;
+  for (const [call, why] of refused) {
+    const message = `The request is not valid: ${why}.`;
+    expect(await faultOf(call)).toMatchObject({ code: 'invalid_request', status: 0, message });
+  }
   expect(core.heads).toEqual([]);
 });
 
@@ -171,5 +176,8 @@ test('closing finishes calls in flight and refuses later ones', async () => {
 
 test('a URL that is not an origin is refused at once', () => {
   expect(() => createStoreClient({ url: 'core:7001' })).toThrow();
-  expect(() => createStoreClient({ url: 'http://127.0.0.1:7001/v1' })).toThrow();
+  for (const url of ['http://127.0.0.1:7001/v1', 'http://u:p@127.0.0.1', 'http://a/?x', 'http://a/#x', 'ftp://a', ''])
+    expect(() => createStoreClient({ url })).toThrow(
+      new TypeError('url must be an origin such as http://127.0.0.1:7001.'),
+    );
 });

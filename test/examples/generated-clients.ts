@@ -95,6 +95,7 @@ const ORVAL: Generator = {
   name: 'orval',
   generate: `import orval from 'orval';\n${orval('fetch', 'client.ts')}`,
   use: `${IMPORTS}
+import { createPet, getLimits, getPet, listPets } from './client.ts';
 ${ORVAL_CLIENT}
 await useStore({
   create: async (pet) => dataOf(await createPet(pet, init), 201),

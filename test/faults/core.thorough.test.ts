@@ -31,7 +31,7 @@ const misbehaviours: [does: string, query: string, get: number, post: number, as
   ['sends a head of 20 kB', 'fault=long-head', 502, 502, 2],
   ['sends more than its length', 'fault=too-long', 200, 200, 1],
   ['sends another answer behind its own', 'fault=too-long-by-an-answer', 200, 200, 1],
-  ['sends 100 Continue unasked', 'fault=continue', 502, 502, 2],
+  ['sends 100 Continue unasked', 'fault=continue', 200, 200, 1],
   ['sends 103 Early Hints first', 'fault=early-hints', 200, 200, 1],
   ['switches protocols', 'fault=switching-protocols', 502, 502, 2],
 ];
@@ -112,7 +112,7 @@ test('an answer that arrives before the body was sent is forwarded, and its conn
   expect(connections).toEqual(Array(10).fill('POST'));
 });
 
-test.for(['closes', 'resets&at=50', 'garbage', 'both-framings', 'continue', 'long-head'])(
+test.for(['closes', 'resets&at=50', 'garbage', 'both-framings', 'long-head'])(
   'with two cores, a read is retried once on the other and a write never is, when one of them does this: %s',
   async (fault) => {
     const { ask } = await misbehavingStack(timeout, 2);

@@ -136,6 +136,24 @@ test('an address in use is reported in a sentence', async () => {
   });
 });
 
+test.for([
+  ['core/main.ts', 'HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
+  ['gateway/main.ts', 'HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
+  ['gateway/main.ts', 'ADMIN_HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
+  ['gateway/main.ts', 'ADMIN_HOST', '203.0.113.9', '203.0.113.9: this machine has no such address.'],
+] as const)('%s reports its %s=%s in a sentence with the name of the setting', async ([main, name, host, fault]) => {
+  const DATA_DIR = await temporaryFolder();
+  const ports = {
+    PORT: '0',
+    ADMIN_PORT: '0',
+    ADMIN_TOKEN: 'token-of-the-tests',
+    DATABASE_URL: `sqlite:${DATA_DIR}/a.db`,
+    DATA_DIR,
+  };
+  const { code, err } = await startProcess(process.execPath, [main], { ...ports, [name]: host }).ended;
+  expect([code, err]).toEqual([1, `Cannot listen on ${fault} Set ${name} to an address of this machine.\n`]);
+});
+
 test('unset and empty settings have their defaults', () => {
   expect(readGatewaySettings({ PORT: '', REDIS_URL: '' })).toMatchObject({
     HOST: '127.0.0.1',

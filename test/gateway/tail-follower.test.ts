@@ -77,7 +77,7 @@ test('a name, tags and a new secret concern no decision, and are not reported', 
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('while the log cannot be read although Redis answers, any key may have changed', async () => {
+test('while something else is in the place of the log, any key may have changed', async () => {
   const { told, tail } = follower();
   await told();
   await redis.set(AUDIT, 'nonsense');

@@ -214,6 +214,21 @@ test('the reference shows the limits of the plans in force and their changes', a
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
 });
 
+test('the 80 % signal says where a client sees what is left of its day while the minute has less', async () => {
+  const { gateway, issueKey } = await startStack();
+  const key = await issueKey({ minute: 4, day: 5 });
+  for (let sent = 0; sent < 3; sent++) await send(`${gateway}/v1/pets`, { key });
+  const { headers } = await send(`${gateway}/v1/pets`, { key });
+  expect([headers['x-ratelimit-limit'], headers['x-ratelimit-remaining']]).toEqual(['4', '0']);
+  expect(headers.ratelimit).toContain('"day";r=1;');
+  expect((await send(`${gateway}/v1/limits`, { key })).json).toMatchObject({ day: { limit: 5, remaining: 1 } });
+  const [, text = ''] = (await send(`${gateway}/docs/`)).text.split('<h3 id="signal">');
+  const [said = ''] = text.replaceAll(/\s+/g, ' ').split('</p>');
+  expect(said).toContain('<code>r</code> of <code>"day"</code> in the <code>RateLimit</code> header');
+  expect(said).toContain('<code>GET /v1/limits</code>');
+  expect(said).toContain('<code>X-RateLimit-Remaining</code> shows the minute while that has fewer');
+});
+
 test('the figures of the line, the ban and the 80 % signal have a correct text alternative', async () => {
   const { gateway, issueKey } = await startStack();
   const { text } = await send(`${gateway}/docs/`);

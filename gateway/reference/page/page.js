@@ -55,6 +55,8 @@ const withKey = (source) =>
 
 function showSamples() {
   for (const { place, source } of samples) if (place.isConnected) place.textContent = withKey(source);
+  byId('history').hidden = key !== undefined;
+  byId('in-history').hidden = key === undefined;
 }
 
 function chooseLanguage(language) {
