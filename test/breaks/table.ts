@@ -116,7 +116,12 @@ export const BREAKS: readonly Break[] = [
     'ROLES.slice(0, ROLES.indexOf(role) + 1).includes(needed)',
     'ROLES.includes(needed)',
   ),
-  row(ACCESS, 'operators/guard', 'this.#guesses.consume(addressOf(request));', ''),
+  row(
+    ACCESS,
+    'operators/guard',
+    'this.#wrong.get(name) === undefined) this.#guesses.consume(address);',
+    'false) return;',
+  ),
   row(
     ACCESS,
     'operators/actor-header',

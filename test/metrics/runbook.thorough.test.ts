@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import type { HistoryAnswer } from '../../gateway/operators/api/answers.ts';
 import { ALERT_NAMES } from '../support/alerts.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -91,17 +92,19 @@ test('every ctl command of the runbook works as written', async () => {
     const { id: tokenId } = (await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' })).json as {
       id: string;
     };
+    // Ensures that there is always a change to revert.
+    if (command.startsWith('ctl plans'))
+      await stack.admin('PATCH', '/plans/pro', { minute: (Date.now() % 100_000_000) + 1 });
+    const history = (await stack.admin('GET', '/plans/history')).json as HistoryAnswer;
     const [typed = '', input] = command.split(' < ');
     const given: Readonly<Record<string, string>> = {
       '<id>': idOf(key),
       '<secret id>': secrets[0].id,
       '<request id>': requestId,
       '<token id>': tokenId,
+      '<change>': history.history[0]?.id ?? '',
     };
     const words = wordsOf(typed).map((word) => given[word] ?? word);
-    // Ensures that there is always a change to revert.
-    if (command.startsWith('ctl plans'))
-      await stack.admin('PATCH', '/plans/pro', { minute: (Date.now() % 100_000_000) + 1 });
     const { code, err } = await (input ? ctlReading(stack, backup, ...words) : ctl(stack, ...words));
     return [command, code, code === 0 ? '' : err];
   };
