@@ -3,8 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, dirname, extname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { Marked, type Tokens } from 'marked';
-import { getHeadingList, gfmHeadingId } from 'marked-gfm-heading-id';
+import type { Tokens } from 'marked';
 import type { ServiceRoute } from '../../shared/http/service.ts';
 import { etagOf, isCurrent, safetyHeaders } from '../static-file.ts';
 import { addressOf, type PageName, TITLES } from './console/page-names.ts';
@@ -142,7 +141,10 @@ export const runbookRoutes = (): ServiceRoute<unknown, unknown>[] => [
  * Renders a document with the same anchors as in a repository's web view.
  * @throws the system's error when it cannot be read
  */
-function renderDocument(document: DocumentName): string {
+async function renderDocument(document: DocumentName): Promise<string> {
+  // Only who opens a document pays for the renderer.
+  const { Marked } = await import('marked');
+  const { getHeadingList, gfmHeadingId } = await import('marked-gfm-heading-id');
   const marked = new Marked(gfmHeadingId(), { async: false, renderer: { link } });
   const body = marked.parse(readFileSync(join(DOCUMENTS_FOLDER, document), 'utf8')) as string;
   const sections = getHeadingList().filter(({ level }) => level === 2);
