@@ -53,7 +53,7 @@ export function* queryOne<R>(sql: string, ...values: Value[]): Transaction<R | u
  * except a Conflict.
  */
 export const STORE_FAULTS = ['unavailable', 'failed'] as const;
-export type StoreFault = (typeof STORE_FAULTS)[number];
+type StoreFault = (typeof STORE_FAULTS)[number];
 
 /** A store that counts its faults. A Conflict is not a fault: it becomes a 409. */
 export function countFaults(store: Store, count: (fault: StoreFault) => void): Store {

@@ -122,13 +122,6 @@ export interface RunningBan {
 }
 
 const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'eighth', 'ninth', 'tenth'];
-let formats: Intl.NumberFormat | undefined;
-
-/** Made when it is first used: it takes 4 MB, and the primary, which loads this file too, formats no numbers. */
-const numberFormat = (): Intl.NumberFormat => {
-  formats ??= new Intl.NumberFormat('en-US');
-  return formats;
-};
 
 /**
  * What follows `banned until`, such as `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by
@@ -138,7 +131,8 @@ const numberFormat = (): Intl.NumberFormat => {
 export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
   const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
   const ofSeries = banReason === undefined && bans > 0 ? [bans === 1 ? which : `${which} in a row`] : [];
-  const refused = banRefused === undefined ? [] : [`refused ${numberFormat().format(banRefused)} since`];
+  // A format made when this file is loaded would take 4 MB of the primary, which loads it too.
+  const refused = banRefused === undefined ? [] : [`refused ${banRefused.toLocaleString('en-US')} since`];
   const left = shortLength((Date.parse(bannedUntil) - Date.now()) / 1_000);
   return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
 }
