@@ -3,6 +3,7 @@ import { GatewaySettings } from '../gateway/config.ts';
 import { readSettings, type Settings } from '../shared/process/env.ts';
 
 const { HOST, PORT, DATABASE_URL } = CoreSettings.shape;
+const { CORE_URL } = GatewaySettings.shape;
 
 /**
  * The settings of `npm start`: those of both services, which share one environment. Both read HOST and PORT, so the
@@ -16,15 +17,17 @@ export const LocalSettings = GatewaySettings.safeExtend({
 
 export type LocalSettings = Settings<typeof LocalSettings>;
 
-/** CORE_URL is not among them: a core of its own is started. */
-const { CORE_URL: _, ...shape } = LocalSettings.shape;
-
 export const LOCAL_PROGRAM = {
   about: 'Core and gateway on this machine, with embedded storage and a demo key per plan. Ctrl-C stops both.',
   command: 'npm start',
-  settings: shape,
+  settings: {
+    ...LocalSettings.shape,
+    CORE_URL: CORE_URL.unwrap()
+      .optional()
+      .describe('URLs of an API of your own. Unset: the store is started, at `CORE_HOST` and `CORE_PORT`'),
+  },
 };
 
 /** @throws {SettingsError} naming every fault of both services' settings, and every argument */
 export const readLocalSettings = (environment: NodeJS.ProcessEnv, args: readonly string[]): LocalSettings =>
-  readSettings(LocalSettings, { ...environment, CORE_URL: 'http://127.0.0.1' }, args);
+  readSettings(LocalSettings, environment, args);

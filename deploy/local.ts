@@ -16,6 +16,7 @@ import { TerminalLog } from './log-terminal.ts';
 
 /**
  * `npm start`: core and gateway as two processes with embedded storage, a demo key per plan, and a curl line to paste.
+ * With CORE_URL, only the gateway is started, in front of that API.
  * On a terminal their logs are short lines for a person; anywhere else they are JSON.
  * When this process ends, for any reason, both end too: they watch the message channel to it.
  */
@@ -56,9 +57,10 @@ const terminal = process.stdout.isTTY ? new TerminalLog() : undefined;
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
 stopWithParent();
 
-const core = await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT });
+const hasOwnCore = !given.CORE_URL;
+const coreUrl = hasOwnCore ? (await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT })).core : given.CORE_URL;
 // One arena of malloc for its primary too, as workers have: operators' lists leave 10 MB less behind.
-const gateway = await launch('gateway', { HOST, PORT, CORE_URL: core.core, MALLOC_ARENA_MAX: '1' });
+const gateway = await launch('gateway', { HOST, PORT, CORE_URL: coreUrl, MALLOC_ARENA_MAX: '1' });
 terminal?.nameKeysBy(admin);
 const keys = await demoKeys().catch(giveUp);
 if (keys !== undefined) printWelcome(keys);
@@ -210,7 +212,7 @@ function printWelcome(keys: Record<string, string>): void {
 The animal store is open.
 
   gateway    ${gateway.gateway}   for clients, with a key; /docs/ is the reference
-  core       ${core.core}   for internal services
+  core       ${coreUrl}   for internal services
   admin      ${gateway.admin}/   the operators' console, with the token in ${tokenPlace}; or npm run -s ctl -- --help
 
 Demo keys, one per plan:
@@ -219,7 +221,7 @@ ${lines.join('\n')}
 Try it:
   curl -i -H 'Authorization: Bearer ${keys.free}' ${gateway.gateway}/v1/pets
 
-Ctrl-C stops both.
+Ctrl-C stops ${hasOwnCore ? 'both' : 'the gateway'}.
 
 `);
 }

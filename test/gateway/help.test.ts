@@ -2,21 +2,19 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { CoreSettings } from '../../core/config.ts';
-import { LOCAL_PROGRAM, LocalSettings } from '../../deploy/local-settings.ts';
+import { LOCAL_PROGRAM } from '../../deploy/local-settings.ts';
 import { GatewaySettings } from '../../gateway/config.ts';
 import { helpText, settingRows } from '../../shared/process/help.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
-
-const { CORE_URL: _, ...ofBoth } = LocalSettings.shape;
 
 test.for([
   ['gateway/main.ts', '--help', GatewaySettings.shape],
   ['gateway/main.ts', '-h', GatewaySettings.shape],
   ['core/main.ts', '--help', CoreSettings.shape],
   ['core/main.ts', '-h', CoreSettings.shape],
-  ['deploy/local.ts', '--help', ofBoth],
-  ['deploy/local.ts', '-h', ofBoth],
+  ['deploy/local.ts', '--help', LOCAL_PROGRAM.settings],
+  ['deploy/local.ts', '-h', LOCAL_PROGRAM.settings],
 ] as const)(
   '%s %s prints usage and settings, and starts nothing, whatever else is wrong',
   async ([main, option, shape]) => {
@@ -37,7 +35,7 @@ test.for([
   [80, 80],
   [40, 80],
 ])('on a terminal of %s columns the help table has %s, and the meanings are one column', ([columns, width]) => {
-  const lines = helpText({ ...LOCAL_PROGRAM, settings: LocalSettings.shape }, columns).split('\n');
+  const lines = helpText(LOCAL_PROGRAM, columns).split('\n');
   expect(Math.max(...lines.map(({ length }) => length))).toBeLessThanOrEqual(width as number);
   const head = lines.findIndex((line) => line.startsWith('setting'));
   const table = lines.slice(head, lines.indexOf('', head));
@@ -48,7 +46,7 @@ test.for([
     .map((line) => line.slice(start))
     .join(' ');
   expect(words).toBe(
-    settingRows(LocalSettings.shape)
+    settingRows(LOCAL_PROGRAM.settings)
       .map(([, , meaning]) => meaning.replaceAll('`', ''))
       .join(' '),
   );

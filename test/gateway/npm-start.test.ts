@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -22,7 +23,7 @@ async function npmStart(
 ): Promise<Started & { keys: string[]; gateway: string; curl: string }> {
   const environment = { DATA_DIR, PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0', ...given };
   const started = startProcess('npm', ['start', '--silent'], environment, { detached: true });
-  await expect.poll(started.out).toContain('Ctrl-C stops both.');
+  await expect.poll(started.out).toContain('Ctrl-C stops ');
   const keys = started.out().match(/as_\w{12}_\w{38}/g) ?? [];
   const curl = /^ {2}(curl .*)$/m.exec(started.out())?.[1] ?? '';
   return { ...started, keys: keys.slice(0, 4), gateway: /gateway +(\S+)/.exec(started.out())?.[1] ?? '', curl };
@@ -82,17 +83,33 @@ test('npm start opens the store with a key per plan and a working curl line, and
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 }, 60_000);
 
+test('npm start with CORE_URL starts the gateway in front of that API, and no core', async () => {
+  const api = http.createServer((request, response) => {
+    response.setHeader('x-request-id', String(request.headers['x-request-id']));
+    response.end('["of an API of my own"]');
+  });
+  await once(api.listen(0, '127.0.0.1'), 'listening');
+  cleanUp(() => void api.close());
+  const CORE_URL = `http://127.0.0.1:${(api.address() as AddressInfo).port}`;
+  const DATA_DIR = await temporaryFolder();
+  const { gateway, keys, out } = await npmStart(DATA_DIR, { CORE_URL });
+  expect((await send(`${gateway}/v1/pets`, { key: keys[0] })).text).toBe('["of an API of my own"]');
+  expect(out()).toContain(`core       ${CORE_URL}`);
+  expect(existsSync(join(DATA_DIR, 'store.db'))).toBe(false);
+}, 60_000);
+
 test('npm start reports the faults of both services and of its arguments together and starts nothing', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
     ...{ DATA_DIR, CORE_HOST: 'a b', CORE_PORT: 'x', PORT: '70000', ADMIN_PORT: 'x' },
-    ...{ DATABASE_URL: 'mysql://a', CORE_TOKEN: 'short', LOG_LEVEL: 'loud', WORKERS: '2', CORE_URL: 'unused' },
+    ...{ DATABASE_URL: 'mysql://a', CORE_TOKEN: 'short', LOG_LEVEL: 'loud', WORKERS: '2', CORE_URL: 'store' },
   };
   const args = ['start', '--silent', '--', '--prot', '9000'];
   const { code, out, err } = await startProcess('npm', args, environment).ended;
   expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
   expect(err).toBe(`The settings have faults:
   PORT: must be a whole number from 0 to 65535
+  CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
   CORE_TOKEN: must be a token of at least 16 characters, without spaces; several with commas between, none of them empty
   ADMIN_PORT: must be a whole number from 0 to 65535
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent

@@ -149,7 +149,10 @@ test.for([
     const { findings } = (await second.admin('GET', '/doctor')).json as { findings: { about: string }[] };
     expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
       { status: 'fault', found: 'is missing or incomplete; clients get 503' },
-      { status: 'fault', found: 'free.minute is abc; nothing stays in force' },
+      {
+        status: 'fault',
+        found: 'free.minute is "abc", which is not a whole number from 1 to 1000000000; nothing stays in force',
+      },
     ]);
     await redis.hset('gateway:plans', 'free.minute', '63');
     await expect.poll(async () => (await send(`${second.adminUrl}/readyz`)).status).toBe(200);

@@ -3,7 +3,16 @@ import { Unavailable } from '../../../shared/domain-errors.ts';
 import { type CheckResult, fault, good, unknown, warning } from '../../check-result.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
 import { isNetwork } from '../../limiter/networks.ts';
-import { isFormer, PLAN_NAMES, type Plan, type RejectedValue, STORED_FIELDS, whenAbsent } from '../../limiter/plans.ts';
+import {
+  isFormer,
+  PLAN_NAMES,
+  type Plan,
+  type PlanField,
+  type RejectedValue,
+  rangeOf,
+  STORED_FIELDS,
+  whenAbsent,
+} from '../../limiter/plans.ts';
 import { mostBanAfter } from '../../limiter/refusals.ts';
 import type { Keys } from '../../stores/keys.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
@@ -76,10 +85,12 @@ function checkRejected({ field, value, kept }: RejectedValue): CheckResult {
     const found = `${field} belongs to a rule that no longer exists: ${effect}`;
     return warning(TABLE, found, `ctl plans set ${plan} --ban-after none`);
   }
-  const advice = STORED_FIELDS.includes(field)
-    ? `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`
-    : `No plan has this field. Run: HDEL gateway:plans ${field}`;
-  return fault(TABLE, `${field} is ${value ?? 'missing'}; ${kept ?? 'nothing'} stays in force`, advice);
+  const shown = value === undefined ? 'missing' : JSON.stringify(value);
+  const stays = `${kept ?? 'nothing'} stays in force`;
+  if (!STORED_FIELDS.includes(field))
+    return fault(TABLE, `${field} is ${shown}; ${stays}`, `No plan has this field. Run: HDEL gateway:plans ${field}`);
+  const found = `${field} is ${shown}, which is not ${rangeOf(name as PlanField)}; ${stays}`;
+  return fault(TABLE, found, `ctl plans set ${plan} --${name.replaceAll('_', '-')} …`);
 }
 
 function checkBanAfter(name: string, { minute, ban_after }: Plan): CheckResult[] {

@@ -55,6 +55,9 @@ const COLUMNS: readonly Column<KeyView>[] = [
   { title: 'Last used', show: ({ lastUsedAt }) => html`<${When} at=${lastUsedAt} none="never" />` },
 ];
 
+/** For an address whose page has gone, as when keys were revoked. */
+const PAST_THE_END = 'The list ends before this page.';
+
 /** Lists all keys, or those that the address selects. */
 export function KeysPage({ route: { query } }: { route: Route }) {
   const offset = Number(query.get('offset') ?? 0) || 0;
@@ -73,9 +76,11 @@ export function KeysPage({ route: { query } }: { route: Route }) {
   const empty =
     text !== null
       ? `No key, name or recent request matches “${text}”.`
-      : Object.keys(narrowing).length > 0
-        ? 'No key matches these filters.'
-        : 'There are no keys yet. Issue the first one.';
+      : offset > 0
+        ? PAST_THE_END
+        : Object.keys(narrowing).length > 0
+          ? 'No key matches these filters.'
+          : 'There are no keys yet. Issue the first one.';
   return html`
     <div class="page-head">
       <h1>Keys</h1>
@@ -118,7 +123,7 @@ export function BansPage({ route: { query } }: { route: Route }) {
     <p class="note">Each further ban of a key within a day is twice as long. A key that respects Retry-After is never banned.</p>
     <section class="card" aria-label="Bans">
       <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault} idOf=${({ id }: KeySummary) => id}
-        empty="No key is banned." />
+        empty=${offset > 0 ? PAST_THE_END : 'No key is banned.'} />
       <${Pager} page="bans" by="offset" isNewest=${offset === 0} next=${value?.next} />
     </section>
   `;
