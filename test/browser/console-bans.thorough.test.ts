@@ -42,6 +42,15 @@ test.for([1_280, 375])(
   },
 );
 
+test('a page behind the end of a list says so, instead of that there is nothing', async () => {
+  await stack.issueKey({ name: 'only one' });
+  const { page, faults } = await openConsole(browser, stack, '/console/keys?offset=500');
+  await page.getByText('The list ends before this page.').waitFor();
+  await visit(page, '/console/bans?offset=500');
+  await page.getByText('The list ends before this page.').waitFor();
+  expect(faults).toEqual([]);
+});
+
 test('the minutes of a key show what its bans refused, also when they are lifted', async () => {
   const key = await stack.issueKey({ name: 'lifted', minute: 1 });
   for (let sent = 0; sent < 9; sent++) await send(`${stack.gateway}/v1/pets`, { key });
