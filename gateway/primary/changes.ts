@@ -10,6 +10,7 @@ import {
   keyIdOf,
   type LoggedEntry,
   NotMade,
+  OtherValue,
   type RecordName,
   type Storage,
   Unknown,
@@ -139,7 +140,7 @@ export class TailFollower {
     try {
       await this.#readNew();
     } catch (fault) {
-      if ((fault as Error).message.includes('WRONGTYPE')) {
+      if (fault instanceof OtherValue) {
         this.#remedy = UNREADABLE;
         await this.#announce({ anyKey: true });
       }

@@ -1,6 +1,7 @@
 import { Unavailable } from '../../shared/domain-errors.ts';
 import { SECOND } from '../limiter/bucket.ts';
 import { isKeyId } from '../limiter/credential.ts';
+import { StoreUnavailable } from '../limiter/limiter.ts';
 
 /**
  * The narrow interface under all stores (keys, plans, audit log, tokens). It has two implementations: Redis, shared by
@@ -154,6 +155,9 @@ export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
 /** A sentence for operators about a name in Redis. */
 export const notTheRecord = (name: string): string =>
   `Somebody has put another value in the place of ${name} in Redis. See what it is, then delete it.`;
+
+/** The storage answers, but a record's place holds a value that is no such record. */
+export class OtherValue extends StoreUnavailable {}
 
 /** A change was not made, and will not be made later. */
 export class NotMade extends Unavailable {

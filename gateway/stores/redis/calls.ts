@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { type Cluster, Command, type Redis } from 'ioredis';
 import { Counter, type Family, Histogram } from '../../../shared/process/counts.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
-import { notTheRecord } from '../storage.ts';
+import { notTheRecord, OtherValue } from '../storage.ts';
 
 /** Calls to Redis: decide.lua, metrics of its calls, and the fault of a failed command. */
 
@@ -110,8 +110,9 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   } catch (cause) {
     const { message, command } = cause as Error & { command?: { args?: readonly unknown[] } };
     const [record] = command?.args ?? [];
-    const isOther = message.startsWith('WRONGTYPE ') && record !== undefined;
-    throw new StoreUnavailable(FAILED + (isOther ? `WRONGTYPE in ${record}` : message));
+    if (message.startsWith('WRONGTYPE ') && record !== undefined)
+      throw new OtherValue(`${FAILED}WRONGTYPE in ${record}`);
+    throw new StoreUnavailable(FAILED + message);
   }
 }
 
