@@ -45,7 +45,7 @@ const UTF_8 = /^charset="?utf-?8"?$/;
 
 /** Ends the reading of an incomplete body with an error. A request whose body is not read stays unaffected. */
 export function breakBody(request: BrokenRequest, fault: HttpError): void {
-  request[FAULT] = fault;
+  request[FAULT] ??= fault;
   request.emit('close');
 }
 

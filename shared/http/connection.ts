@@ -98,6 +98,8 @@ export class Connection {
   readonly #begin: Parser['onIncoming'];
   /** Node's own listener, which passes bytes to the parser, and hands the connection over behind an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
+  /** The unfinished answer that closes the connection unless the body is read. */
+  #undecided: ServerResponse | undefined;
   /** The answer whose reader is slow, and since when. */
   #slow: ServerResponse | undefined;
   #slowSince = 0;
@@ -133,6 +135,11 @@ export class Connection {
     return this.answers.length === 0 && !this.#hasWaiting;
   }
 
+  /** Whether the next request waits until an answer has ended. */
+  get #isFull(): boolean {
+    return this.#undecided !== undefined || this.answers.length >= this.#rules.unanswered;
+  }
+
   get #hasWaiting(): boolean {
     return this.#socket.writable && this.#socket.readableLength > 0;
   }
@@ -155,10 +162,13 @@ export class Connection {
     return answer === undefined ? 0 : now - this.#slowSince;
   }
 
-  add(response: ServerResponse): void {
+  /** @param mayClose whether only the answer decides if the connection closes, so that no request begins before it */
+  add(response: ServerResponse, mayClose: boolean): void {
     this.answers.push(response);
+    if (mayClose) this.#undecided = response;
     response.once('close', () => {
       takeOut(this.answers, response);
+      if (this.#undecided === response) this.#undecided = undefined;
       if (this.#socket.readableLength > 0) setImmediate(this.#proceed);
     });
   }
@@ -202,7 +212,7 @@ export class Connection {
         this.#drop(bytes.length - at);
         return;
       }
-      if (socket._paused || (!isInBody && this.answers.length >= this.#rules.unanswered)) {
+      if (socket._paused || (!isInBody && this.#isFull)) {
         socket.pause();
         socket.unshift(own(bytes.subarray(at)));
         return;

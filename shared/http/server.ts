@@ -122,15 +122,17 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   const connections = new Connections(server, limits, listening);
   let stopping = false;
 
-  const answer: RequestListener = (request, response) => {
-    connections.of(request.socket)?.add(response);
+  const answer = (request: IncomingMessage, response: ServerResponse, mayClose = false) => {
+    connections.of(request.socket)?.add(response, mayClose);
     if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
   };
   // The reader of the body sends 100 Continue. After an earlier refusal, the client does not send its body (RFC 9110
   // §10.1.1).
-  for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) server.on(event, answer);
+  for (const event of ['request', 'checkExpectation'] as const)
+    server.on(event, (request, response) => answer(request, response));
+  server.on('checkContinue', (request, response) => answer(request, response, true));
   server.on('clientError', (fault: NodeJS.ErrnoException & Fault, stream) => {
     const socket = stream as Socket;
     const connection = connections.of(socket);

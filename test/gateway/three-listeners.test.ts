@@ -7,6 +7,7 @@ import { createAuthority } from '../support/certificates.ts';
 import { post, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { connectRaw } from '../support/raw-client.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
@@ -313,6 +314,37 @@ test('reads of internal services run concurrently, and none begins after a head 
   expect(statuses(await exchange(to, get(to) + get(to, 'HTTP/1.0') + get(to).repeat(5)))).toEqual([200, 200]);
   await sleep(50);
   expect(stack.coreLog.slice(before).filter(({ msg }) => msg === 'request')).toHaveLength(4);
+});
+
+test('nothing begins at the core behind a request with Expect whose body may stay unread', async () => {
+  const to = LISTENERS['internal services'] as Listener;
+  const EXPECT = 'Expect: 100-continue\r\n';
+  const refused: [bytes: string, status: number][] = [
+    [write(to, EXPECT).replace('application/json', 'text/plain'), 415],
+    [write({ ...to, write: '/v1/nothing' }, EXPECT), 404],
+    [get(to).replace(/\r\n$/, `${EXPECT}\r\n`), 200],
+    [get({ ...to, read: '/livez' }).replace(/\r\n$/, `${EXPECT}\r\n`), 200],
+  ];
+  for (const [bytes, status] of refused) {
+    const before = stack.coreLog.length;
+    expect(statuses(await exchange(to, bytes + write(to).repeat(20)))).toEqual([status]);
+    await sleep(50);
+    expect(stack.coreLog.slice(before).filter((line) => line.status === 201)).toEqual([]);
+  }
+  const read = write(to, EXPECT) + write(to).repeat(20) + last(to);
+  expect(statuses(await exchange(to, read))).toEqual([100, ...Array(21).fill(201), 200]);
+});
+
+test('the reason for a refused body stays when the client ends its side', async () => {
+  const { url: REDIS_URL } = await emptyDatabase();
+  const { gateway, issueKey } = await startStack({ REDIS_URL });
+  const to = {
+    ...(LISTENERS.clients as Listener),
+    url: gateway,
+    credential: `Authorization: Bearer ${await issueKey()}\r\n`,
+  };
+  const bytes = writeHead(to, IN_CHUNKS) + chunk(' ').repeat(700) + chunk('');
+  for (let sent = 0; sent < 5; sent++) expect(statuses(await exchange(to, bytes, true))).toEqual([413]);
 });
 
 test('a client cannot renegotiate TLS', async () => {
