@@ -237,10 +237,10 @@ end
 local function is_within(networks, address)
   if address == '-' then return false end
   for network in gmatch(networks, '[^,]+') do
-    local digits, bits = match(network, '^([46]:%x*)/(%d%d?%d?)$')
+    local digits, bits = match(network, '^([46]:[%da-f]*)/(%d%d?%d?)$')
     local whole, rest = 2 + floor((bits or 0) / 4), (bits or 0) % 4
     -- A malformed network contains no address.
-    if bits and #digits == 2 + ceil(bits / 4) and sub(digits, 1, whole) == sub(address, 1, whole) then
+    if bits and not find(bits, '^0.') and #digits == 2 + ceil(bits / 4) and sub(digits, 1, whole) == sub(address, 1, whole) then
       local own, other = tonumber(sub(digits, whole + 1, whole + 1), 16), tonumber(sub(address, whole + 1, whole + 1), 16)
       if rest == 0 or own and other and floor(own / 2 ^ (4 - rest)) == floor(other / 2 ^ (4 - rest)) then return true end
     end

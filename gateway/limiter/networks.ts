@@ -23,7 +23,7 @@ export function parseNetwork(text: string): string | undefined {
   return `${digits.slice(0, VERSION_LENGTH + Math.ceil(bits / BITS_A_DIGIT))}/${bits}`;
 }
 
-const NETWORK = /^([46]:[\da-f]*)\/(\d{1,3})$/;
+const NETWORK = /^([46]:[\da-f]*)\/(0|[1-9]\d{0,2})$/;
 
 /** Whether a text, possibly typed by hand, is a network. A malformed network contains no address. */
 export function isNetwork(text: string): boolean {

@@ -34,6 +34,10 @@ const MALFORMED = [
   ':0a/8',
   '04:0a/8',
   '14:0a/8',
+  '4:/00',
+  '4:0/01',
+  '4:0a/08',
+  '4:0A/8',
 ];
 
 describe.for(bothLimiters(url))('with %s', ([, open]) => {
