@@ -105,13 +105,14 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (refusal !== undefined) return end(refusal);
       pacing.noteAdmitted(payerOf(exchange));
 
-      // 6. Find the route and read the body. While the client sends it, the slot is released, and the key may change.
+      // 6. Find the route and read the body. While the client sends it, the slot is released. The key may have changed
+      // since the decision was asked for.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
       const body = exchange.route.takesBody
         ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
         : undefined;
-      if (body && credential && deps.clients.hasChangedSince(credential.id, askedAt)) {
+      if (credential && deps.clients.hasChangedSince(credential.id, askedAt)) {
         const refused = await authorizer.refusalOfChanged(credential);
         if (refused !== undefined) return end(refused);
       }

@@ -1,8 +1,11 @@
 import { once } from 'node:events';
 import http from 'node:http';
+import net, { type AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -29,6 +32,39 @@ const CHANGES: [what: string, method: string, path: string, body: unknown, outco
   ['renamed', 'PATCH', '', { name: 'another' }, [201, undefined]],
   ['limited to less than it has used', 'PATCH', '', { minute: 1 }, [201, undefined]],
 ];
+
+/** A way to Redis on which only the replies to decisions are late. */
+async function lateDecisions(target: string, lateMs: number): Promise<string> {
+  const { hostname, port } = new URL(target);
+  const server = net.createServer((client) => {
+    const redis = net.connect(Number(port), hostname);
+    let decides = false;
+    client.on('data', (bytes) => {
+      decides ||= /evalsha/i.test(bytes.toString('latin1'));
+      redis.write(bytes);
+    });
+    redis.on('data', (bytes) => void setTimeout(() => client.write(bytes), decides ? lateMs : 0));
+    for (const [one, other] of [
+      [client, redis],
+      [redis, client],
+    ] as const)
+      one.on('error', () => other.destroy()).on('close', () => other.destroy());
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  cleanUp(() => void server.close());
+  return target.replace(`:${port}`, `:${(server.address() as AddressInfo).port}`);
+}
+
+test('a key that is revoked while its decision is on the way is refused, also without a body', async () => {
+  const stack = await startStack({ REDIS_URL: await lateDecisions(url, 400), REDIS_TIMEOUT_MS: '5000' });
+  const key = await stack.issueKey();
+  const ask = () => send(`${stack.gateway}/v1/pets`, { key });
+  expect((await ask()).status).toBe(200);
+  const asked = ask();
+  await sleep(50);
+  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect((await asked).status).toBe(401);
+});
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
   test.for(CHANGES)('a key that is %s while its client sends a body', async ([, method, path, body, outcome]) => {
