@@ -31,7 +31,7 @@ const FIRST_FAILURE = 400;
 /** What is known of a request. Times are those of performance.now(). */
 export interface SeenRequest {
   readonly id: string;
-  readonly request: { readonly method?: string | undefined };
+  readonly request: { readonly method?: string | undefined; readonly url?: string | undefined };
   readonly canonical: { readonly path: string } | undefined;
   readonly network: string;
   readonly keyId: string | undefined;
@@ -49,6 +49,11 @@ export interface SeenRequest {
   noted: NotedRequest | undefined;
   notedPlace: number;
 }
+
+/** Longer texts are copied before a part of them is kept: a part keeps the whole alive. */
+const KEPT_WHOLE = 256;
+const ownText = (part: string, whole = ''): string =>
+  whole.length > KEPT_WHOLE ? Buffer.from(part, 'latin1').toString('latin1') : part;
 
 const NO_TIMES: RequestReport['times'] = {};
 
@@ -82,7 +87,7 @@ export class RecentRequests {
     const { noted, notedPlace, verdict, status } = seen;
     const isServed = status < FIRST_FAILURE && (verdict === undefined || verdict.outcome === 'admitted');
     let slot = noted?.place === notedPlace ? noted : undefined;
-    if (slot !== undefined && !isServed) slot.place = 0;
+    if (slot !== undefined && !isServed) this.#rings.served.giveBack(slot);
     if (!isServed) slot = this.#noteRefusal(seen, verdict !== undefined && isOfAKey(verdict) ? 'refused' : 'strangers');
     else slot ??= this.#note(seen, 'served');
     if (slot !== undefined) this.#finish(slot, seen);
@@ -113,7 +118,7 @@ export class RecentRequests {
     slot.requestId = seen.id;
     slot.at = Date.now() - (performance.now() - seen.startedAt);
     slot.method = seen.request.method ?? '';
-    slot.path = this.#redact(seen.canonical?.path ?? '').slice(0, 1_024);
+    slot.path = ownText(this.#redact(seen.canonical?.path ?? '').slice(0, 1_024), seen.request.url);
     slot.address = seen.network;
     slot.keyId = seen.keyId;
     slot.digest = seen.credential?.digest;
@@ -200,6 +205,20 @@ class Ring {
     this.#slots[this.#next] = slot;
     this.#next = (this.#next + 1) % this.size;
     return slot;
+  }
+
+  /** Empties a slot, which is the next one to be used. Those that were used after it move up. */
+  giveBack(slot: NotedRequest): void {
+    slot.place = 0;
+    const newest = (this.#next - 1 + this.size) % this.size;
+    let carried = slot;
+    for (let at = newest; ; at = (at - 1 + this.size) % this.size) {
+      const found = this.#slots[at] as NotedRequest;
+      this.#slots[at] = carried;
+      if (found === slot) break;
+      carried = found;
+    }
+    this.#next = newest;
   }
 
   *newestFirst(): Generator<NotedRequest, undefined> {

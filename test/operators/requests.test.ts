@@ -267,6 +267,25 @@ test('refusals are kept longer than successes, and an aggressive client does not
   expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
 });
 
+test('admitted requests that fail displace no served ones', async () => {
+  const recent = new RecentRequests(100, () => 'a version');
+  const inFlight = Array.from({ length: 5 }, (_, at) => seen(`slow ${at}`, 'loud', 'admitted'));
+  for (let at = 0; at < 40; at++) {
+    const one = seen(`served ${at}`, 'calm', 'admitted');
+    recent.decided(one);
+    recent.ended(one);
+  }
+  for (const one of inFlight) recent.decided(one);
+  for (let at = 0; at < 5_000; at++) {
+    const one = { ...seen(`missing ${at}`, 'loud', 'admitted'), status: 404 };
+    recent.decided(one);
+    if (at % 1_000 === 0) recent.ended({ ...(inFlight[at / 1_000] as SeenRequest), status: 404 });
+    recent.ended(one);
+  }
+  const served = (await recent.find({ limit: 1_000 })).filter(({ status }) => status === 200);
+  expect(served.map(({ requestId }) => requestId)).toEqual(Array.from({ length: 40 }, (_, at) => `served ${39 - at}`));
+});
+
 describe('with two gateways of two workers', async () => {
   const { url } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
