@@ -1,5 +1,8 @@
+import { once } from 'node:events';
+import net, { type AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -95,4 +98,16 @@ test('ctl reports an unreachable gateway', async () => {
   expect(err).toBe(
     'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.\n',
   );
+});
+
+test('ctl doctor reports a gateway that hangs within seconds', async () => {
+  const silent = net.createServer(() => {}).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  cleanUp(() => void silent.close());
+  const ADMIN_PORT = String((silent.address() as AddressInfo).port);
+  const { code, err } = await ctlWith({ ADMIN_PORT, ADMIN_TOKEN: 'token-of-the-tests' }, 'doctor');
+  expect([code, err]).toEqual([
+    1,
+    `The gateway at http://127.0.0.1:${ADMIN_PORT} has not answered for 5 s: it or its machine hangs.\n`,
+  ]);
 });

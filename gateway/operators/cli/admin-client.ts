@@ -60,6 +60,8 @@ export interface AdminRequest {
   readonly ifMatch?: string | undefined;
   /** Whether it changes nothing, although it is no GET. */
   readonly isTrial?: true;
+  /** How long to wait for the answer, in milliseconds. */
+  readonly withinMs?: number;
 }
 
 export interface AdminReply {
@@ -69,6 +71,8 @@ export interface AdminReply {
   /** A warning about what was done, in words. */
   readonly warning: string | undefined;
 }
+
+const ANSWER_WITHIN_MS = 30_000;
 
 /**
  * Makes one call of the admin API.
@@ -88,7 +92,7 @@ export const callAdmin = async (
  */
 export async function exchange(
   admin: AdminAddress,
-  { method, path, body, ifMatch }: AdminRequest,
+  { method, path, body, ifMatch, withinMs = ANSWER_WITHIN_MS }: AdminRequest,
 ): Promise<AdminReply> {
   const response = await request(admin.url + path, {
     method,
@@ -98,8 +102,13 @@ export async function exchange(
       'content-type': 'application/json',
       ...(ifMatch !== undefined && { 'if-match': ifMatch }),
     },
+    headersTimeout: withinMs,
     ...(body !== undefined && { body: JSON.stringify(body) }),
   }).catch((cause: unknown) => {
+    if ((cause as { code?: string }).code === 'UND_ERR_HEADERS_TIMEOUT') {
+      const message = `The gateway at ${admin.url} has not answered for ${withinMs / 1_000} s: it or its machine hangs.`;
+      throw new AdminError('no_gateway', message, { cause });
+    }
     const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT are its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });

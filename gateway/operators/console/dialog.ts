@@ -268,6 +268,11 @@ function WholeText({ label, text, closing }: { label: string; text: string; clos
   useEffect(() => {
     closing.warn = () =>
       setNote('It has not been copied, and will not be shown again. Press Done once more to close this dialog.');
+    const askBeforeLeaving = (event: Event) => {
+      if (!closing.isCopied) event.preventDefault();
+    };
+    addEventListener('beforeunload', askBeforeLeaving);
+    return () => removeEventListener('beforeunload', askBeforeLeaving);
   }, []);
 
   function wasCopied() {

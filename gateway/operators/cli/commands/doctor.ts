@@ -8,6 +8,9 @@ const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' 
   Style
 >;
 
+/** Longer than the gateway waits for what it checks. */
+const ANSWER_WITHIN_MS = 5_000;
+
 /** Adds `doctor`. */
 export function add(program: Command, session: Session): void {
   program
@@ -18,7 +21,8 @@ export function add(program: Command, session: Session): void {
       '\nIt changes nothing. It exits with 1 if there is a fault or something does not answer, and with 0 if there are only warnings.',
     )
     .action(async () => {
-      const { findings } = await session.get<DoctorAnswer>('/doctor');
+      const request = { method: 'GET', path: '/doctor', withinMs: ANSWER_WITHIN_MS } as const;
+      const { findings } = (await session.exchange(request)).body as DoctorAnswer;
       session.print({ findings }, () => describe(findings));
       if (findings.some(({ status }) => status === 'fault' || status === 'unknown')) endWith(EXIT.fault);
     });
