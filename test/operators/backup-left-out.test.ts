@@ -1,9 +1,11 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** What people type by hand makes no backup silently smaller than what works. */
 
@@ -29,6 +31,20 @@ test('a key whose list entry was typed by hand is in the backup, and so are thos
   const { code, out } = await ctl(stack, 'backup');
   await redis.flushdb();
   expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
+});
+
+test('a backup during which the list of keys was put in order is not complete', async () => {
+  await redis.flushdb();
+  const stack = await startStack(environment);
+  const ids = await Promise.all(Array.from({ length: 3 }, async () => idOf(await stack.issueKey())));
+  await redis.zadd('gateway:keys', '9999999999', ids[0] ?? '');
+  const [header, first] = (await ctl(stack, 'backup')).out.split('\n');
+  const begun = join(await temporaryFolder(), 'begun.jsonl');
+  await writeFile(begun, `${header}\n${first}\n`);
+  expect((await ctl(stack, 'keys', 'reindex')).code).toBe(0);
+  const { code, out, err } = await ctl(stack, 'backup', '--resume', begun);
+  expect([code, out.includes('"end"'), err]).toEqual([4, false, expect.stringContaining('was put in order')]);
+  expect((await ctl(stack, 'backup')).out).toContain('{"end":true,"keys":3}');
 });
 
 test('plans whose values were damaged or deleted by hand are in the backup with the values in force', async () => {

@@ -2,7 +2,8 @@ import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
 import type { BackedUpKey } from '../../../stores/keys.ts';
 import { writeCursor } from '../../../stores/storage.ts';
-import type { BackupAnswer } from '../../api/answers.ts';
+import type { ActivityAnswer, BackupAnswer } from '../../api/answers.ts';
+import { firstFilled } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
@@ -70,33 +71,39 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
       if (!line.isEnded) break;
       return refuse(`${file}: line ${line.number} is not a line of a backup.`);
     }
-    if ('end' in read) return { keys, after, isWhole: true };
+    if ('end' in read) return { keys, after, at: header.at, isWhole: true };
     session.write(keyLine(read.key));
     keys += 1;
     after = writeCursor(read.key);
   }
-  return { keys, after, isWhole: false };
+  return { keys, after, at: header.at, isWhole: false };
 }
 
 /**
  * Writes the remaining keys, with the header if nothing was begun, and lists those that are left out.
  * @returns the numbers of both
+ * @throws {AdminError} 409 if the list of keys was put in order meanwhile: a key may have moved to a page read before
  */
 async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | undefined) {
   let leftOut = 0;
   let keys = begun?.keys ?? 0;
-  let isHeaderDue = begun === undefined;
+  let at = begun?.at;
   for await (const page of session.parts<BackupAnswer>('/backup', begun?.after ? { after: begun.after } : {})) {
-    if (isHeaderDue) session.write(headerLine({ at: page.at, plans: page.plans ?? {} }));
-    isHeaderDue = false;
+    if (at === undefined) session.write(headerLine({ at: page.at, plans: page.plans ?? {} }));
+    at ??= page.at;
     session.write(page.keys.map(keyLine).join(''));
     keys += page.keys.length;
     for (const { id, reason } of page.leftOut) session.tell(harmless(`Left out: ${id}: ${reason}`));
     leftOut += page.leftOut.length;
     session.progress(`${keys} keys`, page.next === undefined);
   }
+  const query = { action: 'key.reindex', target: '*', from: at ?? '', limit: '1' };
+  const since = await firstFilled<ActivityAnswer>(session.get, '/activity', query, ({ activity }) => activity);
+  if (since.activity.length > 0) throw new AdminError('conflict', REINDEXED, { status: 409 });
   return { keys, leftOut };
 }
+
+const REINDEXED = 'The list of keys was put in order during this backup, so it may lack keys. Run: ctl backup';
 
 /**
  * A backup is a file of JSON lines: a header with the plan table, one line per key, and a last line with the number of
