@@ -29,6 +29,7 @@ import {
   NotMade,
   type RecordName,
   type Storage,
+  type Urgency,
   withChanges,
 } from './storage.ts';
 
@@ -160,7 +161,7 @@ export class Keys {
       const isMade = await this.#storage.change({
         parts: [{ record: key(id), exists: true, expect: seenOf(stored), set }],
         entries: auditEntries(...byHand.entries, activity),
-        isUrgent: isUrgent(made, record),
+        urgency: urgencyOf(made, record),
       });
       if (isMade) return readEntry(id, after);
     }
@@ -174,8 +175,8 @@ export class Keys {
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
     const parts = [{ record: key(id), exists: true, moveTo }];
-    if (await this.#storage.change({ parts, entries: auditEntries(activity), isUrgent: true })) return true;
-    await this.#storage.change({ parts: [{ record: key(id), exists: false }], entries: [], isUrgent: true });
+    if (await this.#storage.change({ parts, entries: auditEntries(activity), urgency: 'revocation' })) return true;
+    await this.#storage.change({ parts: [{ record: key(id), exists: false }], entries: [], urgency: 'revocation' });
     return false;
   }
 
@@ -218,7 +219,11 @@ export class Keys {
     const refused = whyNotBackedUp(fields);
     if (refused !== undefined) return { refused };
     const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
-    if (live !== undefined) return 'present';
+    if (live !== undefined) {
+      // A repeated restore confirms what the first one has made.
+      if (!isTrial) await this.#storage.change({ parts: [{ record: key(id), exists: true }], entries: [] });
+      return 'present';
+    }
     // A key that was deleted by hand can be restored.
     const byHand = gone?.deleted_by_hand === '1' ? gone : undefined;
     if (gone !== undefined && byHand === undefined) return 'revoked';
@@ -278,16 +283,17 @@ const nextOf = (cursors: readonly KeyCursor[], limit: number): KeyCursor | undef
 const stopsClients = ({ record = {}, ban, isUrgent = false }: KeyChange): boolean =>
   isUrgent || record.disabled === true || typeof ban === 'object';
 
-/** Whether a change takes something away from clients. Such a change must work on a full disk too. */
-function isUrgent(change: KeyChange, before: KeyEntry['record']): boolean {
-  const { expiresAt, minute, day, secrets = [] } = change.record ?? {};
-  return (
-    stopsClients(change) ||
+function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | undefined {
+  const { disabled, expiresAt, minute, day, secrets = [] } = change.record ?? {};
+  const isTaken =
+    change.isUrgent === true ||
+    disabled === true ||
     isBelow(expiresAt, before.expiresAt) ||
     isBelow(minute, before.minute) ||
     isBelow(day, before.day) ||
-    secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)))
-  );
+    secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)));
+  if (isTaken) return 'revocation';
+  return typeof change.ban === 'object' ? 'ban' : undefined;
 }
 
 const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;

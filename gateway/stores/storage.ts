@@ -63,6 +63,12 @@ export interface Part {
 }
 
 /**
+ * Which changes work on a full disk: bans until half of the reserved room is left, and all others that take something
+ * away from a client. So bans, of which there can be any number, never keep a key from being revoked.
+ */
+export type Urgency = 'ban' | 'revocation';
+
+/**
  * One step: all of it is made, or nothing. All parts concern one key, or the plan table, or one other record, because a
  * Redis cluster cannot change several nodes in one step.
  */
@@ -74,8 +80,8 @@ export interface Change {
    * about its target, with the same request id and within a minute.
    */
   readonly entries: readonly LogEntry[];
-  /** Whether the change takes something away from a client. It may then use the room reserved for a full disk. */
-  readonly isUrgent?: boolean | undefined;
+  /** Set for a change that takes something away from a client, which must work on a full disk too. */
+  readonly urgency?: Urgency | undefined;
   /** Called for an entry that could not be added because somebody put a value of another type in place of its log. */
   onLost?(entry: LogEntry, why: string): void;
 }

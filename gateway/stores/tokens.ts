@@ -57,7 +57,7 @@ export class Tokens {
     return this.#storage.change({
       parts: [{ record: 'tokens', expect: { [id]: from }, set: { [id]: to } }],
       entries: auditEntries(activity),
-      isUrgent: to === undefined,
+      urgency: to === undefined ? 'revocation' : undefined,
     });
   }
 

@@ -69,6 +69,23 @@ test('a key or token issued without a replica that has it is named, because nobo
   ]);
 });
 
+test('a restored key is 503 until a replica has it, also when the restore is repeated', async () => {
+  const {
+    redis,
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  const id = idOf(await stack.issueKey());
+  const page = (await stack.admin('GET', '/backup')).json as { at: string; keys: unknown[] };
+  await redis.del(`gateway:key:{${id}}`);
+  await redis.zrem('gateway:keys', id);
+  const restored = async () => await stack.admin('POST', '/restore', { at: page.at, keys: page.keys });
+  replica.pause();
+  expect([(await restored()).status, (await restored()).status]).toEqual([503, 503]);
+  replica.resume();
+  await expect.poll(async () => (await restored()).json).toMatchObject({ restored: 0, present: 1 });
+});
+
 test('a reset that no replica has is 503 with the note that it was made, and can be repeated safely', async () => {
   const {
     replica,

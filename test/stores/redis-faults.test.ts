@@ -78,7 +78,7 @@ describe('a change that Redis refuses, or that was not sent, was not made', asyn
     expect(await refused(storage.change(issuing(idOfKey(3))))).toBe('The change was not made. Redis is out of memory.');
     expect(await storage.change(revoking(other))).toBe(true);
     const disable: Change['parts'] = [{ record: `key:${id}`, exists: true, set: { disabled: '1' } }];
-    expect(await storage.change({ parts: disable, entries: [auditEntry(id)], isUrgent: true })).toBe(true);
+    expect(await storage.change({ parts: disable, entries: [auditEntry(id)], urgency: 'revocation' })).toBe(true);
     await redis.config('SET', 'maxmemory', '0');
     expect(await redis.exists(`gateway:key:{${idOfKey(3)}}`)).toBe(0);
   });

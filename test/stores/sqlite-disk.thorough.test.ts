@@ -40,13 +40,13 @@ const revoke = (id: number) => ({
     },
   ],
   entries: entry('revoke'),
-  isUrgent: true,
+  urgency: 'revocation' as const,
 });
 
 const disable = (id: number) => ({
   parts: [{ record: `key:${id}` as const, exists: true, set: { disabled: '1' } }],
   entries: entry('disable'),
-  isUrgent: true,
+  urgency: 'revocation' as const,
 });
 
 const bySystem = { message: FULL, shown: `The change was not made. ${FULL}` };
@@ -138,6 +138,27 @@ test.for([
   expect(await storage.listKeys({ limit: from })).toHaveLength(created);
   for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
   expect(await storage.countKeys()).toBe(created - sample.revoked);
+});
+
+test('on a full disk no number of bans keeps a key from being revoked', async (context) => {
+  const disk = await diskFor(context, 16);
+  const storage = await withKeys(join(disk.folder, 'data'));
+  await disk.keepFull();
+  await untilRefused(storage);
+  const ban = (until: number) =>
+    storage.change({
+      parts: [{ record: 'key:1', exists: true, set: { banned_until: String(until) } }],
+      entries: entry('ban'),
+      urgency: 'ban',
+    });
+  let made = 0;
+  while (made < 20_000 && (await ban(made).catch(() => false))) made += 1;
+  expect([made > 100, made < 20_000]).toEqual([true, true]);
+  const newest = await storage.tail('audit', { count: 1_000 });
+  for (let id = 0; id < KEYS; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  // Old entries gave way, but none of the newest thousand.
+  const kept = await storage.tail('audit', { count: 1_000 });
+  expect(kept.slice(KEYS)).toEqual(newest.slice(0, 1_000 - KEYS));
 });
 
 test('a revocation on a full disk is made, and another change in the same turn is not', async (context) => {
@@ -262,6 +283,23 @@ test('in a read-only folder all acknowledged data is in force, changes are refus
   expect(next.fault()).toBeUndefined();
   expect(await next.load('20')).not.toHaveProperty('admitted');
   expect(await next.change(rename(1, 'new'))).toBe(true);
+});
+
+test('a gateway on a read-only folder without a lock takes it once it is writable, or ends if another was faster', async (context) => {
+  const disk = await diskFor(context);
+  const folder = join(disk.folder, 'data');
+  await (await withKeys(folder)).close();
+  await rm(join(folder, 'lock'));
+  await disk.remount('ro');
+  const reader = () => startProcess(process.execPath, ['test/support/sqlite-writer.ts', folder], {});
+  const [first, second] = [reader(), reader()];
+  await expect.poll(() => [first.out(), second.out()]).toEqual(['open\n', 'open\n']);
+  await disk.remount('rw');
+  const { err } = await Promise.race([first.ended, second.ended]);
+  const [holder] = [first, second].filter(({ child }) => child.exitCode === null);
+  const inUse = `is in use by a gateway, process ${holder?.child.pid}.`;
+  expect(err).toContain(inUse);
+  expect(() => new SqliteStorage(folder)).toThrow(inUse);
 });
 
 test('a start fails with the reason if nothing is stored and nothing can be', async (context) => {

@@ -56,7 +56,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     const revoke = {
       parts: [{ record: key(second), exists: true, moveTo }],
       entries: [auditEntry(second)],
-      isUrgent: true,
+      urgency: 'revocation' as const,
     };
     expect(await storage.change(revoke)).toBe(true);
     expect(await storage.change(revoke)).toBe(false);

@@ -50,7 +50,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     const storage = await open();
     const noting = withOwn(storage, {
       change: async (change) => {
-        made.push(change.isUrgent);
+        made.push(change.urgency === 'revocation');
         return await storage.change(change);
       },
     });

@@ -51,5 +51,5 @@ export const revoking = (id: string): Change => ({
     },
   ],
   entries: [auditEntry(id, 'key.revoke')],
-  isUrgent: true,
+  urgency: 'revocation' as const,
 });

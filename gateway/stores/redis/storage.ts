@@ -117,7 +117,7 @@ export class RedisStorage implements Storage {
   relistKeys = () => this.#places.relist();
 
   async change(change: Change): Promise<boolean> {
-    const { parts, entries, isUrgent } = change;
+    const { parts, entries, urgency } = change;
     const [first, ...others] = new Set(parts.map(({ record }) => tagOf(record)));
     if (others.length > 0) throw new Error('A change concerns one key or one table.');
     const tag = first ?? (entries[0] && STREAMS[entries[0].log]);
@@ -140,7 +140,7 @@ export class RedisStorage implements Storage {
       entries: isSpread
         ? outboxEntries(entries, about)
         : entries.map((entry) => streamEntry(entry, this.#lengths[entry.log])),
-      isUrgent,
+      isUrgent: urgency !== undefined,
     });
     const confirm = parts[0] && this.#replicas?.noteWrite(nameOf(parts[0].record));
     for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);

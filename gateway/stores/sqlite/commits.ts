@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { NotMade, Unknown } from '../storage.ts';
+import { NotMade, Unknown, type Urgency } from '../storage.ts';
 import { FULL, isFailedWrite, mayBeMade, type Room, sentenceOf, whyOf } from './disk.ts';
 import { WAL } from './open.ts';
 
@@ -19,6 +19,9 @@ const MOST_IN_NEED = 25;
  */
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
+const PAGE_BYTES = 4_096;
+/** Bans leave this much for revocations, of the free pages and the reserved room. */
+const FOR_REVOCATIONS_BYTES = 524_288;
 const LOG_ROOMS = 4;
 
 /** Without this file, changes would be made where nobody finds them again. */
@@ -30,8 +33,7 @@ interface Step {
   run(): unknown;
   /** The keys whose states are saved in any case. */
   readonly ids: readonly string[];
-  /** Whether the step may use the reserved room. */
-  readonly isUrgent: boolean;
+  readonly urgency?: Urgency | undefined;
 }
 
 interface Waiting {
@@ -45,6 +47,8 @@ interface CommitOptions {
   /** Saves the states of these keys, or of all, with a transaction. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;
   readonly onCommitted: () => void;
+  /** Removes old entries of the audit log. */
+  readonly forgetEntries: () => void;
   /** Called after a step or a whole transaction was undone. */
   readonly onUndone: () => void;
   readonly probeMs: number;
@@ -57,9 +61,9 @@ interface CommitOptions {
 export class Commits {
   readonly #database: DatabaseSync;
   readonly #options: CommitOptions;
-  /** The database's file, and its number in the file system. */
   readonly #path: string;
-  readonly #inode: number | undefined;
+  /** The numbers of the database's file and of its log in the file system. */
+  readonly #inodes: string;
   readonly #freePages: StatementSync;
   #waiting: Waiting[] = [];
   #fault: string | undefined;
@@ -70,7 +74,7 @@ export class Commits {
     this.#database = database;
     this.#options = options;
     this.#path = database.location() ?? '';
-    this.#inode = inodeOf(this.#path);
+    this.#inodes = inodesOf(this.#path);
     this.#moveLogAfter(LOG_PAGES);
     this.#freePages = database.prepare('PRAGMA freelist_count');
   }
@@ -89,15 +93,15 @@ export class Commits {
 
   /** A copy in memory has no file. */
   #isGone(): boolean {
-    return this.#options.room !== undefined && inodeOf(this.#path) !== this.#inode;
+    return this.#options.room !== undefined && inodesOf(this.#path) !== this.#inodes;
   }
 
   /**
    * Call this before anything that a step needs, which could itself use the reserved room.
    * @throws {NotMade} while the disk is full, if the step is not urgent
    */
-  refuse(isUrgent: boolean): void {
-    if (this.#fault === FULL && !isUrgent) throw new NotMade(FULL);
+  refuse(urgency: Urgency | undefined): void {
+    if (this.#fault === FULL && !this.#mayWrite(urgency)) throw new NotMade(FULL);
   }
 
   /**
@@ -147,8 +151,14 @@ export class Commits {
   /** While the disk is full, refuses all steps but the urgent ones. */
   #admitted(group: readonly Waiting[]): Waiting[] {
     if (this.#fault !== FULL) return [...group];
-    for (const { step, reject } of group) if (!step.isUrgent) reject(new NotMade(FULL));
-    return group.filter(({ step }) => step.isUrgent);
+    const admitted = group.filter(({ step }) => this.#mayWrite(step.urgency));
+    for (const one of group) if (!admitted.includes(one)) one.reject(new NotMade(FULL));
+    return admitted;
+  }
+
+  #mayWrite(urgency: Urgency | undefined): boolean {
+    if (urgency !== 'ban') return urgency !== undefined;
+    return this.#freePageCount() * PAGE_BYTES + (this.#options.room?.held() ?? 0) >= FOR_REVOCATIONS_BYTES;
   }
 
   /** Makes urgent steps a few at a time on a full disk: first in the room of the files, then in the reserved room. */
@@ -210,11 +220,17 @@ export class Commits {
     return Number(this.#freePages.get()?.freelist_count);
   }
 
+  /** On a full disk, revocations take the room of old audit entries rather than let the file grow. */
+  #forgetEntries(): void {
+    if (this.#freePageCount() < LEAST_FREE_PAGES) this.#options.forgetEntries();
+  }
+
   /** @returns false if the disk is full; the group is then not settled */
   #commit(group: readonly Waiting[]): boolean {
     let isCommitting = false;
     try {
       this.#database.exec('BEGIN IMMEDIATE');
+      if (this.#fault === FULL && group.some(isRevocation)) this.#forgetEntries();
       this.#options.saveStates(this.#fault === FULL ? group.flatMap(({ step }) => step.ids) : 'all');
       const settlements = group.map((waiting) => this.#attempt(waiting));
       this.#checkRoom();
@@ -282,11 +298,14 @@ export class Commits {
     this.#moveLogAfter(LOG_PAGES);
     clearInterval(this.#probing);
     this.#probing = undefined;
-    this.make({ run: () => undefined, ids: [], isUrgent: false }).catch(() => undefined);
+    this.make({ run: () => undefined, ids: [] }).catch(() => undefined);
   }
 }
 
-const inodeOf = (path: string): number | undefined => statSync(path, { throwIfNoEntry: false })?.ino;
+const isRevocation = ({ step }: Waiting): boolean => step.urgency === 'revocation';
+
+const inodesOf = (path: string): string =>
+  [path, path + WAL].map((file) => statSync(file, { throwIfNoEntry: false })?.ino).join();
 
 /** By how many bytes the database's file grows when the log is moved into it. */
 function growthOf(database: DatabaseSync): number {

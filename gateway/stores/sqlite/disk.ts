@@ -55,6 +55,11 @@ export class Room {
     }
   }
 
+  /** The bytes of the room that are held at present. */
+  held(): number {
+    return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
+  }
+
   /** Makes the room the log, if there is none: SQLite writes over it. Without a header, a log holds no frames. */
   becomeLog(log: string): void {
     try {
@@ -73,7 +78,7 @@ export class Room {
   /** Keeps a log as the room when SQLite removes the log, if the log is longer than what is left of the room. */
   keepLog(log: string): void {
     try {
-      if (statSync(log).size < (statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0)) return;
+      if (statSync(log).size < this.held()) return;
       rmSync(this.#path, { force: true });
       linkSync(log, this.#path);
     } catch {}

@@ -169,13 +169,34 @@ const USER_VERSION_AT = 60;
 /** The locks of this process. It must not open their files otherwise: closing one would release its lock (fcntl(2)). */
 const held = new Set<string>();
 
+const LOCKABLE_EVERY_MS = 1_000;
+
 /**
- * Locks a folder until the lock is released or the process ends. The lock is a file on which SQLite holds an exclusive
- * transaction; its `user_version` is the id of the process, for the message. Who cannot write the file shares the lock.
+ * Locks a folder, or waits for that while nobody can write it: it may become writable later. If another gateway takes
+ * it first, this process ends, because its copy of the data no longer is what that gateway acknowledges.
  * @returns a function that releases the lock
  * @throws {Error} if another gateway uses the folder, or may use it
  */
 function lockFolder(folder: string): () => void {
+  let unlock = takeLock(folder);
+  if (unlock !== undefined) return unlock;
+  const trying = setInterval(() => {
+    unlock = takeLock(folder);
+    if (unlock !== undefined) clearInterval(trying);
+  }, LOCKABLE_EVERY_MS).unref();
+  return () => {
+    clearInterval(trying);
+    unlock?.();
+  };
+}
+
+/**
+ * Locks a folder until the lock is released or the process ends. The lock is a file on which SQLite holds an exclusive
+ * transaction; its `user_version` is the id of the process, for the message. Who cannot write the file shares the lock.
+ * @returns a function that releases the lock; undefined while nobody can write the folder
+ * @throws {Error} if another gateway uses the folder, or may use it
+ */
+function takeLock(folder: string): (() => void) | undefined {
   const path = join(realpathSync(folder), 'lock');
   if (held.has(path)) throw inUse(folder, process.pid);
   createForOwner(path);
@@ -191,7 +212,7 @@ function lockFolder(folder: string): () => void {
         { cause: fault },
       );
     // A lock would have shown: the file is readable, or it does not exist and nobody like this process can create it.
-    return () => undefined;
+    return undefined;
   }
   held.add(path);
   return () => {
@@ -247,14 +268,23 @@ function holdTransaction(path: string): DatabaseSync {
   }
 }
 
-/** The id of the process that has the lock; 0 if unknown. */
+/** The id of the process that has the lock; 0 if unknown. Who could not write the file left an earlier id in it. */
 function readHolder(path: string): number {
   const file = openSync(path, 'r');
   try {
     const bytes = Buffer.alloc(4);
-    return readSync(file, bytes, 0, 4, USER_VERSION_AT) === 4 ? bytes.readInt32BE() : 0;
+    const pid = readSync(file, bytes, 0, 4, USER_VERSION_AT) === 4 ? bytes.readInt32BE() : 0;
+    return isRunning(pid) ? pid : 0;
   } finally {
     closeSync(file);
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return pid > 0 && process.kill(pid, 0);
+  } catch (fault) {
+    return (fault as NodeJS.ErrnoException).code === 'EPERM';
   }
 }
 

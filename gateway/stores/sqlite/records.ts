@@ -155,12 +155,17 @@ const fieldOf = (fields: Fields | undefined, field: string): string | undefined 
 
 const NONE = { place: 0, ms: 0, seq: 0, fields: '{}' };
 
+/** More entries than one transaction adds. */
+const FORGOTTEN = 300;
+const NEVER_FORGOTTEN = 1_000;
+
 /** The logs. Each new entry prunes its log to the length that it keeps. */
 export class Log {
   readonly #lengths: Readonly<Record<LogName, number>>;
   readonly #add: StatementSync;
   readonly #prune: StatementSync;
   readonly #newest: StatementSync;
+  readonly #oldest: StatementSync;
   readonly #behind: StatementSync;
 
   constructor(database: DatabaseSync, lengths: Readonly<Record<LogName, number>>) {
@@ -168,6 +173,7 @@ export class Log {
     this.#add = database.prepare('INSERT INTO log (log, place, ms, seq, fields) VALUES (?, ?, ?, ?, ?)');
     this.#prune = database.prepare('DELETE FROM log WHERE log = ? AND place <= ?');
     this.#newest = database.prepare('SELECT * FROM log WHERE log = ? ORDER BY place DESC LIMIT ?');
+    this.#oldest = database.prepare('SELECT place FROM log WHERE log = ? ORDER BY place LIMIT 1');
     this.#behind = database.prepare(
       'SELECT * FROM log WHERE log = ? AND (ms, seq) < (?, ?) ORDER BY ms DESC, seq DESC LIMIT ?',
     );
@@ -183,6 +189,13 @@ export class Log {
     const id = now > last.ms ? [now, 0] : [last.ms, last.seq + 1];
     this.#add.run(log, place, ...id, JSON.stringify(fields));
     this.#prune.run(log, place - this.#lengths[log]);
+  }
+
+  /** Removes old entries, but none of the newest thousand. */
+  forgetOldest(log: LogName): void {
+    const [{ place } = NONE] = this.#read(log, 1);
+    const { place: oldest = place } = this.#oldest.get(log) ?? {};
+    this.#prune.run(log, Math.min(Number(oldest) + FORGOTTEN, place - NEVER_FORGOTTEN));
   }
 
   #isRepeated(fields: Fields): boolean {

@@ -73,6 +73,7 @@ export class SqliteStorage implements Storage, KeySource {
       room,
       probeMs,
       onUndone: () => this.#records.countAnew(),
+      forgetEntries: () => this.#log.forgetOldest('audit'),
       saveStates: (ids) => {
         saved = ids === 'all' ? [...this.#unsaved.keys()] : ids;
         for (const id of saved) this.#records.addToKey(id, this.#unsaved.get(id));
@@ -112,9 +113,9 @@ export class SqliteStorage implements Storage, KeySource {
   unlistedKeys = async () => [];
   relistKeys = async () => 0;
 
-  async change({ parts, entries, isUrgent = false }: Change): Promise<boolean> {
+  async change({ parts, entries, urgency }: Change): Promise<boolean> {
     if (this.isCopy) throw new NotMade(this.fault() ?? '');
-    this.#commits.refuse(isUrgent);
+    this.#commits.refuse(urgency);
     const ids = [...new Set(parts.flatMap(({ record }) => keyIdOf(record) ?? []))];
     // The transaction has already saved the records' states.
     const run = () => {
@@ -123,7 +124,7 @@ export class SqliteStorage implements Storage, KeySource {
       for (const entry of entries) this.#log.add(entry);
       return true;
     };
-    return await this.#held.during(ids, () => this.#commits.make({ run, ids, isUrgent }));
+    return await this.#held.during(ids, () => this.#commits.make({ run, ids, urgency }));
   }
 
   /**
@@ -138,7 +139,7 @@ export class SqliteStorage implements Storage, KeySource {
   /**
    * Saves the changes by decisions to keys that exist. Changes that cannot be saved, for example on a full disk, are
    * kept and saved later.
-   * @param mustBeDurable for changes that a client sees, such as a ban. They may use the room reserved for a full disk
+   * @param mustBeDurable for changes that a client sees, such as a ban
    * @returns false if they must be durable but could not be written. This process still knows them
    */
   async save(states: Iterable<SavedState>, mustBeDurable: boolean): Promise<boolean> {
@@ -147,7 +148,7 @@ export class SqliteStorage implements Storage, KeySource {
       this.#unsaved.set(id, { ...this.#unsaved.get(id), ...changes });
       ids.push(id);
     }
-    const saved = this.#commits.make({ run: () => true, ids, isUrgent: mustBeDurable });
+    const saved = this.#commits.make({ run: () => true, ids, urgency: mustBeDurable ? 'ban' : undefined });
     return await saved.catch(() => !mustBeDurable);
   }
 
