@@ -33,6 +33,7 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   /** Resolves once plans and script have been loaded from the store. Never rejects. */
   readonly loaded: Promise<void>;
   isLoaded(): boolean;
+  readonly announce: Announce;
 }
 
 export interface OpenOptions {
@@ -44,6 +45,8 @@ export interface OpenOptions {
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;
   readonly plans?: StoredPlans | undefined;
+  /** Whether the gateway starts, rather than one of its workers starting again. True by default. */
+  readonly isAtStart?: boolean | undefined;
   readonly withinMs?: number | undefined;
 }
 
@@ -55,12 +58,12 @@ export async function openBackend(
   logger: Logger,
   options: OpenOptions = {},
 ): Promise<PlannedBackend> {
-  const { announce = async () => {}, plans, withinMs = START_MS } = options;
+  const { announce = async () => {}, plans, isAtStart = true, withinMs = START_MS } = options;
   const clients = options.clients ?? new Clients(() => planCache.ifKnown);
   const patience = sleep(withinMs, undefined, { ref: false });
   const given = { ...options, clients, withinMs };
   const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, () => planCache.known, given);
-  const planCache = new PlanCache(new Plans(storage), logger);
+  const planCache = new PlanCache(new Plans(storage), logger, isAtStart);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;
   const load = async () => planCache.version !== undefined && (await backend.loadScript());
@@ -90,10 +93,11 @@ export async function openBackend(
         await tail.follow().catch(() => undefined);
         tail.run(stopped.signal);
       }
-      return storesOver(confirmed(own, announce));
+      return storesOver(confirmed(own, announce, () => planCache.begin()));
     },
     loaded,
     isLoaded: () => isLoaded,
+    announce,
     check: async () => [...(await backend.check()), ...(tail === undefined ? [] : [tail.check()])],
     async close() {
       stopped.abort();

@@ -10,10 +10,11 @@ import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
-import { checkAnswers, coresOf } from './operators/api/traffic.ts';
+import { checkAnswers, checkDecisions, coresOf } from './operators/api/traffic.ts';
 import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-request.ts';
+import { reportBans } from './primary/changes.ts';
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
@@ -39,15 +40,21 @@ export async function serveOperators(
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const coreToken = coreTokenOf(settings, logger);
   const stores = await backend.operators();
-  const peers = backend.peers?.(answerPeer(requests));
+  const peers = backend.peers?.(answerPeer(requests, (key) => backend.announce({ key })));
   peers?.start();
+  const stopped = new AbortController();
+  if (peers !== undefined) reportBans(banned, peers, stopped.signal);
   const ofAll = ofAllGateways(requests, peers);
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
   const lookAtCores = () => checkCores(settings.CORE_URL, coreToken(), CORE_READ);
+  const lookAtRedis = async () => {
+    const found = await backend.check();
+    return [...found, ...checkDecisions(processes(), found)];
+  };
   const health = new Health({
-    redis: () => backend.check(),
+    redis: lookAtRedis,
     async cores(isWatched) {
       if (isWatched) return lookAtCores();
       const seen = coresOf(processes()).filter(({ state }) => state !== 'draining');
@@ -72,7 +79,7 @@ export async function serveOperators(
         redisMode: settings.REDIS_URL === undefined ? ('embedded' as const) : settings.REDIS_MODE,
         findings: new FindingsSince(),
         checkDependencies: {
-          redis: () => backend.check(),
+          redis: lookAtRedis,
           cores: lookAtCores,
           gateways: () => checkPeers(peers),
           'client addresses': () => checkAddresses(settings.TRUSTED_PROXIES, about.metrics.counted()),
@@ -102,6 +109,7 @@ export async function serveOperators(
     url: server.url,
     refusals: new KeyRefusals((query) => ofAll.find(query)),
     async stop() {
+      stopped.abort();
       traffic.stop();
       health.stop();
       await server.stop();

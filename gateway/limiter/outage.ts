@@ -34,7 +34,7 @@ export function surviveOutages(
   shared: RemoteLimiter,
   locals: LocalDecisions,
   { logger, nodeOf = () => '', onUnknown = () => {}, onLate = () => {} }: OutageOptions,
-): Limiter & { nodesAway(): number; stop(): void } {
+): Limiter & { nodesAway(): number; outage(): string | undefined; stop(): void } {
   const contacts = new Map<string, Contact>();
 
   function contactFor(credential: Credential): Contact {
@@ -102,6 +102,8 @@ export function surviveOutages(
       return verdict;
     },
     nodesAway: () => [...contacts.values()].filter(({ isAway }) => isAway).length,
+    /** Why Redis last gave no decision; undefined if no outage is under way. */
+    outage: () => [...contacts.values()].find(({ outage }) => outage !== undefined)?.outage,
     stop() {
       for (const contact of contacts.values()) contact.stop();
     },
@@ -125,10 +127,11 @@ const NO_SECRET = '-';
 /** The contact with one node. Logs the beginning of an outage once, and its end once. */
 class Contact {
   isAway = false;
+  /** The fault with which the present outage began. */
+  outage: string | undefined;
   readonly #shared: RemoteLimiter;
   readonly #logger: Logger;
   readonly #names: { readonly node?: string };
-  #isOutage = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(shared: RemoteLimiter, node: string, logger: Logger) {
@@ -141,8 +144,8 @@ class Contact {
   lose(reason: string, { id }: Credential): void {
     if (this.isAway) return;
     this.isAway = true;
-    if (!this.#isOutage) this.#logger.error({ ...this.#names, reason }, 'decisions are local');
-    this.#isOutage = true;
+    if (this.outage === undefined) this.#logger.error({ ...this.#names, reason }, 'decisions are local');
+    this.outage ??= reason;
     this.#schedule(() => this.#probe(id), PROBE_EVERY_MS);
   }
 
@@ -170,7 +173,7 @@ class Contact {
   #regain(): void {
     this.isAway = false;
     this.#schedule(() => {
-      this.#isOutage = false;
+      this.outage = undefined;
       this.#logger.info(this.#names, 'decisions are shared again');
     }, SETTLED_AFTER_MS);
   }

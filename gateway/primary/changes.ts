@@ -4,7 +4,7 @@ import type { Clients } from '../limiter/clients.ts';
 import { isKeyId } from '../limiter/credential.ts';
 import { concernsDecisions } from '../stores/audit.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
-import { Plans } from '../stores/plans.ts';
+import type { Peers } from '../stores/redis/peers.ts';
 import {
   type Change,
   keyIdOf,
@@ -16,6 +16,7 @@ import {
   Unknown,
   withOwn,
 } from '../stores/storage.ts';
+import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { Changed } from './channel.ts';
 
 export type Announce = (changed: Changed) => Promise<void>;
@@ -30,11 +31,11 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
 /**
  * The storage of operators, which acknowledges a change once every worker of this gateway acts on it.
  * @param announce resolves when no worker acts on older data
+ * @param begin makes sure that there are plans: a store that contains a key is no longer empty, and would get none
  */
-export function confirmed(storage: Storage, announce: Announce): Storage {
+export function confirmed(storage: Storage, announce: Announce, begin: () => Promise<void>): Storage {
   /** Records that may have been changed. Reading one of them back acknowledges the change, so it is announced first. */
   const doubtful = new Set<RecordName>();
-  let hasPlans = false;
 
   async function read(record: RecordName) {
     const fields = await storage.read(record);
@@ -47,9 +48,7 @@ export function confirmed(storage: Storage, announce: Announce): Storage {
 
   async function change(given: Change): Promise<boolean> {
     const watched = watchedIn(given);
-    // A store that contains a key is no longer empty, and would then get no plans.
-    if (!hasPlans) await new Plans(storage).begin();
-    hasPlans = true;
+    await begin();
     try {
       const isMade = await storage.change(given);
       if (isMade) await confirm(watched, isReset(given));
@@ -96,6 +95,31 @@ function watchedIn({ parts, entries }: Change): RecordName[] {
 const isReset = ({ entries }: Change): boolean => entries.some(({ fields }) => fields.action === 'key.reset');
 
 const EVERY_MS = 250;
+
+/**
+ * Reports the keys that a ban refuses here to the other gateways, each key once a minute. They then ask Redis about the
+ * key again, so that a ban by decision is not undone there by a loss of contact. The audit log has no such bans.
+ * @param banned the keys of the current minute, by process
+ */
+export function reportBans(
+  banned: () => readonly KeysOfMinute[],
+  peers: Pick<Peers, 'ask'>,
+  signal: AbortSignal,
+): void {
+  let reported: KeysOfMinute = { minute: -1, ids: [] };
+  void repeat(EVERY_MS, signal, async () => {
+    const all = banned();
+    const minute = Math.max(...all.map((one) => one.minute));
+    if (minute > reported.minute) reported = { minute, ids: [] };
+    const ids = all.filter((one) => one.minute === minute).flatMap((one) => one.ids);
+    const fresh = [...new Set(ids)].filter((id) => !reported.ids.includes(id));
+    reported = { minute, ids: [...reported.ids, ...fresh] };
+    if (fresh.length > 0) await peers.ask({ banned: fresh }, REPORTED_WITHIN_MS);
+  });
+}
+
+const REPORTED_WITHIN_MS = 1_000;
+
 /** Entries that are read each time. The second number applies if there are more new ones. */
 const PAGES = [20, 500];
 /** The tail may be this old without a warning. */

@@ -160,6 +160,8 @@ export interface AskedOfPrimary {
 
 export interface StartOrder {
   readonly plans?: StoredPlans | undefined;
+  /** Whether the gateway starts, so that an empty store gets the built-in plans. */
+  readonly isAtStart: boolean;
   /** The worker must not serve before it has loaded plans and script from Redis. */
   readonly mustLoad: boolean;
   /** How long to wait for Redis otherwise, if not for the usual time. */

@@ -175,6 +175,7 @@ function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder 
   const plans = planCache?.stored;
   return {
     plans,
+    isAtStart: reason === 'first',
     mustLoad: reason === 'renewal',
     ...(reason === 'replacement' && plans !== undefined && { redisWithinMs: REPLACED_WITHIN_MS }),
   };

@@ -74,6 +74,7 @@ export async function startWorker(
     clients,
     locals: keysOfMachine(clients, primary),
     plans: order?.plans,
+    isAtStart: order?.isAtStart,
     withinMs: order?.redisWithinMs,
   });
   opened = backend;

@@ -26,6 +26,8 @@ export interface RedisState {
   readonly since: number;
   /** The last call for decisions, whether or not it failed. */
   readonly lastCall: { readonly at: number; readonly ms: number } | undefined;
+  /** Why decisions are local; undefined if they are shared. */
+  readonly outage: string | undefined;
 }
 
 /** A limiter and the storage under all stores, in Redis or in this gateway. Closing it closes both. */

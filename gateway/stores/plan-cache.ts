@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { StoreUnavailable } from '../limiter/limiter.ts';
 import {
@@ -12,6 +13,8 @@ import { changesBetween, isWhole, type Plans, versionOf } from './plans.ts';
 
 /** A change must be in force within a second, even on a busy machine. */
 const REFRESH_MS = 250;
+/** Longer than another gateway needs to write the last good table back into a store that came back empty. */
+const WRITTEN_BACK_MS = 1_500;
 
 /**
  * The plan table in force, read regularly from the store, where people edit it. An invalid value is logged as an alarm,
@@ -40,10 +43,13 @@ export class PlanCache {
   #stopped = false;
   readonly #store: Plans;
   readonly #logger: Logger;
+  readonly #isAtStart: boolean;
 
-  constructor(store: Plans, logger: Logger) {
+  /** @param isAtStart whether the gateway starts: only then may the built-in table be written into an empty store */
+  constructor(store: Plans, logger: Logger, isAtStart = true) {
     this.#store = store;
     this.#logger = logger;
+    this.#isAtStart = isAtStart;
   }
 
   /** The table in force; undefined until one has been read, because the built-in limits may be wrong. */
@@ -84,7 +90,7 @@ export class PlanCache {
   /** Reads the table now. If the store does not respond or has no table, the last good one stays. */
   async refresh(): Promise<void> {
     try {
-      if (!this.#hasBegun) await this.#begin();
+      await this.begin();
       const takenBefore = this.#taken;
       const stored = await this.#store.read();
       if (stored === undefined) this.#miss();
@@ -97,10 +103,15 @@ export class PlanCache {
     }
   }
 
-  /** If somebody typed a bad value before this process started, uses the last good one that a gateway kept. */
-  async #begin(): Promise<void> {
+  /**
+   * Makes sure, once, that an empty store has a table. If somebody typed a bad value before this process started, uses
+   * the last good one that a gateway kept. @throws {Unavailable}
+   */
+  async begin(): Promise<void> {
+    if (this.#hasBegun) return;
     let kept = await this.#store.readKept();
-    if (kept === undefined) {
+    if (kept === undefined && this.#isAtStart) {
+      if (!this.isReadable) await sleep(WRITTEN_BACK_MS, undefined, { ref: false });
       await this.#store.begin();
       kept = await this.#store.readKept();
     }

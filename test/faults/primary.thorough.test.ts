@@ -69,6 +69,36 @@ test('a gateway is ready once it has loaded plans and script from Redis, and sta
   for (let looks = 0; looks < 20; looks++, await sleep(100)) expect(await readyz(workers)).toBe(200);
 });
 
+test.for([
+  ['while its worker is renewed', ({ child }: Workers): void => void child.kill('SIGHUP')],
+  ['while its worker is replaced', (workers: Workers): void => kill(workers.pids()[0])],
+  ['to an operator who issues a key at once', undefined],
+] as const)(
+  "a Redis that comes back empty %s gets the operators' plans, not the built-in ones",
+  async ([, disturb]) => {
+    const redis = await redisServer();
+    const environment = { ...ONE, REDIS_URL: redis.url };
+    const first = await startWorkers(environment);
+    await post(`${first.adminUrl}/plans/free`, { minute: 777 }, { method: 'PATCH', key: ADMIN_TOKEN });
+    first.child.kill('SIGINT');
+    await first.ended;
+    const workers = await startWorkers(environment);
+    await eventually(() => readyz(workers)).toBe(200);
+    await redis.stop();
+    if (disturb !== undefined) {
+      await sleep(500);
+      disturb(workers);
+      await sleep(1_500);
+    }
+    await redis.restart();
+    await eventually(async () => await workers.issueKey()).toBeDefined();
+    await sleep(2_500);
+    expect((await workers.admin('/plans')).json).toMatchObject({ free: { minute: 777 } });
+    const { activity } = (await workers.admin('/activity?target=free')).json as { activity: { reason: string }[] };
+    expect(activity[0]?.reason).toContain('was written back');
+  },
+);
+
 test('a replacement waits for Redis, and the old worker serves verified keys meanwhile', async () => {
   const redis = await redisServer();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });

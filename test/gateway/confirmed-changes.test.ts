@@ -162,7 +162,7 @@ async function toldStorage() {
     await new Promise((resolve) => setTimeout(resolve, 10));
     told.push(changed);
   };
-  return { storage: confirmed(failing, tell), told, faults };
+  return { storage: confirmed(failing, tell, async () => {}), told, faults };
 }
 
 const create = {

@@ -3,6 +3,7 @@ import type { CheckResult } from '../../gateway/check-result.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
+import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
@@ -95,6 +96,22 @@ test.for([
     .toEqual([
       expect.objectContaining({ status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) }),
     ]);
+});
+
+test('the doctor reports decisions that Redis refuses although it answers, and no longer once it takes them', async () => {
+  const { redis, stack } = await setUp();
+  const key = await stack.issueKey();
+  await redis.call('ACL', 'SETUSER', 'gateway', '-hset');
+  const ask = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
+  const found = async () => (await badOf(stack)).filter(({ about }) => about === 'decisions');
+  await expect
+    .poll(async () => [await ask(), ...(await found())])
+    .toEqual([
+      503,
+      expect.objectContaining({ status: 'fault', found: expect.stringContaining('The user executing the script') }),
+    ]);
+  await redis.call('ACL', 'SETUSER', 'gateway', '+hset');
+  await expect.poll(async () => [await ask(), ...(await found())]).toEqual([200]);
 });
 
 test("the doctor's advice on plan values works, and its answer stays small however many there are", async () => {

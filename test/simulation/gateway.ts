@@ -65,7 +65,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
   const tail = new TailFollower(backend.storage, announce, true);
   const stopped = new AbortController();
   if (wrappers.isDeaf !== true) tail.run(stopped.signal);
-  const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce);
+  const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce, () => planCache.begin());
   const limiter = remembering(clients, backend.limiter);
   return {
     limiter: wrappers.limiter?.(limiter) ?? limiter,

@@ -124,11 +124,16 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   }));
 }
 
-/** Answers another gateway. */
+/** Keys that a ban refuses at another gateway. */
+const Banned = z.object({ banned: z.array(z.string()) });
+
+/** Answers another gateway. @param doubt makes this gateway ask the store about a key before it serves it again */
 export const answerPeer =
-  (own: RequestSource) =>
-  async (content: unknown): Promise<unknown> =>
-    await own.find(RequestQuery.parse(content));
+  (own: RequestSource, doubt: (key: string) => Promise<void>) =>
+  async (content: unknown): Promise<unknown> => {
+    const { data } = Banned.safeParse(content);
+    return data === undefined ? await own.find(RequestQuery.parse(content)) : await Promise.all(data.banned.map(doubt));
+  };
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });

@@ -1,5 +1,13 @@
 import type { Family } from '../../../shared/process/counts.ts';
-import { type CheckResult, good, refusingCore, silentCore, unreachableCore, warning } from '../../check-result.ts';
+import {
+  type CheckResult,
+  fault,
+  good,
+  refusingCore,
+  silentCore,
+  unreachableCore,
+  warning,
+} from '../../check-result.ts';
 import type { RejectedValue } from '../../limiter/plans.ts';
 import { DEADLINES_MISSED, REDIS_CALL } from '../../stores/redis/calls.ts';
 import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totalsOf } from '../../telemetry/state.ts';
@@ -100,6 +108,14 @@ export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: C
   const hasAnsweredSince = lastFault === undefined || (lastAnswer !== undefined && lastAnswer.at > lastFault.at);
   if (hasAnsweredSince) return [];
   return lastFault.kind === 'token' ? [refusingCore(about)] : lastFault.kind === 'timeout' ? [silentCore(about)] : [];
+}
+
+/** Reports that workers get no decisions from Redis, although it answers operators. */
+export function checkDecisions(processes: readonly ProcessState[], redis: readonly CheckResult[]): CheckResult[] {
+  const [reason] = processes.flatMap((one) => one.redis?.outage ?? []);
+  if (reason === undefined || redis.some(({ status }) => status === 'fault')) return [];
+  const advice = 'Allow its user what deploy/redis/users.acl allows; see GatewayDecisionsLocal in the runbook.';
+  return [fault('decisions', `are made without Redis; a key that was not seen before gets 503. ${reason}`, advice)];
 }
 
 function redisOf(processes: readonly ProcessState[], counted: readonly Family[], mode: RedisMode): RedisView {

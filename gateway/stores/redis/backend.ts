@@ -63,7 +63,12 @@ export function redisBackend(
     },
     loadScript: () => loadScript(redis),
     nodesAway: () => limiter.nodesAway(),
-    redis: () => ({ isConnected: redis.status === 'ready', since: connectedSince(), lastCall: calls.last }),
+    redis: () => ({
+      isConnected: redis.status === 'ready',
+      since: connectedSince(),
+      lastCall: calls.last,
+      outage: limiter.outage(),
+    }),
     peers: (answer) => new Peers(operators ?? redis, answer),
     counted: () => [...calls.families(), ...debts.counted()],
     memoryUsed: () => memoryUsed(redis),

@@ -1,6 +1,6 @@
 import { type CheckResult, fault, good, warning } from '../../check-result.ts';
 import type { Fields } from '../storage.ts';
-import type { RedisConnection } from './calls.ts';
+import { type RedisConnection, refusalIn } from './calls.ts';
 import { type ClusterConnection, isCluster } from './connection.ts';
 
 /**
@@ -73,7 +73,8 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
     ];
   } catch (thrown) {
     const advice = 'Is it there, do REDIS_URL and its password name it, and may its user do what users.acl allows?';
-    return [fault(about, `gives no answer: ${(thrown as Error).message}`, advice)];
+    const { message } = thrown as Error;
+    return [fault(about, `gives no answer: ${refusalIn({ name: '', message }) ?? message}`, advice)];
   }
 }
 
