@@ -76,6 +76,11 @@ test.for([
     // Not copied.
     await visit(page, '/console/keys');
     await issue();
+    const asked = page.waitForEvent('dialog');
+    await page.evaluate(() => void setTimeout(() => location.reload()));
+    const leaving = await asked;
+    expect(leaving.type()).toBe('beforeunload');
+    await leaving.dismiss();
     await done.click();
     await question(page).getByText('Press Done once more').waitFor();
     await confirm(page, 'Done');
