@@ -91,7 +91,7 @@ export const BREAKS: readonly Break[] = [
   row('gateway/upstream/headers.ts', 'gateway/upstream-request', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
-  row(HEADERS, 'gateway/unavailable', 'if (status === 503 ||', 'if ('),
+  row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
 
   // Stores.
   row('gateway/stores/redis/change.lua', 'stores/stores', 'if value ~= expected[2] then return false end', ''),

@@ -1,5 +1,4 @@
-import { describe, expect, test } from 'vitest';
-import { faultyCore } from '../support/faulty-core.ts';
+import { expect, test } from 'vitest';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -83,29 +82,12 @@ test('CORS_ORIGINS=* allows any origin', async () => {
   expect((await preflight(`${stack.gateway}/v1/pets`, OTHER)).status).toBe(204);
 });
 
-describe.for([
-  ['off', {}],
-  ['on', { CORS_ORIGINS: SHOP }],
-] as const)('with CORS %s', ([, environment]) => {
-  test('the OpenAPI description is readable from anywhere', async () => {
-    const stack = await startStack(environment);
+test('the OpenAPI description is readable from anywhere, with CORS or without', async () => {
+  for (const { gateway } of [await startStack(), await startStack({ CORS_ORIGINS: SHOP })])
     for (const origin of [SHOP, OTHER]) {
-      const { status, headers } = await send(`${stack.gateway}/v1/openapi.json`, { headers: { origin } });
+      const { status, headers } = await send(`${gateway}/v1/openapi.json`, { headers: { origin } });
       expect([status, headers['access-control-allow-origin']]).toEqual([200, '*']);
     }
-  });
-
-  test('CORS headers of the core are not forwarded', async () => {
-    const core = await faultyCore((socket) =>
-      socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\naccess-control-allow-origin: https://core.example\r\n\r\n[]'),
-    );
-    const stack = await startStack({ ...environment, CORE_URL: core });
-    const { headers } = await send(`${stack.gateway}/v1/pets`, {
-      key: await stack.issueKey(),
-      headers: { origin: SHOP },
-    });
-    expect(headers['access-control-allow-origin']).toBe('CORS_ORIGINS' in environment ? SHOP : undefined);
-  });
 });
 
 test.for([

@@ -174,7 +174,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
       .replace('BODY', to.body),
   );
   const isGood = (id: string) => kinds[ids.indexOf(id)]?.isGood === true;
-  const { socket, received, closed } = await connectRaw(to.url, ca);
+  const { socket, received, closed } = await connectRaw(to.url, { ca });
   // Behind a reset, the log of the gateway says which request was left.
   const endings = to === LISTENERS[0] ? ['end', 'wait', 'reset'] : ['end', 'wait'];
   const ending = endings[roll(endings.length)] as string;

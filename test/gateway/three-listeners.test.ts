@@ -54,7 +54,7 @@ const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 
 /** Sends, in one piece or more, and reads until the other side closes. */
 async function exchange({ url }: Listener, bytes: string | readonly string[], ends = false): Promise<string> {
-  const { socket, received, closed } = await connectRaw(url, ca);
+  const { socket, received, closed } = await connectRaw(url, { ca });
   socket.setNoDelay();
   for (const [at, piece] of [bytes].flat().entries()) {
     if (at > 0) await sleep(10);
@@ -93,7 +93,7 @@ test.for(all)('%s: a client that ends its side after its requests gets all answe
   }
   expect(statuses(await exchange(to, get(to, 'HTTP/1.0'), true))).toEqual([200]);
   // The end may come while the answer is on its way.
-  const { socket, received, closed } = await connectRaw(to.url, ca);
+  const { socket, received, closed } = await connectRaw(to.url, { ca });
   socket.write(get(to).repeat(2));
   setImmediate(() => socket.end());
   await closed;
