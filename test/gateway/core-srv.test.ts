@@ -5,14 +5,13 @@ import { type SrvAnswer, startDnsServer } from '../support/dns-server.ts';
 import { post, send } from '../support/http.ts';
 import { readAndWrite } from '../support/load.ts';
 import { eventuallyScraped, scrape } from '../support/metrics.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
 /** CORE_URL names SRV records, which tell where the cores are and on which ports. */
 
 const SRV = '_core._tcp.cores.test';
 const CORE_URL = `http+srv://${SRV}`;
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
 const told = ({ log }: Stack): string[] =>
   log.filter(({ msg }) => msg.startsWith('core ')).map(({ msg, core, name }) => `${msg} ${core ?? name}`);
@@ -32,7 +31,7 @@ test('each SRV target of the first priority is a core, and targets come and go w
   dns.set(SRV, [...records.slice(1), { ...records[0], priority: 1 }]);
   const stack = await startStack({ CORE_URL });
   expect(told(stack).sort()).toEqual([`core added ${urls[1]}`, `core added ${urls[2]}`].sort());
-  const load = readAndWrite(stack.gateway, await stack.issueKey(big), 8, 10);
+  const load = readAndWrite(stack.gateway, await stack.issueKey(UNLIMITED), 8, 10);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_ready')).toBe(2);
   const [none, ...shares] = await askedDuring([one, two, three], () => sleep(1_000));
   expect([none, Math.min(...shares) / Math.max(...shares) > 0.8], String(shares)).toEqual([0, true]);

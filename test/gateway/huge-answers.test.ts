@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 
 /** An answer of 100 MB passes through. It is never in the gateway as a whole and does not delay other answers. */
 
@@ -27,8 +27,7 @@ const core = await serveHttp((request, response) => {
   pipeline(Readable.from(pieces()), response).catch(() => {});
 });
 const stack = await startStack({ CORE_URL: core });
-const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-const [greedy, other] = await Promise.all([stack.issueKey(unlimited), stack.issueKey(unlimited)]);
+const [greedy, other] = await Promise.all([stack.issueKey(UNLIMITED), stack.issueKey(UNLIMITED)]);
 
 function* pieces(): Generator<Buffer> {
   for (; taken < HUGE; taken += PIECE.length) yield PIECE.subarray(0, HUGE - taken);

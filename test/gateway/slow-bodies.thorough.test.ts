@@ -5,7 +5,7 @@ import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 
 function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
   const slot = shedder.slot();
@@ -40,8 +40,7 @@ test('slow bodies take no capacity, even when it is scarce', async () => {
   let isSlow = true;
   const core = await faultyCore((socket) => void (isSlow || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
-  const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-  const [key = '', ...slowKeys] = await Promise.all(Array.from({ length: 91 }, () => stack.issueKey(unlimited)));
+  const [key = '', ...slowKeys] = await Promise.all(Array.from({ length: 91 }, () => stack.issueKey(UNLIMITED)));
   // A core that has timed out gets fewer requests at once.
   for (let round = 0; round < 3; round++) await send(`${stack.gateway}/v1/pets`, { key });
   isSlow = false;

@@ -9,11 +9,10 @@ import { faultyCore, withIdOf } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
 /** Large answers are streamed, each to its client as the core sent it. What a client does not read harms no other. */
 
-const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const MEGABYTE = 1_000_000;
 /** Half of the connections to a core that carry one request each. */
 const MOST_ALONE = 32;
@@ -65,7 +64,7 @@ describe('every byte arrives at its own client and in order', () => {
   ])('%s', async ([, framing]) => {
     // However slow this machine is: the core is in this process.
     const stack = await startStack({ CORE_URL, CORE_TIMEOUT_MS: '120000' });
-    const key = await stack.issueKey(unlimited);
+    const key = await stack.issueKey(UNLIMITED);
     const one = async (seed: number) => {
       const url = `${stack.gateway}/v1/pets?seed=${seed}&length=${LENGTH}${framing}`;
       const request = http.get(url, { headers: { authorization: `Bearer ${key}` }, agent: false });
@@ -81,7 +80,7 @@ describe('every byte arrives at its own client and in order', () => {
 
 test('a client that reads none of its answers holds a few connections to the core, and no other client is refused', async () => {
   const stack = await startStack({ CORE_URL });
-  const [greedy, other] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
+  const [greedy, other] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
   const path = `/v1/pets?seed=7&length=${2 * MEGABYTE}`;
   // Since its first answer it is known to ask for large ones.
   expect((await send(stack.gateway + path, { key: greedy })).status).toBe(200);
@@ -122,7 +121,7 @@ describe('a large answer that its core does not complete', () => {
       then(socket);
     });
     const stack = await startStack({ CORE_URL: url, CORE_TIMEOUT_MS: '500' });
-    const key = await stack.issueKey(unlimited);
+    const key = await stack.issueKey(UNLIMITED);
     const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
     cleanUp(() => socket.destroy());
     socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
@@ -150,7 +149,7 @@ describe('a large answer that its core does not complete', () => {
   test('is replaced by an error until a byte of its body has arrived', async () => {
     const url = await faultyCore((socket, head) => void socket.write(withIdOf(head, HEAD)));
     const stack = await startStack({ CORE_URL: url, CORE_TIMEOUT_MS: '500' });
-    const { status, json } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(unlimited) });
+    const { status, json } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(UNLIMITED) });
     expect([status, (json as { code: string }).code]).toEqual([504, 'gateway_timeout']);
     await untilNothingIsHeld(stack);
   });
@@ -164,7 +163,7 @@ test('a large answer with trailers arrives without them, and its connection carr
     socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\nX: a\r\n\r\n`));
   });
   const stack = await startStack({ CORE_URL: url });
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   for (let round = 0; round < 5; round++) {
     const { status, text, headers } = await send(`${stack.gateway}/v1/pets`, { key });
     expect([status, text === 'x'.repeat(500_000), headers.trailer]).toEqual([200, true, undefined]);

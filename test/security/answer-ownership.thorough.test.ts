@@ -3,11 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { faultyCore, withIdOf } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 
 /** Nobody gets the answer to another request, whatever is between the gateway and the core. */
 
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const REQUESTS = 600;
 
 /** The mark of a request, which its answer repeats. */
@@ -36,7 +35,7 @@ test.for(cases)(
   async ({ hasId, method, laterMs }) => {
     const core = await doublingCore(hasId, (at) => at % 7 === 0, laterMs);
     const stack = await startStack({ CORE_URL: core });
-    const keys = [await stack.issueKey(big), await stack.issueKey(big)];
+    const keys = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
     const wrong: string[] = [];
     const client = async (number: number) => {
       for (let at = 0; at < REQUESTS / 30; at++) {
@@ -63,7 +62,7 @@ test('an unrequested answer closes the connection and answers nobody', async () 
     socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
   });
   const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
+  const key = await stack.issueKey(UNLIMITED);
   const ask = (mark: string) => send(`${stack.gateway}/v1/pets?mark=${mark}`, { key });
   for (let at = 0; at < 10; at++) expect((await ask(`${at}`)).text).toBe(`{"mark":"${at}"}`);
   const open = sockets.filter(({ destroyed }) => !destroyed);
