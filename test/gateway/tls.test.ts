@@ -1,13 +1,11 @@
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rename, symlink } from 'node:fs/promises';
 import https from 'node:https';
 import net, { type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
-import { readGatewaySettings } from '../../gateway/config.ts';
 import { type Authority, createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
@@ -104,14 +102,6 @@ test('plain HTTP on the TLS port gets a clear error, and other bytes close the c
   expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
 });
 
-test('bytes in TLS that are not HTTP get an error in the Error shape', async () => {
-  const { gateway } = await startStack(withTls);
-  const socket = (await handshake(gateway)) as TLSSocket;
-  socket.write('NONSENSE\r\n\r\n');
-  const chunks = await socket.toArray();
-  expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1.1 400 .*"code":"invalid_request"/s);
-});
-
 /** Two files whose paths lead through a symbolic link, as Kubernetes mounts them. */
 async function mounted(first: Authority): Promise<{ files: Authority; renew(to: Authority): Promise<void> }> {
   const folder = await temporaryFolder();
@@ -184,33 +174,4 @@ test('a stop does not wait for TLS handshakes', TIMED, async () => {
   const before = performance.now();
   await Promise.all([stack.stop(), closed]);
   expect(performance.now() - before).toBeLessThan(3_000);
-});
-
-test('unusable TLS files are reported as faults of the settings', async () => {
-  const folder = await temporaryFolder();
-  const [text, der, locked] = ['text', 'cert.der', 'locked.key'].map((name) => join(folder, name)) as [
-    string,
-    string,
-    string,
-  ];
-  await writeFile(text, 'no certificate');
-  execFileSync('openssl', ['x509', '-in', authority.certFile, '-outform', 'der', '-out', der]);
-  execFileSync('openssl', ['pkey', '-in', authority.keyFile, '-aes128', '-passout', 'pass:secret', '-out', locked]);
-  const { certFile, keyFile } = authority;
-  const noKey = 'TLS_KEY_FILE: must hold a private key in PEM, without a passphrase';
-  for (const [TLS_CERT_FILE, TLS_KEY_FILE, fault] of [
-    [certFile, '', 'TLS_KEY_FILE: is required with TLS_CERT_FILE'],
-    ['', keyFile, 'TLS_CERT_FILE: is required with TLS_KEY_FILE'],
-    [join(folder, 'none'), keyFile, 'TLS_CERT_FILE: must be a file that can be read'],
-    [certFile, folder, 'TLS_KEY_FILE: must be a file that can be read'],
-    [text, keyFile, 'TLS_CERT_FILE: must hold certificates in PEM'],
-    [der, keyFile, 'TLS_CERT_FILE: must hold certificates in PEM'],
-    [certFile, text, noKey],
-    [certFile, locked, noKey],
-    [certFile, (await createAuthority()).keyFile, 'TLS_KEY_FILE: must be the key of the certificate'],
-  ] as const) {
-    const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
-    // Reported together with all other faults.
-    expect(read).toThrow(`faults:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
-  }
 });

@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { readGatewaySettings } from '../../gateway/config.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
@@ -13,15 +12,6 @@ import { ADMIN_TOKEN, startWorkers, workersEnvironment } from '../support/worker
 
 const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
   await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
-
-test.for([
-  ['2', '', '  WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared'],
-  ['0', 'redis://127.0.0.1', '  WORKERS: must be a whole number from 1 to 64'],
-  ['65', 'redis://127.0.0.1', '  WORKERS: must be a whole number from 1 to 64'],
-  ['two', '', '  WORKERS: must be a whole number from 1 to 64'],
-] as const)('WORKERS=%s with REDIS_URL=%s is reported as a fault', ([WORKERS, REDIS_URL, fault]) => {
-  expect(() => readGatewaySettings({ WORKERS, REDIS_URL })).toThrow(`The settings have a fault:\n${fault}`);
-});
 
 test.for(['PORT', 'ADMIN_PORT'] as const)(
   'a %s that is in use is reported once in a sentence, and the start fails',
