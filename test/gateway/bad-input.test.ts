@@ -1,9 +1,7 @@
-import net from 'node:net';
-import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { post, send, sendBytes } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
 
 const stack = await startStack();
@@ -162,16 +160,7 @@ test('a body is 400 if the operation takes none', async () => {
   expect(status).toBe(400);
 });
 
-/** Sends bytes in pieces. @returns all that is received until the connection ends */
-async function sendInPieces(url: string, pieces: readonly string[]): Promise<string> {
-  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
-  cleanUp(() => socket.destroy());
-  for (const piece of pieces) {
-    socket.write(piece);
-    await sleep(100);
-  }
-  return await text(socket);
-}
+let address = 1;
 
 test.for([
   ['a chunk size that is none', 'zz\r\n', 400],
@@ -180,16 +169,23 @@ test.for([
 ] as const)(
   'a body with %s: the answer has the limits of its key, and the address does not pay',
   async ([, body, status]) => {
-    const fresh = await startStack();
-    const owner = await fresh.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
+    const owner = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
+    const from = `127.0.0.${++address}`;
     const lines = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${owner}`];
     const head = [...lines, 'Content-Type: application/json', 'Transfer-Encoding: chunked', '', ''].join('\r\n');
     for (const pieces of [[head + body], [head, body]]) {
-      const answer = await sendInPieces(fresh.gateway, pieces);
-      expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} [^]*X-RateLimit-Limit: 10000\r\n[^]*Connection: close`));
+      const { socket, received, closed } = await connectRaw(stack.gateway, { from });
+      for (const piece of pieces) {
+        socket.write(piece);
+        await sleep(100);
+      }
+      await closed;
+      expect(received()).toMatch(
+        new RegExp(`^HTTP/1.1 ${status} [\\s\\S]*X-RateLimit-Limit: 10000\r\n[\\s\\S]*Connection: close`),
+      );
     }
-    expect((await send(`${fresh.gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
-    expect((await send(`${fresh.gateway}/v1/pets`, { key: owner })).headers['x-ratelimit-remaining']).toBe('9997');
+    expect((await send(pets, { from })).headers['x-ratelimit-remaining']).toBe('59');
+    expect((await send(pets, { key: owner, from })).headers['x-ratelimit-remaining']).toBe('9997');
   },
 );
 
