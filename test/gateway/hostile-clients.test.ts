@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
@@ -11,6 +10,7 @@ import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
@@ -28,17 +28,15 @@ async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack:
 
 /** Sends one request after the other on a connection, each after the last answer, until it is closed. */
 async function keepAsking(url: string, nextRequest: () => string, pipelined = 1) {
-  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
+  const { socket } = await connectRaw(url);
   const result = { answers: 0, closed: once(socket, 'close'), last: '' };
+  socket.allowHalfOpen = false;
   socket.on('data', (chunk) => {
     result.last = chunk.toString();
     const count = result.last.split('HTTP/1.1 ').length - 1;
     result.answers += count;
     for (let sent = 0; sent < count; sent++) socket.write(nextRequest());
   });
-  await once(socket, 'connect');
   for (let sent = 0; sent < pipelined; sent++) socket.write(nextRequest());
   return result;
 }

@@ -1,12 +1,12 @@
 import { once } from 'node:events';
-import net, { type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 
 /** An answer of 100 MB passes through. It is never in the gateway as a whole and does not delay other answers. */
@@ -35,11 +35,10 @@ function* pieces(): Generator<Buffer> {
 
 /** A paused client connection that has requested the huge answer. */
 async function askForHuge(): Promise<Socket> {
-  const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
-  socket.pause();
-  await once(socket, 'connect');
+  const { socket } = await connectRaw(stack.gateway);
+  socket.allowHalfOpen = false;
+  // What it reads is not kept.
+  socket.removeAllListeners('data').pause();
   socket.write(`GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\nConnection: close\r\n\r\n`);
   return socket;
 }

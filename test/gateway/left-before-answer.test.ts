@@ -1,12 +1,12 @@
 import type { ServerResponse } from 'node:http';
-import net, { type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { connectRaw } from '../support/raw-client.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
 /** A client leaves just before the core begins a large answer. The gateway then lets go of the request. */
 
@@ -37,7 +37,7 @@ async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResp
 async function setUp(settings: Record<string, string> = {}) {
   const core = await heldCore();
   const stack = await startStack({ CORE_URL: core.url, ...settings });
-  const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 1_000_000 });
+  const key = await stack.issueKey(UNLIMITED);
   const list = () => send(`${stack.gateway}/v1/pets`, { key });
   const first = list();
   (await core.next()).end(LARGE);
@@ -45,9 +45,8 @@ async function setUp(settings: Record<string, string> = {}) {
   return { stack, next: core.next, list, ask: (requests: number) => ask(stack, key, requests) };
 }
 
-function ask(stack: Stack, key: string, requests: number): Socket {
-  const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
-  cleanUp(() => socket.destroy());
+async function ask(stack: Stack, key: string, requests: number): Promise<Socket> {
+  const { socket } = await connectRaw(stack.gateway);
   socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`.repeat(requests));
   return socket;
 }
@@ -59,7 +58,7 @@ test('no memory is held for clients that left just before their large answers be
   const { stack, next, list, ask } = await setUp();
   for (let round = 0; round < ROUNDS; round++) {
     for (let left = 0; left < IN_A_ROUND; left++) {
-      const client = ask(1);
+      const client = await ask(1);
       const response = await next();
       client.resetAndDestroy();
       await sleep(AHEAD_MS);
@@ -78,7 +77,7 @@ test('no memory is held for a large answer that waits behind another one, and ea
   const { stack, next, ask } = await setUp({ CORE_TIMEOUT_MS: '1000' });
   const lines = () => stack.log.filter(({ msg }) => msg === 'request').length;
   const before = lines();
-  const client = ask(3);
+  const client = await ask(3);
   await next();
   const [second, third] = [await next(), await next()];
   second.end(LARGE);

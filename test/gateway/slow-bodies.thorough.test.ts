@@ -1,10 +1,9 @@
 import { once } from 'node:events';
-import net from 'node:net';
 import { expect, test } from 'vitest';
 import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 
 function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
@@ -45,10 +44,7 @@ test('slow bodies take no capacity, even when it is scarce', async () => {
   for (let round = 0; round < 3; round++) await send(`${stack.gateway}/v1/pets`, { key });
   isSlow = false;
   for (const slowKey of slowKeys) {
-    const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
-    cleanUp(() => socket.destroy());
-    socket.on('error', () => {});
-    await once(socket, 'connect');
+    const { socket } = await connectRaw(stack.gateway);
     socket.write(
       `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\nAuthorization: Bearer ${slowKey}\r\nExpect: 100-continue\r\n\r\n`,
     );

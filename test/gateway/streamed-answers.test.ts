@@ -1,14 +1,14 @@
 import { createCipheriv, createHash } from 'node:crypto';
 import { once } from 'node:events';
 import http, { type IncomingMessage } from 'node:http';
-import net from 'node:net';
+import type net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, withIdOf } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
 /** Large answers are streamed, each to its client as the core sent it. What a client does not read harms no other. */
@@ -86,19 +86,14 @@ test('a client that reads none of its answers holds a few connections to the cor
   expect((await send(stack.gateway + path, { key: greedy })).status).toBe(200);
   const ask = `GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
-  const openMore = () => {
-    for (let opened = 0; opened < 10; opened++) {
-      const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
-      cleanUp(() => socket.destroy());
-      socket.pause();
-      socket.write(ask.repeat(50));
-    }
+  const openMore = async () => {
+    for (let opened = 0; opened < 10; opened++) (await connectRaw(stack.gateway)).socket.pause().write(ask.repeat(50));
   };
   const statuses = new Set<number>();
   // The first requests that wait for a connection to the core are given up after 5 s, while later ones wait.
   const end = performance.now() + 6_500;
   for (let round = 0; performance.now() < end; round++) {
-    if (round % 10 === 0) openMore();
+    if (round % 10 === 0) await openMore();
     statuses.add((await send(`${stack.gateway}/v1/pets`, { key: other })).status);
     await sleep(50);
   }
@@ -122,14 +117,12 @@ describe('a large answer that its core does not complete', () => {
     });
     const stack = await startStack({ CORE_URL: url, CORE_TIMEOUT_MS: '500' });
     const key = await stack.issueKey(UNLIMITED);
-    const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
-    cleanUp(() => socket.destroy());
+    const { socket, received } = await connectRaw(stack.gateway);
+    socket.allowHalfOpen = false;
     socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
-    const pieces: string[] = [];
-    socket.on('data', (piece) => pieces.push(piece.toString('latin1')));
     await once(socket, 'close', { signal: AbortSignal.timeout(20_000) });
     await untilNothingIsHeld(stack);
-    return pieces.join('');
+    return received();
   }
 
   test.for([

@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { copyFile, mkdir, readFile, rename, symlink } from 'node:fs/promises';
 import https from 'node:https';
-import net, { type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
@@ -10,6 +9,7 @@ import { type Authority, createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
@@ -31,15 +31,8 @@ async function handshake(url: string, options: ConnectionOptions = {}): Promise<
 const isRefused = async (url: string, options: ConnectionOptions): Promise<boolean> =>
   typeof (await handshake(url, options)) === 'string';
 
-/** A connection that sends nothing. */
-async function silent(url: string, from: string): Promise<{ socket: Socket; closed: Promise<unknown> }> {
-  const socket = net.connect({ port: portOf(url), host: '127.0.0.1', localAddress: from });
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
-  const closed = once(socket, 'close');
-  await once(socket, 'connect');
-  return { socket, closed };
-}
+/** A connection that sends nothing, not even the beginning of a handshake. */
+const silent = (url: string, from: string) => connectRaw(url.replace('https:', 'http:'), { from });
 
 test('with a certificate clients use TLS, and the core receives this in X-Forwarded-Proto', async () => {
   const core = await listeningCore();
