@@ -11,6 +11,7 @@ import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
 const authority = await createAuthority();
@@ -34,42 +35,39 @@ const isRefused = async (url: string, options: ConnectionOptions): Promise<boole
 /** A connection that sends nothing, not even the beginning of a handshake. */
 const silent = (url: string, from: string) => connectRaw(url.replace('https:', 'http:'), { from });
 
+const core = await listeningCore();
+const { stack, get } = await stackBefore(core.url, withTls, {});
+
 test('with a certificate clients use TLS, and the core receives this in X-Forwarded-Proto', async () => {
-  const core = await listeningCore();
-  const stack = await startStack({ ...withTls, CORE_URL: core.url });
   expect(stack.gateway).toMatch(/^https:/);
-  const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), ca });
+  const answer = await get('', { ca });
   expect([answer.status, answer.headers['x-ratelimit-remaining']]).toEqual([200, '59']);
   expect(core.heads[0]).toMatch(/\r\nX-Forwarded-Proto: https\r\n/);
 });
 
 test('only TLS 1.2 and 1.3 are accepted', async () => {
-  const { gateway } = await startStack(withTls);
   for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
-    const socket = await handshake(gateway, { minVersion: version, maxVersion: version });
+    const socket = await handshake(stack.gateway, { minVersion: version, maxVersion: version });
     expect((socket as TLSSocket).getProtocol()).toBe(version);
   }
   // The client accepts old ciphers too, so it is the version that is refused.
   const ciphers = 'DEFAULT@SECLEVEL=0';
-  expect(await handshake(gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
+  expect(await handshake(stack.gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
     'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION',
   );
 });
 
 test('cipher suites have forward secrecy and authentication, in both versions', async () => {
-  const { gateway } = await startStack(withTls);
   for (const ciphers of ['AES128-GCM-SHA256', 'ECDHE-RSA-AES128-SHA256', 'ECDHE-ECDSA-AES256-SHA384', 'AES256-SHA'])
-    expect(await isRefused(gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
-  const socket = (await handshake(gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
+    expect(await isRefused(stack.gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
+  const socket = (await handshake(stack.gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
   expect(socket.getCipher().name).toMatch(/^ECDHE-(?:RSA|ECDSA)-(?:AES\d+-GCM|CHACHA20)/);
 });
 
 test('every answer over TLS, and no other, has Strict-Transport-Security', async () => {
-  const stack = await startStack(withTls);
   const hsts = 'max-age=31536000';
-  const key = await stack.issueKey();
   const answers = [
-    await send(`${stack.gateway}/v1/pets`, { key, ca }),
+    await get('', { ca }),
     await send(`${stack.gateway}/v1/pets`, { ca }),
     await send(`${stack.gateway}/v1/openapi.json`, { ca }),
   ];
@@ -80,18 +78,16 @@ test('every answer over TLS, and no other, has Strict-Transport-Security', async
 });
 
 test('ALPN selects HTTP/1.1, and a client that offers only other protocols is refused', async () => {
-  const { gateway } = await startStack(withTls);
-  const socket = await handshake(gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
+  const socket = await handshake(stack.gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
   expect((socket as TLSSocket).alpnProtocol).toBe('http/1.1');
-  expect(await isRefused(gateway, { ALPNProtocols: ['h2'] })).toBe(true);
+  expect(await isRefused(stack.gateway, { ALPNProtocols: ['h2'] })).toBe(true);
 });
 
 test('plain HTTP on the TLS port gets a clear error, and other bytes close the connection without harm', async () => {
-  const stack = await startStack(withTls);
   const plain = await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n');
   expect(plain).toMatch(/^HTTP\/1.1 400 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"message":"This port speaks TLS/);
   expect(await sendBytes(stack.gateway, Buffer.alloc(1_000, 7))).not.toMatch(/HTTP|RateLimit/);
-  expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), ca })).status).toBe(200);
+  expect((await get('', { ca })).status).toBe(200);
   expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
 });
 
