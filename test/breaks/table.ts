@@ -86,7 +86,7 @@ export const BREAKS: readonly Break[] = [
   row(WIRE, 'gateway/line.test', '&& !this.#options.needsEcho)', ')'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
   row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
-  row('gateway/pipeline/own-answers.ts', 'gateway/streamed-answers', 'response.destroy();', 'response.end();'),
+  row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', 'response.destroy();', 'response.end();'),
   row('gateway/upstream/answer.ts', 'gateway/answer-reader', 'if (isChunked && length !== undefined)', 'if (false)'),
   row('gateway/upstream/headers.ts', 'gateway/line.test', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
