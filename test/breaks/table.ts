@@ -57,7 +57,7 @@ export const BREAKS: readonly Break[] = [
     'if (isMade) await confirm(',
     'if (!isMade) await confirm(',
   ),
-  row('gateway/primary/changes.ts', 'gateway/tail-follower', 'if (seen === -1) await', 'if (seen === -2) await'),
+  row('gateway/primary/changes.ts', 'gateway/confirmed-changes', 'if (seen === -1) await', 'if (seen === -2) await'),
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
