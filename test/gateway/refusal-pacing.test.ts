@@ -117,9 +117,11 @@ test('when ten thousand refusals wait, the connection of any further one is cut'
     return { isDelayed: pacing.delay(client, response) !== undefined, isCut: response.destroyed };
   };
   while (!refuse('the first').isDelayed);
+  /** Of all refusals that are sent at once. */
+  const prompt = new ServerResponse(new IncomingMessage(new net.Socket()));
   for (let waiting = 1; waiting <= MOST_WAITING; waiting++) {
     const client = `client ${waiting}`;
-    for (let sent = 0; sent < PROMPT; sent++) refuse(client);
+    for (let sent = 0; sent < PROMPT; sent++) void pacing.delay(client, prompt);
     const isFull = waiting === MOST_WAITING;
     expect(refuse(client)).toEqual({ isDelayed: true, isCut: isFull });
   }
