@@ -57,7 +57,7 @@ export const BREAKS: readonly Break[] = [
     'if (isMade) await confirm(',
     'if (!isMade) await confirm(',
   ),
-  row('gateway/primary/changes.ts', 'gateway/tail-follower', 'if (seen === -1) await', 'if (seen === -2) await'),
+  row('gateway/primary/changes.ts', 'gateway/confirmed-changes', 'if (seen === -1) await', 'if (seen === -2) await'),
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
@@ -83,15 +83,15 @@ export const BREAKS: readonly Break[] = [
   row('shared/http/body.ts', 'gateway/three-listeners', "!one.startsWith('charset') || UTF_8.test(one)", 'true'),
 
   // What the core receives and answers.
-  row(WIRE, 'gateway/line-ends', '&& !this.#options.needsEcho)', ')'),
+  row(WIRE, 'gateway/line.test', '&& !this.#options.needsEcho)', ')'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
   row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
-  row('gateway/pipeline/own-answers.ts', 'gateway/streamed-answers', 'response.destroy();', 'response.end();'),
-  row('gateway/upstream/answer.ts', 'gateway/answer-refused', 'if (isChunked && length !== undefined)', 'if (false)'),
-  row('gateway/upstream/headers.ts', 'gateway/upstream-request', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
+  row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', 'response.destroy();', 'response.end();'),
+  row('gateway/upstream/answer.ts', 'gateway/answer-reader', 'if (isChunked && length !== undefined)', 'if (false)'),
+  row('gateway/upstream/headers.ts', 'gateway/line.test', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
-  row(HEADERS, 'gateway/unavailable', 'if (status === 503 ||', 'if ('),
+  row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
 
   // Stores.
   row('gateway/stores/redis/change.lua', 'stores/stores', 'if value ~= expected[2] then return false end', ''),

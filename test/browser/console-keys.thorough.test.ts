@@ -77,7 +77,7 @@ test.for([
     await visit(page, '/console/keys');
     await issue();
     const asked = page.waitForEvent('dialog');
-    await page.evaluate(() => void setTimeout(() => location.reload()));
+    await page.evaluate('void setTimeout(() => location.reload())');
     const leaving = await asked;
     expect(leaving.type()).toBe('beforeunload');
     await leaving.dismiss();

@@ -5,8 +5,9 @@ import { chunked, head } from '../support/answers.ts';
 import { textOf } from '../support/line.ts';
 
 /**
- * Answers at the bounds of what is read. `answer-stream.test.ts` has answers of every other kind: if we read a core's bytes
- * differently than it meant them, clients get wrong answers.
+ * Answers at the bounds of what is read, and what some servers send and clients read in different ways: we refuse it.
+ * `answer-stream.test.ts` has answers of every other kind. If we read a core's bytes differently than it meant them,
+ * clients get wrong answers.
  */
 
 const MAX_BODY = 65_536;
@@ -111,6 +112,126 @@ test('the size of a chunked answer is that of its own bytes, not of all received
   expect(read(text + behind)).toMatchObject({ answer: { body: 'a' }, end: text.length });
 });
 
-test('an unreadable answer is reported as unreadable', () => {
-  expect(() => read('SSH-2.0-OpenSSH_9.6\r\n')).toThrow(Unreadable);
+const withLine = (line: string) => `${head('Content-Length: 2', line)}ab`;
+const withLength = (length: string) => `${head(`Content-Length: ${length}`)}ab`;
+const withStatus = (line: string) => `${line}\r\nContent-Length: 2\r\n\r\nab`;
+const withCoding = (coding: string) => `${head(`Transfer-Encoding: ${coding}`)}2\r\nab\r\n0\r\n\r\n`;
+const named = (text: string) => JSON.stringify(text);
+
+/** Control characters except the tab. */
+const CONTROLS = [...Array(32).keys(), 0x7f].filter((code) => code !== 0x09).map((code) => String.fromCharCode(code));
+const NOT_IN_NAMES = [...'\t "(),/;<=>?@[\\]{}\x7f\x80\xff'];
+
+const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: string])[]>> = {
+  'It is not HTTP/1.1.': [
+    ...'HTTP/1.0|HTTP/2|HTTP/2.0|HTTP/1.2|HTTP/0.9|HTTP/01.1|http/1.1|Http/1.1|HTTP/1.1\t|HTTP 1.1|ICY|RTSP/1.1'
+      .split('|')
+      .map((version) => [named(version), withStatus(`${version} 200 OK`)] as const),
+    ['an empty line before it', `\r\n${withLength('2')}`],
+    ['an end of line before it', `\n${withLength('2')}`],
+    ['a blank before it', ` ${withLength('2')}`],
+    ['a byte order mark before it', `\xef\xbb\xbf${withLength('2')}`],
+    ['a request instead of it', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['a greeting of SSH instead of it', 'SSH-2.0-OpenSSH_9.6\r\n'],
+    ['something else behind an interim one', `HTTP/1.1 103 x\r\n\r\nx${withLength('2')}`],
+  ],
+  'Its head is malformed.': [
+    ...['099', '600', '999', '000', '20', '2000', '+20', '-20', '2x0', '0xC', ' 200', '200.', '20 0', ''].map(
+      (status) => [`status ${named(status)}`, withStatus(`HTTP/1.1 ${status} OK`)] as const,
+    ),
+    ['a status with the reason on its heels', withStatus('HTTP/1.1 200OK')],
+    ['a status with a tab behind it', withStatus('HTTP/1.1 200\tOK')],
+    ['no status', withStatus('HTTP/1.1 ')],
+    ...CONTROLS.flatMap((control) => [
+      [`${named(control)} in a value`, withLine(`X: a${control}b`)] as const,
+      [`${named(control)} before a value`, withLine(`X:${control}b`)] as const,
+      [`${named(control)} behind a value`, withLine(`X: b${control}`)] as const,
+      [`${named(control)} in a name`, withLine(`X${control}Y: b`)] as const,
+      [`${named(control)} in the reason`, withStatus(`HTTP/1.1 200 O${control}K`)] as const,
+    ]),
+    ...NOT_IN_NAMES.map((character) => [`${named(character)} in a name`, withLine(`X${character}Y: b`)] as const),
+    ['a folded line', withLine('X: a\r\n b')],
+    ['a line folded with a tab', withLine('X: a\r\n\tb')],
+    ['a folded length', head('Content-Length:\r\n 2')],
+    ['a folded line behind the status', head(' X: a')],
+    ['a blank before a colon', withLine('X : a')],
+    ['a blank before the colon of the length', `${head('Content-Length : 2')}ab`],
+    ['a tab before a colon', withLine('X\t: a')],
+    ['a header without a name', withLine(': a')],
+    ['a header without a colon', withLine('X')],
+    ['a line that ends in LF alone', `${head('X: a\nContent-Length: 2')}ab`],
+    ['a line that ends in CR alone', `${head('X: a\rContent-Length: 2')}ab`],
+    ['a line that ends in CR CR LF', `${head('X: a\r\r\nContent-Length: 2')}ab`],
+    ['a status line that ends in LF alone', 'HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nab'],
+    ['a head that ends in LF LF', `HTTP/1.1 200 OK\r\nContent-Length: 2\n\nab${withLength('2')}`],
+    ['a head that ends in LF CR LF', `HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nab${withLength('2')}`],
+    ['a malformed interim one before it', `HTTP/1.1 103 x\r\nX : a\r\n\r\n${withLength('2')}`],
+  ],
+  'Its length is invalid.': [
+    ...'|+2|-2|-0|0x2|2 2|2, 2|2,3|2,|2.0|2e0|2;|1_0|"2"|two|\xa02|\xb2'
+      .split('|')
+      .map((length) => [`length ${named(length)}`, withLength(length)] as const),
+    ['a length of 16 digits', withLength('0000000000000002')],
+    ['a length beyond what a number can hold', withLength('9'.repeat(400))],
+    ['the same length twice', `${head('Content-Length: 2', 'Content-Length: 2')}ab`],
+    ['two lengths', `${head('Content-Length: 2', 'content-length: 1')}ab`],
+    ['two lengths, one of them nothing', `${head('Content-Length: 0', 'X: a', 'Content-Length: 2')}ab`],
+  ],
+  'It has both a length and chunks.': [
+    ['a length and chunks', `${head('Content-Length: 2', 'Transfer-Encoding: chunked')}2\r\nab\r\n0\r\n\r\n`],
+    ['chunks and a length', `${head('Transfer-Encoding: chunked', 'Content-Length: 2')}2\r\nab\r\n0\r\n\r\n`],
+    ['chunks and a length of nothing', `${head('Transfer-Encoding: chunked', 'Content-Length: 0')}0\r\n\r\n`],
+  ],
+  'It has an unknown transfer coding.': [
+    ...'|identity|gzip|gzip, chunked|chunked, gzip|chunked, chunked|chunked,|,chunked|xchunked|chunkedx|chunked;q=1|"chunked"|\xa0chunked|chun ked'
+      .split('|')
+      .map((coding) => [`coding ${named(coding)}`, withCoding(coding)] as const),
+    [
+      'the same coding twice',
+      `${head('Transfer-Encoding: chunked', 'Transfer-Encoding: chunked')}2\r\nab\r\n0\r\n\r\n`,
+    ],
+    ['a second coding', `${head('Transfer-Encoding: chunked', 'Transfer-Encoding: gzip')}2\r\nab\r\n0\r\n\r\n`],
+    ['a coding and a length', `${head('Content-Length: 2', 'Transfer-Encoding: gzip')}ab`],
+  ],
+  'It has a malformed chunk.': [
+    ...'| 2|2 |\t2|+2|-2|-1|0x2|2h|g|2\r|0000002|ffffffff|ffffffffffffffff|2.|2,|\xa02'
+      .split('|')
+      .map((size) => [`size ${named(size)}`, chunked(`${size}\r\nab\r\n0\r\n\r\n`)] as const),
+    ...[';', ';x', ';x=y', ';x="y\r\n"', ' ;x', '\n;x'].map(
+      (extension) => [`extension ${named(extension)}`, chunked(`2${extension}\r\nab\r\n0\r\n\r\n`)] as const,
+    ),
+    ['an extension of the last chunk', chunked('2\r\nab\r\n0;x\r\n\r\n')],
+    ['a size that ends in LF alone', chunked('2\nab\r\n0\r\n\r\n')],
+    ['a size that does not end', chunked('00000000')],
+    ['a chunk that is longer than its size', chunked('2\r\nabc\r\n0\r\n\r\n')],
+    ['a chunk that is shorter than its size', chunked('3\r\nab\r\n0\r\n\r\n')],
+    ['a chunk without an end', chunked('2\r\nab0\r\n\r\n')],
+    ['a chunk that ends in LF alone', chunked('2\r\nab\n0\r\n\r\n')],
+    ['a chunk that ends in CR alone', chunked('2\r\nab\r0\r\n\r\n')],
+    ['a chunk that ends in two other bytes', chunked('2\r\nabxx0\r\n\r\n')],
+    ['a trailer', chunked('2\r\nab\r\n0\r\nX: a\r\n\r\n')],
+    ['a length for a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
+    ['another answer instead of the last end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
+  ],
+  'An interim answer announces a body or its end.': [
+    ['an interim answer that is the last', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
+    ['an interim answer with a length', `HTTP/1.1 150 x\r\nContent-Length: 2\r\n\r\n${withLength('2')}`],
+    ['an interim answer with a length of nothing', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
+    ['an interim answer with chunks', `HTTP/1.1 150 x\r\nTransfer-Encoding: chunked\r\n\r\n${withLength('2')}`],
+  ],
+  'No client asked for another protocol.': [
+    ['101 Switching Protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'],
+    ['101 behind an interim answer', 'HTTP/1.1 103 x\r\n\r\nHTTP/1.1 101 x\r\n\r\n'],
+  ],
+};
+
+for (const [why, cases] of Object.entries(REFUSED))
+  test.for(cases)(`%s is no answer: ${why}`, ([, text]) => {
+    expect(() => read(text)).toThrow(new Unreadable(why));
+  });
+
+test('the framing of an answer is checked even if it has no body', () => {
+  const two = head('Content-Length: 2', 'Content-Length: 3');
+  expect(() => readAnswer(Buffer.from(two), 0, true)).toThrow(Unreadable);
+  expect(() => read(two.replace('200', '304'))).toThrow(Unreadable);
 });

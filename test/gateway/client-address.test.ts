@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { networkOf, plainAddress } from '../../gateway/pipeline/client-request.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 
 test.for([
   ['127.0.0.1', '127.0.0.1'],
@@ -23,110 +23,51 @@ test.for([
   expect(networkOf(plainAddress(remote))).toBe(expected);
 });
 
-/** What a request tells the core, as `for proto host`. */
-const told = (head: string): string =>
-  ['for', 'proto', 'host'].map((part) => new RegExp(`^x-forwarded-${part}: (.*)$`, 'im').exec(head)?.[1]).join(' ');
+const core = await listeningCore();
+const { stack, get } = await stackBefore(core.url, { TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,2001:db8:ffff::/48' });
+
+/** What the core receives about a request with these headers, as `for proto host`. */
+async function toldOf(headers: Record<string, string | string[]>, from = '127.0.0.1'): Promise<string> {
+  core.heads.length = 0;
+  expect((await get('', { from, headers: { host: 'gateway.test', ...headers } })).status).toBe(200);
+  const [head = ''] = core.heads;
+  expect(head.match(/^(x-forwarded|forwarded)/gim)).toHaveLength(3);
+  const told = ['for', 'proto', 'host'].map((part) => new RegExp(`^x-forwarded-${part}: (.*)$`, 'im').exec(head)?.[1]);
+  return told.join(' ');
+}
 
 test.for([
-  ['nothing, from a proxy', '127.0.0.1', {}, '127.0.0.1 http gateway.test'],
-  ['one address', '127.0.0.1', { 'x-forwarded-for': '203.0.113.9' }, '203.0.113.9 http gateway.test'],
-  ['a proxy behind it', '127.0.0.1', { 'x-forwarded-for': '203.0.113.9, 10.1.2.3' }, '203.0.113.9 http gateway.test'],
-  [
-    'what the client wrote in front',
-    '127.0.0.1',
-    { 'x-forwarded-for': '10.9.9.9,6.6.6.6,203.0.113.9, 10.1.2.3' },
-    '203.0.113.9 http gateway.test',
-  ],
-  ['two headers', '127.0.0.1', { 'x-forwarded-for': ['6.6.6.6', '203.0.113.9'] }, '203.0.113.9 http gateway.test'],
-  ['proxies only', '127.0.0.1', { 'x-forwarded-for': '10.3.3.3, 10.1.2.3' }, '10.3.3.3 http gateway.test'],
-  [
-    'an IPv6 address',
-    '127.0.0.1',
-    { 'x-forwarded-for': '2001:db8:1:2::9, 2001:db8:ffff::1' },
-    '2001:db8:1:2::9 http gateway.test',
-  ],
-  [
-    'an IPv4 address in IPv6',
-    '127.0.0.1',
-    { 'x-forwarded-for': '::ffff:203.0.113.9, ::ffff:10.1.2.3' },
-    '203.0.113.9 http gateway.test',
-  ],
-  [
-    'an IPv4 address in IPv6, in hex',
-    '127.0.0.1',
-    { 'x-forwarded-for': '::ffff:c0a8:0101, ::ffff:0a01:0203' },
-    '192.168.1.1 http gateway.test',
-  ],
-  [
-    'addresses with ports',
-    '127.0.0.1',
-    { 'x-forwarded-for': '203.0.113.7:5678, 10.1.2.3:80' },
-    '203.0.113.7 http gateway.test',
-  ],
-  [
-    'an IPv6 address with a port',
-    '127.0.0.1',
-    { 'x-forwarded-for': '[2001:db8::1]:443, [2001:db8:ffff::1]' },
-    '2001:db8::1 http gateway.test',
-  ],
-  [
-    'what only looks like a port',
-    '127.0.0.1',
-    { 'x-forwarded-for': '203.0.113.7:567890' },
-    '127.0.0.1 http gateway.test',
-  ],
-  [
-    'empty elements at its end',
-    '127.0.0.1',
-    { 'x-forwarded-for': '203.0.113.9, 10.1.2.3, ,' },
-    '203.0.113.9 http gateway.test',
-  ],
-  ['no address at its end', '127.0.0.1', { 'x-forwarded-for': '203.0.113.9, unknown' }, '127.0.0.1 http gateway.test'],
-  [
-    'no address in its midst',
-    '127.0.0.1',
-    { 'x-forwarded-for': '203.0.113.9, x, 10.1.2.3' },
-    '10.1.2.3 http gateway.test',
-  ],
-  [
-    'scheme and host',
-    '127.0.0.1',
-    { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'store.example:8443' },
-    '127.0.0.1 https store.example:8443',
-  ],
-  [
-    'a scheme and a host that are none',
-    '127.0.0.1',
-    { 'x-forwarded-proto': 'gopher', 'x-forwarded-host': 'a, b' },
-    '127.0.0.1 http gateway.test',
-  ],
-  [
-    'everything, from a stranger',
-    '127.0.0.2',
-    {
-      'x-forwarded-for': '203.0.113.9',
-      'x-forwarded-proto': 'https',
-      'x-forwarded-host': 'evil',
-      'x-forwarded-port': '1',
-      forwarded: 'for=6.6.6.6',
-    },
-    '127.0.0.2 http gateway.test',
-  ],
-] as const)(
-  'given %s, the core receives only what is trusted about the client',
-  async ([, from, headers, expected]) => {
-    const core = await listeningCore();
-    const stack = await startStack({ CORE_URL: core.url, TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,2001:db8:ffff::/48' });
-    const key = await stack.issueKey();
-    const sent = { key, from, headers: { host: 'gateway.test', ...headers } as Record<string, string | string[]> };
-    expect((await send(`${stack.gateway}/v1/pets`, sent)).status).toBe(200);
-    expect(told(core.heads[0] ?? '')).toBe(expected);
-    expect(core.heads[0]?.match(/^(x-forwarded|forwarded)/gim)).toHaveLength(3);
+  ['one address', '203.0.113.9', '203.0.113.9'],
+  ['a proxy behind it', '203.0.113.9, 10.1.2.3', '203.0.113.9'],
+  ['what the client wrote in front', '10.9.9.9,6.6.6.6,203.0.113.9, 10.1.2.3', '203.0.113.9'],
+  ['two headers', ['6.6.6.6', '203.0.113.9'], '203.0.113.9'],
+  ['proxies only', '10.3.3.3, 10.1.2.3', '10.3.3.3'],
+  ['an IPv6 address', '2001:db8:1:2::9, 2001:db8:ffff::1', '2001:db8:1:2::9'],
+  ['an IPv4 address in IPv6', '::ffff:203.0.113.9, ::ffff:10.1.2.3', '203.0.113.9'],
+  ['an IPv4 address in IPv6, in hex', '::ffff:c0a8:0101, ::ffff:0a01:0203', '192.168.1.1'],
+  ['addresses with ports', '203.0.113.7:5678, 10.1.2.3:80', '203.0.113.7'],
+  ['an IPv6 address with a port', '[2001:db8::1]:443, [2001:db8:ffff::1]', '2001:db8::1'],
+  ['what only looks like a port', '203.0.113.7:567890', '127.0.0.1'],
+  ['empty elements at its end', '203.0.113.9, 10.1.2.3, ,', '203.0.113.9'],
+  ['no address at its end', '203.0.113.9, unknown', '127.0.0.1'],
+  ['no address in its midst', '203.0.113.9, x, 10.1.2.3', '10.1.2.3'],
+] as [what: string, forwardedFor: string | string[], client: string][])(
+  'given X-Forwarded-For with %s, the core receives the address of the client that is trusted',
+  async ([, forwardedFor, client]) => {
+    expect(await toldOf({ 'x-forwarded-for': forwardedFor })).toBe(`${client} http gateway.test`);
   },
 );
 
+test('the core receives scheme and host of a trusted proxy if they are valid, and nothing that a stranger states', async () => {
+  const stated = (proto: string, host: string) => ({ 'x-forwarded-proto': proto, 'x-forwarded-host': host });
+  expect(await toldOf({})).toBe('127.0.0.1 http gateway.test');
+  expect(await toldOf(stated('https', 'store.example:8443'))).toBe('127.0.0.1 https store.example:8443');
+  expect(await toldOf(stated('gopher', 'a, b'))).toBe('127.0.0.1 http gateway.test');
+  const others = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-port': '1', forwarded: 'for=6.6.6.6' };
+  expect(await toldOf({ ...stated('https', 'evil'), ...others }, '127.0.0.2')).toBe('127.0.0.2 http gateway.test');
+});
+
 test('behind a trusted proxy each client has its own allowance, and IPv6 clients of a /64 share one', async () => {
-  const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.0/31' });
   const startedAt = performance.now();
   /** This many are left, plus one for each second since the start. */
   const left = (count: number) => [
@@ -150,7 +91,7 @@ test('behind a trusted proxy each client has its own allowance, and IPv6 clients
   // From an untrusted peer the header has no effect: all of these are one address.
   expect(await remaining('203.0.113.20', '127.0.0.2')).toEqual(left(59));
   expect(await remaining('203.0.113.21', '127.0.0.2')).toEqual(left(58));
-  expect(stack.log.filter(({ msg }) => msg === 'request').map(({ address }) => address)).toEqual([
+  expect(stack.log.filter(({ status }) => status === 401).map(({ address }) => address)).toEqual([
     '203.0.113.9',
     '203.0.113.9',
     '203.0.113.10',

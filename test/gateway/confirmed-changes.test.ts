@@ -1,23 +1,23 @@
 import http from 'node:http';
 import { expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
-import { confirmed } from '../../gateway/primary/changes.ts';
+import { confirmed, TailFollower } from '../../gateway/primary/changes.ts';
 import type { Changed } from '../../gateway/primary/channel.ts';
+import { Keys } from '../../gateway/stores/keys.ts';
+import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { NotMade, type Storage, Unknown } from '../../gateway/stores/storage.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { type Answer, post, send } from '../support/http.ts';
+import { type Answer, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
+import { secretWith } from '../support/secrets.ts';
+import { temporaryFolder } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
-/** What an operator changed binds the very next request, whichever worker gets it. */
-
-const admin = (gateway: Workers, method: string, path: string, body?: unknown): Promise<Answer> =>
-  body === undefined
-    ? send(gateway.adminUrl + path, { method, key: ADMIN_TOKEN })
-    : post(gateway.adminUrl + path, body, { method, key: ADMIN_TOKEN });
+/** What an operator changed binds the very next request, whichever worker gets it, and is known to other gateways by the audit log. */
 
 /** Requests on six open connections to each of the two workers. The kernel chooses the worker of a connection. */
 async function onEveryWorker(gateway: Workers) {
@@ -52,11 +52,11 @@ const { ask: askShared, codes: codesOnShared } = await onEveryWorker(shared);
 test('a lifted ban, new limits and new plans are in force on every worker once acknowledged', async () => {
   const key = await shared.issueKey({ plan: 'free' });
   for (let round = 0; round < 3; round++) {
-    await admin(shared, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    await shared.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
     expect(await codesOnShared(key)).toEqual(new Set(['key_banned']));
-    await admin(shared, 'DELETE', `/keys/${idOf(key)}/ban`);
+    await shared.change('DELETE', `/keys/${idOf(key)}/ban`);
     expect(await codesOnShared(key)).toEqual(new Set([200]));
-    await admin(shared, 'PATCH', '/plans/free', { minute: 100 + round });
+    await shared.change('PATCH', '/plans/free', { minute: 100 + round });
     const limits = (await askShared(key)).map(({ headers }) => headers['x-ratelimit-limit']);
     expect(new Set(limits)).toEqual(new Set([String(100 + round)]));
   }
@@ -68,62 +68,59 @@ test('a reset is in force for the next request on every worker', async () => {
     // All its tokens, and a line.
     await askShared(key);
     expect(await codesOnShared(key)).toEqual(new Set(['rate_limit_exceeded']));
-    await admin(shared, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+    await shared.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
     expect(await codesOnShared(key)).toEqual(new Set(['key_banned']));
-    expect((await admin(shared, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+    expect((await shared.change('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
     const answers = await askShared(key);
     expect(answers.map(({ headers }) => headers['x-ratelimit-remaining'])).toEqual(
       Array.from({ length: 12 }, (_, at) => String(11 - at)),
     );
-    await admin(shared, 'POST', `/keys/${idOf(key)}/reset`, {});
+    await shared.change('POST', `/keys/${idOf(key)}/reset`, {});
   }
 });
 
-test('a key that is revoked just before an outage of Redis is not decided locally by any process', async () => {
-  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
-  cleanUp(() => server.stop());
-  const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
-  const { codes } = await onEveryWorker(gateway);
-  const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
-  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
-  // What workers know comes together in the primary.
-  await server.stop();
-  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
-  await server.restart();
-  await eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThan(1);
-  for (const key of [revoked, other]) expect(await codes(key)).toEqual(new Set([200]));
-  expect((await admin(gateway, 'DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
-  await server.stop();
-  expect(await codes(revoked)).toEqual(new Set(['unavailable']));
-  expect(await codes(other)).toEqual(new Set([200]));
-});
-
-test('a key that is reset just before an outage of Redis is not decided by its old levels, and later by its new ones', async () => {
+test('a key that is revoked or reset just before an outage of Redis is not decided locally as it was, by any process', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
   const { ask, codes } = await onEveryWorker(gateway);
+  const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
+  /** What the last of twelve requests leaves of the day. */
+  const left = async () => {
+    const answers = await ask(key);
+    return Number(/"day";r=(\d+)/.exec(String(answers.at(-1)?.headers.ratelimit))?.[1]);
+  };
+  // Each worker notices an outage, and says so when contact is back.
   const back = (times: number) =>
     eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThanOrEqual(times);
-  const left = (answers: readonly Answer[]) =>
-    answers.map(({ headers }) => Number(/"day";r=(\d+)/.exec(String(headers.ratelimit))?.[1]));
-  expect(left(await ask(key)).at(-1)).toBe(40 - 12);
-  // Each worker notices, and says so when contact is back.
+  const expectServed = async (keys: readonly string[]) => {
+    for (const one of keys) expect(await codes(one)).toEqual(new Set([200]));
+  };
+  await expectServed([revoked, other]);
+  expect(await left()).toBe(40 - 12);
+  // What workers know comes together in the primary.
   await server.stop();
-  expect(left(await ask(key)).at(-1)).toBe(40 - 24);
+  await expectServed([revoked, other]);
+  expect(await left()).toBe(40 - 24);
   await server.restart();
   await back(2);
-  await admin(gateway, 'PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
+  await expectServed([revoked, other]);
+
+  await gateway.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
   expect(await codes(key)).toEqual(new Set(['key_banned']));
-  expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+  expect((await gateway.change('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
+  expect((await gateway.change('DELETE', `/keys/${idOf(revoked)}`)).status).toBe(204);
   await server.stop();
-  expect(await codes(key)).toEqual(new Set(['unavailable']));
+  for (const one of [revoked, key]) expect(await codes(one)).toEqual(new Set(['unavailable']));
+  await expectServed([other]);
+
+  // By its new levels, once they are known.
   await server.restart();
   await back(4);
-  expect(left(await ask(key)).at(-1)).toBe(40 - 12);
+  expect(await left()).toBe(40 - 12);
   await server.stop();
-  expect(left(await ask(key)).at(-1)).toBe(40 - 24);
+  expect(await left()).toBe(40 - 24);
 });
 
 test('a worker that does not confirm a change is killed, and the change is acknowledged', async () => {
@@ -132,7 +129,7 @@ test('a worker that does not confirm a change is killed, and the change is ackno
   process.kill(hung, 'SIGSTOP');
   cleanUp(() => isAlive(hung) && process.kill(hung, 'SIGKILL'));
   const before = performance.now();
-  const disable = (one: string) => admin(shared, 'PATCH', `/keys/${idOf(one)}`, { disabled: true });
+  const disable = (one: string) => shared.change('PATCH', `/keys/${idOf(one)}`, { disabled: true });
   expect((await Promise.all([key, other].map(disable))).map(({ status }) => status)).toEqual([200, 200]);
   expect(performance.now() - before).toBeLessThan(3_000);
   expect(isAlive(hung)).toBe(false);
@@ -220,4 +217,102 @@ test('workers are notified of a change of unknown outcome, and again before it i
   faults.change = new NotMade('The disk is full.');
   await expect(storage.change(lower)).rejects.toThrow(NotMade);
   expect(told).toHaveLength(2);
+});
+
+const { url } = await emptyDatabase();
+const redis = await connectedRedis(url);
+const storage = new RedisStorage(redis);
+const keys = new Keys(storage);
+
+const AUDIT = 'gateway:activity';
+
+function follower(hasOneClock = false) {
+  const told: Changed[] = [];
+  const tail = new TailFollower(storage, async (changed) => void told.push(changed), hasOneClock);
+  return {
+    tail,
+    async told() {
+      await tail.follow();
+      return told.splice(0);
+    },
+  };
+}
+
+async function changedKey(): Promise<string> {
+  const { credential } = createApiKey();
+  const record = {
+    plan: 'free',
+    name: 'test',
+    createdAt: Date.now() * 1_000,
+    secrets: [secretWith(credential.digest)],
+  };
+  await keys.create(credential.id, record as never);
+  return credential.id;
+}
+
+const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target', target, 'action', 'key.change');
+
+test('each change of a key is reported once, and anything may be new at first or once the last entry seen is gone', async () => {
+  const id = await changedKey();
+  const { told } = follower();
+  expect(await told()).toEqual([{ anyKey: true }]);
+  expect(await told()).toEqual([]);
+  for (const target of [id, id, 'free', '*']) await entryAbout(target);
+  expect(await told()).toEqual([{ key: id }]);
+  // More than the first page.
+  for (let at = 0; at < 60; at++) await entryAbout(id);
+  expect(await told()).toEqual([{ key: id }]);
+  for (let at = 0; at < 600; at++) await entryAbout(id);
+  expect(await told()).toEqual([{ anyKey: true }]);
+  await redis.del(AUDIT);
+  expect(await told()).toEqual([{ anyKey: true }]);
+  await entryAbout(id);
+  expect(await told()).toEqual([{ key: id }]);
+});
+
+test('a name, tags and a new secret concern no decision, and are not reported', async () => {
+  const id = await changedKey();
+  const { told } = follower();
+  await told();
+  const about = (action: string, ...fields: string[]) => {
+    const changes = JSON.stringify(fields.map((field) => ({ field, to: 'x' })));
+    return redis.xadd(AUDIT, '*', 'target', id, 'action', action, 'changes', changes);
+  };
+  await about('key.create', 'plan');
+  await about('key.change', 'name', 'tags');
+  await about('secret.create', 'secret', 'scope');
+  await about('secret.change', 'secret', 'name');
+  expect(await told()).toEqual([]);
+  await about('secret.change', 'secret', 'name', 'networks');
+  expect(await told()).toEqual([{ key: id }]);
+});
+
+test('while something else is in the place of the log, any key may have changed', async () => {
+  const { told, tail } = follower();
+  await told();
+  await redis.set(AUDIT, 'nonsense');
+  await expect(tail.follow()).rejects.toThrow('WRONGTYPE');
+  await redis.del(AUDIT);
+  expect(await told()).toEqual([{ anyKey: true }, { anyKey: true }]);
+  expect(await told()).toEqual([]);
+});
+
+test('a reset is reported even if another change of the key followed', async () => {
+  const [id, other] = [await changedKey(), await changedKey()];
+  const { told } = follower();
+  await told();
+  await redis.xadd(AUDIT, '*', 'target', id, 'action', 'key.reset');
+  for (const target of [other, id]) await entryAbout(target);
+  expect(await told()).toEqual([{ key: id, isReset: true }, { key: other }]);
+  await entryAbout(id);
+  expect(await told()).toEqual([{ key: id }]);
+});
+
+test('a change has the time of the clock that decides, if there is one', async () => {
+  const id = await changedKey();
+  const { told } = follower(true);
+  await told();
+  await entryAbout(id, '9000000000000-1');
+  await entryAbout(id, '9000000000007-1');
+  expect(await told()).toEqual([{ key: id, at: 9_000_000_000_008_000 }]);
 });

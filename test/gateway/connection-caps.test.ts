@@ -1,31 +1,18 @@
-import { once } from 'node:events';
-import net, { type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { scrape } from '../support/metrics.ts';
+import { connectRaw, type RawClient } from '../support/raw-client.ts';
+import { type Stack, startStack } from '../support/stack.ts';
 
 /** A connection without requests. Linux has all of 127.0.0.0/8, so tests can connect from several addresses. */
-async function connect(url: string, from: string): Promise<Socket> {
-  const socket = net.connect({ port: Number(new URL(url).port), host: '127.0.0.1', localAddress: from });
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
-  await once(socket, 'connect');
-  return socket;
-}
+const connect = (url: string, from: string): Promise<RawClient> => connectRaw(url, { from });
 
-const isClosedAtOnce = (socket: Socket): Promise<boolean> =>
-  Promise.race([
-    once(socket, 'close').then(() => true),
-    new Promise<boolean>((resolve) => setTimeout(() => resolve(false), 500)),
-  ]);
+const isClosedAtOnce = ({ closed }: RawClient): Promise<boolean> =>
+  Promise.race([closed.then(() => true), sleep(500).then(() => false)]);
 
-const refused = async (stack: Awaited<ReturnType<typeof startStack>>, limit: string): Promise<number> => {
-  const { text } = await send(`${stack.adminUrl}/metrics`);
-  return Number(
-    new RegExp(`^gateway_connections_refused_total\\{limit="${limit}"\\} (\\d+)$`, 'm').exec(text)?.[1] ?? 0,
-  );
-};
+const refused = async ({ adminUrl }: Stack, limit: string) =>
+  (await scrape(adminUrl)).sum('gateway_connections_refused_total', { limit }) ?? 0;
 
 test('a connection beyond the limit of an address is closed at once, counted, and affects no others', async () => {
   const stack = await startStack({}, { connectionsPerAddress: 3 });
@@ -37,7 +24,7 @@ test('a connection beyond the limit of an address is closed at once, counted, an
   expect(stack.log.filter(({ msg }) => msg === 'too many connections')).toEqual([
     expect.objectContaining({ level: 40, limit: 'address' }),
   ]);
-  held[0]?.destroy();
+  held[0]?.socket.destroy();
   await expect
     .poll(() =>
       send(`${stack.gateway}/v1/pets`, { from: '127.0.0.2' }).then(

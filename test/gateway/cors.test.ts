@@ -1,5 +1,4 @@
-import { describe, expect, test } from 'vitest';
-import { faultyCore } from '../support/faulty-core.ts';
+import { expect, test } from 'vitest';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -27,11 +26,13 @@ test('by default no answer has CORS headers, and a preflight is an ordinary requ
   }
 });
 
+const shop = await startStack({ CORS_ORIGINS: `${SHOP}, http://localhost:3000` });
+const pets = `${shop.gateway}/v1/pets`;
+
 test('a preflight is answered without a key, and costs its address nothing', async () => {
-  const stack = await startStack({ CORS_ORIGINS: `${SHOP}, http://localhost:3000` });
   for (let asked = 0; asked < 70; asked++) {
     for (const path of ['/v1/pets', '/v1/pets/1', '/v1/limits']) {
-      const { status, headers, text } = await preflight(stack.gateway + path, SHOP);
+      const { status, headers, text } = await preflight(shop.gateway + path, SHOP);
       expect([status, text]).toEqual([204, '']);
       expect(headers).toMatchObject({
         'access-control-allow-origin': SHOP,
@@ -44,23 +45,21 @@ test('a preflight is answered without a key, and costs its address nothing', asy
       });
     }
   }
-  const local = await preflight(`${stack.gateway}/v1/pets`, 'http://localhost:3000');
+  const local = await preflight(pets, 'http://localhost:3000');
   expect(local.headers['access-control-allow-origin']).toBe('http://localhost:3000');
 });
 
 test('every answer, including refusals, is readable only from an allowed origin', async () => {
-  const stack = await startStack({ CORS_ORIGINS: SHOP });
-  const key = await stack.issueKey({ minute: 1_000, day: 3 });
-  const pets = `${stack.gateway}/v1/pets`;
+  const key = await shop.issueKey({ minute: 1_000, day: 3 });
   const from = (origin: string) => ({ key, headers: { origin } });
   const allowed = [
     await post(pets, { name: 'Rex', categoryId: 1 }, from(SHOP)),
     await send(pets, from(SHOP)),
     await send(`${pets}/99`, from(SHOP)),
     await send(pets, from(SHOP)),
-    await send(`${stack.gateway}/v1/limits`, from(SHOP)),
+    await send(`${shop.gateway}/v1/limits`, from(SHOP)),
     await send(pets, { headers: { origin: SHOP } }),
-    await send(`${stack.gateway}//`, from(SHOP)),
+    await send(`${shop.gateway}//`, from(SHOP)),
   ];
   expect(allowed.map(({ status }) => status)).toEqual([201, 200, 404, 429, 200, 401, 400]);
   for (const { headers } of allowed) {
@@ -83,38 +82,17 @@ test('CORS_ORIGINS=* allows any origin', async () => {
   expect((await preflight(`${stack.gateway}/v1/pets`, OTHER)).status).toBe(204);
 });
 
-describe.for([
-  ['off', {}],
-  ['on', { CORS_ORIGINS: SHOP }],
-] as const)('with CORS %s', ([, environment]) => {
-  test('the OpenAPI description is readable from anywhere', async () => {
-    const stack = await startStack(environment);
+test('the OpenAPI description is readable from anywhere, with CORS or without', async () => {
+  for (const { gateway } of [await startStack(), shop])
     for (const origin of [SHOP, OTHER]) {
-      const { status, headers } = await send(`${stack.gateway}/v1/openapi.json`, { headers: { origin } });
+      const { status, headers } = await send(`${gateway}/v1/openapi.json`, { headers: { origin } });
       expect([status, headers['access-control-allow-origin']]).toEqual([200, '*']);
     }
-  });
-
-  test('CORS headers of the core are not forwarded', async () => {
-    const core = await faultyCore((socket) =>
-      socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\naccess-control-allow-origin: https://core.example\r\n\r\n[]'),
-    );
-    const stack = await startStack({ ...environment, CORE_URL: core });
-    const { headers } = await send(`${stack.gateway}/v1/pets`, {
-      key: await stack.issueKey(),
-      headers: { origin: SHOP },
-    });
-    expect(headers['access-control-allow-origin']).toBe('CORS_ORIGINS' in environment ? SHOP : undefined);
-  });
 });
 
-test.for([
-  'shop.example',
-  'https://shop.example/',
-  'https://shop.example/cart',
-  'ftp://shop.example',
-  'HTTPS://Shop.example',
-])('CORS_ORIGINS=%s is refused at the start', async (origin) => {
+test.for(
+  'shop.example https://shop.example/ https://shop.example/cart ftp://shop.example HTTPS://Shop.example'.split(' '),
+)('CORS_ORIGINS=%s is refused at the start', async (origin) => {
   await expect(startStack({ CORS_ORIGINS: origin })).rejects.toThrow(
     /CORS_ORIGINS.*must be \* or origins like https:\/\/shop\.example, without a path/s,
   );

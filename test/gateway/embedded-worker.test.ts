@@ -4,10 +4,10 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { waitingCore } from '../support/faulty-core.ts';
-import { type Answer, post, send } from '../support/http.ts';
+import { type Answer, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess } from '../support/process.ts';
-import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { BOUNDLESS, eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
 
@@ -25,15 +25,17 @@ const gateway = await launch({ DATA_DIR: DIRECTORY });
 const list = (gateway: Workers, key: string, agent?: http.Agent): Promise<Answer> =>
   send(`${gateway.gateway}/v1/pets`, { key, ...(agent && { agent }) });
 
-const admin = (gateway: Workers, method: string, path: string, body?: unknown): Promise<Answer> =>
-  body === undefined
-    ? send(gateway.adminUrl + path, { method, key: ADMIN_TOKEN })
-    : post(gateway.adminUrl + path, body, { method, key: ADMIN_TOKEN });
-
 const workerOf = async (gateway: Workers): Promise<number> => {
   await eventually(gateway.pids).toHaveLength(1);
   return gateway.pids()[0] as number;
 };
+
+/** Ends or renews the worker. @returns once another one serves */
+async function replaced(gateway: Workers, end: (worker: number) => unknown): Promise<void> {
+  const worker = await workerOf(gateway);
+  end(worker);
+  await eventually(() => gateway.pids()).not.toEqual([worker]);
+}
 
 /** Uses connections again. */
 function keptAlive(): http.Agent {
@@ -44,7 +46,7 @@ function keptAlive(): http.Agent {
 
 /** A key whose tenth request in a minute is refused, and whose twelfth bans it. */
 async function smallKey(gateway: Workers): Promise<string> {
-  await admin(gateway, 'PATCH', '/plans/free', { minute: 9, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 3_600 });
+  await gateway.change('PATCH', '/plans/free', { minute: 9, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 3_600 });
   return await gateway.issueKey({ plan: 'free' });
 }
 
@@ -64,56 +66,71 @@ test("an operator's change is in force for the next request: revoked, disabled, 
     const key = await gateway.issueKey();
     const path = `/keys/${idOf(key)}`;
     expect(await next(key)).toBe(200);
-    await admin(gateway, 'PATCH', path, { disabled: true });
+    await gateway.change('PATCH', path, { disabled: true });
     expect(await next(key)).toBe('unauthorized');
-    await admin(gateway, 'PATCH', path, { disabled: false });
+    await gateway.change('PATCH', path, { disabled: false });
     expect(await next(key)).toBe(200);
-    await admin(gateway, 'PUT', `${path}/ban`, { seconds: 600, reason: 'test' });
+    await gateway.change('PUT', `${path}/ban`, { seconds: 600, reason: 'test' });
     expect(await next(key)).toBe('key_banned');
-    await admin(gateway, 'DELETE', `${path}/ban`);
+    await gateway.change('DELETE', `${path}/ban`);
     expect(await next(key)).toBe(200);
-    await admin(gateway, 'PATCH', path, { minute: 1 });
+    await gateway.change('PATCH', path, { minute: 1 });
     expect(await next(key)).toBe(200);
     expect(await next(key)).toBe('rate_limit_exceeded');
-    await admin(gateway, 'DELETE', path);
+    await gateway.change('DELETE', path);
     expect(await next(key)).toBe('unauthorized');
   }
   const key = await gateway.issueKey({ plan: 'free' });
   for (const minute of [7, 8, 9]) {
-    await admin(gateway, 'PATCH', '/plans/free', { minute });
+    await gateway.change('PATCH', '/plans/free', { minute });
     expect((await list(gateway, key, agent)).headers['x-ratelimit-limit']).toBe(String(minute));
   }
 });
 
-test("a reset is in force for the next request, and neither the worker's old level nor a crash undoes it", async () => {
+test('what clients and operators were told survives crashes and a stop: resets, bans, levels and counts', async () => {
   const DATA_DIR = await temporaryFolder();
-  const gateway = await launch({ DATA_DIR });
+  const first = await launch({ DATA_DIR });
   const agent = keptAlive();
-  const key = await smallKey(gateway);
-  const remaining = async () => {
-    const { status, headers } = await list(gateway, key, agent);
-    return [status, headers['x-ratelimit-remaining']];
+  const [key, banned] = [await smallKey(first), await smallKey(first)];
+  const reset = async () => {
+    await untilBanned(first, key);
+    expect((await first.change('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
   };
+  // A reset is in force for the next request.
   for (let round = 0; round < 5; round++) {
-    await untilBanned(gateway, key);
-    expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
-    expect(await remaining()).toEqual([200, '8']);
+    await reset();
+    const { status, headers } = await list(first, key, agent);
+    expect([status, headers['x-ratelimit-remaining']]).toEqual([200, '8']);
   }
-  await untilBanned(gateway, key);
-  expect((await admin(gateway, 'POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
-  // The worker stores levels once a second.
+  await reset();
+  // The worker stores levels once a second: its old level does not undo the reset.
   await sleep(1_200);
-  gateway.child.kill('SIGKILL');
-  await gateway.ended;
-  const again = await launch({ DATA_DIR });
-  expect(await list(again, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '8' } });
+  await untilBanned(first, banned);
+  first.child.kill('SIGKILL');
+  await first.ended;
+
+  const second = await launch({ DATA_DIR });
+  expect(isBan(await list(second, banned))).toBe(true);
+  expect(await list(second, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '8' } });
+  const used = await second.issueKey({ plan: 'enterprise', minute: 1_000, day: 100 });
+  for (let sent = 0; sent < 10; sent++) await list(second, used);
+  // Without the second in which SIGTERM lets load balancers turn away.
+  second.child.kill('SIGINT');
+  await second.ended;
+
+  const third = await launch({ DATA_DIR });
+  const remaining = async () => Number((await list(third, used)).headers['x-ratelimit-remaining']);
+  expect(await remaining()).toBe(89);
+  expect((await third.admin(`/keys/${idOf(used)}`)).json).toMatchObject({ admitted: 11 });
+  await replaced(third, (worker) => process.kill(worker, 'SIGKILL'));
+  expect(await remaining()).toBe(88);
 });
 
 test('an operator sees every decision made so far', async () => {
   const key = await gateway.issueKey();
   for (let admitted = 1; admitted < 20; admitted++) {
     await list(gateway, key);
-    expect((await admin(gateway, 'GET', `/keys/${idOf(key)}`)).json).toMatchObject({ admitted });
+    expect((await gateway.admin(`/keys/${idOf(key)}`)).json).toMatchObject({ admitted });
   }
 });
 
@@ -124,7 +141,7 @@ test('a frozen worker is killed, and the revocation that waited for it is in for
   process.kill(worker, 'SIGSTOP');
   cleanUp(() => isAlive(worker) && process.kill(worker, 'SIGKILL'));
   const before = performance.now();
-  expect((await admin(gateway, 'DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect((await gateway.change('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   expect(performance.now() - before).toBeLessThan(3_000);
   expect(isAlive(worker)).toBe(false);
   await eventually(() => gateway.pids()).not.toEqual([worker]);
@@ -154,52 +171,16 @@ test('a worker without its primary accepts no new request, finishes those under 
   await eventually(() => isAlive(worker)).toBe(false);
 });
 
-test('a ban that a client has seen is in force after kill -9 and a restart', async () => {
-  const DATA_DIR = await temporaryFolder();
-  for (let round = 0; round < thoroughly(3, 1); round++) {
-    const gateway = await launch({ DATA_DIR });
-    const key = await smallKey(gateway);
-    await untilBanned(gateway, key);
-    gateway.child.kill('SIGKILL');
-    await gateway.ended;
-    const again = await launch({ DATA_DIR });
-    expect(isBan(await list(again, key))).toBe(true);
-    again.child.kill('SIGKILL');
-    await again.ended;
-  }
-});
-
-test('levels and counts survive an orderly stop, and stored ones survive a crash of the worker', async () => {
-  const DATA_DIR = await temporaryFolder();
-  const day = { plan: 'enterprise', minute: 1_000, day: 100 };
-  const first = await launch({ DATA_DIR });
-  const key = await first.issueKey(day);
-  for (let sent = 0; sent < 10; sent++) await list(first, key);
-  // Without the second in which SIGTERM lets load balancers turn away.
-  first.child.kill('SIGINT');
-  await first.ended;
-  const second = await launch({ DATA_DIR });
-  const remaining = async (gateway: Workers) => Number((await list(gateway, key)).headers['x-ratelimit-remaining']);
-  expect(await remaining(second)).toBe(89);
-  expect((await admin(second, 'GET', `/keys/${idOf(key)}`)).json).toMatchObject({ admitted: 11 });
-  const worker = await workerOf(second);
-  process.kill(worker, 'SIGKILL');
-  await eventually(() => second.pids()).not.toEqual([worker]);
-  expect(await remaining(second)).toBe(88);
-});
-
 test('a new worker takes over each key with its level while the old one still serves its connections', async () => {
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
   const agents = Array.from({ length: 10 }, keptAlive);
   const used = async (agent?: http.Agent) => Number((await list(gateway, key, agent)).headers['x-ratelimit-remaining']);
   for (const agent of agents) await used(agent);
-  const old = await workerOf(gateway);
-  gateway.child.kill('SIGHUP');
-  await eventually(() => gateway.pids()).not.toEqual([old]);
+  await replaced(gateway, () => gateway.child.kill('SIGHUP'));
   const remaining: number[] = [];
   for (const agent of agents) remaining.push(await used(agent), await used());
   expect(remaining).toEqual(Array.from({ length: 20 }, (_, at) => 29 - at));
-  expect((await admin(gateway, 'GET', `/keys/${idOf(key)}`)).json).toMatchObject({ admitted: 30 });
+  expect((await gateway.admin(`/keys/${idOf(key)}`)).json).toMatchObject({ admitted: 30 });
 });
 
 test('a second gateway with the same DATA_DIR exits with a message that names the first', async () => {
@@ -216,26 +197,23 @@ test('a second gateway with the same DATA_DIR exits with a message that names th
 });
 
 test('a restarted worker decides with the plans and keys of the primary without any other event', async () => {
-  await admin(gateway, 'PATCH', '/plans/free', { minute: 17 });
+  await gateway.change('PATCH', '/plans/free', { minute: 17 });
   const key = await gateway.issueKey({ plan: 'free' });
-  const worker = await workerOf(gateway);
-  process.kill(worker, 'SIGKILL');
-  await eventually(() => gateway.pids()).not.toEqual([worker]);
+  await replaced(gateway, (worker) => process.kill(worker, 'SIGKILL'));
   expect((await list(gateway, key)).headers['x-ratelimit-limit']).toBe('17');
 });
 
 test('a key that many clients use is served during reloads, when two workers hold keys', async () => {
-  const own = await launch({ DATA_DIR: await temporaryFolder() });
-  const key = await own.issueKey(BOUNDLESS);
+  const key = await gateway.issueKey(BOUNDLESS);
   const statuses = new Set<number>();
   let isOver = false;
   const clients = Array.from({ length: 24 }, async () => {
-    while (!isOver) statuses.add((await list(own, key)).status);
+    while (!isOver) statuses.add((await list(gateway, key)).status);
   });
   for (let reload = 0; reload < thoroughly(12, 6); reload++) {
-    const worker = await workerOf(own);
+    const worker = await workerOf(gateway);
     await sleep(300);
-    own.child.kill('SIGHUP');
+    gateway.child.kill('SIGHUP');
     await eventually(() => isAlive(worker)).toBe(false);
   }
   isOver = true;

@@ -4,12 +4,14 @@ import { parseApiKey } from '../../gateway/limiter/credential.ts';
 import { faultyCore, listeningCore, OK, okTo } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
+
+/** What the core receives of a request, and the client of its answer. */
 
 test('the core does not receive the key, and learns only what the gateway states about the client', async () => {
   const core = await listeningCore();
-  const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: 'token-of-the-core' });
-  const key = await stack.issueKey();
+  const { key, get } = await stackBefore(core.url, { CORE_TOKEN: 'token-of-the-core' });
   const claims = {
     'X-Forwarded-For': '6.6.6.6',
     'X-Forwarded-Host': 'evil',
@@ -23,7 +25,7 @@ test('the core does not receive the key, and learns only what the gateway states
     'X-Secret': 'hop',
     Accept: 'application/json',
   };
-  expect((await send(`${stack.gateway}/v1/pets?limit=5&x=%41`, { key, headers: claims })).status).toBe(200);
+  expect((await get('?limit=5&x=%41', { headers: claims })).status).toBe(200);
   const [head = ''] = core.heads;
   expect(head).toMatch(/^GET \/v1\/pets\?limit=5&x=%41 HTTP\/1.1\r\n/);
   expect(head).toMatch(/\r\nX-Forwarded-For: 127.0.0.1\r\n/);
@@ -34,18 +36,62 @@ test('the core does not receive the key, and learns only what the gateway states
   expect(head.match(/\r\n(x-forwarded-for|authorization|host|x-request-id):/gi)).toHaveLength(4);
 });
 
-test('headers that the gateway sets, and cookies, are not forwarded from the core', async () => {
-  const own = { Date: 'a', Server: 'b', 'Set-Cookie': 'c=d', RateLimit: 'e', 'X-RateLimit-Limit': '1', 'X-Kept': 'f' };
-  const lines = Object.entries(own).map(([name, value]) => `${name}: ${value}\r\n`);
-  const core = await faultyCore(
-    (socket, head) => void socket.write(okTo(head).replace('\r\n', `\r\n${lines.join('')}`)),
-  );
-  const stack = await startStack({ CORE_URL: core });
-  const { headers } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
-  expect(headers).toMatchObject({ 'x-kept': 'f', 'x-ratelimit-limit': '60', date: expect.stringMatching(/ GMT$/) });
-  for (const name of ['server', 'set-cookie']) expect(headers).not.toHaveProperty(name);
-  expect(headers.ratelimit).not.toBe('e');
+const SHOP = 'https://shop.example';
+
+test.for([
+  ['without CORS', {}, undefined],
+  ['with CORS', { CORS_ORIGINS: SHOP }, SHOP],
+] as const)(
+  'headers that the gateway sets, and cookies, are not forwarded from the core: %s',
+  async ([, settings, to]) => {
+    const own = {
+      ...{
+        Date: 'a',
+        Server: 'b',
+        'Set-Cookie': 'c=d',
+        RateLimit: 'e',
+        'X-RateLimit-Limit': '999',
+        'Retry-After': '7',
+      },
+      ...{ 'Keep-Alive': 'timeout=9', 'Access-Control-Allow-Origin': 'https://core.example', 'X-Kept': 'f' },
+    };
+    const lines = Object.entries(own).map(([name, value]) => `${name}: ${value}\r\n`);
+    const answer = (head: string) => okTo(head).replace('\r\n', `\r\n${lines.join('')}`);
+    const { get } = await stackBefore((socket, head) => void socket.write(answer(head)), settings, {});
+    const { headers } = await get('', { headers: { origin: SHOP } });
+    expect(headers).toMatchObject({ 'x-kept': 'f', 'x-ratelimit-limit': '60', date: expect.stringMatching(/ GMT$/) });
+    for (const name of ['server', 'set-cookie', 'retry-after']) expect(headers).not.toHaveProperty(name);
+    for (const name of ['ratelimit', 'keep-alive']) expect(['e', 'timeout=9']).not.toContain(headers[name]);
+    expect(headers['access-control-allow-origin']).toBe(to);
+  },
+);
+
+let retryAfter = '';
+const refusing = await stackBefore((socket, head) => {
+  const [status, code] = head.startsWith('GET') ? [429, 'rate_limit_exceeded'] : [503, 'unavailable'];
+  const body = JSON.stringify({ code, message: 'Come again.', status });
+  const type = `content-type: application/json\r\ncontent-length: ${body.length}`;
+  socket.write(`HTTP/1.1 ${status} No\r\n${retryAfter}${type}\r\n\r\n${body}`);
 });
+
+test.for([
+  ['retry-after: 7\r\n', '7'],
+  ['retry-after: 100000\r\n', '100000'],
+  ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
+  [`retry-after: ${new Date(Date.now() + 3_600_000).toUTCString()}\r\n`, expect.stringMatching(/^(35\d\d|3600)$/)],
+  ['retry-after: soon\r\n', '1'],
+  ['', '1'],
+] as [header: string, seconds: string][])(
+  'a 503 and a 429 of the core have Retry-After in seconds: %j',
+  async ([header, seconds]) => {
+    retryAfter = header;
+    const answers = [await refusing.get(), await refusing.post()];
+    expect(answers.map(({ status, headers }) => [status, headers['retry-after']])).toEqual([
+      [429, seconds],
+      [503, seconds],
+    ]);
+  },
+);
 
 test('every request leaves one log line without its key and query', async () => {
   const stack = await startStack();
@@ -83,11 +129,11 @@ test('only the deprecated operation has deprecation headers, also on its 404', a
 
 test('a large answer arrives completely, whether with a length or in chunks', async () => {
   const large = Buffer.alloc(3_000_000, 'abcdefg');
-  const told = await faultyCore((socket) => {
-    socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n`);
-    socket.write(large);
-  });
-  const chunked = await faultyCore((socket) => {
+  const { get, post } = await stackBefore((socket, head) => {
+    if (!head.includes('?chunked')) {
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n`);
+      return void socket.write(large);
+    }
     socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n');
     for (let at = 0; at < large.length; at += 100_000) {
       socket.write(`${(100_000).toString(16)}\r\n`);
@@ -96,54 +142,40 @@ test('a large answer arrives completely, whether with a length or in chunks', as
     }
     socket.write('0\r\n\r\n');
   });
-  for (const core of [told, chunked]) {
-    const stack = await startStack({ CORE_URL: core });
-    const key = await stack.issueKey();
-    for (const answer of [
-      await send(`${stack.gateway}/v1/pets`, { key }),
-      await post(`${stack.gateway}/v1/pets`, {}, { key }),
-    ])
-      expect(answer.text === large.toString()).toBe(true);
-  }
-});
-
-test.for([
-  ['with a length', 'content-length: 100\r\n\r\nhalf'],
-  ['in chunks', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n'],
-])('a small answer that is cut off, %s, is 502', async ([, half]) => {
-  const { stack, ask } = await breakingOff(half as string);
-  for (const method of ['GET', 'POST']) expect((await ask(method)).status).toBe(502);
-  await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
+  for (const query of ['', '?chunked'])
+    for (const { text } of [await get(query), await post(query)]) expect(text === large.toString()).toBe(true);
 });
 
 const PIECE = 'x'.repeat(300_000);
+const CUT: string = expect.stringMatching(/aborted|hang up/);
 
 test.for([
-  ['with a length', `content-length: 400000\r\n\r\n${PIECE}`],
-  ['in chunks', `transfer-encoding: chunked\r\n\r\n${PIECE.length.toString(16)}\r\n${PIECE}\r\n`],
-])('a large answer that is cut off, %s, never looks complete', async ([, half]) => {
-  const { stack, ask } = await breakingOff(half as string);
-  for (const method of ['GET', 'POST']) await expect(ask(method)).rejects.toThrow(/aborted|hang up/);
-  await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
-});
-
-/** A core whose answers break off. */
-async function breakingOff(half: string) {
-  const core = await faultyCore((socket) => {
+  ['a small answer with a length that is cut off is 502', 'content-length: 100\r\n\r\nhalf', 502],
+  ['a small answer in chunks that is cut off is 502', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n', 502],
+  ['a large answer with a length that is cut off never looks complete', `content-length: 400000\r\n\r\n${PIECE}`, CUT],
+  [
+    'a large answer in chunks that is cut off never looks complete',
+    `transfer-encoding: chunked\r\n\r\n${PIECE.length.toString(16)}\r\n${PIECE}\r\n`,
+    CUT,
+  ],
+] as const)('%s', async ([, half, outcome]) => {
+  const { stack, get, post } = await stackBefore((socket) => {
     socket.write(`HTTP/1.1 200 OK\r\n${half}`);
     setTimeout(() => socket.destroy(), 50);
   });
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey();
-  const url = `${stack.gateway}/v1/pets`;
-  return { stack, ask: (method: string) => (method === 'GET' ? send(url, { key }) : post(url, {}, { key })) };
-}
+  for (const ask of [get, post]) {
+    const seen = await ask().then(
+      ({ status }) => status,
+      ({ message }) => message,
+    );
+    expect(seen).toEqual(outcome);
+  }
+  await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
+});
 
 test('a client that resets its connection is logged as 499; its request to the core is cancelled and counts as no fault', async () => {
   const gone = Promise.withResolvers<void>();
-  const core = await faultyCore((socket) => void socket.once('close', gone.resolve));
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey();
+  const { stack, key } = await stackBefore((socket) => void socket.once('close', gone.resolve));
   const request = http.get(`${stack.gateway}/v1/pets`, { headers: { authorization: `Bearer ${key}` } });
   request.on('error', () => {});
   setTimeout(() => request.socket?.resetAndDestroy(), 100);
@@ -154,15 +186,13 @@ test('a client that resets its connection is logged as 499; its request to the c
 
 test('a core that does not answer costs its client only the timeout and the next request nothing', TIMED, async () => {
   let silent = true;
-  const core = await faultyCore((socket) => void (silent || socket.write(OK)));
-  const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
-  const key = await stack.issueKey();
+  const { get } = await stackBefore((socket) => void (silent || socket.write(OK)), { CORE_TIMEOUT_MS: '300' });
   const before = performance.now();
-  const late = await Promise.all(Array.from({ length: 50 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  const late = await Promise.all(Array.from({ length: 50 }, () => get()));
   expect(new Set(late.map(({ status }) => status))).toEqual(new Set([504]));
   expect(performance.now() - before).toBeLessThan(3_000);
   silent = false;
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  expect((await get()).status).toBe(200);
 });
 
 test('a core that reports that it is not ready gets no requests until it is', async () => {
@@ -174,11 +204,10 @@ test('a core that reports that it is not ready gets no requests until it is', as
     socket.end(answer(head.includes('/readyz') && !ready ? '503 x' : '200 OK'));
   });
   const steady = await faultyCore((socket) => socket.end(answer('200 OK')));
-  const stack = await startStack({ CORE_URL: `${flapping},${steady}` });
-  const key = await stack.issueKey();
+  const { post } = await stackBefore(`${flapping},${steady}`);
   const burst = async () => {
     heads.length = 0;
-    for (let sent = 0; sent < 6; sent++) expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
+    for (let sent = 0; sent < 6; sent++) expect((await post()).status).toBe(200);
     return heads.length;
   };
   expect(await burst()).toBe(3);

@@ -9,13 +9,13 @@ import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { readableLog } from '../support/log.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, UNLIMITED } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { quantile } from '../support/statistics.ts';
 import { TIMED } from '../support/timed.ts';
 
 /** A slow read delays no other request: no head-of-line blocking. */
 
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const SLOW_MS = 2_000;
 const BOUND_MS = 100;
 
@@ -57,8 +57,8 @@ const typical = (answers: readonly { ms: number }[]) =>
 
 async function setUp() {
   const core = await coreWithSlowOrders();
-  const stack = await startStack({ CORE_URL: core.url });
-  const [slow, quick] = [await stack.issueKey(big), await stack.issueKey(big)];
+  const { stack, key: slow } = await stackBefore(core.url);
+  const quick = await stack.issueKey(UNLIMITED);
   for (const key of [slow, quick]) await pets(stack, key);
   return { core, stack, slow, quick };
 }
@@ -141,25 +141,16 @@ test('other clients never wait behind the repeated slow reads of one client', TI
 
 test('slow reads of one client leave connections for the writes of others', TIMED, async () => {
   const waiting: Socket[] = [];
-  const core = await faultyCore((socket, head) => {
+  const { stack, post } = await stackBefore((socket, head) => {
     if (head.includes('slow')) waiting.push(socket);
     else socket.write(okTo(head));
   });
-  const stack = await startStack({ CORE_URL: core });
-  const [greedy, modest] = [await stack.issueKey(big), await stack.issueKey(big)];
-  const post = (key: string, query: string) =>
-    timed(
-      send(`${stack.gateway}/v1/pets?${query}`, {
-        method: 'POST',
-        key,
-        body: '{}',
-        headers: { 'content-type': 'application/json' },
-      }),
-    );
-  const alone = await Promise.all(Array.from({ length: 20 }, () => post(modest, '')));
-  const slow = Array.from({ length: 200 }, () => post(greedy, 'slow'));
+  const modest = await stack.issueKey(UNLIMITED);
+  const quick = () => Promise.all(Array.from({ length: 20 }, () => timed(post('', {}, { key: modest }))));
+  const alone = await quick();
+  const slow = Array.from({ length: 200 }, () => post('?slow'));
   await expect.poll(() => waiting.length).toBe(32);
-  const others = await Promise.all(Array.from({ length: 20 }, () => post(modest, '')));
+  const others = await quick();
   expect(typical(others)).toBeLessThan(typical(alone) + BOUND_MS);
   const answering = setInterval(() => {
     for (const socket of waiting.splice(0)) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]');
@@ -170,15 +161,13 @@ test('slow reads of one client leave connections for the writes of others', TIME
 
 test('a core that is always slow receives few reads twice', async () => {
   let asked = 0;
-  const core = await faultyCore((socket, head) => {
+  const { get } = await stackBefore((socket, head) => {
     asked += 1;
     setTimeout(() => socket.write(okTo(head)), 300);
   });
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
-  await pets(stack, key);
+  await get();
   asked = 0;
-  for (let round = 0; round < 4; round++) await Promise.all(Array.from({ length: 100 }, () => pets(stack, key)));
+  for (let round = 0; round < 4; round++) await Promise.all(Array.from({ length: 100 }, () => get()));
   expect(asked).toBeLessThan(400 * 1.15);
 });
 

@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
@@ -11,10 +10,10 @@ import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
-const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const request = (key?: string) =>
   `GET /v1/pets HTTP/1.1\r\nHost: a\r\n${key === undefined ? '' : `Authorization: Bearer ${key}\r\n`}\r\n`;
 
@@ -29,24 +28,22 @@ async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack:
 
 /** Sends one request after the other on a connection, each after the last answer, until it is closed. */
 async function keepAsking(url: string, nextRequest: () => string, pipelined = 1) {
-  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
+  const { socket } = await connectRaw(url);
   const result = { answers: 0, closed: once(socket, 'close'), last: '' };
+  socket.allowHalfOpen = false;
   socket.on('data', (chunk) => {
     result.last = chunk.toString();
     const count = result.last.split('HTTP/1.1 ').length - 1;
     result.answers += count;
     for (let sent = 0; sent < count; sent++) socket.write(nextRequest());
   });
-  await once(socket, 'connect');
   for (let sent = 0; sent < pipelined; sent++) socket.write(nextRequest());
   return result;
 }
 
 test('a banned client that keeps sending loses its connection, and one that waits for Retry-After keeps it', async () => {
   const stack = await startStack();
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   await send(`${stack.gateway}/v1/pets`, { key });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 3_600 });
   const startedAt = performance.now();
@@ -63,7 +60,7 @@ test('a banned client that keeps sending loses its connection, and one that wait
 
 test('made-up keys beyond their allowance cost no decision and lose their connection, and verified keys work', async () => {
   const { redis, stack } = await startWithRedis(2_000);
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
   const flood = await keepAsking(stack.gateway, () => request(createApiKey().apiKey));
@@ -79,7 +76,7 @@ test('made-up keys beyond their allowance cost no decision and lose their connec
 test('concurrent requests of a new key are all decided, whatever its address has left', async () => {
   const stack = await startStack();
   for (let at = 0; at < 50; at++) await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
-  const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(unlimited)));
+  const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(UNLIMITED)));
   const answers = await Promise.all(
     Array.from({ length: 300 }, (_, at) => send(`${stack.gateway}/v1/pets`, { key: keys[at % 30] as string })),
   );
@@ -100,7 +97,7 @@ test('an address has no more open decisions on unverified keys than its allowanc
 
 test('an address with too many new keys that wait for Redis gets 503 at no charge, and a verified key is served', async () => {
   const { redis, stack } = await startWithRedis(60_000);
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   await redis.client('PAUSE', 60_000, 'WRITE');
   const statuses: number[] = [];
   const asked = Array.from({ length: 1_200 }, async () => {
@@ -117,7 +114,7 @@ test('an address with too many new keys that wait for Redis gets 503 at no charg
 
 test('a key that is verified while its request waits is decided although made-up keys have used up the address', async () => {
   const { redis, stack } = await startWithRedis(10_000);
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   await redis.client('PAUSE', 1_000);
   const ask = (of: string, from = '127.0.0.1') => send(`${stack.gateway}/v1/pets`, { key: of, from });
   const elsewhere = ask(key, '127.0.0.2');
@@ -146,7 +143,7 @@ test('unverified clients share a quarter of the capacity, however many they are'
 
 test('a flood of refusals is spread over turns of the event loop and puts only a few between two good answers', async () => {
   const stack = await startStack();
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   const flood = await Promise.all(Array.from({ length: 48 }, () => keepAsking(stack.gateway, () => request(), 16)));
   const answers = () => flood.reduce((sum, one) => sum + one.answers, 0);
   await expect.poll(answers).toBeGreaterThan(200);

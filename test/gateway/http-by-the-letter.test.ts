@@ -2,99 +2,76 @@ import { expect, test } from 'vitest';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 
 /** Requirements of the HTTP standards for a server, one per row. */
 
 const core = await listeningCore();
-const stack = await startStack({ CORE_URL: core.url });
-const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
-const AUTHORIZED = `Authorization: Bearer ${key}`;
+const { stack, key } = await stackBefore(core.url, {}, { plan: 'enterprise', minute: 10_000, day: 10_000 });
+const bearer = (separator = ' ') => `Authorization: Bearer${separator}${key}`;
 
-type Row = [what: string, rfc: string, head: string, answer: RegExp, forwarded?: string];
+const allows = (methods: string) => new RegExp(`^HTTP/1.1 204 [\\s\\S]*Allow: ${methods}\r\n`);
+const OK = /^HTTP\/1.1 200 /;
+const NOT_FOUND = /^HTTP\/1.1 404 /;
+const NO_REQUEST = /^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/;
+const NO_SUCH_VERSION = /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/;
 
-const ROWS: readonly Row[] = [
+/** What a request has in place of `GET /v1/pets HTTP/1.1`, `Host: a` and a good Authorization. */
+interface Odd {
+  readonly line?: string;
+  readonly host?: string;
+  readonly authorization?: string;
+}
+type Row = [what: string, rfc: string, odd: Odd, answer: RegExp, forwarded?: string];
+
+test.for<Row>([
   [
     'the absolute form in capitals, with a port',
     '9110 §4.2.3',
-    `GET HTTP://A:80/v1/pets HTTP/1.1\nHost: a:80\n${AUTHORIZED}`,
-    /^HTTP\/1.1 200 /,
+    { line: 'GET HTTP://A:80/v1/pets HTTP/1.1', host: 'a:80' },
+    OK,
     'GET /v1/pets HTTP/1.1',
   ],
-  [
-    'the absolute form without a path',
-    '9112 §3.2.1',
-    `GET http://a?x HTTP/1.1\nHost: a\n${AUTHORIZED}`,
-    /^HTTP\/1.1 404 /,
-  ],
-  [
-    'a POST that announces no body',
-    '9112 §6.3',
-    `POST /v1/pets HTTP/1.1\nHost: a\n${AUTHORIZED}`,
-    /^HTTP\/1.1 200 /,
-    'POST /v1/pets HTTP/1.1',
-  ],
-  [
-    'OPTIONS of a path',
-    '9110 §9.3.7',
-    'OPTIONS /v1/pets HTTP/1.1\nHost: a',
-    /^HTTP\/1.1 204 [\s\S]*Allow: GET, HEAD, POST, OPTIONS\r\n/,
-  ],
-  [
-    'OPTIONS of a path with a parameter',
-    '9110 §9.3.7',
-    'OPTIONS /v1/pets/1 HTTP/1.1\nHost: a',
-    /^HTTP\/1.1 204 [\s\S]*Allow: GET, HEAD, OPTIONS\r\n/,
-  ],
-  [
-    'OPTIONS *',
-    '9110 §9.3.7',
-    'OPTIONS * HTTP/1.1\nHost: a',
-    /^HTTP\/1.1 204 [\s\S]*Allow: GET, HEAD, POST, OPTIONS\r\n/,
-  ],
-  ['OPTIONS of an unknown path', '9110 §9.3.7', `OPTIONS /v1/x HTTP/1.1\nHost: a\n${AUTHORIZED}`, /^HTTP\/1.1 404 /],
-  [
-    'HTTP/2.0 in the request line',
-    '9110 §15.6.6',
-    `GET /v1/pets HTTP/2.0\nHost: a\n${AUTHORIZED}`,
-    /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/,
-  ],
-  ...['HTTP/1.1 ', 'HTTP/1.1x', 'HTTP/1.12', 'HTTP/1', 'HTTP/a.b', 'http/1.1'].map(
-    (version): Row => [
-      `${version}| in the request line`,
-      '9112 §3',
-      `GET /v1/pets ${version}\nHost: a\n${AUTHORIZED}`,
-      /^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/,
+  ['the absolute form without a path', '9112 §3.2.1', { line: 'GET http://a?x HTTP/1.1' }, NOT_FOUND],
+  ['a POST that announces no body', '9112 §6.3', { line: 'POST /v1/pets HTTP/1.1' }, OK, 'POST /v1/pets HTTP/1.1'],
+  ...(
+    [
+      ['OPTIONS of a path', '/v1/pets', allows('GET, HEAD, POST, OPTIONS')],
+      ['OPTIONS of a path with a parameter', '/v1/pets/1', allows('GET, HEAD, OPTIONS')],
+      ['OPTIONS *', '*', allows('GET, HEAD, POST, OPTIONS')],
+    ] as const
+  ).map(
+    ([what, target, answer]): Row => [
+      what,
+      '9110 §9.3.7',
+      { line: `OPTIONS ${target} HTTP/1.1`, authorization: 'X: without a key' },
+      answer,
     ],
   ),
-  [
-    'HTTP/1.2 in the request line',
-    '9110 §15.6.6',
-    `GET /v1/pets HTTP/1.2\nHost: a\n${AUTHORIZED}`,
-    /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/,
-  ],
-  [
-    'two spaces behind Bearer',
-    '6750 §2.1',
-    `GET /v1/pets HTTP/1.1\nHost: a\nAuthorization: Bearer  ${key}`,
-    /^HTTP\/1.1 200 /,
-    'GET /v1/pets HTTP/1.1',
-  ],
-  [
-    'a tab behind Bearer',
-    '6750 §2.1',
-    `GET /v1/pets HTTP/1.1\nHost: a\nAuthorization: Bearer\t${key}`,
-    /^HTTP\/1.1 401 /,
-  ],
-];
-
-test.for(ROWS)('%s (RFC %s)', async ([, , head, answer, forwarded]) => {
-  const before = core.heads.length;
-  const bytes = `${head}\nConnection: close\n\n`.replaceAll('\n', '\r\n');
-  expect(await sendBytes(stack.gateway, bytes)).toMatch(answer);
-  expect(core.heads.slice(before).map((told) => told.split('\r\n', 1)[0])).toEqual(
-    forwarded === undefined ? [] : [forwarded],
-  );
-});
+  ['OPTIONS of an unknown path', '9110 §9.3.7', { line: 'OPTIONS /v1/x HTTP/1.1' }, NOT_FOUND],
+  ...['HTTP/2.0', 'HTTP/1.2'].map(
+    (version): Row => [
+      `${version} in the request line`,
+      '9110 §15.6.6',
+      { line: `GET /v1/pets ${version}` },
+      NO_SUCH_VERSION,
+    ],
+  ),
+  ...['HTTP/1.1 ', 'HTTP/1.1x', 'HTTP/1.12', 'HTTP/1', 'HTTP/a.b', 'http/1.1'].map(
+    (version): Row => [`${version}| in the request line`, '9112 §3', { line: `GET /v1/pets ${version}` }, NO_REQUEST],
+  ),
+  ['two spaces behind Bearer', '6750 §2.1', { authorization: bearer('  ') }, OK, 'GET /v1/pets HTTP/1.1'],
+  ['a tab behind Bearer', '6750 §2.1', { authorization: bearer('\t') }, /^HTTP\/1.1 401 /],
+])(
+  '%s (RFC %s)',
+  async ([, , { line = 'GET /v1/pets HTTP/1.1', host = 'a', authorization = bearer() }, answer, forwarded]) => {
+    const before = core.heads.length;
+    const head = [line, `Host: ${host}`, authorization, 'Connection: close', '', ''].join('\r\n');
+    expect(await sendBytes(stack.gateway, head)).toMatch(answer);
+    const heads = core.heads.slice(before).map((told) => told.split('\r\n', 1)[0]);
+    expect(heads).toEqual(forwarded === undefined ? [] : [forwarded]);
+  },
+);
 
 test('OPTIONS is charged to the address and refused when its allowance is used up', async () => {
   const { gateway } = await startStack();

@@ -1,21 +1,22 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { parseApiKey } from '../../gateway/limiter/credential.ts';
 import { idOf } from '../support/api-key.ts';
 import { withCheck } from '../support/credentials.ts';
 import { type Answer, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, startStack } from '../support/stack.ts';
 
-const { url: redisUrl, redis } = await emptyDatabase();
+const { url: redisUrl } = await emptyDatabase();
 
 describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const good = await stack.issueKey();
   const other = await stack.issueKey();
   const revoked = await stack.issueKey();
-  await stack.admin('DELETE', `/keys/${parseApiKey(revoked)?.id}`);
+  await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
   const expired = await stack.issueKey({ expiresAt: new Date(Date.now() + 300).toISOString() });
-  await new Promise((resolve) => setTimeout(resolve, 301));
+  await sleep(301);
+  const unknownId = withCheck(`as_000000000000_${good.slice(16, 48)}`);
   const wrongSecret = withCheck(`${good.slice(0, 16)}${other.slice(16, 48)}`);
 
   const refused: [name: string, headers: Record<string, string | string[]>][] = [
@@ -28,10 +29,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     ['a word behind the key', { authorization: `Bearer ${good} more` }],
     ['a key of 10 kB', { authorization: `Bearer as_${'a'.repeat(10_000)}` }],
     ['a wrong check', { authorization: `Bearer ${good.slice(0, -1)}${good.endsWith('a') ? 'b' : 'a'}` }],
-    [
-      'an unknown id with a right check',
-      { authorization: `Bearer ${withCheck(`as_000000000000_${good.slice(16, 48)}`)}` },
-    ],
+    ['an unknown id with a right check', { authorization: `Bearer ${unknownId}` }],
     ['a wrong secret with a right check', { authorization: `Bearer ${wrongSecret}` }],
     ['a revoked key', { authorization: `Bearer ${revoked}` }],
     ['an expired key', { authorization: `Bearer ${expired}` }],
@@ -74,14 +72,6 @@ test('an address without a key gets 429 after 60 requests a minute, and a valid 
   // The next place in line: each refused request has one.
   expect(['2', '3']).toContain((await send(`${stack.gateway}/v1/pets`)).headers['retry-after']);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-});
-
-test('Redis holds only digests of keys, never a secret', async () => {
-  const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000' });
-  const key = await stack.issueKey();
-  const kept = JSON.stringify(await redis.hgetall(`gateway:key:{${idOf(key)}}`));
-  expect(kept).toContain(parseApiKey(key)?.digest);
-  expect(kept).not.toContain(key.slice(16, 48));
 });
 
 /** The parts of an answer that do not differ between any two requests. */

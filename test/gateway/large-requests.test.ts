@@ -1,31 +1,30 @@
-import net from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { once } from 'node:events';
 import { expect, test } from 'vitest';
 import { sendBytes } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
+import { thoroughly } from '../support/thorough.ts';
+
+/** Bodies that are too large: when they are refused, what their clients get, and how their connections end. */
 
 const stack = await startStack();
 const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
-const pets = `${stack.gateway}/v1/pets`;
 const LIMIT = 65_536;
 
-const head = (...headers: string[]): string =>
-  ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${key}`, ...headers, '', ''].join('\r\n');
+const KEY = `Authorization: Bearer ${key}`;
 const JSON_TYPE = 'Content-Type: application/json';
 const CHUNKED = 'Transfer-Encoding: chunked';
+const POST = 'POST /v1/pets HTTP/1.1';
+const headOf = (line: string, headers: readonly string[]): string => [line, 'Host: a', ...headers, '', ''].join('\r\n');
+const head = (...headers: string[]): string => headOf(POST, [KEY, ...headers]);
 
 /** Sends the beginning of a request and waits for an answer. */
 async function answerTo(beginning: string): Promise<string> {
-  const socket = net.connect(Number(new URL(pets).port), '127.0.0.1');
-  let received = '';
-  socket.on('error', () => {});
-  socket.on('data', (chunk) => {
-    received += chunk;
-  });
+  const { socket, received } = await connectRaw(stack.gateway);
   socket.write(beginning);
-  for (let waited = 0; waited < 5_000 && !received.includes('}'); waited += 20) await sleep(20);
+  await expect.poll(received).toContain('}');
   socket.destroy();
-  return received;
+  return received();
 }
 
 test.for([
@@ -58,5 +57,58 @@ test('a body of 65,536 bytes is read, whether with a length or in chunks', async
     `${head(JSON_TYPE, `Content-Length: ${LIMIT}`, 'Connection: close')}${body}`,
     `${head(JSON_TYPE, CHUNKED, 'Connection: close')}10000\r\n${body}\r\n0\r\n\r\n`,
   ])
-    expect(await sendBytes(pets, sent)).toMatch(/^HTTP\/1.1 400 [\s\S]*name must have 1 to 200/);
+    expect(await sendBytes(stack.gateway, sent)).toMatch(/^HTTP\/1.1 400 [\s\S]*name must have 1 to 200/);
 });
+
+const CHUNK = `10000\r\n${'x'.repeat(65_536)}\r\n`;
+/** What the kernel buffers for both ends of a connection, and a margin. */
+const MOST_BYTES = 32_000_000;
+/** At this size the gateway would obviously read on forever. */
+const GIVEN_UP_AT = 256_000_000;
+const LONG = 'Content-Length: 1000000000000';
+
+test.for([
+  ['in chunks', POST, [KEY, CHUNKED], 413],
+  ['of a length', POST, [KEY, LONG], 413],
+  ['of one endless chunk', POST, [KEY, `${CHUNKED}\r\n\r\nfffffffffff`], 413],
+  ['without a key', POST, [CHUNKED], 401],
+  ['without a key, of a length', POST, [LONG], 401],
+  ['where the operation takes none', 'GET /v1/pets HTTP/1.1', [KEY, CHUNKED], 400],
+  ['where there is nothing', 'POST /v1/nothing HTTP/1.1', [KEY, CHUNKED], 404],
+] as const)('an endless body, %s, closes its connection', async ([, line, headers, status]) => {
+  const { socket, received } = await connectRaw(stack.gateway);
+  socket.allowHalfOpen = false;
+  const cut = new AbortController();
+  socket.once('close', () => cut.abort());
+  socket.write(headOf(line, [JSON_TYPE, ...headers]));
+  while (!socket.destroyed && socket.bytesWritten < GIVEN_UP_AT)
+    if (!socket.write(CHUNK)) await once(socket, 'drain', { signal: cut.signal }).catch(() => {});
+  // A reset discards an answer that was not read yet.
+  if (received() !== '') expect(Number(received().split(' ', 2)[1])).toBe(status);
+  expect(socket.bytesWritten).toBeLessThan(MOST_BYTES);
+});
+
+/** More than the kernel buffers. */
+const BYTES = 8_000_000;
+/** What follows a refusal is read at 8 MB a second, of all together. */
+const TIMES = thoroughly(10, 3);
+
+test.for([
+  ['without a key', 401, []],
+  ['that is too large', 413, [KEY]],
+] as const)(
+  'a client that sends its whole 8 MB POST %s before it reads always gets its %i',
+  async ([, status, headers]) => {
+    const post = async () => {
+      const { socket, received } = await connectRaw(stack.gateway);
+      socket.allowHalfOpen = false;
+      const closed = once(socket, 'close');
+      socket.pause();
+      socket.write(headOf(POST, [JSON_TYPE, ...headers, `Content-Length: ${BYTES}`]));
+      socket.write(Buffer.alloc(BYTES, 'a'), () => socket.resume());
+      await closed;
+      expect([received().slice(0, 12), socket.errored]).toEqual([`HTTP/1.1 ${status}`, null]);
+    };
+    await Promise.all(Array.from({ length: TIMES }, post));
+  },
+);

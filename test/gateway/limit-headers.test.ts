@@ -1,9 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { faultyCore } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, startStack } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 
 const { url: redisUrl } = await emptyDatabase();
 
@@ -19,13 +21,14 @@ function expectLimits({ headers }: Answer, limit: number): void {
   expect(untilReset).toBeLessThan(86_402);
 }
 
-describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
+describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+  const pets = `${stack.gateway}/v1/pets`;
+
   test('every answer to a key has its limits, whatever the status', async () => {
-    const stack = await startStack(environment);
     // Limited by the day, whose next token is five minutes away. A minute's token could be there before the next
     // request.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
-    const pets = `${stack.gateway}/v1/pets`;
     const answers = [
       await send(pets, { key }),
       await send(pets, { key, method: 'HEAD' }),
@@ -44,13 +47,12 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   });
 
   test('each refused request gets its place in line, and Retry-After and X-RateLimit-Reset are the same moment', async () => {
-    const stack = await startStack(environment);
     // A token comes every five minutes, so none comes during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 288 });
-    const answers: Answer[] = [];
-    for (let sent = 0; sent < 291; sent++) answers.push(await send(`${stack.gateway}/v1/pets`, { key }));
-    const refused = answers.filter(({ status }) => status === 429);
-    expect(refused).toHaveLength(3);
+    const admitted = await Promise.all(Array.from({ length: 288 }, () => send(pets, { key })));
+    expect(new Set(admitted.map(({ status }) => status))).toEqual(new Set([200]));
+    const refused = [await send(pets, { key }), await send(pets, { key }), await send(pets, { key })];
+    expect(refused.map(({ status }) => status)).toEqual([429, 429, 429]);
     for (const [at, { headers }] of refused.entries()) {
       expect(Math.abs(Number(headers['retry-after']) - 300 * (at + 1))).toBeLessThan(20);
       expect(
@@ -65,27 +67,25 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   });
 
   test('a refused request is admitted after its Retry-After', async () => {
-    const stack = await startStack(environment);
-    const key = await stack.issueKey({ minute: 30, day: 1_000 });
-    const pets = `${stack.gateway}/v1/pets`;
+    const key = await stack.issueKey({ minute: 60, day: 1_000 });
     let answer = await send(pets, { key });
     while (answer.status === 200) answer = await send(pets, { key });
     expect(answer.json).toEqual({ code: 'rate_limit_exceeded', message: expect.any(String), status: 429 });
-    expectLimits(answer, 30);
+    expectLimits(answer, 60);
     expect(answer.headers['x-ratelimit-remaining']).toBe('0');
     expect(answer.headers['retry-after']).toMatch(/^[12]$/);
-    await new Promise((resolve) => setTimeout(resolve, Number(answer.headers['retry-after']) * 1_000));
+    await sleep(Number(answer.headers['retry-after']) * 1_000);
     expect((await send(pets, { key })).status).toBe(200);
   });
 
   test('a banned key is informed how long the ban lasts', async () => {
-    const stack = await startStack(environment);
-    await stack.admin('PATCH', '/plans/free', { minute: 2, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 100 });
-    const key = await stack.issueKey();
+    // No other test uses this plan.
+    await stack.admin('PATCH', '/plans/pro', { minute: 2, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 100 });
+    const key = await stack.issueKey({ plan: 'pro' });
     const codes: string[] = [];
     let last: Answer | undefined;
     for (let sent = 0; sent < 8; sent++) {
-      last = await send(`${stack.gateway}/v1/pets`, { key });
+      last = await send(pets, { key });
       codes.push((last.json as { code?: string }).code ?? 'ok');
     }
     const refused = 'rate_limit_exceeded';
@@ -95,32 +95,22 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(Number(last?.headers['retry-after'])).toBeLessThanOrEqual(100);
     expect(last?.headers['x-ratelimit-remaining']).toBe('0');
     expect(Math.abs(Number(last?.headers['x-ratelimit-reset']) - nowSeconds() - 100)).toBeLessThan(3);
-    await stack.admin('PATCH', '/plans/free', {
-      minute: 60,
-      ban_after: null,
-      ban_grace_seconds: null,
-      ban_seconds: 300,
-    });
   });
 
   test('a ban that expires before the next token does not bring the reset forward', async () => {
-    const stack = await startStack(environment);
     const key = await stack.issueKey({ plan: 'free', minute: 60, day: 1 });
-    await send(`${stack.gateway}/v1/pets`, { key });
+    await send(pets, { key });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 10 });
-    await expect
-      .poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).json)
-      .toMatchObject({ code: 'key_banned' });
-    const { headers } = await send(`${stack.gateway}/v1/pets`, { key });
+    await expect.poll(async () => (await send(pets, { key })).json).toMatchObject({ code: 'key_banned' });
+    const { headers } = await send(pets, { key });
     expect(headers['x-ratelimit-limit']).toBe('1');
     const untilReset = Number(headers['x-ratelimit-reset']) - nowSeconds();
     expect(untilReset).toBeGreaterThanOrEqual(Number(headers['retry-after']) - 1);
   });
 
   test('the headers describe the tighter bucket', async () => {
-    const stack = await startStack(environment);
     const key = await stack.issueKey({ minute: 10, day: 5 });
-    const answer = await send(`${stack.gateway}/v1/pets`, { key });
+    const answer = await send(pets, { key });
     expectLimits(answer, 5);
     expect(answer.headers['ratelimit-policy']).toBe('"minute";q=10;w=60, "day";q=5;w=86400');
     expect(answer.headers.ratelimit).toBe(
@@ -130,16 +120,14 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 });
 
 test('answers have the limits even if the core fails', async () => {
-  const silent = await faultyCore(() => {});
   const garbage = await faultyCore((socket) => socket.end('garbage\r\n\r\n'));
   for (const [core, status, code] of [
-    [silent, 504, 'gateway_timeout'],
+    [() => {}, 504, 'gateway_timeout'],
     [garbage, 502, 'bad_gateway'],
     ['http://127.0.0.1:1', 502, 'bad_gateway'],
   ] as const) {
-    const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
-    const key = await stack.issueKey();
-    const answer = await send(`${stack.gateway}/v1/pets`, { key });
+    const { get } = await stackBefore(core, { CORE_TIMEOUT_MS: '300' }, {});
+    const answer = await get();
     expect([answer.status, answer.json]).toEqual([status, { code, message: expect.any(String), status }]);
     expectLimits(answer, 60);
   }
@@ -151,8 +139,6 @@ test('answers without a key have the limits of the address, also for malformed r
   expectLimits(await send(`${stack.gateway}//`), 60);
   const raw = await sendBytes(stack.gateway, 'GET / HTTP/1.1\r\nbroken\r\n\r\n');
   expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*\r\nX-RateLimit-Limit: 60\r\n[\s\S]*\r\n\r\n\{"code":"invalid_request"/);
-  const long = await sendBytes(stack.gateway, `GET / HTTP/1.1\r\nhost: a\r\nx: ${'a'.repeat(20_000)}\r\n\r\n`);
-  expect(long).toMatch(/^HTTP\/1.1 431 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"code":"headers_too_large"/);
 });
 
 test('the draft fields can be switched off', async () => {
@@ -161,17 +147,4 @@ test('the draft fields can be switched off', async () => {
   expect(answer.headers['ratelimit-policy']).toBeUndefined();
   expect(answer.headers.ratelimit).toBeUndefined();
   expectLimits(answer, 60);
-});
-
-test('limit headers of the core are not forwarded', async () => {
-  const body = '[]';
-  const core = await faultyCore((socket) =>
-    socket.end(
-      `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\nx-ratelimit-limit: 999\r\nretry-after: 7\r\nkeep-alive: timeout=9\r\nx-own: kept\r\n\r\n${body}`,
-    ),
-  );
-  const stack = await startStack({ CORE_URL: core });
-  const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
-  expect(answer.headers).toMatchObject({ 'x-ratelimit-limit': '60', 'x-own': 'kept' });
-  expect(answer.headers['retry-after']).toBeUndefined();
 });

@@ -39,16 +39,6 @@ test('npm start suggests CORE_PORT for CORE_PROT, and the core DATABASE_URL for 
   expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
 });
 
-test('a start with misspelt settings exits with 1 and names them with all other faults', async () => {
-  const environment = { REDIS_URI: 'redis://:secret@a', PORT: '99999' };
-  const { code, err, out } = await startProcess(process.execPath, ['gateway/main.ts'], environment).ended;
-  expect({ code, out }).toEqual({ code: 1, out: '' });
-  expect(err).toBe(`The settings have faults:
-  PORT: must be a whole number from 0 to 65535
-  REDIS_URI: is no setting; did you mean REDIS_URL? Set that, or unset this
-`);
-});
-
 const NO_ARGUMENT = 'is no argument; settings come from the environment.';
 
 test.for([
@@ -79,20 +69,17 @@ function thrownBy(read: () => unknown): string {
   return '';
 }
 
-test.for(['gateway', 'core'])(
-  'the %s does not start with an argument and reports it with all other faults',
-  async (name) => {
-    const DATA_DIR = join(await temporaryFolder(), 'new');
-    const environment = { DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/store.db`, LOG_LEVEL: 'loud' };
-    const args = [`${name}/main.ts`, '--prot', '9000'];
-    const { code, err, out } = await startProcess(process.execPath, args, environment).ended;
-    expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
-    expect(err).toBe(`The settings have faults:
+test('the core does not start with an argument and reports it with all other faults', async () => {
+  const DATA_DIR = join(await temporaryFolder(), 'new');
+  const environment = { DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/store.db`, LOG_LEVEL: 'loud' };
+  const args = ['core/main.ts', '--prot', '9000'];
+  const { code, err, out } = await startProcess(process.execPath, args, environment).ended;
+  expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
+  expect(err).toBe(`The settings have faults:
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   --prot: ${NO_ARGUMENT} Did you mean PORT=9000?
 `);
-  },
-);
+});
 
 test('a variable similar to a setting that is set is not reported', () => {
   const settings = { REDIS_URL: 'redis://a', REDIS_URI: 'redis://b', LOGLEVEL: 'x', LOG_LEVEL: 'info' };
@@ -115,50 +102,20 @@ const ORDINARY = [
   ...['kubernetes', 'redis', 'redis-master', 'redis-sentinel', 'redis-headless', 'core', 'gateway', 'postgres', 'admin']
     .flatMap((service) => serviceLinks(service, 8080))
     .filter((name) => name !== 'ADMIN_PORT'),
-  ...['HOSTNAME', 'HOME', 'PATH', 'PWD', 'OLDPWD', 'SHLVL', 'TERM', 'LANG', 'LC_ALL', 'USER', 'LOGNAME', 'SHELL', '_'],
-  ...[
-    'PORTAL',
-    'HOSTS',
-    'HOSTTYPE',
-    'XPORT',
-    'PORTS',
-    'TRUST_PROXY',
-    'LOG_DIR',
-    'DATA_PATH',
-    'REDIS_PASS',
-    'REPORT',
-    'WORKER',
-    'GHOST',
-    'host',
-    'port',
-    'WORKERS_MAX',
-  ],
-  ...['NODE_ENV', 'NODE_OPTIONS', 'NODE_VERSION', 'YARN_VERSION', 'NODE_EXTRA_CA_CERTS', 'TZ', 'DEBUG', 'CI', 'TMPDIR'],
-  ...['npm_config_host', 'npm_config_port', 'npm_config_cache', 'npm_config_loglevel', 'npm_package_name', 'INIT_CWD'],
-  ...['npm_lifecycle_event', 'npm_execpath', 'npm_node_execpath', 'npm_config_user_agent', 'npm_config_local_prefix'],
-  ...['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'ALL_PROXY', 'SSL_CERT_FILE'],
-  ...[
-    'SSL_CERT_DIR',
-    'CURL_CA_BUNDLE',
-    'AWS_CA_BUNDLE',
-    'XDG_DATA_DIRS',
-    'XDG_DATA_HOME',
-    'PGHOST',
-    'PGPORT',
-    'PGDATA',
-  ],
-  ...['POSTGRES_USER', 'POSTGRES_PASSWORD', 'POSTGRES_DB', 'REDIS_PASSWORD', 'REDIS_VERSION', 'REDIS_DOWNLOAD_URL'],
-  ...[
-    'GITHUB_TOKEN',
-    'CI_JOB_TOKEN',
-    'VAULT_TOKEN',
-    'CORE_HOST',
-    'CORE_PORT',
-    'OTEL_EXPORTER_OTLP_ENDPOINT',
-    'CGO_ENABLED',
-  ],
-  ...['CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE', 'JAVA_HOME', 'COMPOSE_PROJECT_NAME', 'DOCKER_HOST', 'INVOCATION_ID'],
-  ...['ADMIN_TOKEN_FILE', 'CORE_TOKEN_FILE', 'REDIS_URL_FILE', 'DATABASE_URL_FILE', 'WEBHOOK_URL', 'WEBHOOK_SECRET'],
+  ...`
+    HOSTNAME HOME PATH PWD OLDPWD SHLVL TERM LANG LC_ALL USER LOGNAME SHELL _ PORTAL HOSTS HOSTTYPE XPORT PORTS
+    TRUST_PROXY LOG_DIR DATA_PATH REDIS_PASS REPORT WORKER GHOST host port WORKERS_MAX NODE_ENV NODE_OPTIONS
+    NODE_VERSION YARN_VERSION NODE_EXTRA_CA_CERTS TZ DEBUG CI TMPDIR npm_config_host npm_config_port
+    npm_config_cache npm_config_loglevel npm_package_name INIT_CWD npm_lifecycle_event npm_execpath
+    npm_node_execpath npm_config_user_agent npm_config_local_prefix http_proxy https_proxy no_proxy HTTP_PROXY
+    HTTPS_PROXY NO_PROXY ALL_PROXY SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE AWS_CA_BUNDLE XDG_DATA_DIRS
+    XDG_DATA_HOME PGHOST PGPORT PGDATA POSTGRES_USER POSTGRES_PASSWORD POSTGRES_DB REDIS_PASSWORD REDIS_VERSION
+    REDIS_DOWNLOAD_URL GITHUB_TOKEN CI_JOB_TOKEN VAULT_TOKEN CORE_HOST CORE_PORT OTEL_EXPORTER_OTLP_ENDPOINT
+    CGO_ENABLED CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE JAVA_HOME COMPOSE_PROJECT_NAME DOCKER_HOST INVOCATION_ID
+    ADMIN_TOKEN_FILE CORE_TOKEN_FILE REDIS_URL_FILE DATABASE_URL_FILE WEBHOOK_URL WEBHOOK_SECRET
+  `
+    .trim()
+    .split(/\s+/),
 ];
 
 test('ordinary variables, including those of Kubernetes, are not reported', () => {
@@ -170,18 +127,11 @@ test('ordinary variables, including those of Kubernetes, are not reported', () =
 });
 
 test('a service does not report the settings of another, with which npm start shares its environment', () => {
-  const [gateway, core] = [GatewaySettings, CoreSettings].map(({ shape }) => Object.keys(shape)) as [
-    string[],
-    string[],
-  ];
+  const [gateway, core] = [Object.keys(GatewaySettings.shape), Object.keys(CoreSettings.shape)];
   expect([misspelt(gateway, core), misspelt(core, gateway)]).toEqual([[], []]);
-  for (const settings of [gateway, core]) {
-    for (const name of settings)
-      expect(
-        misspelt(
-          [name],
-          settings.filter((other) => other !== name),
-        ),
-      ).toEqual([]);
-  }
+  for (const settings of [gateway, core])
+    for (const name of settings) {
+      const others = settings.filter((other) => other !== name);
+      expect(misspelt([name], others)).toEqual([]);
+    }
 });

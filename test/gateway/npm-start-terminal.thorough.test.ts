@@ -115,19 +115,3 @@ test('npm start without its Redis reports this in a sentence without the passwor
   ]);
   expect(out).not.toContain('hidden-word');
 });
-
-test.for(['PORT', 'ADMIN_PORT', 'CORE_PORT'])('an address in use, %s, is named', async (setting) => {
-  const DATA_DIR = await temporaryFolder();
-  const first = start({ ...FREE_PORTS, DATA_DIR });
-  const { gateway, core, admin } = await opened(first);
-  const { port } = new URL({ PORT: gateway, ADMIN_PORT: admin, CORE_PORT: core }[setting] ?? '');
-  const second = await start({ ...FREE_PORTS, [setting]: port, DATA_DIR: await temporaryFolder() }).ended;
-  expect(second).toMatchObject({
-    code: 1,
-    err: expect.stringContaining(
-      `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set ${setting} to a free port.\n`,
-    ),
-  });
-  first.child.kill('SIGINT');
-  await first.ended;
-});

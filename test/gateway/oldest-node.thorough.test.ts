@@ -7,13 +7,7 @@ import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** What differs most between versions of Node: connections, upgrades, pipelining, streams, and a start of both services. */
-const FILES = [
-  'security/tunnel',
-  'gateway/left-before-answer',
-  'gateway/pipelining',
-  'gateway/streamed-answers',
-  'gateway/npm-start.test',
-];
+const FILES = ['security/tunnel', 'gateway/large-answers', 'gateway/pipelining', 'gateway/npm-start.test'];
 
 /** The Node of npm's packages, unpacked; no other version is installed for the project. */
 async function nodeOf(version: string): Promise<string> {

@@ -1,9 +1,8 @@
-import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { createAuthority } from '../support/certificates.ts';
 import { dice } from '../support/fuzz.ts';
+import { type Listener, startListeners } from '../support/listeners.ts';
 import type { LogLine } from '../support/log.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -15,45 +14,8 @@ import { thoroughly } from '../support/thorough.ts';
  * closes. So whatever a client sends, and however its bytes are cut: what was executed was charged and answered.
  */
 
-const { caFile, certFile, keyFile } = await createAuthority();
-const ca = readFileSync(caFile);
-const stack = await startStack({ REDIS_URL: (await emptyDatabase()).url });
-const secure = await startStack({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
-const BIG = { plan: 'enterprise', minute: 1_000_000, day: 10_000_000 };
-
-/** A listener, and what it logs of the requests that begin. */
-interface Listener {
-  readonly name: string;
-  readonly url: string;
-  readonly key: string;
-  readonly read: string;
-  readonly write: string;
-  readonly body: string;
-  readonly log: readonly LogLine[];
-  /** Of what it forwards requests to, if it does. */
-  readonly coreLog?: readonly LogLine[];
-}
+const { ca, listeners } = await startListeners('Rex', { REDIS_URL: (await emptyDatabase()).url });
 const PET = '{"name":"Rex","categoryId":1}';
-const PETS = { read: '/v1/pets?limit=1', write: '/v1/pets', body: PET };
-
-const LISTENERS: readonly Listener[] = [
-  { name: 'clients', url: stack.gateway, key: await stack.issueKey(BIG), ...PETS, ...logsOf(stack) },
-  { name: 'clients over TLS', url: secure.gateway, key: await secure.issueKey(BIG), ...PETS, ...logsOf(secure) },
-  {
-    name: 'operators',
-    url: stack.adminUrl,
-    key: ADMIN_TOKEN,
-    read: '/plans',
-    write: '/keys',
-    body: '{"name":"x","plan":"free"}',
-    log: stack.log,
-  },
-  { name: 'internal services', url: secure.core, key: 'none', ...PETS, log: secure.coreLog },
-];
-
-function logsOf({ log, coreLog }: Stack): Pick<Listener, 'log' | 'coreLog'> {
-  return { log, coreLog };
-}
 
 const chunked = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n0\r\n\r\n`;
 
@@ -164,7 +126,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   const ids = kinds.map((_, at) => `${run}-${at}`);
   const texts = kinds.map(({ text }, at) =>
     text
-      .replace('KEY', to.key)
+      .replace('KEY', to.key ?? 'none')
       .replace('ID', ids[at] as string)
       .replace('HOST', new URL(to.url).host)
       .replace('READ', to.read)
@@ -174,9 +136,9 @@ async function connection(to: Listener, seed: number): Promise<void> {
       .replace('BODY', to.body),
   );
   const isGood = (id: string) => kinds[ids.indexOf(id)]?.isGood === true;
-  const { socket, received, closed } = await connectRaw(to.url, ca);
+  const { socket, received, closed } = await connectRaw(to.url, { ca });
   // Behind a reset, the log of the gateway says which request was left.
-  const endings = to === LISTENERS[0] ? ['end', 'wait', 'reset'] : ['end', 'wait'];
+  const endings = to === listeners[0] ? ['end', 'wait', 'reset'] : ['end', 'wait'];
   const ending = endings[roll(endings.length)] as string;
   const bytes = texts.join('');
   const isReset = ending === 'reset';
@@ -235,7 +197,7 @@ function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): 
   );
 }
 
-test.for(LISTENERS)('$name: however a pipeline is cut, every executed request was charged and answered', async (to) => {
+test.for(listeners)('$name: however a pipeline is cut, every executed request was charged and answered', async (to) => {
   const count = thoroughly(1_000, 24);
   for (let seed = 1; seed <= count; seed += 8) {
     await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(to, seed + at)));
@@ -245,7 +207,7 @@ test.for(LISTENERS)('$name: however a pipeline is cut, every executed request wa
 const write = (id: string, ownKey: string): string =>
   `POST /v1/pets HTTP/1.1\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${PET.length}\r\nAuthorization: Bearer ${ownKey}\r\nX-Request-Id: ${id}\r\n\r\n${PET}`;
 /** The ids of the requests that the core has executed. */
-const executedOf = ({ coreLog }: Pick<typeof stack, 'coreLog'>): string[] =>
+const executedOf = ({ coreLog }: Stack): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
 
 test('a stop closes a connection after an answer, and requests behind it are not executed', async () => {

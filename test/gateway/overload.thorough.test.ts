@@ -1,15 +1,15 @@
 import http from 'node:http';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, listeningCore, OK } from '../support/faulty-core.ts';
+import { listeningCore, OK } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
-
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
 /** Clients that send a request and leave after a while without waiting for the answer. */
 async function leave(url: string, key: string, count: number, afterMs: number): Promise<void> {
@@ -29,34 +29,27 @@ test('any number of clients that leave during their decision block nothing', TIM
   cleanUp(() => redis.disconnect());
   // Too large to be buffered: each has its own connection, which a client that never reads would hold for good.
   const large = 'x'.repeat(400_000);
-  const core = await faultyCore(
+  const { stack, key, get } = await stackBefore(
     (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`),
+    { REDIS_URL: redisServer.url, REDIS_TIMEOUT_MS: '5000', CORE_TIMEOUT_MS: '1000' },
   );
-  const stack = await startStack({
-    REDIS_URL: redisServer.url,
-    REDIS_TIMEOUT_MS: '5000',
-    CORE_URL: core,
-    CORE_TIMEOUT_MS: '1000',
-  });
-  const key = await stack.issueKey(big);
   for (let round = 0; round < 3; round++) {
     await redis.client('PAUSE', 300);
     await leave(stack.gateway, key, 60, 100);
     await sleep(400);
   }
-  const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  const answers = await Promise.all(Array.from({ length: 20 }, () => get()));
   expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
 });
 
 test('the queue for a hanging core is bounded, and further requests get Retry-After at once', TIMED, async () => {
   let silent = true;
-  const core = await faultyCore((socket) => void (silent || socket.write(OK)));
-  const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '3000' });
-  const key = await stack.issueKey(big);
+  const core = (socket: Socket) => void (silent || socket.write(OK));
+  const { stack, key, get } = await stackBefore(core, { CORE_TIMEOUT_MS: '3000' });
   const waiting = leave(stack.gateway, key, 1_200, 2_500);
   await sleep(1_500);
   const before = performance.now();
-  const answer = await send(`${stack.gateway}/v1/pets`, { key });
+  const answer = await get();
   expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
   expect(performance.now() - before).toBeLessThan(500);
   // It has the limits of its key, as they were last decided.
@@ -64,41 +57,38 @@ test('the queue for a hanging core is bounded, and further requests get Retry-Af
   expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(1_000_000);
   await waiting;
   silent = false;
-  await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await expect.poll(async () => (await get()).status).toBe(200);
 });
 
 test('with one of two cores dead, no GET fails under any concurrency', async () => {
   const alive = await listeningCore();
-  const stack = await startStack({ CORE_URL: `http://127.0.0.1:1,${alive.url}` });
-  const key = await stack.issueKey(big);
-  const answers = await Promise.all(Array.from({ length: 100 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+  const { get } = await stackBefore(`http://127.0.0.1:1,${alive.url}`);
+  const answers = await Promise.all(Array.from({ length: 100 }, () => get()));
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
 test("a core that rejects the gateway's token is a 5xx, not the client’s fault", async () => {
   const stack = await startStack({ CORE_TOKEN: 'token-of-the-core' });
-  const gateway = await startStack({ CORE_URL: stack.core, CORE_TOKEN: 'another-token-than-that' });
-  const answer = await send(`${gateway.gateway}/v1/pets`, { key: await gateway.issueKey() });
+  const gateway = await stackBefore(stack.core, { CORE_TOKEN: 'another-token-than-that' });
+  const answer = await gateway.get();
   expect([answer.status, answer.json]).toEqual([502, expect.objectContaining({ code: 'bad_gateway' })]);
-  expect(gateway.log.find(({ status }) => status === 502)?.reason).toMatch(/it does not accept CORE_TOKEN/);
+  expect(gateway.stack.log.find(({ status }) => status === 502)?.reason).toMatch(/it does not accept CORE_TOKEN/);
 });
 
 test('the core accepts all headers that the gateway accepts', async () => {
   const stack = await startStack({ CORE_TOKEN: 't'.repeat(300) });
-  const key = await stack.issueKey(big);
+  const key = await stack.issueKey(UNLIMITED);
   const statuses = new Set<number>();
   for (let size = 15_800; size < 16_400; size += 20) {
-    statuses.add(
-      (await send(`${stack.gateway}/v1/pets`, { key, headers: { x: 'a'.repeat(size) } }).catch(() => ({ status: 431 })))
-        .status,
-    );
+    const asked = send(`${stack.gateway}/v1/pets`, { key, headers: { x: 'a'.repeat(size) } });
+    statuses.add((await asked.catch(() => ({ status: 431 }))).status);
   }
   expect([...statuses].sort()).toEqual([200, 431]);
 });
 
 test('a link to the next page keeps all parameters, including unknown ones', async () => {
   const stack = await startStack();
-  const key = await stack.issueKey(big);
+  const key = await stack.issueKey(UNLIMITED);
   for (const name of ['a', 'b']) await post(`${stack.core}/v1/pets`, { name, categoryId: 1 });
   const others = `limit=1&x=${'~'.repeat(7_000)}&%7E=%2B+`;
   const answer = await send(`${stack.gateway}/v1/pets?%61fter=0&${others}`, { key });

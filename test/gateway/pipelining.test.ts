@@ -1,6 +1,4 @@
-import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { startServer } from '../../shared/http/server.ts';
@@ -37,15 +35,8 @@ async function holdingServer(unanswered: number) {
 }
 
 async function connect(url: string) {
-  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
-  let received = '';
-  socket.on('data', (chunk) => {
-    received += chunk;
-  });
-  await once(socket, 'connect');
-  return { socket, bodies: () => received.match(/^\/\d+ .*?(?=HTTP|$)/gm) ?? [], received: () => received };
+  const { socket, received, closed } = await connectRaw(url);
+  return { socket, closed, received, bodies: () => received().match(/^\/\d+ .*?(?=HTTP|$)/gm) ?? [] };
 }
 
 /** Every third with a body, with a length or in chunks. */
@@ -97,10 +88,9 @@ test.for([1, 16])('a client that does not read gets all answers once it does', a
 
 test('with sixteen concurrent requests, none begins after an answer that closes the connection', async () => {
   const { url, waiting } = await holdingServer(16);
-  const { socket } = await connect(url);
+  const { socket, closed } = await connect(url);
   for (let at = 0; at < 100; at++) socket.write(request(3 * at));
   await expect.poll(() => waiting.length).toBe(16);
-  const closed = once(socket, 'close');
   const last = waiting[15]?.response as ServerResponse;
   last.shouldKeepAlive = false;
   for (const { response } of waiting) response.end();
@@ -112,10 +102,10 @@ test('with sixteen concurrent requests, none begins after an answer that closes 
 test('a malformed request behind valid ones is refused after their answers, and none behind it begins', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000, day: 1_000 });
-  const { socket, received } = await connect(stack.gateway);
+  const { socket, received, closed } = await connect(stack.gateway);
   const good = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   socket.write(`${good.repeat(40)}nonsense\r\n\r\n${good}`);
-  await once(socket, 'close');
+  await closed;
   expect(received().match(/HTTP\/1.1 \d{3}/g)).toEqual([...Array(40).fill('HTTP/1.1 200'), 'HTTP/1.1 400']);
 });
 

@@ -12,10 +12,37 @@ import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import { type Stack, startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
+
+const KEPT = 'gateway:kept:{gateway:plans}';
+
+/** A gateway on an empty Redis, with a key. @param minute the limit of its plan, if it is not the built-in one */
+async function fresh(minute?: number) {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const key = await stack.issueKey();
+  if (minute !== undefined) await stack.admin('PATCH', '/plans/free', { minute });
+  return { stack, key, restart: () => startStack(withRedis) };
+}
+
+/** The same, when it has stopped. */
+async function stopped(minute?: number) {
+  const { stack, ...others } = await fresh(minute);
+  await stack.stop();
+  return others;
+}
+
+const isReady = async (stack: Stack) => (await send(`${stack.adminUrl}/readyz`)).status;
+const INCOMPLETE = { status: 'fault', found: 'is missing or incomplete; clients get 503' };
+
+/** What the doctor says about the plan table. */
+async function findingsOn(stack: Stack): Promise<unknown[]> {
+  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { about: string }[] };
+  return findings.filter(({ about }) => about === 'plan table');
+}
 
 async function limitOf(gateway: string, key: string): Promise<string | undefined> {
   return (await send(`${gateway}/v1/pets`, { key })).headers['x-ratelimit-limit'] as string | undefined;
@@ -29,23 +56,19 @@ test('the gateway adds missing plan values and keeps those that a person has set
 });
 
 test('a plan table without newer optional fields is complete, and their defaults are in force', async () => {
-  await redis.flushdb();
-  await (await startStack(withRedis)).stop();
+  const { restart } = await stopped();
   const later = STORED_FIELDS.filter((name) => whenAbsent(name.split('.')[1] as PlanField) !== undefined);
   expect(later).toContain('free.ban_grace_seconds');
   await redis.hdel('gateway:plans', ...later);
-  await redis.hdel('gateway:kept:{gateway:plans}', ...later, 'seen');
-  const stack = await startStack(withRedis);
-  expect((await send(`${stack.adminUrl}/readyz`)).status).toBe(200);
+  await redis.hdel(KEPT, ...later, 'seen');
+  const stack = await restart();
+  expect(await isReady(stack)).toBe(200);
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60, ban_grace_seconds: 30 } });
   expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
 });
 
 test('a missing plan table raises an alarm and is written back with an entry in the audit log', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey();
-  await stack.admin('PATCH', '/plans/free', { minute: 61 });
+  const { stack, key } = await fresh(61);
   await redis.del('gateway:plans');
   await expect.poll(() => stack.log.filter(({ msg }) => msg.startsWith('the plan table is missing')).length).toBe(1);
   expect(await limitOf(stack.gateway, key)).toBe('61');
@@ -57,34 +80,27 @@ test('a missing plan table raises an alarm and is written back with an entry in 
 });
 
 test('a gateway that starts without a plan table is ready with the last valid one, not with the built-in plans', async () => {
-  await redis.flushdb();
-  const first = await startStack(withRedis);
-  const key = await first.issueKey();
-  await first.admin('PATCH', '/plans/free', { minute: 62 });
-  await first.stop();
+  const { key, restart } = await stopped(62);
   await redis.del('gateway:plans');
-  const second = await startStack(withRedis);
+  const second = await restart();
   await expect.poll(() => redis.hget('gateway:plans', 'free.minute')).toBe('62');
   expect(await limitOf(second.gateway, key)).toBe('62');
   await second.stop();
-  await redis.del('gateway:plans', 'gateway:kept:{gateway:plans}');
-  const third = await startStack(withRedis);
-  expect((await send(`${third.adminUrl}/readyz`)).status).toBe(503);
+  await redis.del('gateway:plans', KEPT);
+  const third = await restart();
+  expect(await isReady(third)).toBe(503);
   expect(await redis.exists('gateway:plans')).toBe(0);
   // Nobody knows the rest of the table, so a part of it is not taken.
   const refused = await third.admin('PATCH', '/plans/free', { minute: 63 });
   expect([refused.status, refused.text]).toEqual([409, expect.stringContaining('no gateway has the last good one')]);
   await redis.hset('gateway:plans', 'free.minute', '64');
   await sleep(600);
-  expect((await send(`${third.adminUrl}/readyz`)).status).toBe(503);
+  expect(await isReady(third)).toBe(503);
   expect((await third.admin('GET', '/plans')).status).toBe(503);
-  const { findings } = (await third.admin('GET', '/doctor')).json as { findings: { about: string }[] };
-  expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
-    { status: 'fault', found: 'is missing or incomplete; clients get 503' },
-  ]);
+  expect(await findingsOn(third)).toMatchObject([INCOMPLETE]);
   await third.stop();
-  const fourth = await startStack(withRedis);
-  expect((await send(`${fourth.adminUrl}/readyz`)).status).toBe(503);
+  const fourth = await restart();
+  expect(await isReady(fourth)).toBe(503);
   const plans = { pro: { minute: 300, day: 9 }, business: { minute: 1, day: 2 }, free: { minute: 65, day: 66 } };
   expect((await fourth.admin('PATCH', '/plans', { plans })).status).toBe(200);
   for (const plan of ['free', 'pro', 'business', 'enterprise'])
@@ -92,78 +108,63 @@ test('a gateway that starts without a plan table is ready with the last valid on
   await expect.poll(() => limitOf(fourth.gateway, key)).toBe('65');
 });
 
-const KEPT = 'gateway:kept:{gateway:plans}';
+const spoil = () => redis.hset('gateway:plans', 'free.minute', 'abc');
+const loseAll = () => redis.del(KEPT);
+const loseOne = () => redis.hdel(KEPT, 'free.minute');
 
 test.for([
-  ['before', async () => await redis.del(KEPT), async () => await redis.hset('gateway:plans', 'free.minute', 'abc')],
-  ['behind', async () => await redis.hset('gateway:plans', 'free.minute', 'abc'), async () => await redis.del(KEPT)],
-  [
-    'in part behind',
-    async () => await redis.hset('gateway:plans', 'free.minute', 'abc'),
-    async () => await redis.hdel(KEPT, 'free.minute'),
-  ],
+  ['before', loseAll, spoil],
+  ['behind', spoil, loseAll],
+  ['in part behind', spoil, loseOne],
 ] as const)(
   'what is kept of the plans is lost %s a bad value: a gateway writes its last good ones',
   async ([, one, two]) => {
-    await redis.flushdb();
-    const stack = await startStack(withRedis);
-    const key = await stack.issueKey();
-    await stack.admin('PATCH', '/plans/free', { minute: 62 });
+    const { stack, key, restart } = await fresh(62);
     await one();
     await sleep(600);
     await two();
     await expect.poll(() => redis.hget(KEPT, 'free.minute'), { timeout: 5_000 }).toBe('62');
     expect(await limitOf(stack.gateway, key)).toBe('62');
     await stack.stop();
-    expect(await limitOf((await startStack(withRedis)).gateway, key)).toBe('62');
+    expect(await limitOf((await restart()).gateway, key)).toBe('62');
   },
 );
 
 test('a plan change while an invalid value is stored, without a kept copy, preserves the last valid values', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
-  await stack.admin('PATCH', '/plans/free', { minute: 62 });
+  const { stack } = await fresh(62);
   await redis.multi().del(KEPT).hset('gateway:plans', 'free.minute', 'abc').exec();
   await stack.admin('PATCH', '/plans/pro', { minute: 301 });
   expect(await redis.hmget(KEPT, 'free.minute', 'pro.minute')).toEqual(['62', '301']);
 });
 
 test.for([
-  ['all', async () => await redis.del(KEPT)],
-  ['one value', async () => await redis.hdel(KEPT, 'free.minute')],
+  ['all', loseAll],
+  ['one value', loseOne],
 ] as const)(
   'a gateway that starts where %s that was kept is lost takes no built-in limit for a bad one',
   async ([, lose]) => {
-    await redis.flushdb();
-    const first = await startStack(withRedis);
-    const key = await first.issueKey();
-    await first.admin('PATCH', '/plans/free', { minute: 62 });
-    await first.stop();
+    const { key, restart } = await stopped(62);
     await lose();
-    await redis.hset('gateway:plans', 'free.minute', 'abc');
-    const second = await startStack(withRedis);
+    await spoil();
+    const second = await restart();
     await sleep(1_500);
-    expect((await send(`${second.adminUrl}/readyz`)).status).toBe(503);
+    expect(await isReady(second)).toBe(503);
     const alarms = second.log.filter(({ field }) => field === 'free.minute');
     expect(alarms.map(({ value, kept }) => [value, kept])).toEqual([['abc', undefined]]);
-    const { findings } = (await second.admin('GET', '/doctor')).json as { findings: { about: string }[] };
-    expect(findings.filter(({ about }) => about === 'plan table')).toMatchObject([
-      { status: 'fault', found: 'is missing or incomplete; clients get 503' },
-      {
-        status: 'fault',
-        found: 'free.minute is "abc", which is not a whole number from 1 to 1000000000; nothing stays in force',
-      },
-    ]);
+    const stays = {
+      status: 'fault',
+      found: 'free.minute is "abc", which is not a whole number from 1 to 1000000000; nothing stays in force',
+    };
+    expect(await findingsOn(second)).toMatchObject([INCOMPLETE, stays]);
     await redis.hset('gateway:plans', 'free.minute', '63');
-    await expect.poll(async () => (await send(`${second.adminUrl}/readyz`)).status).toBe(200);
+    await expect.poll(() => isReady(second)).toBe(200);
     expect(await limitOf(second.gateway, key)).toBe('63');
     await expect.poll(() => redis.hget(KEPT, 'free.minute')).toBe('63');
   },
 );
 
 test('a plan change reports a table of another type, and a gateway without plans reports this', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
+  const { stack, restart } = await fresh();
   await redis.multi().del(KEPT).set(KEPT, 'text').exec();
   const change = async () => (await stack.admin('PATCH', '/plans/free', { minute: 61 })).json;
   expect(await change()).toMatchObject({ status: 503, message: expect.stringContaining(`in the place of ${KEPT}`) });
@@ -175,27 +176,21 @@ test('a plan change reports a table of another type, and a gateway without plans
   expect(await change()).toMatchObject({ status: 503, message });
   await stack.stop();
   await redis.del(KEPT);
-  const { json } = await (await startStack(withRedis)).admin('GET', '/plans');
+  const { json } = await (await restart()).admin('GET', '/plans');
   expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No complete plan table has been read') });
 });
 
 test('a gateway that starts while the plan table is of another type uses the kept copy', async () => {
-  await redis.flushdb();
-  const first = await startStack(withRedis);
-  const key = await first.issueKey();
-  await first.admin('PATCH', '/plans/free', { minute: 62 });
-  await first.stop();
+  const { key, restart } = await stopped(62);
   await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
-  const second = await startStack(withRedis);
-  expect(await limitOf(second.gateway, key)).toBe('62');
+  expect(await limitOf((await restart()).gateway, key)).toBe('62');
 });
 
 test('a change of a plan table that is lost with its kept copy changes only the named fields', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
+  const { stack } = await fresh();
   await stack.admin('PATCH', '/plans/pro', { minute: 301, ban_grace_seconds: 7, mode: 'shadow' });
   const before = (await stack.admin('GET', '/plans')).json as Record<string, unknown>;
-  await redis.del('gateway:plans', 'gateway:kept:{gateway:plans}');
+  await redis.del('gateway:plans', KEPT);
   expect((await stack.admin('PATCH', '/plans/free', { minute: 64 })).json).toMatchObject({ minute: 64 });
   const after = { ...before, free: { ...(before.free as object), minute: 64 } };
   expect((await stack.admin('GET', '/plans')).json).toEqual(after);
@@ -207,9 +202,7 @@ test('a change of a plan table that is lost with its kept copy changes only the 
 });
 
 test('an invalid override of a key is logged as an error, and the limits of its plan apply', async () => {
-  await redis.flushdb();
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey();
+  const { stack, key } = await fresh();
   await redis.hset(`gateway:key:{${idOf(key)}}`, 'minute', 'nan');
   expect(await limitOf(stack.gateway, key)).toBe('60');
   expect(stack.log.find(({ rejectedOverrides }) => rejectedOverrides !== undefined)).toMatchObject({

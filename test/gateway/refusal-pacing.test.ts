@@ -7,11 +7,10 @@ import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';
 import { send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 
 /** Refusals of clients that keep on sending, beside requests that are served. */
 
-const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const CONNECTIONS = 500;
 const PROMPT = 60;
 const MOST_WAITING = 10_000;
@@ -20,7 +19,7 @@ const A_SECOND = 1_000;
 const stack = await startStack();
 
 async function bannedKey(): Promise<string> {
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 3_600 });
   return key;
 }
@@ -46,7 +45,7 @@ function hammer(key: string): () => number {
 }
 
 test('a client that continues after refusals gets at most a thousand a second while others are served', async () => {
-  const served = await stack.issueKey(unlimited);
+  const served = await stack.issueKey(UNLIMITED);
   const answersToBanned = hammer(await bannedKey());
   const serve = async () => expect((await send(`${stack.gateway}/v1/pets`, { key: served })).status).toBe(200);
   await serve();
@@ -70,7 +69,7 @@ test('a client that continues after refusals gets at most a thousand a second wh
 });
 
 test('a delayed refusal states the time that is left when it is sent', async () => {
-  const served = await stack.issueKey(unlimited);
+  const served = await stack.issueKey(UNLIMITED);
   const key = await bannedKey();
   const beyond: number[] = [];
   const refused = async () => {
@@ -118,9 +117,11 @@ test('when ten thousand refusals wait, the connection of any further one is cut'
     return { isDelayed: pacing.delay(client, response) !== undefined, isCut: response.destroyed };
   };
   while (!refuse('the first').isDelayed);
+  /** Of all refusals that are sent at once. */
+  const prompt = new ServerResponse(new IncomingMessage(new net.Socket()));
   for (let waiting = 1; waiting <= MOST_WAITING; waiting++) {
     const client = `client ${waiting}`;
-    for (let sent = 0; sent < PROMPT; sent++) refuse(client);
+    for (let sent = 0; sent < PROMPT; sent++) void pacing.delay(client, prompt);
     const isFull = waiting === MOST_WAITING;
     expect(refuse(client)).toEqual({ isDelayed: true, isCut: isFull });
   }
@@ -188,7 +189,7 @@ test('the more requests are served, the more refusals are sent per turn, up to t
 });
 
 test('a body that is too large counts as many refusals, also after its request was admitted', async () => {
-  const [served, tooLarge] = [await stack.issueKey(unlimited), await stack.issueKey(unlimited)];
+  const [served, tooLarge] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
   const body = 'x'.repeat(70_000);
   let refused = 0;
   const post = async () => {
@@ -220,7 +221,7 @@ function refusedAndSendingOn(connections: number): () => number {
 }
 
 test('bytes that clients send after their refusal are read slowly while others are served', async () => {
-  const served = await stack.issueKey(unlimited);
+  const served = await stack.issueKey(UNLIMITED);
   let servedAt = performance.now();
   let longestPause = 0;
   const serve = async () => {

@@ -1,16 +1,154 @@
 import { execFileSync } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
+import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
+import { traceHeaders, traceOf } from '../../shared/http/request-head.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, post, send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { listeningCore, OK, okTo } from '../support/faulty-core.ts';
+import { type Answer, post, send, sendBytes } from '../support/http.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 
-/** A client chooses its X-Request-Id freely. The core hears it with a suffix that no other attempt has. */
+/** How a request is found again: by the trace that it is part of, and by its id. */
 
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-const READS = 450;
+const ID = '0af7651916cd43dd8448eb211c80319c';
+const SPAN = 'b7ad6b7169203331';
+const GIVEN = `00-${ID}-${SPAN}-01`;
+const FORM = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+const core = await listeningCore();
+const { stack, get } = await stackBefore(core.url);
+const ask = (headers: Record<string, string | string[]>): Promise<Answer> => get('', { headers });
+
+/** All values of a header in the last request to the core. */
+function atCore(name: string): string[] {
+  const lines = (core.heads.at(-1) ?? '').split('\r\n').map((line) => line.split(': ', 2));
+  return lines.filter(([header = '']) => header.toLowerCase() === name).map(([, value = '']) => value);
+}
+
+/** The parts of the one traceparent that the core received. */
+function traceAtCore(): { readonly id: string; readonly span: string; readonly flags: string } {
+  const values = atCore('traceparent');
+  expect(values).toEqual([expect.stringMatching(FORM)]);
+  const [, id = '', span = '', flags = ''] = values[0]?.split('-') ?? [];
+  return { id, span, flags };
+}
+
+const logged = (requestId: string) =>
+  expect.poll(() => stack.log.find((line) => line.requestId === requestId)?.traceId);
+
+test.for([
+  ['sampled', GIVEN, '01'],
+  ['not sampled', `00-${ID}-${SPAN}-00`, '00'],
+  ['with a flag that means nothing yet', `00-${ID}-${SPAN}-ff`, '03'],
+  ['of a version to come', `01-${ID}-${SPAN}-01`, '01'],
+  ['of a version to come that says more', `cc-${ID}-${SPAN}-01-what-the-future-holds`, '01'],
+] as const)('a trace that is %s reaches the core with the same id and a new parent id', async ([, given, flags]) => {
+  const { headers } = await ask({ traceparent: given, 'x-request-id': 'trace-test' });
+  const there = traceAtCore();
+  expect([there.id, there.flags]).toEqual([ID, flags]);
+  expect(there.span).not.toBe(SPAN);
+  expect(headers['x-request-id']).toBe('trace-test');
+  expect(atCore('x-request-id')).toEqual([expect.stringMatching(/^trace-test\.\d+$/)]);
+});
+
+test.for([
+  ['none', {}],
+  ['an empty one', { traceparent: '' }],
+  ['an id of zeros', { traceparent: `00-${'0'.repeat(32)}-${SPAN}-01` }],
+  ['a caller of zeros', { traceparent: `00-${ID}-${'0'.repeat(16)}-01` }],
+  ['the version that there is not', { traceparent: `ff-${ID}-${SPAN}-01` }],
+  ['more than its version has', { traceparent: `${GIVEN}-more` }],
+  ['upper case', { traceparent: GIVEN.toUpperCase() }],
+  ['a short id', { traceparent: `00-${ID.slice(1)}-${SPAN}-01` }],
+  ['a letter that is no digit', { traceparent: `00-${ID.slice(1)}g-${SPAN}-01` }],
+  ['a version to come with something stuck to it', { traceparent: `01-${ID}-${SPAN}-01more` }],
+  ['two of them', { traceparent: [GIVEN, GIVEN] }],
+  ['a text', { traceparent: 'GET / HTTP/1.1' }],
+] as [string, Record<string, string | string[]>][])(
+  'with %s a new trace begins, and tracestate is dropped',
+  async ([, headers]) => {
+    await ask({ ...headers, tracestate: 'vendor=opaque' });
+    const first = traceAtCore();
+    expect(first.id).not.toBe(ID);
+    expect([first.flags, atCore('tracestate')]).toEqual(['00', []]);
+    await ask({ ...headers, tracestate: 'vendor=opaque' });
+    const second = traceAtCore();
+    expect(second.id).not.toBe(first.id);
+    expect(second.span).not.toBe(first.span);
+  },
+);
+
+test.for([
+  ['one', 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7', ['congo=t61rcWkgMzE,rojo=00f067aa0ba902b7']],
+  ['several', ['congo=t61rcWkgMzE', 'rojo=00f067aa0ba902b7'], ['congo=t61rcWkgMzE, rojo=00f067aa0ba902b7']],
+  ['the longest', `a=${'x'.repeat(510)}`, [`a=${'x'.repeat(510)}`]],
+  ['one that is too long', `a=${'x'.repeat(511)}`, []],
+  ['one that is no text', 'a=\u00e9', []],
+] as [string, string | string[], string[]][])(
+  'of tracestate, %s is passed on correctly',
+  async ([, given, expected]) => {
+    await ask({ traceparent: GIVEN, tracestate: given });
+    expect([traceAtCore().id, atCore('tracestate')]).toEqual([ID, expected]);
+  },
+);
+
+test('the trace id is in the log line of every request: refused, answered or broken', async () => {
+  await ask({ traceparent: GIVEN, 'x-request-id': 'answered' });
+  await logged('answered').toBe(ID);
+  await send(`${stack.gateway}/v1/pets`, { headers: { traceparent: GIVEN, 'x-request-id': 'refused' } });
+  await logged('refused').toBe(ID);
+  await ask({ 'x-request-id': 'begun' });
+  const { id } = traceAtCore();
+  await logged('begun').toBe(id);
+  await sendBytes(stack.gateway, 'GARBAGE\r\n\r\n');
+  await expect
+    .poll(() => stack.log.filter(({ msg, reason }) => msg === 'request' && reason !== undefined))
+    .toEqual([expect.objectContaining({ traceId: expect.stringMatching(/^[0-9a-f]{32}$/) })]);
+  const lines = stack.log.filter(({ msg }) => msg === 'request');
+  expect(lines.filter(({ traceId }) => !/^[0-9a-f]{32}$/.test(String(traceId)))).toEqual([]);
+});
+
+test('the core logs the trace that the gateway forwarded', async () => {
+  const whole = await startStack();
+  const database = new DatabaseSync(`${whole.directory}/store.db`);
+  database.exec('DROP TABLE orders');
+  database.close();
+  const owner = await whole.issueKey();
+  const headers = { traceparent: GIVEN, 'x-request-id': 'failing' };
+  expect((await send(`${whole.gateway}/v1/store/orders`, { key: owner, headers })).status).toBe(500);
+  const failed = whole.coreLog.filter(({ level }) => level === 50);
+  expect(failed).toEqual([
+    expect.objectContaining({ requestId: expect.stringMatching(/^failing\.[0-9a-z]+$/), traceId: ID }),
+  ]);
+});
+
+test('a retried request keeps its trace', async () => {
+  const heads: string[] = [];
+  const flaky = await stackBefore((socket, head) => {
+    heads.push(head);
+    if (heads.length === 1) socket.destroy();
+    else socket.write(OK);
+  });
+  expect((await flaky.get('', { headers: { traceparent: GIVEN } })).status).toBe(200);
+  expect(heads.map((head) => head.includes(`traceparent: 00-${ID}-`))).toEqual([true, true]);
+  await flaky.post('', {}, { headers: { traceparent: GIVEN } });
+  expect(heads.at(-1)).toContain(`traceparent: 00-${ID}-`);
+});
+
+test('ten thousand new traces have different ids', () => {
+  const request = { headers: {} } as Parameters<typeof traceOf>[0];
+  const begun = Array.from({ length: 10_000 }, () => traceOf(request));
+  expect(begun.filter(({ id }) => !/^[0-9a-f]{32}$/.test(id))).toEqual([]);
+  expect(new Set(begun.map(({ id }) => id)).size).toBe(10_000);
+  const callers = begun.map((trace) => traceHeaders(trace)[1] ?? '');
+  expect(callers.filter((value) => !FORM.test(value))).toEqual([]);
+  expect(new Set(callers.map((value) => value.split('-')[2])).size).toBe(10_000);
+});
+
+/** Far more than connections. */
+const READS = { 'one after another': 150, 'at once': 450 };
 /** All that a gateway may have to one core: 16 shared connections, and 64 for one request at a time. */
 const MOST_CONNECTIONS = 16 + 64;
 /** Two requests at once need three. A stalled machine may take more. */
@@ -29,23 +167,23 @@ function countConnections(url: string): () => number {
 }
 
 /** Reads a list with one key while another key reads too. Returns the connections that the core has accepted. */
-async function connectionsFor(idOf: (at: number) => string, isAtOnce: boolean): Promise<number> {
+async function connectionsFor(idOf: (at: number) => string, how: keyof typeof READS): Promise<number> {
   const stack = await startStack();
   const connections = countConnections(stack.core);
-  const [key, another] = [await stack.issueKey(big), await stack.issueKey(big)];
+  const [key, another] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
   const statuses = new Map<number, number>();
   const read = async (of: string, id: string) => {
     const { status } = await send(`${stack.gateway}/v1/pets`, { key: of, headers: { 'x-request-id': id } });
     statuses.set(status, (statuses.get(status) ?? 0) + 1);
   };
   const reads: Promise<void>[] = [];
-  for (let at = 0; at < READS; at++) {
+  for (let at = 0; at < READS[how]; at++) {
     reads.push(read(key, idOf(at)));
     if (at % 10 === 0) reads.push(read(another, `another-${at}`));
-    if (!isAtOnce) await Promise.all(reads);
+    if (how === 'one after another') await Promise.all(reads.splice(0));
   }
   await Promise.all(reads);
-  expect(statuses).toEqual(new Map([[200, READS + READS / 10]]));
+  expect(statuses).toEqual(new Map([[200, READS[how] + READS[how] / 10]]));
   return connections();
 }
 
@@ -57,7 +195,7 @@ const cases = [
 ] as const;
 
 test.for(cases)('reads %s with %s share connections to the core', async ([how, , idOf, most]) => {
-  expect(await connectionsFor(idOf, how === 'at once')).toBeLessThanOrEqual(most);
+  expect(await connectionsFor(idOf, how)).toBeLessThanOrEqual(most);
 });
 
 /** The X-Request-Id in the head of a request. */
@@ -65,25 +203,24 @@ const idIn = (head: string): string => /\r\nX-Request-Id: ([^\r]*)/i.exec(head)?
 
 test('the core receives a different id for each attempt of each request, even if clients repeat an id', async () => {
   const heard: string[] = [];
-  const core = await faultyCore((socket, head) => {
+  const { get } = await stackBefore((socket, head) => {
     heard.push(idIn(head));
     // Every third attempt fails, so its read is asked again.
     if (heard.length % 3 === 0) socket.destroy();
     else socket.write(okTo(head));
   });
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
-  const answers: Answer[] = [];
-  for (let at = 0; at < 10; at++)
-    answers.push(await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': 'same.1' } }));
-  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
-  expect(new Set(answers.map(({ headers }) => headers['x-request-id']))).toEqual(new Set(['same.1']));
+  for (let at = 0; at < 10; at++) {
+    const { status, headers } = await get('', { headers: { 'x-request-id': 'same.1' } });
+    expect([status, headers['x-request-id']]).toEqual([200, 'same.1']);
+  }
   expect(heard.length).toBeGreaterThan(10);
   expect(new Set(heard).size).toBe(heard.length);
   expect(heard.filter((id) => !/^same\.1\.\d+$/.test(id))).toEqual([]);
 });
 
 const NEW: string = expect.stringMatching(/^[0-9a-f-]{36}$/);
+const whole = await startStack();
+const ownKey = await whole.issueKey(UNLIMITED);
 
 test.for<[what: string, given: string | undefined, expected: string]>([
   ['a short one', 'order-47.1_1', 'order-47.1_1'],
@@ -95,34 +232,31 @@ test.for<[what: string, given: string | undefined, expected: string]>([
     (unfit) => [`a new one for one that is not safe to log, ${unfit}`, unfit, NEW] as [string, string, string],
   ),
 ])('one id finds a request in the logs of gateway and core: %s', async ([, given, expected]) => {
-  const stack = await startStack();
-  const key = await stack.issueKey();
   const headers: Record<string, string> = given === undefined ? {} : { 'x-request-id': given };
-  const requests = [
-    () => send(`${stack.gateway}/v1/pets`, { key, headers }),
-    () => send(`${stack.gateway}/v1/pets/404404`, { key, headers }),
-    () => post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key, headers }),
-  ];
-  for (const request of requests) {
-    stack.log.length = 0;
-    stack.coreLog.length = 0;
+  const pets = `${whole.gateway}/v1/pets`;
+  for (const request of [
+    () => send(pets, { key: ownKey, headers }),
+    () => send(`${pets}/404404`, { key: ownKey, headers }),
+    () => post(pets, { name: 'Rex', categoryId: 1 }, { key: ownKey, headers }),
+  ]) {
+    whole.log.length = 0;
+    whole.coreLog.length = 0;
     const answer = await request();
     const id = String(answer.headers['x-request-id']);
     expect(id).toEqual(expected);
     expect(JSON.stringify(answer.headers) + answer.text).not.toMatch(new RegExp(`${id}\\.\\d{9}`));
-    const found = (log: typeof stack.log) => log.filter(({ requestId }) => String(requestId).startsWith(id));
+    const found = (log: typeof whole.log) => log.filter(({ requestId }) => String(requestId).startsWith(id));
     const heard = expect.stringMatching(new RegExp(`^${id}\\.\\d+$`));
     const { status } = answer;
-    await expect.poll(() => found(stack.log)).toMatchObject([{ requestId: id, status }]);
-    await expect.poll(() => found(stack.coreLog)).toMatchObject([{ requestId: heard, status }]);
+    await expect.poll(() => found(whole.log)).toMatchObject([{ requestId: id, status }]);
+    await expect.poll(() => found(whole.coreLog)).toMatchObject([{ requestId: heard, status }]);
   }
 });
 
 test('the core keeps the id of a caller that is no gateway', async () => {
-  const stack = await startStack();
-  const { headers } = await send(`${stack.core}/v1/pets`, { headers: { 'x-request-id': 'of-a-service' } });
+  const { headers } = await send(`${whole.core}/v1/pets`, { headers: { 'x-request-id': 'of-a-service' } });
   expect(headers['x-request-id']).toBe('of-a-service');
-  await expect.poll(() => stack.coreLog.map(({ requestId }) => requestId)).toContain('of-a-service');
+  await expect.poll(() => whole.coreLog.map(({ requestId }) => requestId)).toContain('of-a-service');
 });
 
 test('two processes never give attempts the same id', () => {

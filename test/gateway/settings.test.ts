@@ -1,13 +1,23 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { readCoreSettings } from '../../core/config.ts';
-import { readGatewaySettings } from '../../gateway/config.ts';
-import { SettingsError } from '../../shared/process/env.ts';
+import { CoreSettings, readCoreSettings } from '../../core/config.ts';
+import { GatewaySettings, readGatewaySettings } from '../../gateway/config.ts';
+import { isSecret, SettingsError } from '../../shared/process/env.ts';
 import { createAuthority } from '../support/certificates.ts';
-import { startProcess, startService } from '../support/process.ts';
+import { listeningCore } from '../support/faulty-core.ts';
+import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-test('a start with invalid settings names all faults, repeats no value, and exits with 1', async () => {
+const folder = await temporaryFolder();
+const authority = await createAuthority();
+
+test('a start with invalid or misspelt settings and arguments names all faults, repeats no value, starts nothing and exits with 1', async () => {
+  const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
+    DATA_DIR,
     PORT: '99999',
     CORE_URL: 'ftp://core,http://core/path',
     REDIS_URL: 'secret-in-the-wrong-place',
@@ -19,9 +29,11 @@ test('a start with invalid settings names all faults, repeats no value, and exit
     WEBHOOK_URL: 'ftp://hook',
     WEBHOOK_SECRET: 'too-short',
     LOG_LEVEL: 'loud',
+    WROKERS: 'secret-in-the-wrong-place',
   };
-  const { code, err, out } = await startProcess(process.execPath, ['gateway/main.ts'], environment).ended;
-  expect({ code, out }).toEqual({ code: 1, out: '' });
+  const args = ['gateway/main.ts', '--prot', '9000'];
+  const { code, err, out } = await startProcess(process.execPath, args, environment).ended;
+  expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
   expect(err).toBe(`The settings have faults:
   PORT: must be a whole number from 0 to 65535
   CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
@@ -40,10 +52,19 @@ test('a start with invalid settings names all faults, repeats no value, and exit
   WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
+  WROKERS: is no setting; did you mean WORKERS? Set that, or unset this
+  --prot: is no argument; settings come from the environment. Did you mean PORT=9000?
 `);
 });
 
-test.for([
+const NO_HOOK = 'WEBHOOK_URL: must be an http:// or https:// URL';
+const NO_USER = 'WEBHOOK_URL: must have no user and no password: WEBHOOK_SECRET is what a receiver checks';
+const NO_CA = 'REDIS_CA_FILE: must be a file that holds certificates in PEM';
+const NO_SECRET = 'WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text';
+const WORKERS_RANGE = 'WORKERS: must be a whole number from 1 to 64';
+const WEBHOOK_SECRET = 'x'.repeat(24);
+
+test.for<[settings: Record<string, string>, fault: string]>([
   [{ REDIS_MODE: 'ring' }, 'REDIS_MODE: must be single, cluster or sentinel'],
   [{ REDIS_MODE: 'cluster', REDIS_URL: '' }, 'REDIS_URL: is required when REDIS_MODE is cluster'],
   [{ REDIS_MODE: 'sentinel' }, 'REDIS_MASTER_NAME: is required when REDIS_MODE is sentinel'],
@@ -57,41 +78,31 @@ test.for([
     'REDIS_URL: must agree in protocol, user, password and database',
   ],
   [{ REDIS_URL: 'redis://a?enableOfflineQueue=true' }, 'REDIS_URL: must have no query and no fragment'],
-  [
-    { REDIS_URL: 'rediss://a', REDIS_CA_FILE: '/does/not/exist' },
-    'REDIS_CA_FILE: must be a file that holds certificates in PEM',
-  ],
-  [
-    { REDIS_URL: 'rediss://a', REDIS_CA_FILE: 'package.json' },
-    'REDIS_CA_FILE: must be a file that holds certificates in PEM',
-  ],
-  [{ WEBHOOK_URL: 'http://a/hook' }, 'WEBHOOK_SECRET: is required with WEBHOOK_URL'],
-  ...['ftp://a', 'a/hook', 'javascript:1'].map(
-    (url) =>
-      [
-        { WEBHOOK_URL: url, WEBHOOK_SECRET: 'x'.repeat(24) },
-        'WEBHOOK_URL: must be an http:// or https:// URL',
-      ] as const,
-  ),
-  ...['https://user@a/hook', 'https://:secret@a/hook'].map(
-    (url) =>
-      [
-        { WEBHOOK_URL: url, WEBHOOK_SECRET: 'x'.repeat(24) },
-        'WEBHOOK_URL: must have no user and no password: WEBHOOK_SECRET is what a receiver checks',
-      ] as const,
-  ),
-  ...['x'.repeat(23), `${'x'.repeat(24)} `, `whsec_${'A'.repeat(28)}`, `whsec_${'-'.repeat(99)}`, 'whsec_'].map(
-    (secret) =>
-      [
-        { WEBHOOK_URL: 'https://a/hook', WEBHOOK_SECRET: secret },
-        'WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text',
-      ] as const,
-  ),
+  [{ REDIS_URL: 'rediss://a', REDIS_CA_FILE: '/does/not/exist' }, NO_CA],
+  [{ REDIS_URL: 'rediss://a', REDIS_CA_FILE: 'package.json' }, NO_CA],
+  [{ REDIS_CA_FILE: authority.caFile }, 'REDIS_CA_FILE: is of no use without rediss:// in REDIS_URL'],
   [{ REDIS_SENTINEL_USERNAME: 'gateway' }, 'REDIS_SENTINEL_PASSWORD: is required with REDIS_SENTINEL_USERNAME'],
-] as const)('%j is refused: %s', ([settings, fault]) => {
+  [{ WEBHOOK_URL: 'http://a/hook' }, 'WEBHOOK_SECRET: is required with WEBHOOK_URL'],
+  ...['ftp://a', 'a/hook', 'javascript:1'].map((WEBHOOK_URL) => pair({ WEBHOOK_URL, WEBHOOK_SECRET }, NO_HOOK)),
+  ...['https://user@a/hook', 'https://:secret@a/hook'].map((WEBHOOK_URL) =>
+    pair({ WEBHOOK_URL, WEBHOOK_SECRET }, NO_USER),
+  ),
+  ...['x'.repeat(23), `${'x'.repeat(24)} `, `whsec_${'A'.repeat(28)}`, `whsec_${'-'.repeat(99)}`, 'whsec_'].map((bad) =>
+    pair({ WEBHOOK_URL: 'https://a/hook', WEBHOOK_SECRET: bad }, NO_SECRET),
+  ),
+  [
+    { WORKERS: '2', REDIS_URL: '' },
+    'WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared',
+  ],
+  ...['0', '65', 'two'].map((WORKERS) => pair({ WORKERS }, WORKERS_RANGE)),
+])('%j is refused: %s', ([settings, fault]) => {
   const read = () => readGatewaySettings({ REDIS_URL: 'redis://a', ...settings });
   expect(read).toThrow(new SettingsError(`The settings have a fault:\n  ${fault}`));
 });
+
+function pair(settings: Record<string, string>, fault: string): [Record<string, string>, string] {
+  return [settings, fault];
+}
 
 test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'A'.repeat(42)}==`])(
   'a webhook secret %s is long enough',
@@ -101,36 +112,10 @@ test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'
   },
 );
 
-test('if both TLS files cannot be read, both are named', () => {
-  const files = { TLS_CERT_FILE: '/does/not/exist', TLS_KEY_FILE: '/nor/does/this' };
-  expect(() => readGatewaySettings(files)).toThrow(
-    new SettingsError(`The settings have faults:
-  TLS_CERT_FILE: must be a file that can be read
-  TLS_KEY_FILE: must be a file that can be read`),
-  );
-  expect(() => readGatewaySettings({ TLS_CERT_FILE: 'package.json', TLS_KEY_FILE: 'package.json' })).toThrow(
-    new SettingsError(`The settings have faults:
-  TLS_CERT_FILE: must hold certificates in PEM
-  TLS_KEY_FILE: must hold a private key in PEM, without a passphrase`),
-  );
-});
-
-test('a CA without rediss:// is refused because it has no use', async () => {
-  const { caFile } = await createAuthority();
-  expect(() => readGatewaySettings({ REDIS_URL: 'redis://a', REDIS_CA_FILE: caFile })).toThrow(
-    'REDIS_CA_FILE: is of no use without rediss:// in REDIS_URL',
-  );
-});
-
 test('an address in use is reported in a sentence', async () => {
-  const DATA_DIR = await temporaryFolder();
-  const taken = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${DATA_DIR}/a.db` });
-  const { port } = new URL(taken.addresses.core ?? '');
-  const { code, err } = await startProcess(process.execPath, ['core/main.ts'], {
-    PORT: port,
-    DATABASE_URL: `sqlite:${DATA_DIR}/b.db`,
-  }).ended;
-  expect({ code, err }).toEqual({
+  const { port } = new URL((await listeningCore()).url);
+  const environment = { PORT: port, DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db` };
+  expect(await startProcess(process.execPath, ['core/main.ts'], environment).ended).toMatchObject({
     code: 1,
     err: `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set PORT to a free port.\n`,
   });
@@ -169,4 +154,85 @@ test('unset and empty settings have their defaults', () => {
     LOG_LEVEL: 'info',
     secretFiles: {},
   });
+});
+
+test('unusable TLS files are reported as faults of the settings', async () => {
+  const [text, der, locked] = [join(folder, 'text'), join(folder, 'cert.der'), join(folder, 'locked.key')];
+  await writeFile(text, 'no certificate');
+  execFileSync('openssl', ['x509', '-in', authority.certFile, '-outform', 'der', '-out', der]);
+  execFileSync('openssl', ['pkey', '-in', authority.keyFile, '-aes128', '-passout', 'pass:secret', '-out', locked]);
+  const { certFile, keyFile } = authority;
+  const none = join(folder, 'none');
+  const noFile = 'TLS_CERT_FILE: must be a file that can be read';
+  const noCertificate = 'TLS_CERT_FILE: must hold certificates in PEM';
+  const noKey = 'TLS_KEY_FILE: must hold a private key in PEM, without a passphrase';
+  for (const [TLS_CERT_FILE, TLS_KEY_FILE, fault] of [
+    [certFile, '', 'TLS_KEY_FILE: is required with TLS_CERT_FILE'],
+    ['', keyFile, 'TLS_CERT_FILE: is required with TLS_KEY_FILE'],
+    [none, keyFile, noFile],
+    [certFile, folder, 'TLS_KEY_FILE: must be a file that can be read'],
+    [text, keyFile, noCertificate],
+    [der, keyFile, noCertificate],
+    [certFile, text, noKey],
+    [certFile, locked, noKey],
+    [certFile, (await createAuthority()).keyFile, 'TLS_KEY_FILE: must be the key of the certificate'],
+    [none, none, `${noFile}\n  TLS_KEY_FILE: must be a file that can be read`],
+    [text, text, `${noCertificate}\n  ${noKey}`],
+  ] as const) {
+    const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
+    // Reported together with all other faults.
+    expect(read).toThrow(`faults:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
+  }
+});
+
+/** The path of a file with a secret. */
+async function file(content: string): Promise<string> {
+  const path = join(folder, `secret-${content.length}`);
+  await writeFile(path, content);
+  return path;
+}
+
+const secretsIn = (shape: typeof GatewaySettings.shape | typeof CoreSettings.shape) =>
+  Object.entries(shape)
+    .filter(([, schema]) => isSecret(schema))
+    .map(([name]) => name);
+
+test('each secret setting can be a file', async () => {
+  expect(secretsIn(CoreSettings.shape)).toEqual(['DATABASE_URL', 'CORE_TOKEN']);
+  const values = {
+    CORE_TOKEN: 'a-token-of-the-core',
+    REDIS_URL: 'redis://:password@127.0.0.1',
+    REDIS_SENTINEL_PASSWORD: 'pass word',
+    ADMIN_TOKEN: 'a-token-of-operators',
+    WEBHOOK_SECRET: 'a webhook secret of some length'.replaceAll(' ', '-'),
+  };
+  expect(secretsIn(GatewaySettings.shape)).toEqual(Object.keys(values));
+  for (const [name, value] of Object.entries(values))
+    for (const end of ['', '\n', '\r\n']) {
+      const path = await file(value + end);
+      const read = readGatewaySettings({ [`${name}_FILE`]: path });
+      expect(read).toEqual({ ...readGatewaySettings({ [name]: value }), secretFiles: { [name]: path } });
+    }
+});
+
+test('faults of secret files are reported with all others and without a value', async () => {
+  const secret = 'short-secret';
+  const settings = {
+    CORE_TOKEN: 'a-token-of-the-core',
+    CORE_TOKEN_FILE: await file(secret),
+    ADMIN_TOKEN_FILE: await file(secret),
+    REDIS_URL_FILE: '/does/not/exist',
+    WEBHOOK_SECRET_FILE: await file('\n'),
+    ADMIN_TOKEN_FIL: 'x',
+    PORT: '99999',
+  };
+  expect(() => readGatewaySettings(settings)).toThrow(
+    new SettingsError(`The settings have faults:
+  CORE_TOKEN_FILE: must not be set beside CORE_TOKEN
+  REDIS_URL_FILE: must be a file that can be read (ENOENT)
+  WEBHOOK_SECRET_FILE: must be a file that is not empty
+  PORT: must be a whole number from 0 to 65535
+  ADMIN_TOKEN: must be a token of at least 16 characters, without spaces`),
+  );
+  expect(() => readCoreSettings({ DATABASE_URL_FIL: 'x' })).toThrow('did you mean DATABASE_URL_FILE?');
 });

@@ -1,11 +1,10 @@
 import { once } from 'node:events';
-import net from 'node:net';
 import { expect, test } from 'vitest';
 import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { connectRaw } from '../support/raw-client.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 
 function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
   const slot = shedder.slot();
@@ -40,16 +39,12 @@ test('slow bodies take no capacity, even when it is scarce', async () => {
   let isSlow = true;
   const core = await faultyCore((socket) => void (isSlow || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
-  const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-  const [key = '', ...slowKeys] = await Promise.all(Array.from({ length: 91 }, () => stack.issueKey(unlimited)));
+  const [key = '', ...slowKeys] = await Promise.all(Array.from({ length: 91 }, () => stack.issueKey(UNLIMITED)));
   // A core that has timed out gets fewer requests at once.
   for (let round = 0; round < 3; round++) await send(`${stack.gateway}/v1/pets`, { key });
   isSlow = false;
   for (const slowKey of slowKeys) {
-    const socket = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
-    cleanUp(() => socket.destroy());
-    socket.on('error', () => {});
-    await once(socket, 'connect');
+    const { socket } = await connectRaw(stack.gateway);
     socket.write(
       `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\nAuthorization: Bearer ${slowKey}\r\nExpect: 100-continue\r\n\r\n`,
     );

@@ -4,23 +4,17 @@ import http from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { waitingCore } from '../support/faulty-core.ts';
-import { send } from '../support/http.ts';
+import { post, send } from '../support/http.ts';
 import { parsedLines } from '../support/log.ts';
 import { freePort } from '../support/port.ts';
 import { startProcess, startService } from '../support/process.ts';
-import { startStack, temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
-const ADMIN_TOKEN = 'token-of-the-tests';
 const anyPorts = { PORT: '0', ADMIN_PORT: '0' };
 
 async function createKey(admin = ''): Promise<string> {
-  const created = await send(`${admin}/keys`, {
-    method: 'POST',
-    key: ADMIN_TOKEN,
-    headers: { 'content-type': 'application/json' },
-    body: '{"name":"a","plan":"free"}',
-  });
+  const created = await post(`${admin}/keys`, { name: 'a', plan: 'free' }, { key: ADMIN_TOKEN });
   return (created.json as { key: string }).key;
 }
 

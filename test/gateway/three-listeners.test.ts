@@ -1,11 +1,10 @@
-import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls from 'node:tls';
 import { expect, test } from 'vitest';
-import { createAuthority } from '../support/certificates.ts';
 import { post, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
+import { type Listener, startListeners } from '../support/listeners.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
@@ -13,41 +12,16 @@ import { thoroughly } from '../support/thorough.ts';
 
 /** What the listeners for clients, operators and internal services have in common. */
 
-const { caFile, certFile, keyFile } = await createAuthority();
-const ca = readFileSync(caFile);
-const stack = await startStack();
-const secure = await startStack({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
-const CLIENT = `Authorization: Bearer ${await stack.issueKey({ plan: 'enterprise', minute: 100_000, day: 1_000_000 })}\r\n`;
-const SECURE = `Authorization: Bearer ${await secure.issueKey({ plan: 'enterprise', minute: 100_000, day: 1_000_000 })}\r\n`;
-
-interface Listener {
-  readonly url: string;
-  readonly read: string;
-  readonly write: string;
-  readonly body: string;
-  readonly credential: string;
-}
-const PET = { write: '/v1/pets', body: '{"name":"GET  a","categoryId":1}' };
-
-const LISTENERS: Readonly<Record<string, Listener>> = {
-  clients: { url: stack.gateway, read: '/v1/pets', ...PET, credential: CLIENT },
-  'clients over TLS': { url: secure.gateway, read: '/v1/pets', ...PET, credential: SECURE },
-  operators: {
-    url: stack.adminUrl,
-    read: '/plans',
-    write: '/keys',
-    body: '{"name":"GET  a","plan":"free"}',
-    credential: `Authorization: Bearer ${ADMIN_TOKEN}\r\n`,
-  },
-  'internal services': { url: stack.core, read: '/v1/pets', ...PET, credential: '' },
-};
-const all = Object.entries(LISTENERS);
+const { stack, secure, ca, listeners } = await startListeners('GET  a');
 const hostOf = ({ url }: Listener) => `Host: ${new URL(url).host}\r\n`;
-const get = (to: Listener, version = 'HTTP/1.1') => `GET ${to.read} ${version}\r\n${hostOf(to)}${to.credential}\r\n`;
+const bearer = ({ key }: Listener) => (key === undefined ? '' : `Authorization: Bearer ${key}\r\n`);
+/** Who and where. */
+const own = (to: Listener) => hostOf(to) + bearer(to);
+const get = (to: Listener, version = 'HTTP/1.1', headers = own(to)) => `GET ${to.read} ${version}\r\n${headers}\r\n`;
 
 /** A write, with a length or in chunks. */
 const writeHead = (to: Listener, headers: string) =>
-  `POST ${to.write} HTTP/1.1\r\n${hostOf(to)}${to.credential}Content-Type: application/json\r\n${headers}\r\n`;
+  `POST ${to.write} HTTP/1.1\r\n${own(to)}Content-Type: application/json\r\n${headers}\r\n`;
 const write = (to: Listener, headers = '') =>
   writeHead(to, `${headers}Content-Length: ${to.body.length}\r\n`) + to.body;
 const IN_CHUNKS = 'Transfer-Encoding: chunked\r\n';
@@ -55,7 +29,7 @@ const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 
 /** Sends, in one piece or more, and reads until the other side closes. */
 async function exchange({ url }: Listener, bytes: string | readonly string[], ends = false): Promise<string> {
-  const { socket, received, closed } = await connectRaw(url, ca);
+  const { socket, received, closed } = await connectRaw(url, { ca });
   socket.setNoDelay();
   for (const [at, piece] of [bytes].flat().entries()) {
     if (at > 0) await sleep(10);
@@ -70,48 +44,49 @@ async function exchange({ url }: Listener, bytes: string | readonly string[], en
 const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
 
-/** Each on a connection of its own, with the statuses of its answers. */
-/** On fewer connections at once than operators may have. */
+/** Each on a connection of its own, on fewer at once than operators may have, with the statuses of its answers. */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
   inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);
 
 // The first of all: what is refused below is paid by the same address, which then gets 429.
-test.for(all.filter(([, { credential }]) => credential !== ''))('%s: two credentials are 401', async ([, to]) => {
-  for (const second of [to.credential, 'Authorization: Bearer wrong\r\n'])
-    expect(statuses(await exchange(to, last({ ...to, credential: to.credential + second })))).toEqual([401]);
+test.for(listeners.filter(({ key }) => key !== undefined))('$name: two credentials are 401', async (to) => {
+  for (const second of [bearer(to), 'Authorization: Bearer wrong\r\n'])
+    expect(statuses(await exchange(to, get(to, 'HTTP/1.1', `${own(to)}${second}Connection: close\r\n`)))).toEqual([
+      401,
+    ]);
 });
 
-test.for(all)('%s: a target in absolute form is read as its path if it names the host', async ([, to]) => {
+test.for(listeners)('$name: a target in absolute form is read as its path if it names the host', async (to) => {
   const { host } = new URL(to.url);
   const asked = (authority: string) =>
     exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
   expect([await asked(host), await asked('elsewhere')]).toEqual([[200], [400]]);
 });
 
-test.for(all)('%s: a client that ends its side after its requests gets all answers', async ([, to]) => {
+test.for(listeners)('$name: a client that ends its side after its requests gets all answers', async (to) => {
   for (const count of [1, 2, 5]) {
     expect(statuses(await exchange(to, get(to).repeat(count), true))).toEqual(Array(count).fill(200));
   }
   expect(statuses(await exchange(to, get(to, 'HTTP/1.0'), true))).toEqual([200]);
   // The end may come while the answer is on its way.
-  const { socket, received, closed } = await connectRaw(to.url, ca);
+  const { socket, received, closed } = await connectRaw(to.url, { ca });
   socket.write(get(to).repeat(2));
   setImmediate(() => socket.end());
   await closed;
   expect(statuses(received())).toEqual([200, 200]);
 });
 
-test.for(all)("%s: half a request before the client's end is 400", async ([, to]) => {
+test.for(listeners)("$name: half a request before the client's end is 400", async (to) => {
   expect(statuses(await exchange(to, get(to).slice(0, -10), true))).toEqual([400]);
-  const post = `POST ${to.read} HTTP/1.1\r\n${hostOf(to)}${to.credential}Content-Type: application/json\r\n`;
+  const post = `POST ${to.read} HTTP/1.1\r\n${own(to)}Content-Type: application/json\r\n`;
   const [status = 0] = statuses(await exchange(to, `${post}Content-Length: 100\r\n\r\n{"name`, true));
   expect([400, 405]).toContain(status);
 });
 
-test.for(all)(
-  '%s: bytes that are no request get an answer in the Error shape and close the connection',
-  async ([, to]) => {
-    const headers = `${hostOf(to)}${to.credential}`;
+test.for(listeners)(
+  '$name: bytes that are no request get an answer in the Error shape and close the connection',
+  async (to) => {
+    const headers = `${own(to)}`;
     const rows: [bytes: string, status: number][] = [
       [`BREW ${to.read} HTTP/1.1\r\n${headers}\r\n`, 400],
       [`POST ${to.read} HTTP/1.1\r\n${headers}Content-Length: x\r\n\r\n`, 400],
@@ -127,9 +102,9 @@ test.for(all)(
       [`GET ${to.read} HTTP/3.0\r\n${headers}\r\n`, 505],
       [`GET ${to.read} HTTP/1.1\r\n${headers}${'X: y\r\n'.repeat(1_200)}\r\n`, 431],
       [`GET ${to.read} HTTP/1.1\r\n${headers}X: ${'y'.repeat(50_000)}\r\n\r\n`, 431],
-      [`GET ${to.read} HTTP/1.1\r\n${to.credential}\r\n`, 400],
+      [`GET ${to.read} HTTP/1.1\r\n${bearer(to)}\r\n`, 400],
       [`GET ${to.read} HTTP/1.1\r\n${headers}${hostOf(to)}\r\n`, 400],
-      [`GET ${to.read} HTTP/1.1\r\nHost: a b\r\n${to.credential}\r\n`, 400],
+      [`GET ${to.read} HTTP/1.1\r\nHost: a b\r\n${bearer(to)}\r\n`, 400],
       [`GET ${to.read} HTTP/1.1\r\n${headers}Expect: banana\r\n\r\n`, 417],
       [`POST ${to.read} HTTP/1.1\r\n${headers}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`, 400],
       [`CONNECT a:1 HTTP/1.1\r\n${headers}\r\n`, 405],
@@ -146,11 +121,10 @@ test.for(all)(
   },
 );
 
-test.for(all)('%s: bytes that are no request leave one log line with its id and cause', async ([name, to]) => {
-  const { log, coreLog } = name === 'clients over TLS' ? secure : stack;
+test.for(listeners)('$name: bytes that are no request leave one log line with its id and cause', async (to) => {
   const answer = await exchange(to, 'garbage\r\n\r\n');
   const requestId = /^X-Request-Id: (\S+)\r$/m.exec(answer)?.[1];
-  const lines = () => [...log, ...coreLog].filter((line) => line.requestId === requestId);
+  const lines = () => to.log.filter((line) => line.requestId === requestId);
   const line = { level: 30, status: 400, code: 'invalid_request', reason: 'NO_REQUEST_LINE' };
   await expect.poll(lines).toEqual([expect.objectContaining(line)]);
   expect(lines()[0]?.msg).toMatch(/request$/);
@@ -162,9 +136,9 @@ const last = (to: Listener) => get(to).replace(/\r\n$/, LAST);
 const cuts = (text: string, upTo: number): [string, string][] =>
   Array.from({ length: upTo }, (_, at) => [text.slice(0, at + 1), text.slice(at + 1)]);
 
-test.for(all)(
-  '%s: a request line with two spaces is refused, also behind others and however it is cut',
-  async ([, to]) => {
+test.for(listeners)(
+  '$name: a request line with two spaces is refused, also behind others and however it is cut',
+  async (to) => {
     const tight = get(to).replaceAll(': ', ':');
     const lines = [get(to), tight].flatMap((text) => [text.replace(' ', '  '), text.replace(' HTTP', '  HTTP')]);
     const bodied = write(to).replace(' ', '  ');
@@ -187,7 +161,7 @@ test.for(all)(
   },
 );
 
-test.for(all)('%s: a pipeline is read however it is cut, and whatever its bodies contain', async ([, to]) => {
+test.for(listeners)('$name: a pipeline is read however it is cut, and whatever its bodies contain', async (to) => {
   const [one, other] = [to.body.slice(0, 9), to.body.slice(9)];
   const chunks = writeHead(to, IN_CHUNKS) + chunk(one) + chunk(other) + chunk('');
   const trailers = `${chunks.slice(0, -2)}X: y\r\n\r\n`;
@@ -201,7 +175,7 @@ test.for(all)('%s: a pipeline is read however it is cut, and whatever its bodies
   }
 });
 
-test.for(all)('%s: a body has at most 500 chunks, and one more for each 128 bytes', async ([, to]) => {
+test.for(listeners)('$name: a body has at most 500 chunks, and one more for each 128 bytes', async (to) => {
   const [first, rest] = [to.body[0] as string, to.body.slice(1)];
   const inChunks = (count: number) =>
     writeHead(to, IN_CHUNKS) + chunk(first) + chunk(' ').repeat(count - 2) + chunk(rest) + chunk('') + last(to);
@@ -210,14 +184,14 @@ test.for(all)('%s: a body has at most 500 chunks, and one more for each 128 byte
   expect([statuses(refused), refused]).toEqual([[413], expect.stringContaining('too many small chunks')]);
 });
 
-test.for(all)('%s: CONNECT is answered after the requests before it', async ([, to]) => {
+test.for(listeners)('$name: CONNECT is answered after the requests before it', async (to) => {
   const refused = `CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
   for (const bytes of [write(to).repeat(10) + refused, write(to).repeat(10) + refused + write(to)])
     expect(statuses(await exchange(to, bytes))).toEqual([...Array(10).fill(201), 405]);
   expect(statuses(await exchange(to, write(to).repeat(3) + refused, true))).toEqual([201, 201, 201, 405]);
 });
 
-test.for(all)('%s: an ignored upgrade with a body is answered after the requests before it', async ([, to]) => {
+test.for(listeners)('$name: an ignored upgrade with a body is answered after the requests before it', async (to) => {
   const started = performance.now();
   const upgrade = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
   const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
@@ -230,7 +204,7 @@ test.for(all)('%s: an ignored upgrade with a body is answered after the requests
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test.for(all)('%s: malformed bytes in an ignored upgrade, or behind it, are refused at once', async ([, to]) => {
+test.for(listeners)('$name: malformed bytes in an ignored upgrade, or behind it, are refused at once', async (to) => {
   const started = performance.now();
   const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
   const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
@@ -244,7 +218,7 @@ test.for(all)('%s: malformed bytes in an ignored upgrade, or behind it, are refu
   expect(performance.now() - started).toBeLessThan(8_000);
 });
 
-test.for(all)('%s: an invalid chunk size is refused at once, also behind others', async ([, to]) => {
+test.for(listeners)('$name: an invalid chunk size is refused at once, also behind others', async (to) => {
   const started = performance.now();
   const bad = `${writeHead(to, IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
   for (const bytes of [bad, bad + write(to)]) {
@@ -255,7 +229,7 @@ test.for(all)('%s: an invalid chunk size is refused at once, also behind others'
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test.for(all)('%s: a line that ends without a carriage return is refused', async ([, to]) => {
+test.for(listeners)('$name: a line that ends without a carriage return is refused', async (to) => {
   const head = get(to);
   for (const bytes of [
     head.replace('\r\n', '\n'),
@@ -269,18 +243,18 @@ test.for(all)('%s: a line that ends without a carriage return is refused', async
     expect([bytes, statuses(await exchange(to, bytes + get(to)))]).toEqual([bytes, [400]]);
 });
 
-test.for(all)('%s: every answer has nosniff, and those to operators no-store', async ([name, to]) => {
+test.for(listeners)('$name: every answer has nosniff, and those to operators no-store', async (to) => {
   for (const request of [
     get(to),
     get({ ...to, read: '/livez' }),
-    get({ ...to, credential: '' }),
+    get({ ...to, key: undefined }),
     get({ ...to, read: '/nothing' }),
     get({ ...to, read: '/v1/openapi.json' }),
     get({ ...to, read: '/docs/' }),
   ]) {
     const head = (await exchange(to, request, true)).split('\r\n\r\n', 1)[0] as string;
     expect(head.match(/^X-Content-Type-Options: nosniff$/gm)).toHaveLength(1);
-    if (name === 'operators') expect(head).toMatch(/^Cache-Control: no-store$/m);
+    if (to.name === 'operators') expect(head).toMatch(/^Cache-Control: no-store$/m);
   }
 });
 
@@ -292,7 +266,7 @@ test("the operators' pages may be stored if they are revalidated each time", asy
 test('a body in another charset than UTF-8 is 415, and one in UTF-8 is accepted', async () => {
   const taken = ['charset=utf-8', 'charset="UTF-8"', 'charset=UTF8', 'profile=x', ''];
   const refused = ['charset=latin1', 'charset=utf-16', 'Charset="iso-8859-1"', 'charset=', 'charset=utf-8; charset=x'];
-  const key = CLIENT.slice('Authorization: Bearer '.length).trim();
+  const key = listeners[0]?.key;
   for (const parameter of [...taken, ...refused]) {
     const headers = { 'content-type': `application/json; ${parameter}` };
     const pet = { name: 'Rex', categoryId: 1 };
@@ -307,7 +281,7 @@ test('a body in another charset than UTF-8 is 415, and one in UTF-8 is accepted'
 });
 
 test('reads of internal services run concurrently, and none begins after a head that closes', async () => {
-  const to = LISTENERS['internal services'] as Listener;
+  const to = listeners[3] as Listener;
   const twoHosts = `GET /v1/pets HTTP/1.1\r\n${hostOf(to)}${hostOf(to)}\r\n`;
   const before = stack.coreLog.length;
   expect(statuses(await exchange(to, get(to) + twoHosts + get(to).repeat(5)))).toEqual([200, 400]);
@@ -317,7 +291,7 @@ test('reads of internal services run concurrently, and none begins after a head 
 });
 
 test('nothing begins at the core behind a request with Expect whose body may stay unread', async () => {
-  const to = LISTENERS['internal services'] as Listener;
+  const to = listeners[3] as Listener;
   const EXPECT = 'Expect: 100-continue\r\n';
   const refused: [bytes: string, status: number][] = [
     [write(to, EXPECT).replace('application/json', 'text/plain'), 415],
@@ -338,11 +312,7 @@ test('nothing begins at the core behind a request with Expect whose body may sta
 test('the reason for a refused body stays when the client ends its side', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const { gateway, issueKey } = await startStack({ REDIS_URL });
-  const to = {
-    ...(LISTENERS.clients as Listener),
-    url: gateway,
-    credential: `Authorization: Bearer ${await issueKey()}\r\n`,
-  };
+  const to = { ...(listeners[0] as Listener), url: gateway, key: await issueKey() };
   const bytes = writeHead(to, IN_CHUNKS) + chunk(' ').repeat(700) + chunk('');
   for (let sent = 0; sent < 5; sent++) expect(statuses(await exchange(to, bytes, true))).toEqual([413]);
 });

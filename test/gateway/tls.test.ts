@@ -1,18 +1,17 @@
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rename, symlink } from 'node:fs/promises';
 import https from 'node:https';
-import net, { type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
-import { readGatewaySettings } from '../../gateway/config.ts';
 import { type Authority, createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
 const authority = await createAuthority();
@@ -33,52 +32,42 @@ async function handshake(url: string, options: ConnectionOptions = {}): Promise<
 const isRefused = async (url: string, options: ConnectionOptions): Promise<boolean> =>
   typeof (await handshake(url, options)) === 'string';
 
-/** A connection that sends nothing. */
-async function silent(url: string, from: string): Promise<{ socket: Socket; closed: Promise<unknown> }> {
-  const socket = net.connect({ port: portOf(url), host: '127.0.0.1', localAddress: from });
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
-  const closed = once(socket, 'close');
-  await once(socket, 'connect');
-  return { socket, closed };
-}
+/** A connection that sends nothing, not even the beginning of a handshake. */
+const silent = (url: string, from: string) => connectRaw(url.replace('https:', 'http:'), { from });
+
+const core = await listeningCore();
+const { stack, get } = await stackBefore(core.url, withTls, {});
 
 test('with a certificate clients use TLS, and the core receives this in X-Forwarded-Proto', async () => {
-  const core = await listeningCore();
-  const stack = await startStack({ ...withTls, CORE_URL: core.url });
   expect(stack.gateway).toMatch(/^https:/);
-  const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), ca });
+  const answer = await get('', { ca });
   expect([answer.status, answer.headers['x-ratelimit-remaining']]).toEqual([200, '59']);
   expect(core.heads[0]).toMatch(/\r\nX-Forwarded-Proto: https\r\n/);
 });
 
 test('only TLS 1.2 and 1.3 are accepted', async () => {
-  const { gateway } = await startStack(withTls);
   for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
-    const socket = await handshake(gateway, { minVersion: version, maxVersion: version });
+    const socket = await handshake(stack.gateway, { minVersion: version, maxVersion: version });
     expect((socket as TLSSocket).getProtocol()).toBe(version);
   }
   // The client accepts old ciphers too, so it is the version that is refused.
   const ciphers = 'DEFAULT@SECLEVEL=0';
-  expect(await handshake(gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
+  expect(await handshake(stack.gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
     'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION',
   );
 });
 
 test('cipher suites have forward secrecy and authentication, in both versions', async () => {
-  const { gateway } = await startStack(withTls);
   for (const ciphers of ['AES128-GCM-SHA256', 'ECDHE-RSA-AES128-SHA256', 'ECDHE-ECDSA-AES256-SHA384', 'AES256-SHA'])
-    expect(await isRefused(gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
-  const socket = (await handshake(gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
+    expect(await isRefused(stack.gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
+  const socket = (await handshake(stack.gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
   expect(socket.getCipher().name).toMatch(/^ECDHE-(?:RSA|ECDSA)-(?:AES\d+-GCM|CHACHA20)/);
 });
 
 test('every answer over TLS, and no other, has Strict-Transport-Security', async () => {
-  const stack = await startStack(withTls);
   const hsts = 'max-age=31536000';
-  const key = await stack.issueKey();
   const answers = [
-    await send(`${stack.gateway}/v1/pets`, { key, ca }),
+    await get('', { ca }),
     await send(`${stack.gateway}/v1/pets`, { ca }),
     await send(`${stack.gateway}/v1/openapi.json`, { ca }),
   ];
@@ -89,27 +78,17 @@ test('every answer over TLS, and no other, has Strict-Transport-Security', async
 });
 
 test('ALPN selects HTTP/1.1, and a client that offers only other protocols is refused', async () => {
-  const { gateway } = await startStack(withTls);
-  const socket = await handshake(gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
+  const socket = await handshake(stack.gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
   expect((socket as TLSSocket).alpnProtocol).toBe('http/1.1');
-  expect(await isRefused(gateway, { ALPNProtocols: ['h2'] })).toBe(true);
+  expect(await isRefused(stack.gateway, { ALPNProtocols: ['h2'] })).toBe(true);
 });
 
 test('plain HTTP on the TLS port gets a clear error, and other bytes close the connection without harm', async () => {
-  const stack = await startStack(withTls);
   const plain = await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n');
   expect(plain).toMatch(/^HTTP\/1.1 400 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"message":"This port speaks TLS/);
   expect(await sendBytes(stack.gateway, Buffer.alloc(1_000, 7))).not.toMatch(/HTTP|RateLimit/);
-  expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), ca })).status).toBe(200);
+  expect((await get('', { ca })).status).toBe(200);
   expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
-});
-
-test('bytes in TLS that are not HTTP get an error in the Error shape', async () => {
-  const { gateway } = await startStack(withTls);
-  const socket = (await handshake(gateway)) as TLSSocket;
-  socket.write('NONSENSE\r\n\r\n');
-  const chunks = await socket.toArray();
-  expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1.1 400 .*"code":"invalid_request"/s);
 });
 
 /** Two files whose paths lead through a symbolic link, as Kubernetes mounts them. */
@@ -184,33 +163,4 @@ test('a stop does not wait for TLS handshakes', TIMED, async () => {
   const before = performance.now();
   await Promise.all([stack.stop(), closed]);
   expect(performance.now() - before).toBeLessThan(3_000);
-});
-
-test('unusable TLS files are reported as faults of the settings', async () => {
-  const folder = await temporaryFolder();
-  const [text, der, locked] = ['text', 'cert.der', 'locked.key'].map((name) => join(folder, name)) as [
-    string,
-    string,
-    string,
-  ];
-  await writeFile(text, 'no certificate');
-  execFileSync('openssl', ['x509', '-in', authority.certFile, '-outform', 'der', '-out', der]);
-  execFileSync('openssl', ['pkey', '-in', authority.keyFile, '-aes128', '-passout', 'pass:secret', '-out', locked]);
-  const { certFile, keyFile } = authority;
-  const noKey = 'TLS_KEY_FILE: must hold a private key in PEM, without a passphrase';
-  for (const [TLS_CERT_FILE, TLS_KEY_FILE, fault] of [
-    [certFile, '', 'TLS_KEY_FILE: is required with TLS_CERT_FILE'],
-    ['', keyFile, 'TLS_CERT_FILE: is required with TLS_KEY_FILE'],
-    [join(folder, 'none'), keyFile, 'TLS_CERT_FILE: must be a file that can be read'],
-    [certFile, folder, 'TLS_KEY_FILE: must be a file that can be read'],
-    [text, keyFile, 'TLS_CERT_FILE: must hold certificates in PEM'],
-    [der, keyFile, 'TLS_CERT_FILE: must hold certificates in PEM'],
-    [certFile, text, noKey],
-    [certFile, locked, noKey],
-    [certFile, (await createAuthority()).keyFile, 'TLS_KEY_FILE: must be the key of the certificate'],
-  ] as const) {
-    const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
-    // Reported together with all other faults.
-    expect(read).toThrow(`faults:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
-  }
 });

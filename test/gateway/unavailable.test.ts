@@ -3,8 +3,7 @@ import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { AddressAllowance } from '../../gateway/limiter/newcomers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { faultyCore } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
+import { send } from '../support/http.ts';
 import { SECOND } from '../support/limiters.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -77,41 +76,4 @@ test('an address is allowed exactly 60 requests a minute, and the table of addre
   for (let at = 0; at < 10_000; at++) allowance.consume(`address ${at}`);
   expect(allowance.peek('a').buckets[0]?.tokens).toBe(60);
   expect(allowance.peek('address 9999').buckets[0]?.tokens).toBe(59);
-});
-
-test.for([
-  ['retry-after: 7\r\n', '7'],
-  ['retry-after: 100000\r\n', '100000'],
-  ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
-  ['retry-after: soon\r\n', '1'],
-  ['', '1'],
-])('a 503 and a 429 of the core have Retry-After: %j', async ([header, seconds]) => {
-  const answerWith = (status: number, code: string) => {
-    const body = JSON.stringify({ code, message: 'Come again.', status });
-    return `HTTP/1.1 ${status} No\r\n${header}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
-  };
-  const core = await faultyCore((socket, head) =>
-    socket.write(head.startsWith('GET') ? answerWith(429, 'rate_limit_exceeded') : answerWith(503, 'unavailable')),
-  );
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey();
-  const answers = [
-    await send(`${stack.gateway}/v1/pets`, { key }),
-    await post(`${stack.gateway}/v1/pets`, {}, { key }),
-  ];
-  expect(answers.map(({ status, headers }) => [status, headers['retry-after']])).toEqual([
-    [429, seconds],
-    [503, seconds],
-  ]);
-});
-
-test('a date in Retry-After of the core becomes the seconds until then', async () => {
-  const until = new Date(Date.now() + 3_600_000).toUTCString();
-  const body = '{"code":"unavailable","message":"Come again.","status":503}';
-  const head = `Retry-After: ${until}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
-  const core = await faultyCore((socket) => socket.write(`HTTP/1.1 503 No\r\n${head}\r\n\r\n${body}`));
-  const stack = await startStack({ CORE_URL: core });
-  const { headers } = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
-  expect(Number(headers['retry-after'])).toBeGreaterThan(3_500);
-  expect(Number(headers['retry-after'])).toBeLessThanOrEqual(3_600);
 });

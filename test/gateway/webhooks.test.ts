@@ -15,13 +15,16 @@ import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { send } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
-import { eventuallyScraped } from '../support/metrics.ts';
+import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
 import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
+import { eventually, startWorkers } from '../support/workers.ts';
+
+/** Which events are sent, by whom, and what they cost others. `webhook-retries.test.ts` has how each is delivered. */
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const WITH_REDIS = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
@@ -218,4 +221,38 @@ test.for([
   const begun = performance.now();
   await stack.stop();
   expect(performance.now() - begun).toBeLessThan(4_000);
+});
+
+test('an event that waits for its retry when its worker is killed or renewed is sent, once', async () => {
+  let status = 500;
+  const receiver = await webhookReceiver((response) => void response.writeHead(status).end());
+  const workers = await startWorkers({ WORKERS: '1', WEBHOOK_URL: receiver.url, WEBHOOK_SECRET });
+  const counts = async (): Promise<unknown[]> => {
+    const metrics = await scrape(workers.adminUrl);
+    return ['delivered', 'given_up', 'dropped'].map((result) =>
+      metrics.sum('gateway_webhook_deliveries_total', { result }),
+    );
+  };
+  for (const [at, end] of [
+    () => process.kill(workers.pids()[0] as number, 'SIGKILL'),
+    () => workers.child.kill('SIGHUP'),
+  ].entries()) {
+    status = 500;
+    const key = await workers.issueKey({ plan: 'free', day: 5 });
+    const list = () => send(`${workers.gateway}/v1/pets`, { key });
+    const types = () =>
+      receiver.told.filter(({ event }) => event.data.keyId === idOf(key)).map(({ event }) => event.type);
+    for (let sent = 0; sent < 4; sent++) await list();
+    await eventually(types).toEqual(['key.day_80']);
+    const [before] = workers.pids();
+    end();
+    await eventually(() => workers.pids()[0]).not.toBe(before);
+    status = 204;
+    // The replacement reports the same event again.
+    await list();
+    await eventually(counts).toEqual([2 * (at + 1), 0, 0]);
+    await sleep(300);
+    expect([...new Set(types())].sort()).toEqual(['key.day_100', 'key.day_80']);
+    expect(await counts()).toEqual([2 * (at + 1), 0, 0]);
+  }
 });

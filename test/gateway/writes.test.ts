@@ -1,29 +1,25 @@
 import { once } from 'node:events';
-import net, { type Socket } from 'node:net';
-import { expect, test, vi } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
+import type { Socket } from 'node:net';
+import { expect, test } from 'vitest';
 import { bareCore, faultyCore, okTo, withIdOf } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
 import { answer, askOn, lineTo, lineUnderTest } from '../support/line.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
-import { startStack } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
 /** A write reaches the core byte for byte, once, on a connection that nobody else uses meanwhile. */
 
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const OTHER = '{"name":"Ré\u{1f980}"}';
 
 test('a write consists of its line, headers, length and body, in that order', async () => {
   const requests: string[] = [];
-  const core = await faultyCore((socket, request) => {
+  const { core, post } = await stackBefore((socket, request) => {
     requests.push(request);
     socket.write(okTo(request));
   });
-  const stack = await startStack({ CORE_URL: core });
   const headers = { 'x-request-id': 'abc', 'X-Odd': 'a\tb ~', accept: 'application/json' };
-  await post(`${stack.gateway}/v1/pets?x=%41`, OTHER, { key: await stack.issueKey(), headers });
+  await post('?x=%41', OTHER, { headers });
   const [head = '', body] = (requests[0] ?? '').split('\r\n\r\n');
   const [line, host, ...lines] = head.split('\r\n');
   expect([line, host]).toEqual(['POST /v1/pets?x=%41 HTTP/1.1', `Host: ${new URL(core).host}`]);
@@ -37,24 +33,20 @@ test('a write consists of its line, headers, length and body, in that order', as
 
 test('a body of any size arrives completely', async () => {
   const sizes: number[] = [];
-  const core = await faultyCore((socket, request) => {
+  const answer = (socket: Socket, request: string) => {
     sizes.push(request.length - request.indexOf('\r\n\r\n') - 4);
     socket.write(okTo(request));
-  });
-  const stack = await startStack({ CORE_URL: core, BODY_LIMIT_BYTES: '8000000', CORE_TIMEOUT_MS: '30000' });
-  const key = await stack.issueKey(big);
+  };
+  const { post } = await stackBefore(answer, { BODY_LIMIT_BYTES: '8000000', CORE_TIMEOUT_MS: '30000' });
   const wanted = [2, 1_000, 16_384, 65_536, 1_000_000];
-  for (const size of wanted) {
-    const { status } = await post(`${stack.gateway}/v1/pets`, JSON.stringify('x'.repeat(size - 2)), { key });
-    expect(status).toBe(200);
-  }
+  for (const size of wanted) expect((await post('', JSON.stringify('x'.repeat(size - 2)))).status).toBe(200);
   expect(sizes).toEqual(wanted);
 });
 
 test('writes reuse a connection one at a time, never before its answer', async () => {
   const underWay = new Map<Socket, number>();
   let overlaps = 0;
-  const core = await faultyCore((socket, request) => {
+  const { post } = await stackBefore((socket, request) => {
     const before = underWay.get(socket) ?? 0;
     if (before > 0) overlaps += 1;
     underWay.set(socket, before + 1);
@@ -63,11 +55,8 @@ test('writes reuse a connection one at a time, never before its answer', async (
       socket.write(okTo(request));
     }, 1);
   });
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
   const client = async () => {
-    for (let sent = 0; sent < 20; sent++)
-      expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
+    for (let sent = 0; sent < 20; sent++) expect((await post()).status).toBe(200);
   };
   await Promise.all(Array.from({ length: 8 }, client));
   expect(overlaps).toBe(0);
@@ -84,10 +73,9 @@ test.for([
     if (request.startsWith('POST')) received.push(request);
     socket.write(okTo(request));
   });
-  const stack = await startStack({ CORE_URL: `${await unreachable()},${good}` });
-  const key = await stack.issueKey(big);
+  const { post } = await stackBefore(`${await unreachable()},${good}`);
   for (let sent = 1; sent <= 6; sent++) {
-    expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
+    expect((await post()).status).toBe(200);
     expect(received).toHaveLength(sent);
   }
 });
@@ -110,37 +98,32 @@ test.for([
         }
       });
     });
-  const stack = await startStack({ CORE_URL: `${await dying()},${await dying()}` });
-  const key = await stack.issueKey(big);
+  const { post } = await stackBefore(`${await dying()},${await dying()}`);
   for (let sent = 1; sent <= 6; sent++) {
-    expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(502);
+    expect((await post()).status).toBe(502);
     expect(received).toBe(answers * sent);
   }
 });
 
 test('a write whose client leaves while it waits for a connection is not sent', async () => {
   const waiting: [Socket, string][] = [];
-  const core = await faultyCore((socket, request) => void waiting.push([socket, request]));
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
+  const { stack, key, post } = await stackBefore((socket, request) => void waiting.push([socket, request]));
   const answerAll = () => {
     for (const [socket, request] of waiting.splice(0)) socket.write(okTo(request));
   };
   // A single client gets half of the 64 connections.
-  const sent = Array.from({ length: 32 }, () => post(`${stack.gateway}/v1/pets`, {}, { key }));
-  await vi.waitFor(() => expect(waiting).toHaveLength(32), { timeout: 30_000 });
+  const sent = Array.from({ length: 32 }, () => post());
+  await expect.poll(() => waiting.length).toBe(32);
   const leaving = await connectRaw(stack.gateway);
   const head = `POST /v1/pets?left HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n`;
   leaving.socket.write(`${head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_queued')).toBe(1);
   leaving.socket.resetAndDestroy();
-  await vi.waitFor(() => expect(stack.log).toContainEqual(expect.objectContaining({ msg: 'request', status: 499 })), {
-    timeout: 30_000,
-  });
+  await expect.poll(() => stack.log).toContainEqual(expect.objectContaining({ msg: 'request', status: 499 }));
   answerAll();
   expect(new Set((await Promise.all(sent)).map(({ status }) => status))).toEqual(new Set([200]));
-  const last = post(`${stack.gateway}/v1/pets?last`, {}, { key });
-  await vi.waitFor(() => expect(waiting).toHaveLength(1), { timeout: 30_000 });
+  const last = post('?last');
+  await expect.poll(() => waiting.length).toBe(1);
   expect(waiting[0]?.[1]).toContain('?last');
   answerAll();
   expect((await last).status).toBe(200);
@@ -148,25 +131,21 @@ test('a write whose client leaves while it waits for a connection is not sent', 
 
 test('a write that crosses the close of an idle connection gets another one', async () => {
   const idle = new Set<Socket>();
-  const core = await faultyCore((socket, request) => {
+  const { stack, key, post } = await stackBefore((socket, request) => {
     idle.add(socket);
     socket.write(okTo(request));
   });
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
-  expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
-  const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1');
-  cleanUp(() => client.destroy());
-  await once(client, 'connect');
+  expect((await post()).status).toBe(200);
+  const client = await connectRaw(stack.gateway);
   const request = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
   for (let round = 0; round < 20; round++) {
     // Both sockets of the gateway become readable between two polls of the event loop, the client's first.
     setTimeout(() => {
-      client.write(request);
+      client.socket.write(request);
       for (const socket of idle) socket.end();
       idle.clear();
     });
-    const [answered] = (await once(client, 'data')) as [Buffer];
+    const [answered] = (await once(client.socket, 'data')) as [Buffer];
     expect(answered.toString('latin1').slice(0, 12)).toBe('HTTP/1.1 200');
   }
 });
@@ -201,13 +180,11 @@ test('a connection is not reused if its answer arrived before its request was se
 });
 
 test('a write gets the answer that carries its id, and no other', async () => {
-  const core = await faultyCore((socket, request) => {
-    const text = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]';
-    socket.write(request.includes('wrong') ? withIdOf('x\r\nX-Request-Id: of-another\r\n', text) : okTo(request));
-  });
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
-  const statusOf = async (query: string) => (await post(`${stack.gateway}/v1/pets?${query}`, {}, { key })).status;
-  expect([await statusOf('right'), await statusOf('wrong'), await statusOf('right')]).toEqual([200, 502, 200]);
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  const text = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]';
+  const wrong = withIdOf('x\r\nX-Request-Id: of-another\r\n', text);
+  const { get, post } = await stackBefore(
+    (socket, request) => void socket.write(request.includes('wrong') ? wrong : okTo(request)),
+  );
+  const answers = [await post('?right'), await post('?wrong'), await post('?right'), await get()];
+  expect(answers.map(({ status }) => status)).toEqual([200, 502, 200, 200]);
 });

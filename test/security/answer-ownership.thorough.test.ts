@@ -2,12 +2,11 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { faultyCore, withIdOf } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
-import { startStack } from '../support/stack.ts';
+import { UNLIMITED } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
 
 /** Nobody gets the answer to another request, whatever is between the gateway and the core. */
 
-const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const REQUESTS = 600;
 
 /** The mark of a request, which its answer repeats. */
@@ -35,17 +34,17 @@ test.for(cases)(
   'doubled answers, $laterMs ms later, with an id: $hasId, answer no other $method',
   async ({ hasId, method, laterMs }) => {
     const core = await doublingCore(hasId, (at) => at % 7 === 0, laterMs);
-    const stack = await startStack({ CORE_URL: core });
-    const keys = [await stack.issueKey(big), await stack.issueKey(big)];
+    const { stack, key: one, get, post } = await stackBefore(core);
+    const keys = [one, await stack.issueKey(UNLIMITED)] as const;
     const wrong: string[] = [];
     const client = async (number: number) => {
       for (let at = 0; at < REQUESTS / 30; at++) {
         const mark = `${number}-${at}`;
-        const url = `${stack.gateway}/v1/pets?mark=${mark}`;
-        const key = keys[number % 2];
+        const key = keys[number % 2] as string;
         // Ids chosen by clients, which repeat between clients.
         const headers: Record<string, string> = number % 3 === 0 ? { 'x-request-id': `same-${at % 4}` } : {};
-        const answer = method === 'GET' ? await send(url, { key, headers }) : await post(url, {}, { key, headers });
+        const sent = { key, headers };
+        const answer = await (method === 'GET' ? get(`?mark=${mark}`, sent) : post(`?mark=${mark}`, {}, sent));
         if (answer.status === 200 && (answer.json as { mark: string }).mark !== mark) wrong.push(mark);
         if (method === 'GET' && answer.status !== 200) wrong.push(`${mark}: ${answer.status}`);
       }
@@ -57,14 +56,12 @@ test.for(cases)(
 
 test('an unrequested answer closes the connection and answers nobody', async () => {
   const sockets: Socket[] = [];
-  const core = await faultyCore((socket, head) => {
+  const { get } = await stackBefore((socket, head) => {
     if (!sockets.includes(socket)) sockets.push(socket);
     const body = JSON.stringify({ mark: markOf(head) });
     socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`));
   });
-  const stack = await startStack({ CORE_URL: core });
-  const key = await stack.issueKey(big);
-  const ask = (mark: string) => send(`${stack.gateway}/v1/pets?mark=${mark}`, { key });
+  const ask = (mark: string) => get(`?mark=${mark}`);
   for (let at = 0; at < 10; at++) expect((await ask(`${at}`)).text).toBe(`{"mark":"${at}"}`);
   const open = sockets.filter(({ destroyed }) => !destroyed);
   for (const socket of open) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong');

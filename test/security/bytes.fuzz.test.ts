@@ -9,27 +9,9 @@ import { play } from './play.ts';
 
 const BATCH = 64;
 const PIECES = [
-  '\r\n',
-  '\n',
-  '\r',
-  '\0',
-  ' ',
-  ':',
-  ',',
-  ';',
-  '%00',
-  '../',
-  '0\r\n\r\n',
-  'Transfer-Encoding: chunked\r\n',
-  'Content-Length: 7\r\n',
-  'Host: b\r\n',
-  'Expect: 100-continue\r\n',
-  'Connection: close\r\n',
-  'Upgrade: h2c\r\n',
-  ' HTTP/1.1\r\n',
-  'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n',
-  '\xff\xfe',
-  '9'.repeat(400),
+  ...['\r\n', '\n', '\r', '\0', ' ', ':', ',', ';', '%00', '../', '0\r\n\r\n', ' HTTP/1.1\r\n', '\xff\xfe'],
+  ...['Transfer-Encoding: chunked\r\n', 'Content-Length: 7\r\n', 'Host: b\r\n', 'Expect: 100-continue\r\n'],
+  ...['Connection: close\r\n', 'Upgrade: h2c\r\n', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n', '9'.repeat(400)],
 ];
 
 /**

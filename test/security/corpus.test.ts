@@ -4,13 +4,11 @@ import type { AddressInfo } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
-import { startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 import { type Decided, judge } from './core-bytes.ts';
 import { CORPUS, METHODS, streamsOf } from './corpus/corpus.ts';
 import { play } from './play.ts';
 import { recordingCore } from './recording-core.ts';
-
-const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
 test('the corpus is large and its cases are all different', () => {
   expect(CORPUS.length).toBeGreaterThanOrEqual(300);
@@ -21,7 +19,7 @@ test('the corpus is large and its cases are all different', () => {
 test('the core receives exactly the admitted requests of all hostile byte streams', async () => {
   const core = await recordingCore();
   const stack = await startStack({ CORE_URL: core.url });
-  const answers = await play(stack.gateway, streamsOf(CORPUS, await stack.issueKey(unlimited)));
+  const answers = await play(stack.gateway, streamsOf(CORPUS, await stack.issueKey(UNLIMITED)));
   expect(answers.size).toBe(CORPUS.length * METHODS.length);
 
   const requests = stack.log.filter(({ msg }) => msg === 'request');

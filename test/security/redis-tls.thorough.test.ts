@@ -68,44 +68,22 @@ const becomes200 = (stack: Stack) => expect.poll(() => askWithNewKey(stack), { i
 const tellsOfCertificate = (stack: Stack) =>
   expect.poll(() => stack.log.find(({ msg }) => msg === 'no TLS with redis')?.reason).toMatch(/certificate/);
 
+const port = await startTlsServer();
+const trusted = { REDIS_CA_FILE: authority.caFile };
+
 test('a single Redis is used over TLS, with the user and password of the URL', async () => {
-  const port = await startTlsServer();
-  const stack = await startStack({
-    REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`,
-    REDIS_CA_FILE: authority.caFile,
-  });
-  await becomes200(stack);
+  await becomes200(await startStack({ REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`, ...trusted }));
 });
 
 test.for([
-  ['of another CA', { REDIS_CA_FILE: stranger.caFile }],
-  ['of a CA that nobody named', {}],
-] as const)('a certificate %s is refused, and the log gives the reason', async ([, settings]) => {
-  const port = await startTlsServer();
-  const stack = await startStack({ REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${port}`, ...settings });
+  ['a certificate of another CA', `${CREDENTIALS}@127.0.0.1`, { REDIS_CA_FILE: stranger.caFile }, /certificate/],
+  ['a certificate of a CA that nobody named', `${CREDENTIALS}@127.0.0.1`, {}, /certificate/],
+  ['a certificate of Redis for another name', `${CREDENTIALS}@localhost`, trusted, /altnames/],
+  ['a wrong password', 'gateway:wrong-canary@127.0.0.1', trusted, /^WRONGPASS/],
+] as const)('%s is refused, and the log gives the reason without the password', async ([, to, settings, reason]) => {
+  const stack = await startStack({ REDIS_URL: `rediss://${to}:${port}`, LOG_LEVEL: 'trace', ...settings });
   expect(await askWithNewKey(stack)).toBe(503);
-  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/certificate/);
-});
-
-test('a certificate of Redis for another name is refused', async () => {
-  const port = await startTlsServer();
-  const stack = await startStack({
-    REDIS_URL: `rediss://${CREDENTIALS}@localhost:${port}`,
-    REDIS_CA_FILE: authority.caFile,
-  });
-  expect(await askWithNewKey(stack)).toBe(503);
-  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/altnames/);
-});
-
-test('a wrong password is reported in a sentence without the password', async () => {
-  const port = await startTlsServer();
-  const stack = await startStack({
-    REDIS_URL: `rediss://gateway:wrong-canary@127.0.0.1:${port}`,
-    REDIS_CA_FILE: authority.caFile,
-    LOG_LEVEL: 'trace',
-  });
-  expect(await askWithNewKey(stack)).toBe(503);
-  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(/^WRONGPASS/);
+  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(reason);
   expect(JSON.stringify(stack.log)).not.toContain('canary');
 });
 
@@ -116,7 +94,7 @@ test('sentinels and primary are used over TLS', async () => {
     REDIS_URL: `rediss://${CREDENTIALS}@127.0.0.1:${sentinelPort}`,
     REDIS_MASTER_NAME: 'limits',
   };
-  await becomes200(await startStack({ ...settings, REDIS_CA_FILE: authority.caFile }));
+  await becomes200(await startStack({ ...settings, ...trusted }));
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
   await tellsOfCertificate(wrong);
@@ -126,7 +104,7 @@ test('the nodes of a cluster are used over TLS', async () => {
   const cluster = await startRedisCluster(tlsDirectives(authority));
   const settings = { REDIS_MODE: 'cluster', REDIS_URL: cluster.urls };
   expect(cluster.urls).toMatch(/^rediss:/);
-  const stack = await startStack({ ...settings, REDIS_CA_FILE: authority.caFile });
+  const stack = await startStack({ ...settings, ...trusted });
   for (let asked = 0; asked < 10; asked++) await becomes200(stack);
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
@@ -134,7 +112,6 @@ test('the nodes of a cluster are used over TLS', async () => {
 });
 
 test('a connection closed during a handshake with a refused certificate has no other effect', async () => {
-  const port = await startTlsServer();
   const ca = await readFile(authority.caFile, 'utf8');
   let refused = 0;
   for (let attempt = 0; attempt < 300; attempt++) {

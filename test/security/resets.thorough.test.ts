@@ -6,12 +6,11 @@ import { expect, test } from 'vitest';
 import { ROUTES } from '../../gateway/routes.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { send } from '../support/http.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
 /** Clients that reset their connection at any moment. An unhandled error event would end the process. */
 
 const ROUNDS = 60;
-const unlimited = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const WEB_SOCKET = 'Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n';
 
 /** Requests that end a connection in all the ways that the server has. */
@@ -60,7 +59,7 @@ const portOf = ({ gateway }: Stack): number => Number(new URL(gateway).port);
 test('connections reset at any moment do no harm, also if they become WebSockets', async () => {
   const routes = ROUTES.map((route) => (route.path === '/v1/store/orders' ? { ...route, webSocket: true } : route));
   const stack = await startStack({}, {}, routes);
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   await resetAll(streamsOf(key), portOf(stack));
   await expectGoodHealth(stack, key);
 });
@@ -69,7 +68,7 @@ test('TLS connections reset at any moment, and other bytes on the TLS port, do n
   const { caFile, certFile, keyFile } = await createAuthority();
   const ca = await readFile(caFile);
   const stack = await startStack({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
-  const key = await stack.issueKey(unlimited);
+  const key = await stack.issueKey(UNLIMITED);
   const port = portOf(stack);
   await resetAll(streamsOf(key), port);
   await resetAll(streamsOf(key).slice(0, 5), port, (socket) => tls.connect({ socket, ca, host: '127.0.0.1' }));

@@ -1,9 +1,9 @@
-import { once } from 'node:events';
-import net, { type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { connectRaw } from '../support/raw-client.ts';
 
 /** Unread answers fill their connections, but not the memory of the server. */
 
@@ -23,11 +23,9 @@ cleanUp(() => server.stop({ graceMs: 0 }));
 
 /** A connection that requests answers of these sizes at once and reads nothing. */
 async function askFor(...megabytes: readonly number[]): Promise<Socket> {
-  const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');
-  cleanUp(() => socket.destroy());
-  socket.on('error', () => {});
+  const { socket } = await connectRaw(server.url);
+  socket.allowHalfOpen = false;
   socket.pause();
-  await once(socket, 'connect');
   socket.write(megabytes.map((size) => `GET /${size} HTTP/1.1\r\nHost: a\r\n\r\n`).join(''));
   return socket;
 }
@@ -60,13 +58,13 @@ test('connections with the most bytes waiting behind an answer are closed first'
     onCut: (reason) => cut.push(reason),
   });
   cleanUp(() => waiting.stop({ graceMs: 0 }));
-  const sockets = [10_000, 20_000, 50_000].map((bytes) => {
-    const socket = net.connect(Number(new URL(waiting.url).port), '127.0.0.1');
-    cleanUp(() => socket.destroy());
-    socket.on('error', () => {});
+  const sockets: Socket[] = [];
+  for (const bytes of [10_000, 20_000, 50_000]) {
+    const { socket } = await connectRaw(waiting.url);
+    socket.allowHalfOpen = false;
     socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(bytes / 27));
-    return socket;
-  });
+    sockets.push(socket);
+  }
   await expect.poll(() => cut).toEqual(['unread_answers']);
   await sleep(HELD_MS);
   expect([cut.length, ...sockets.map(({ destroyed }) => destroyed)]).toEqual([1, false, false, true]);

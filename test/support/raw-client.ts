@@ -12,13 +12,20 @@ export interface RawClient {
   readonly closed: Promise<unknown>;
 }
 
+interface Connecting {
+  /** Trusted certificates. */
+  readonly ca?: Buffer;
+  /** The address to connect from. */
+  readonly from?: string;
+}
+
 /**
  * Connects to a server by its URL, over TLS for https. Its own end and the server's are independent: after `end()` it
  * goes on reading.
  */
-export async function connectRaw(url: string, ca?: Buffer): Promise<RawClient> {
+export async function connectRaw(url: string, { ca, from }: Connecting = {}): Promise<RawClient> {
   const { protocol, hostname, port } = new URL(url);
-  const to = { host: hostname, port: Number(port), allowHalfOpen: true };
+  const to = { host: hostname, port: Number(port), allowHalfOpen: true, ...(from && { localAddress: from }) };
   const socket = protocol === 'https:' ? tls.connect({ ...to, ...(ca && { ca }) }) : net.connect(to);
   cleanUp(() => socket.destroy());
   let received = '';

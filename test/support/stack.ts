@@ -35,6 +35,9 @@ export interface Stack {
 
 export const ADMIN_TOKEN = 'token-of-the-tests';
 
+/** Limits of a key that no test reaches. */
+export const UNLIMITED = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
+
 /** A folder that is deleted after the test, or after its file. */
 export async function temporaryFolder(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'animal-store-'));

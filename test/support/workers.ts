@@ -19,6 +19,8 @@ export interface Workers extends Started {
   /** The log lines with this message so far. */
   logged(msg: string): LogLine[];
   admin(path: string): Promise<Answer>;
+  /** Changes something by the admin API. */
+  change(method: string, path: string, body?: unknown): Promise<Answer>;
   issueKey(limits?: Record<string, unknown>): Promise<string>;
 }
 
@@ -64,6 +66,10 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
     pids,
     logged,
     admin: (path) => send(adminUrl + path, { key: ADMIN_TOKEN }),
+    change: (method, path, body) =>
+      body === undefined
+        ? send(adminUrl + path, { method, key: ADMIN_TOKEN })
+        : post(adminUrl + path, body, { method, key: ADMIN_TOKEN }),
     async issueKey(limits = BOUNDLESS) {
       const { json } = await post(`${adminUrl}/keys`, { name: 'test', ...limits }, { key: ADMIN_TOKEN });
       return (json as { key: string }).key;

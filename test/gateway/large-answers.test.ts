@@ -1,0 +1,302 @@
+import { createCipheriv, createHash } from 'node:crypto';
+import { once } from 'node:events';
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
+import type net from 'node:net';
+import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { withIdOf } from '../support/faulty-core.ts';
+import { serveHttp } from '../support/http-server.ts';
+import { eventuallyScraped } from '../support/metrics.ts';
+import { connectRaw } from '../support/raw-client.ts';
+import { type Stack, UNLIMITED } from '../support/stack.ts';
+import { stackBefore } from '../support/stack-before.ts';
+
+/** Large answers are streamed, each to its client as the core sent it. What a client does not read, or leaves, harms no other. */
+
+const MEGABYTE = 1_000_000;
+/** Half of the connections to a core that carry one request each. */
+const MOST_ALONE = 32;
+let asked = 0;
+
+const untilNothingIsHeld = ({ adminUrl }: Stack) =>
+  eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_in_flight')).toBe(0);
+
+const made = new Map<string, Buffer>();
+
+/** No two answers are alike, nor two parts of one. Each is made once, so that the core is quick. */
+function bytesOf(seed: number, length: number): Buffer {
+  const key = Buffer.alloc(16, seed);
+  const bytes = made.get(`${seed} ${length}`) ?? createCipheriv('aes-128-ctr', key, key).update(Buffer.alloc(length));
+  made.set(`${seed} ${length}`, bytes);
+  return bytes;
+}
+
+const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+/** Answers `?seed=…&length=…` with these bytes, with a length or `&chunked`; anything else with a short list. */
+const CORE_URL = await serveHttp((request, response) => {
+  const { searchParams: query } = new URL(request.url ?? '', 'http://core');
+  response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
+  if (!query.has('seed')) return void response.end('[]');
+  asked += 1;
+  const length = Number(query.get('length'));
+  if (!query.has('chunked')) response.setHeader('Content-Length', length);
+  response.flushHeaders();
+  response.end(bytesOf(Number(query.get('seed')), length));
+});
+
+describe('every byte arrives at its own client and in order', () => {
+  /** More than the kernel buffers, so the gateway waits for slow readers. */
+  const LENGTH = 16 * MEGABYTE;
+
+  async function readSlowly(answer: IncomingMessage, pauseMs: number): Promise<Buffer> {
+    const pieces: Buffer[] = [];
+    for await (const piece of answer) {
+      pieces.push(piece as Buffer);
+      if (pauseMs > 0 && pieces.length % 16 === 0) await sleep(pauseMs);
+    }
+    return Buffer.concat(pieces);
+  }
+
+  test.for([
+    ['with a length', ''],
+    ['in chunks', '&chunked'],
+  ])('%s', async ([, framing]) => {
+    // However slow this machine is: the core is in this process.
+    const { stack, key } = await stackBefore(CORE_URL, { CORE_TIMEOUT_MS: '120000' });
+    const one = async (seed: number) => {
+      const url = `${stack.gateway}/v1/pets?seed=${seed}&length=${LENGTH}${framing}`;
+      const request = http.get(url, { headers: { authorization: `Bearer ${key}` }, agent: false });
+      const [answer] = (await once(request, 'response')) as [IncomingMessage];
+      await sleep(50 * seed);
+      return { status: answer.statusCode, hash: hashOf(await readSlowly(answer, seed % 3)) };
+    };
+    const seeds = [1, 2, 3, 4, 5, 6];
+    const expected = seeds.map((seed) => ({ status: 200, hash: hashOf(bytesOf(seed, LENGTH)) }));
+    expect(await Promise.all(seeds.map(one))).toEqual(expected);
+  });
+});
+
+test('a client that reads none of its answers holds a few connections to the core, and no other client is refused', async () => {
+  const { stack, key: greedy, get } = await stackBefore(CORE_URL);
+  const other = await stack.issueKey(UNLIMITED);
+  const query = `?seed=7&length=${2 * MEGABYTE}`;
+  // Since its first answer it is known to ask for large ones.
+  expect((await get(query)).status).toBe(200);
+  const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
+  asked = 0;
+  const openMore = async () => {
+    for (let opened = 0; opened < 10; opened++) (await connectRaw(stack.gateway)).socket.pause().write(ask.repeat(50));
+  };
+  const statuses = new Set<number>();
+  // The first requests that wait for a connection to the core are given up after 5 s, while later ones wait.
+  const end = performance.now() + 6_500;
+  for (let round = 0; performance.now() < end; round++) {
+    if (round % 10 === 0) await openMore();
+    statuses.add((await get('', { key: other })).status);
+    await sleep(50);
+  }
+  expect([...statuses]).toEqual([200]);
+  // Of thousands. On a slow machine some of those that are sent are given up too, and others are sent.
+  expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
+});
+
+describe('a large answer that its core does not complete', () => {
+  const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n';
+  const CHUNKS = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186A0\r\n${'x'.repeat(100_000)}\r\n`;
+
+  const close = (socket: net.Socket): void => void socket.end();
+  const reset = (socket: net.Socket): void => void sleep(100).then(() => socket.resetAndDestroy());
+
+  /** What a client gets from a core that sends this, and then does that with the connection. */
+  async function answerTo(text: string, then: (socket: net.Socket) => void = () => {}) {
+    const begin = (socket: net.Socket, head: string) => {
+      socket.write(withIdOf(head, text));
+      then(socket);
+    };
+    const { stack, key } = await stackBefore(begin, { CORE_TIMEOUT_MS: '500' });
+    const { socket, received } = await connectRaw(stack.gateway);
+    socket.allowHalfOpen = false;
+    socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+    await once(socket, 'close', { signal: AbortSignal.timeout(20_000) });
+    await untilNothingIsHeld(stack);
+    return received();
+  }
+
+  test.for([
+    ['stops', HEAD + 'x'.repeat(500_000), undefined],
+    ['stops between chunks', CHUNKS, undefined],
+    ['closes', HEAD + 'x'.repeat(500_000), close],
+    ['closes between chunks', CHUNKS, close],
+    ['resets its connection', CHUNKS, reset],
+    ['goes on with no chunk', `${CHUNKS}no chunk\r\n`, undefined],
+  ] as const)('is cut off if the core %s', async ([, text, then]) => {
+    const received = await answerTo(text, then);
+    expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+    expect(received).not.toMatch(/\r\n0\r\n\r\n$/);
+    expect(received.length).toBeLessThan(600_000);
+  });
+
+  test('is replaced by an error until a byte of its body has arrived', async () => {
+    const begin = (socket: net.Socket, head: string) => void socket.write(withIdOf(head, HEAD));
+    const { stack, get } = await stackBefore(begin, { CORE_TIMEOUT_MS: '500' });
+    const { status, json } = await get();
+    expect([status, (json as { code: string }).code]).toEqual([504, 'gateway_timeout']);
+    await untilNothingIsHeld(stack);
+  });
+});
+
+test('a large answer with trailers arrives without them, and its connection carries the next', async () => {
+  const sockets = new Set<net.Socket>();
+  const { get } = await stackBefore((socket, head) => {
+    sockets.add(socket);
+    const chunks = `186A0\r\n${'x'.repeat(100_000)}\r\n`.repeat(5);
+    socket.write(withIdOf(head, `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\nX: a\r\n\r\n`));
+  });
+  for (let round = 0; round < 5; round++) {
+    const { status, text, headers } = await get();
+    expect([status, text === 'x'.repeat(500_000), headers.trailer]).toEqual([200, true, undefined]);
+  }
+  // The first one came on a wire that other reads would share, and was asked for once more.
+  expect(sockets.size).toBeLessThanOrEqual(2);
+});
+
+/** Passes through, and is never in the gateway as a whole. */
+const HUGE = 100 * MEGABYTE;
+const PIECE = Buffer.alloc(65_536, 'x');
+/** What the kernel buffers for both connections, and the gateway's own buffers. */
+const MOST_UNDER_WAY = 40_000_000;
+/** Much less than the gateway's timeout for the core. */
+const MOST_WAIT_MS = 2_000;
+
+let taken = 0;
+/** Sends answers in order, a huge one only as fast as it is read. */
+const sending = await serveHttp((request, response) => {
+  if (request.url !== '/v1/pets?huge') return void response.end('[]');
+  taken = 0;
+  response.setHeader('Content-Length', HUGE);
+  pipeline(Readable.from(pieces()), response).catch(() => {});
+});
+const huge = await stackBefore(sending);
+
+function* pieces(): Generator<Buffer> {
+  for (; taken < HUGE; taken += PIECE.length) yield PIECE.subarray(0, HUGE - taken);
+}
+
+/** A paused client connection that has requested the huge answer. */
+async function askForHuge(): Promise<Socket> {
+  const { socket } = await connectRaw(huge.stack.gateway);
+  socket.allowHalfOpen = false;
+  // What it reads is not kept.
+  socket.removeAllListeners('data').pause();
+  socket.write(
+    `GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${huge.key}\r\nConnection: close\r\n\r\n`,
+  );
+  return socket;
+}
+
+/** Waits until the core cannot send more for a while. */
+async function untilStill(): Promise<number> {
+  for (let before = -1; before !== taken || taken === 0; await sleep(300)) before = taken;
+  return taken;
+}
+
+async function bytesUntilEnd(socket: Socket): Promise<number> {
+  socket.resume();
+  await once(socket, 'close');
+  return socket.bytesRead;
+}
+
+test('an answer that its client does not read waits in the core and arrives completely once it is read', async () => {
+  const socket = await askForHuge();
+  expect(await untilStill()).toBeLessThan(MOST_UNDER_WAY);
+  const received = await bytesUntilEnd(socket);
+  expect(received).toBeGreaterThan(HUGE);
+  expect(received).toBeLessThan(HUGE + 2_000);
+});
+
+test('other reads do not wait behind a huge answer that its client does not read', async () => {
+  await askForHuge();
+  await untilStill();
+  const key = await huge.stack.issueKey(UNLIMITED);
+  const startedAt = performance.now();
+  const answers = await Promise.all(Array.from({ length: 20 }, () => huge.get('', { key })));
+  expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+  expect(performance.now() - startedAt).toBeLessThan(MOST_WAIT_MS);
+});
+
+const LARGE = Buffer.alloc(MEGABYTE, 'x');
+/** Less than passes until the gateway looks for clients that have left, and enough for it to see the end. */
+const AHEAD_MS = 5;
+/** Fewer than that in a round, so that a core is still asked where all are held. */
+const ROUNDS = 5;
+const IN_A_ROUND = 20;
+/** Enough for what was sent to be read. */
+const LATER_MS = 100;
+
+/** A core that hands each request to the test, which answers. */
+async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResponse> }> {
+  const [asked, waiting]: [ServerResponse[], ((response: ServerResponse) => void)[]] = [[], []];
+  const url = await serveHttp((request, response) => {
+    response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
+    const take = waiting.shift();
+    if (take === undefined) asked.push(response);
+    else take(response);
+  });
+  return { url, next: async () => asked.shift() ?? (await new Promise((resolve) => waiting.push(resolve))) };
+}
+
+/** A gateway in front of such a core, and a key that is known to ask for large answers. */
+async function setUp(settings: Record<string, string> = {}) {
+  const core = await heldCore();
+  const { stack, key, get } = await stackBefore(core.url, settings);
+  const list = () => get();
+  const first = list();
+  (await core.next()).end(LARGE);
+  expect((await first).status).toBe(200);
+  return { stack, next: core.next, list, ask: (requests: number) => ask(stack, key, requests) };
+}
+
+async function ask(stack: Stack, key: string, requests: number): Promise<Socket> {
+  const { socket } = await connectRaw(stack.gateway);
+  socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`.repeat(requests));
+  return socket;
+}
+
+test('no memory is held for clients that left just before their large answers began', async () => {
+  const { stack, next, list, ask } = await setUp();
+  for (let round = 0; round < ROUNDS; round++) {
+    for (let left = 0; left < IN_A_ROUND; left++) {
+      const client = await ask(1);
+      const response = await next();
+      client.resetAndDestroy();
+      await sleep(AHEAD_MS);
+      response.end(LARGE);
+    }
+    await untilNothingIsHeld(stack);
+  }
+  const answers = Array.from({ length: MOST_ALONE }, list);
+  const held = await Promise.all(answers.map(next));
+  for (const response of held) response.end(LARGE);
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(answers.map(() => 200));
+});
+
+test('no memory is held for a large answer that waits behind another one, and each request has its log line', async () => {
+  // The first of three is never answered.
+  const { stack, next, ask } = await setUp({ CORE_TIMEOUT_MS: '1000' });
+  const lines = () => stack.log.filter(({ msg }) => msg === 'request').length;
+  const before = lines();
+  const client = await ask(3);
+  await next();
+  const [second, third] = [await next(), await next()];
+  second.end(LARGE);
+  await sleep(LATER_MS);
+  client.resetAndDestroy();
+  await sleep(LATER_MS);
+  third.end(LARGE);
+  await untilNothingIsHeld(stack);
+  await expect.poll(() => lines() - before).toBe(3);
+});

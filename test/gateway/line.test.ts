@@ -1,0 +1,347 @@
+import { once } from 'node:events';
+import net, { type AddressInfo } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { AnswerTooLarge } from '../../gateway/upstream/answer.ts';
+import { ConnectionLost, Unreadable, WrongAnswer } from '../../gateway/upstream/faults.ts';
+import { isRepeatable, writeRequest } from '../../gateway/upstream/headers.ts';
+import { MAX_DEPTH } from '../../gateway/upstream/wire.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { bareCore, OK } from '../support/faulty-core.ts';
+import { answer, askOn, lineTo, lineUnderTest, NOT_STREAMED, requestFor, sendInPieces } from '../support/line.ts';
+import { freePort } from '../support/port.ts';
+
+/** A connection to the core that reads share: what is written to it, whose answer is whose, and when it is closed. */
+
+const withHeader = (name: string, value: string) =>
+  requestFor({ target: '/v1/pets?limit=1', headers: ['X', '1', name, value] });
+
+test('a request to the core consists of its line, host, headers and id, byte for byte', () => {
+  const value = 'a\tb \x80\xff!~';
+  expect(writeRequest(withHeader('Y-z', value), 'a.1', 'core:7001')).toBe(
+    `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\nX-Request-Id: a.1\r\n\r\n`,
+  );
+});
+
+const CODES = [...Array(32).keys(), 0x7f, 0x100, 0x10a, 0x10d, 0x2028, 0xffff].filter((code) => code !== 0x09);
+
+test.for(CODES)('a value with the character %i is never written', (code) => {
+  const character = String.fromCharCode(code);
+  for (const value of [character, `a${character}`, `${character}b`, `a${character}b`])
+    expect(() => writeRequest(withHeader('Y', value), 'a.1', 'core'), JSON.stringify(value)).toThrow('The header Y');
+});
+
+test('a request that cannot be written does not affect those before and after it', async () => {
+  const heads: string[] = [];
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    heads.push(path);
+    socket.write(answer(path));
+  });
+  const first = ask('/first');
+  const smuggled = withHeader('Y', 'a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: core');
+  expect(() => askOn(line, smuggled)).toThrow('cannot be sent');
+  const second = ask('/second');
+  expect(await Promise.all([first, second])).toEqual(['/first', '/second']);
+  expect(heads).toEqual(['/first', '/second']);
+  expect(connections).toHaveLength(1);
+});
+
+test.for([
+  ['GET', undefined, true],
+  ['HEAD', undefined, true],
+  ['GET', Buffer.from('a'), false],
+  ['POST', undefined, false],
+  ['DELETE', undefined, false],
+  ['OPTIONS', undefined, false],
+] as const)('whether %s with the body %j may share a connection: %j', ([method, body, expected]) => {
+  expect(isRepeatable(requestFor({ method, body }))).toBe(expected);
+});
+
+/** A line to a core that answers after `count` requests, and what each connection received. */
+async function lineToBareCore(count: number) {
+  const received: string[] = [];
+  const ended: number[] = [];
+  const url = await bareCore((socket) => {
+    const connection = received.push('') - 1;
+    socket.on('close', () => ended.push(connection));
+    socket.on('data', (piece) => {
+      const all = (received[connection] ?? '') + piece.toString('latin1');
+      received[connection] = all;
+      if (all.split('\r\n\r\n').length > count) socket.write(OK.repeat(count));
+    });
+  });
+  const line = lineTo(url);
+  const ask = (target: string, ...headers: string[]) => askOn(line, { target, headers });
+  return { line, ask, received, ended, host: new URL(url).host };
+}
+
+const ticked = () => new Promise<void>((resolve) => process.nextTick(resolve));
+
+test('requests made while a connection opens share it', async () => {
+  const { ask, received, host } = await lineToBareCore(3);
+  const [first, second] = [ask('/1'), ask('/2')];
+  await ticked();
+  const third = ask('/3');
+  expect(await Promise.all([first, second, third])).toHaveLength(3);
+  expect(received).toEqual([
+    ['/1', '/2', '/3'].map((path) => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nX-Request-Id: \r\n\r\n`).join(''),
+  ]);
+});
+
+test('each character of a header is sent to the core as one byte', async () => {
+  const { ask, received } = await lineToBareCore(1);
+  const value = Array.from({ length: 128 }, (_, at) => String.fromCharCode(0x80 + at)).join('');
+  await ask('/', 'X', value);
+  expect(received[0]).toContain(`\r\nX: ${value}\r\n`);
+});
+
+test('a line that is closed while it connects leaves no connection', async () => {
+  const { line, ask, received, ended } = await lineToBareCore(1);
+  const asked = Promise.allSettled([ask('/')]);
+  await ticked();
+  line.close();
+  expect(await asked).toMatchObject([{ status: 'rejected' }]);
+  await expect.poll(() => ended).toEqual([0]);
+  expect(received).toEqual(['']);
+});
+
+test('a connection accepts no more requests than its depth', async () => {
+  const { line, ask } = await lineToBareCore(MAX_DEPTH);
+  const asked = Array.from({ length: MAX_DEPTH }, () => ask('/'));
+  expect(line.depth).toBe(MAX_DEPTH);
+  expect(() => ask('/')).toThrow(RangeError);
+  await Promise.all(asked);
+  expect(line.depth).toBe(0);
+});
+
+const LARGE = 'HTTP/1.1 '.repeat(40_000);
+const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
+
+test('each answer goes to its request, however the stream is cut', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.string({ maxLength: 200, unit: 'binary-ascii' }), { minLength: 1, maxLength: 10 }),
+      fc.array(fc.integer({ min: 1, max: 120 }), { minLength: 1, maxLength: 10 }),
+      async (bodies, sizes) => {
+        let asked = 0;
+        const { ask, connections } = await lineUnderTest((socket) => {
+          asked += 1;
+          if (asked === bodies.length) void sendInPieces(socket, bodies.map((body) => answer(body)).join(''), sizes);
+        });
+        expect(await Promise.all(paths(bodies.length).map((path) => ask(path)))).toEqual(bodies);
+        expect(connections).toHaveLength(1);
+      },
+    ),
+    { numRuns: 40 },
+  );
+});
+
+test('an answer that takes many reads goes to its request', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path.repeat(20_000))));
+  const answers = await Promise.all(paths(100).map((path) => ask(path)));
+  expect(answers.map((body, at) => body === `/${at}`.repeat(20_000))).toEqual(Array(100).fill(true));
+  expect(connections).toHaveLength(1);
+});
+
+test('an answer that is too large is skipped, and those around it are correct on the same connection', async () => {
+  for (const sizes of [[1_000_000], [100_000, 1, 30_000], [50_000, 65_536]]) {
+    const { ask, connections } = await lineUnderTest((socket, path) => {
+      if (path !== '/9') return;
+      const bodies = paths(10).map((body) => (body === '/4' || body === '/5' ? LARGE : body));
+      void sendInPieces(socket, bodies.map((body) => answer(body)).join(''), sizes);
+    });
+    const settled = await Promise.allSettled(paths(10).map((path) => ask(path)));
+    const expected = paths(10).map((body) =>
+      body === '/4' || body === '/5'
+        ? { status: 'rejected', reason: expect.any(AnswerTooLarge) }
+        : { status: 'fulfilled', value: body },
+    );
+    expect(settled).toEqual(expected);
+    expect(connections).toHaveLength(1);
+  }
+});
+
+test('while the rest of an answer that is too large arrives, requests after it are blocked', async () => {
+  const text = answer(LARGE);
+  let sendRest = () => {};
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    if (path !== '/large') return void socket.write(answer(path));
+    socket.write(text.slice(0, 1_000));
+    sendRest = () => socket.write(text.slice(1_000));
+  });
+  await expect(ask('/large')).rejects.toThrow(AnswerTooLarge);
+  expect(line.stalledMs(performance.now() + 100)).toBeGreaterThanOrEqual(100);
+  const next = ask('/next');
+  expect([line.front, line.blocked.length]).toEqual([undefined, 1]);
+  sendRest();
+  expect(await next).toBe('/next');
+  expect(line.stalledMs(performance.now() + 100)).toBe(0);
+  expect(connections).toHaveLength(1);
+});
+
+test('no request waits behind an answer of many megabytes, because its connection is closed and others use a new one', async () => {
+  const { ask } = await lineUnderTest((socket, path) => {
+    if (path === '/0') socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n');
+  });
+  const settled = await Promise.allSettled(paths(3).map((path) => ask(path)));
+  const faults = settled.map((one) => (one.status === 'rejected' ? one.reason : undefined));
+  expect(faults[0]).toBeInstanceOf(AnswerTooLarge);
+  expect(faults.slice(1)).toEqual([expect.any(ConnectionLost), expect.any(ConnectionLost)]);
+});
+
+const silence = { ...NOT_STREAMED, answered() {}, failed() {} };
+const lost = { status: 'rejected', reason: expect.any(ConnectionLost) };
+
+test('an unused connection is closed after its idle time, and the next request gets a new one', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path)), 100);
+  expect(await ask('/first')).toBe('/first');
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+  expect(await ask('/second')).toBe('/second');
+  expect(connections).toHaveLength(2);
+});
+
+test('a connection with a pending answer is not closed for being idle', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path) => {
+    setTimeout(() => socket.write(answer(path)), 300);
+  }, 50);
+  expect(await ask('/late')).toBe('/late');
+  expect(connections).toHaveLength(1);
+});
+
+test('after the last answer of a connection no other is read, and all waiting requests fail at once', async () => {
+  const { ask, connections } = await lineUnderTest((socket, path, connection) => {
+    if (connection > 0) socket.write(answer(path));
+    // All answers in one piece and then nothing: the core leaves the connection for us to close.
+    else if (path === '/9')
+      socket.write(
+        paths(10)
+          .map((body) => answer(body, ...(body === '/3' ? ['Connection: close'] : [])))
+          .join(''),
+      );
+  });
+  const settled = await Promise.allSettled(paths(10).map((path) => ask(path)));
+  expect(settled.slice(0, 4)).toEqual(paths(4).map((value) => ({ status: 'fulfilled', value })));
+  expect(settled.slice(4)).toEqual(Array(6).fill(lost));
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+  expect(await ask('/next')).toBe('/next');
+  expect(connections).toHaveLength(2);
+});
+
+test('an unreadable answer fails its own request, and later requests learn that the connection is lost', async () => {
+  const { ask } = await lineUnderTest((socket, path, connection) => {
+    if (connection > 0) socket.write(answer(path));
+    else if (path === '/4') socket.write(`${answer('/0')}${answer('/1')}HTTP/1.0 200 OK\r\n\r\n${answer('/3')}`);
+  });
+  expect(await Promise.allSettled(paths(5).map((path) => ask(path)))).toEqual([
+    { status: 'fulfilled', value: '/0' },
+    { status: 'fulfilled', value: '/1' },
+    { status: 'rejected', reason: expect.any(Unreadable) },
+    lost,
+    lost,
+  ]);
+  expect(await ask('/next')).toBe('/next');
+});
+
+test.for([
+  ['half a head', answer('x').slice(0, 30)],
+  ['half a body', answer('x'.repeat(9)).slice(0, -4)],
+  ['half an answer that is too large', answer('x'.repeat(300_000)).slice(0, 1_000)],
+] as const)('a connection that breaks after %s leaves nothing behind', async ([, text]) => {
+  const { ask, connections } = await lineUnderTest((socket, path, connection) => {
+    if (connection === 0) socket.end(text);
+    else socket.write(answer(path));
+  });
+  await expect(ask('/first')).rejects.toThrow();
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+  expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
+});
+
+test('a request that could not be sent is not sent later with the next one', async () => {
+  const port = await freePort();
+  const line = lineTo(`http://127.0.0.1:${port}`);
+  const ask = (target: string) => askOn(line, { target });
+  await expect(ask('/first')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  let received = '';
+  const server = net.createServer((socket) => {
+    socket.on('data', (chunk) => {
+      received += chunk;
+      socket.write(OK);
+    });
+  });
+  server.listen(port, '127.0.0.1');
+  cleanUp(() => void server.close());
+  await once(server, 'listening');
+  expect((await ask('/second')).body).toBe('[]');
+  expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\nX-Request-Id: \r\n\r\n$/);
+});
+
+test('a connection without waiting requests is closed, and the next request gets a new one', async () => {
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    if (path !== '/silent') socket.write(answer(path));
+  });
+  const asked = { ...silence, request: requestFor({ target: '/silent' }), id: '', isWanted: true };
+  line.send(asked, performance.now());
+  await expect.poll(() => connections.length).toBe(1);
+  line.endUnwanted();
+  expect(line.depth).toBe(1);
+  asked.isWanted = false;
+  line.endUnwanted();
+  expect(line.depth).toBe(0);
+  expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
+  expect(connections).toHaveLength(2);
+});
+
+test.for([
+  ['with another id', 'X-Request-Id: 9'],
+  ['with two ids', 'X-Request-Id: 1\r\nX-Request-Id: 2'],
+  ['without an id', 'X: 1'],
+])('an answer %s closes the connection and reaches nobody', async ([, header]) => {
+  const { line } = await lineUnderTest(
+    (socket, path) => {
+      if (path === '/3')
+        socket.write(
+          `${answer('0', 'x-request-id: 0')}${answer('1', header as string)}${answer('2', 'x-request-id: 2')}`,
+        );
+    },
+    60_000,
+    true,
+  );
+  const asked = [0, 1, 2, 3].map((id) => askOn(line, { target: `/${id}`, id: String(id) }));
+  expect(await Promise.allSettled(asked)).toEqual([
+    { status: 'fulfilled', value: expect.objectContaining({ body: '0' }) },
+    { status: 'rejected', reason: expect.any(WrongAnswer) },
+    lost,
+    lost,
+  ]);
+});
+
+test('endless interim answers are not buffered without limit', async () => {
+  const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
+  const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
+  await expect(ask('/')).rejects.toThrow(ConnectionLost);
+});
+
+test('closing a line fails all waiting requests and closes its connection', async () => {
+  const { ask, line, connections } = await lineUnderTest((socket, path) => {
+    if (path === '/first') socket.write(answer(path));
+  });
+  await ask('/first');
+  const waiting = Promise.allSettled([ask('/1'), ask('/2')]);
+  line.close();
+  expect(await waiting).toEqual([lost, lost]);
+  await expect.poll(() => connections[0]?.destroyed).toBe(true);
+});
+
+const hasIpv6 = Object.values(networkInterfaces()).some((addresses) =>
+  addresses?.some(({ address }) => address === '::1'),
+);
+
+test.runIf(hasIpv6)('a core can have an IPv6 address', async () => {
+  const server = net.createServer((socket) => void socket.on('data', () => void socket.end(OK)));
+  server.listen(0, '::1');
+  cleanUp(() => void server.close());
+  await once(server, 'listening');
+  const origin = `http://[::1]:${(server.address() as AddressInfo).port}`;
+  expect(await askOn(lineTo(origin), { target: '/' })).toMatchObject({ status: 200, body: '[]' });
+});

@@ -1,0 +1,40 @@
+import { readFileSync } from 'node:fs';
+import { createAuthority } from './certificates.ts';
+import type { LogLine } from './log.ts';
+import { ADMIN_TOKEN, startStack, UNLIMITED } from './stack.ts';
+
+/** A listener, and what it logs of the requests that begin. */
+export interface Listener {
+  readonly name: string;
+  readonly url: string;
+  /** Undefined where nobody needs one. */
+  readonly key: string | undefined;
+  /** Where it can be read and written, and what can be written there. */
+  readonly read: string;
+  readonly write: string;
+  readonly body: string;
+  readonly log: readonly LogLine[];
+  /** Of what it forwards requests to, if it does. */
+  readonly coreLog?: readonly LogLine[];
+}
+
+/** Listeners for clients, without and with TLS, for operators and for internal services. @param name of what is written */
+export async function startListeners(name: string, settings: Record<string, string> = {}) {
+  const { caFile, certFile, keyFile } = await createAuthority();
+  const stack = await startStack(settings);
+  const secure = await startStack({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
+  const limits = { ...UNLIMITED, day: 10_000_000 };
+  const pets = { read: '/v1/pets?limit=1', write: '/v1/pets', body: JSON.stringify({ name, categoryId: 1 }) };
+  const keys = { read: '/plans', write: '/keys', body: JSON.stringify({ name, plan: 'free' }) };
+  const forClients = async ({ gateway: url, issueKey, log, coreLog }: typeof stack) => ({
+    ...{ url, key: await issueKey(limits), log, coreLog },
+    ...pets,
+  });
+  const listeners: readonly Listener[] = [
+    { name: 'clients', ...(await forClients(stack)) },
+    { name: 'clients over TLS', ...(await forClients(secure)) },
+    { name: 'operators', url: stack.adminUrl, key: ADMIN_TOKEN, ...keys, log: stack.log },
+    { name: 'internal services', url: stack.core, key: undefined, ...pets, log: stack.coreLog },
+  ];
+  return { stack, secure, ca: readFileSync(caFile), listeners };
+}
