@@ -4,9 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { CLI, ctl, ctlWith, operatorOf } from '../support/ctl.ts';
-import { send } from '../support/http.ts';
-import { type Started, startProcess } from '../support/process.ts';
+import { answer, ctl, ctlOnTerminal, ctlWith, operatorOf } from '../support/ctl.ts';
+import { statusOf } from '../support/operators.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line on a terminal, which `script` provides. */
@@ -15,23 +14,10 @@ const RED = '\u001b[31m';
 
 const stack = await startStack();
 
-function onTerminal(words: readonly string[], environment: Record<string, string> = {}): Started {
-  const command = [process.execPath, CLI, ...words].join(' ');
-  return startProcess('script', ['-qec', command, '/dev/null'], {
-    ...operatorOf(stack),
-    TERM: 'xterm-256color',
-    ...environment,
-  });
-}
+const onTerminal = (words: readonly string[], environment: Record<string, string> = {}) =>
+  ctlOnTerminal(stack, words, environment);
 
-/** Waits for the question, then types the answer. */
-async function answer(started: Started, question: string, typed: string): Promise<number | null> {
-  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain(question);
-  started.child.stdin?.write(typed);
-  return (await started.ended).code;
-}
-
-const works = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status === 200;
+const works = async (key: string) => (await statusOf(stack, key)) === 200;
 
 const minuteOf = async (of: Stack, plan: string) =>
   ((await of.admin('GET', '/plans')).json as Record<string, { minute: number }>)[plan]?.minute;
@@ -106,15 +92,8 @@ test('an expiry in the past needs a confirmation, or --yes without a terminal', 
   const past = '2020-01-01T00:00:00Z';
   const declined = onTerminal(['keys', 'expire', idOf(key), past]);
   expect(await answer(declined, `Expire ${idOf(key)} now? 2020-01-01`, 'n\n')).toBe(5);
-  const [inPipe, wrong] = await Promise.all([
-    ctl(stack, 'keys', 'expire', idOf(key), past),
-    ctl(stack, 'keys', 'expire', idOf(key), '2020'),
-  ]);
+  const inPipe = await ctl(stack, 'keys', 'expire', idOf(key), past);
   expect(inPipe).toMatchObject({ code: 5, out: '', err: expect.stringContaining('is in the past') });
-  expect(wrong).toMatchObject({
-    code: 2,
-    err: expect.stringContaining('It must be a time, such as 2030-12-31T00:00:00Z.'),
-  });
   expect(await works(key)).toBe(true);
   expect((await ctl(stack, 'keys', 'expire', idOf(key), past, '--yes')).code).toBe(0);
   expect(await works(key)).toBe(false);
@@ -144,16 +123,9 @@ test('times are local on a terminal, and UTC with --utc, in a pipe and as JSON',
   expect([shown, utc, json, inPipe].filter(({ out }) => out.includes('is unknown'))).toEqual([]);
 });
 
-test('ctl keys find prompts on a terminal', async () => {
-  const id = idOf(await stack.issueKey({ name: 'asked for' }));
-  const started = onTerminal(['keys', 'find']);
-  expect(await answer(started, 'A name, an id, a request id or a key:', 'asked\n')).toBe(0);
-  expect(started.out()).toContain(id);
-});
-
 test('the status of a refused request is coloured', async () => {
   const key = await stack.issueKey({ minute: 1 });
-  for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  for (let sent = 0; sent < 3; sent++) await statusOf(stack, key);
   const { code, out } = await onTerminal(['requests', '--key', idOf(key)]).ended;
   expect([code, out.split('\u001b[33m429').length]).toEqual([0, 3]);
   expect(out).not.toContain('\u001b[33m200');

@@ -13,6 +13,7 @@ import type {
 import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
@@ -284,7 +285,7 @@ describe('with two gateways of two workers', async () => {
     process.kill(pid, 'SIGCONT');
   });
 
-  test('their requests are merged, and a hanging gateway is listed as missing', async () => {
+  test('their requests are merged, and a hanging gateway is listed as missing, also by ctl', async () => {
     const key = await here.issueKey();
     const pids = new Set<number>();
     const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;
@@ -318,6 +319,10 @@ describe('with two gateways of two workers', async () => {
       expect(performance.now() - askedAt).toBeLessThan(2_500);
       expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
       expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
+      const { code, out, err } = await ctl(here, 'requests', '--limit', '1');
+      expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
+      expect(err).toMatch(/^Note: these did not answer, so their requests are missing: .+\.$/m);
+      expect(err).toContain(String(there.child.pid));
       // It is waited for once, not once more for what it has refused.
       expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
       const about = `gateway ${hostname()}:${there.child.pid}`;
