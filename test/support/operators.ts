@@ -11,6 +11,9 @@ export const onRedis = (REDIS_URL: string) => ({ REDIS_URL, REDIS_TIMEOUT_MS: '5
 export const get = async <T>(stack: Pick<Stack, 'admin'>, path: string): Promise<T> =>
   (await stack.admin('GET', path)).json as T;
 
+/** Where Redis has a key. */
+export const hashOf = (id: string): string => `gateway:key:{${id}}`;
+
 export const viewOf = (stack: Stack, id: string): Promise<KeyView> => get(stack, `/keys/${id}`);
 
 /** A client's request. @param id of the request */
@@ -27,3 +30,22 @@ export async function codeOf(stack: Stack, key: string): Promise<unknown> {
 
 export const issueId = async (stack: Stack, key?: Record<string, unknown>): Promise<string> =>
   idOf(await stack.issueKey(key));
+
+/** All pages of a list. @param path with a query */
+export async function pagesOf<Page extends { next?: string | number }>(
+  stack: Pick<Stack, 'admin'>,
+  path: string,
+  more = 'after',
+): Promise<Page[]> {
+  const pages: Page[] = [];
+  for (let next = ''; ; ) {
+    const page = await get<Page>(stack, path + next);
+    pages.push(page);
+    if (page.next === undefined) return pages;
+    next = `&${more}=${encodeURIComponent(page.next)}`;
+  }
+}
+
+/** A new token of an operator. */
+export const tokenFor = async (stack: Stack, role: string, name = 'ann'): Promise<{ id: string; token: string }> =>
+  (await stack.admin('POST', '/tokens', { name, role })).json as { id: string; token: string };
