@@ -1,17 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { send } from '../support/http.ts';
+import { ctl } from '../support/ctl.ts';
+import { ask, get, hashOf, onRedis } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 /** Filtered and sorted lists of keys, the loudest keys, and finding a key. */
 
-const { url } = await emptyDatabase();
+const { url, redis } = await emptyDatabase();
 
 async function keyWith(stack: Stack, name: string, used: number, about = {}): Promise<string> {
   const key = await stack.issueKey({ name, day: 20, ...about });
-  for (let sent = 0; sent < used; sent++) await send(`${stack.gateway}/v1/pets`, { key });
+  for (let sent = 0; sent < used; sent++) await ask(stack, key);
   return key;
 }
 
@@ -54,6 +55,12 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     ['sort=used&limit=3', ['refused', 'Loud', 'banned']],
     ['sort=idle', ['acme two', 'acme one', 'quiet', 'Loud', 'refused', 'banned']],
     ['sort=name&name=acme&plan=free', ['acme one']],
+    ['near=100', ['refused']],
+    ['near=76', ['refused']],
+    // Of its 20 requests a day, Loud has sent 15.
+    ['near=75', ['refused', 'Loud']],
+    ['near=75&name=OU', ['Loud']],
+    ['near=75&limit=1&offset=4', ['Loud']],
   ] as const)('GET /keys?%s', async ([query, names]) => {
     expect(await namesOf(stack, `/keys?${query}`)).toEqual(names);
   });
@@ -70,9 +77,18 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await namesOf(stack, '/keys/top?minutes=60&limit=1&plan=free')).toEqual(['refused']);
   });
 
+  test('ctl lists the keys near their limit, by default from 80 %', async () => {
+    const near = await ctl(stack, 'keys', 'list', '--near');
+    expect(near).toMatchObject({ code: 0, err: '' });
+    expect(near.out).toMatch(/ refused +free +active +2 +2 +100 % /);
+    expect(near.out).not.toContain('Loud');
+    const nearer = await ctl(stack, '--json', 'keys', 'list', '--near', '75');
+    expect(JSON.parse(nearer.out)).toMatchObject({ keys: [{ name: 'refused' }, { name: 'Loud' }] });
+  });
+
   test('a key is found by its id, by a part of its name, and by a request', async () => {
     const requestId = randomUUID();
-    await send(`${stack.gateway}/v1/pets`, { key: quiet, headers: { 'x-request-id': requestId } });
+    await ask(stack, quiet, requestId);
     const found = async (text: string) =>
       (await keysOf(stack, `/keys/find?text=${encodeURIComponent(text)}`)).map((key) => [key.name, key.foundBy]);
     expect(await found(idOf(quiet))).toEqual([['quiet', 'id']]);
@@ -101,23 +117,23 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
 });
 
 test('keys without a request for a given time are listed, including those never used', async () => {
-  const { url: own, redis } = await emptyDatabase();
-  const stack = await startStack({ REDIS_URL: own, REDIS_TIMEOUT_MS: '5000' });
+  await redis.flushdb();
+  const stack = await startStack(onRedis(url));
   const [idle, fresh, never] = [
     await keyWith(stack, 'idle', 1),
     await keyWith(stack, 'fresh', 1),
     await keyWith(stack, 'never', 0),
   ];
   const daysAgo = (days: number) => (Date.now() / 1_000 - days * 86_400).toFixed(6);
-  await redis.hset(`gateway:key:{${idOf(idle)}}`, 'left', `${daysAgo(31)} 1/60 1/1000`);
-  await redis.hset(`gateway:key:{${idOf(fresh)}}`, 'left', `${daysAgo(29)} 1/60 1/1000`);
-  await redis.hset(`gateway:key:{${idOf(never)}}`, 'created_at', daysAgo(40));
+  await redis.hset(hashOf(idOf(idle)), 'left', `${daysAgo(31)} 1/60 1/1000`);
+  await redis.hset(hashOf(idOf(fresh)), 'left', `${daysAgo(29)} 1/60 1/1000`);
+  await redis.hset(hashOf(idOf(never)), 'created_at', daysAgo(40));
   expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
 });
 
 test('a call checks a limited number of keys and returns where the next one continues', async () => {
-  const { url: own, redis } = await emptyDatabase();
-  const stack = await startStack({ REDIS_URL: own, REDIS_TIMEOUT_MS: '5000' });
+  await redis.flushdb();
+  const stack = await startStack(onRedis(url));
   await keyWith(stack, 'old and loud', 2);
   const places = Array.from({ length: 5_200 }, (_, at) => [
     String(Date.now() / 1_000 + 10 + at),
@@ -129,4 +145,12 @@ test('a call checks a limited number of keys and returns where the next one cont
     expect(json).toMatchObject({ keys: [], next: 5_000 });
     expect(await namesOf(stack, `${path}&offset=5000`)).toEqual(['old and loud']);
   }
+});
+
+test('a key without usable limits is never near its limit', async () => {
+  await redis.flushdb();
+  const stack = await startStack(onRedis(url));
+  const id = idOf(await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1 }));
+  await redis.hdel(hashOf(id), 'day');
+  expect(await get(stack, '/keys?near=1')).toMatchObject({ total: 1, keys: [] });
 });
