@@ -185,3 +185,17 @@ test('the history of the embedded limiter survives a restart', async () => {
   const second = await startStack({ DATA_DIR });
   expect(await historyOf(second)).toMatchObject([{ author: 'ada' }]);
 });
+
+test('concurrent changes of plans are all made', async () => {
+  const stack = await freshStack(withRedis);
+  await Promise.all(
+    (['free', 'pro', 'business'] as const).map((plan, at) =>
+      stack.admin('PATCH', `/plans/${plan}`, { minute: 21 + 10 * at }),
+    ),
+  );
+  expect((await stack.admin('GET', '/plans')).json).toMatchObject({
+    free: { minute: 21 },
+    pro: { minute: 31 },
+    business: { minute: 41 },
+  });
+});

@@ -253,10 +253,3 @@ test('requests of a key with a tag are found behind many others', async () => {
   const { requests, next } = await get<RequestsAnswer>(stack, '/requests?tag=customer:acme');
   expect([requests.map(({ keyId }) => keyId), next]).toEqual([[idOf(tagged)], undefined]);
 });
-
-test('invalid fields that are typed among the tags of a key do not affect it', async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey({ tags: ACME });
-  await redis.hset(`gateway:tags:{${idOf(key)}}`, { plan: 'business', minute: '7', disabled: '1' });
-  expect(await get<KeyView>(stack, `/keys/${idOf(key)}`)).toMatchObject({ plan: 'free', state: 'active', tags: ACME });
-});

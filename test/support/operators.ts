@@ -32,7 +32,7 @@ export const issueId = async (stack: Stack, key?: Record<string, unknown>): Prom
   idOf(await stack.issueKey(key));
 
 /** All pages of a list. @param path with a query */
-export async function pagesOf<Page extends { next?: string | number }>(
+export async function pagesOf<Page extends { next?: string | number | undefined }>(
   stack: Pick<Stack, 'admin'>,
   path: string,
   more = 'after',
