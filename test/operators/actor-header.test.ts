@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { readGatewaySettings } from '../../gateway/config.ts';
+import { activityOf } from '../support/activity.ts';
 import { type Answer, post } from '../support/http.ts';
+import { get, tokenFor } from '../support/operators.ts';
 import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
 
 const HEADER = 'X-Forwarded-User';
@@ -11,28 +13,28 @@ function createKey(stack: Stack, headers: Record<string, string | string[]>, bod
   return post(`${stack.adminUrl}/keys`, key, { key: ADMIN_TOKEN, headers });
 }
 
-async function actorOf(stack: Stack): Promise<string | undefined> {
-  const { activity } = (await stack.admin('GET', '/activity?limit=1')).json as { activity: { actor: string }[] };
-  return activity[0]?.actor;
-}
+const actorOf = async (stack: Stack) => (await activityOf(stack, '?limit=1'))[0]?.actor;
+
+const trusting = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
 
 test('a trusted proxy names the actor, whatever the body says', async () => {
-  const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
-  await createKey(stack, { 'x-forwarded-user': 'ada@example.com' }, { author: 'eve' });
-  expect(await actorOf(stack)).toBe('ada@example.com');
-  await createKey(stack, { 'x-forwarded-user': Buffer.from('Jürgen').toString('latin1') });
-  expect(await actorOf(stack)).toBe('Jürgen');
-  await createKey(stack, {});
-  expect(await actorOf(stack)).toBe('unknown');
+  await createKey(trusting, { 'x-forwarded-user': 'ada@example.com' }, { author: 'eve' });
+  expect(await actorOf(trusting)).toBe('ada@example.com');
+  await createKey(trusting, { 'x-forwarded-user': Buffer.from('Jürgen').toString('latin1') });
+  expect(await actorOf(trusting)).toBe('Jürgen');
+  await createKey(trusting, {});
+  expect(await actorOf(trusting)).toBe('unknown');
 });
 
 test('the token, not the actor, decides what is allowed', async () => {
-  const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
-  const { token } = (await stack.admin('POST', '/tokens', { name: 'proxy', role: 'viewer' })).json as { token: string };
-  const headers = { 'x-forwarded-user': 'ada' };
-  const answer = await post(`${stack.adminUrl}/keys`, { name: 'a', plan: 'free' }, { key: token, headers });
-  expect(answer.status).toBe(403);
-  expect((await post(`${stack.adminUrl}/keys`, { name: 'a', plan: 'free' }, { headers })).status).toBe(401);
+  const { token } = await tokenFor(trusting, 'viewer', 'proxy');
+  for (const [key, status] of [
+    [token, 403],
+    [undefined, 401],
+  ] as const) {
+    const sent = { key, headers: { 'x-forwarded-user': 'ada' } };
+    expect((await post(`${trusting.adminUrl}/keys`, { name: 'a', plan: 'free' }, sent)).status).toBe(status);
+  }
 });
 
 test.for([
@@ -50,10 +52,10 @@ test.for([
   ['longer than a name', 'a'.repeat(101)],
   ['with a tab', 'a\tb'],
 ] as const)("an actor's name that comes %s is 400 and changes nothing", async ([, value]) => {
-  const stack = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
-  const answer = await createKey(stack, { 'x-forwarded-user': value as string | string[] });
+  const before = await get(trusting, '/keys');
+  const answer = await createKey(trusting, { 'x-forwarded-user': value as string | string[] });
   expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);
-  expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 0 });
+  expect(await get(trusting, '/keys')).toEqual(before);
 });
 
 test.for([
