@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
-import type { CheckResult } from '../../gateway/check-result.ts';
-import { idOf } from '../support/api-key.ts';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
+import { serveHttp } from '../support/http-server.ts';
+import { get } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
@@ -23,11 +24,7 @@ async function setUp(settings: Record<string, string> = {}) {
   return { server, redis, stack };
 }
 
-async function examine(stack: Stack): Promise<CheckResult[]> {
-  const { status, json } = await stack.admin('GET', '/doctor');
-  expect(status).toBe(200);
-  return (json as { findings: CheckResult[] }).findings;
-}
+const examine = async (stack: Stack) => (await get<DoctorAnswer>(stack, '/doctor')).findings;
 
 /** A single Redis, as in most of these tests, has no replica, which is a finding of its own. */
 const badOf = async (stack: Stack) =>
@@ -55,41 +52,26 @@ test('the doctor reports each check that is in order', async () => {
 });
 
 test.for([
-  [
-    'evicts',
-    [['CONFIG', 'SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru']],
-    'fault',
-    /API keys may be evicted/,
-  ],
-  ['would evict', [['CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru']], 'warning', /with no maxmemory yet/],
-  ['is nearly full', [['CONFIG', 'SET', 'maxmemory', '1100kb']], 'warning', /% of maxmemory is used/],
-  ['keeps no append-only file', [['CONFIG', 'SET', 'appendonly', 'no']], 'warning', /no append-only file/],
-  ['is a replica', [['REPLICAOF', '127.0.0.1', '1']], 'fault', /a replica/],
+  ['evicts', 'CONFIG SET maxmemory 1gb maxmemory-policy allkeys-lru', 'fault', /API keys may be evicted/],
+  ['would evict', 'CONFIG SET maxmemory-policy allkeys-lru', 'warning', /with no maxmemory yet/],
+  ['is nearly full', 'CONFIG SET maxmemory 1100kb', 'warning', /% of maxmemory is used/],
+  ['keeps no append-only file', 'CONFIG SET appendonly no', 'warning', /no append-only file/],
+  ['is a replica', 'REPLICAOF 127.0.0.1 1', 'fault', /a replica/],
   [
     'holds a value that is no limit',
-    [['HSET', 'gateway:plans', 'free.minute', '60,']],
+    'HSET gateway:plans free.minute 60,',
     'fault',
     /^free.minute is 60,; 60 stays in force$/,
   ],
-  ['holds a field that no plan has', [['HSET', 'gateway:plans', 'fre.minute', '60']], 'fault', /^fre.minute is 60/],
-  ['has a plan in shadow mode', [['HSET', 'gateway:plans', 'pro.mode', 'shadow']], 'warning', /^pro is in shadow mode/],
-  [
-    'holds no table',
-    [
-      ['DEL', 'gateway:plans'],
-      ['SET', 'gateway:plans', 'x'],
-    ],
-    'fault',
-    /cannot be read/,
-  ],
-] as const)('the doctor reports a Redis that %s, with the remedy', async ([, commands, status, found]) => {
+  ['holds a field that no plan has', 'HSET gateway:plans fre.minute 60', 'fault', /^fre.minute is 60/],
+  ['has a plan in shadow mode', 'HSET gateway:plans pro.mode shadow', 'warning', /^pro is in shadow mode/],
+  ['holds no table', 'SET gateway:plans x', 'fault', /cannot be read/],
+] as const)('the doctor reports a Redis that %s, with the remedy', async ([, command, status, found]) => {
   const { redis, stack } = await setUp();
-  for (const [name, ...parameters] of commands) await redis.call(name, ...parameters);
-  await expect
-    .poll(() => badOf(stack))
-    .toEqual([
-      expect.objectContaining({ status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) }),
-    ]);
+  const [name = '', ...parameters] = command.split(' ');
+  await redis.call(name, ...parameters);
+  const finding = { status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) };
+  await expect.poll(() => badOf(stack)).toEqual([expect.objectContaining(finding)]);
 });
 
 test("the doctor's advice on plan values works, and its answer stays small however many there are", async () => {
@@ -110,20 +92,17 @@ test('the doctor reports a ban_after of the former rule as ignored, and warns of
     'free.ban_within_seconds': '60',
     'pro.ban_after': '2401',
   });
-  const table = async () => (await stack.admin('GET', '/plans')).json;
+  const table = () => get(stack, '/plans');
+  const former = 'free.ban_within_seconds belongs to a rule that no longer exists';
   await expect
     .poll(() => badOf(stack))
-    .toEqual([
-      expect.objectContaining({
+    .toMatchObject([
+      {
         status: 'warning',
-        found:
-          'free.ban_within_seconds belongs to a rule that no longer exists: free.ban_after is ignored, and 5 × minute is in force',
+        found: `${former}: free.ban_after is ignored, and 5 × minute is in force`,
         advice: 'ctl plans set free --ban-after none',
-      }),
-      expect.objectContaining({
-        status: 'warning',
-        found: expect.stringContaining('pro.ban_after is 2401, over eight times'),
-      }),
+      },
+      { status: 'warning', found: expect.stringContaining('pro.ban_after is 2401, over eight times') },
     ]);
   expect(await table()).not.toHaveProperty('free.ban_after');
   // Who sets it means the present rule.
@@ -151,18 +130,7 @@ test('the doctor reports a missing Redis and a missing core', async () => {
   ]);
 });
 
-test('the doctor reports a core with another token and the default user of Redis', async () => {
-  const { stack: other } = await setUp({ CORE_TOKEN: 'token-of-the-core-here' });
-  const { server } = await setUp();
-  const stack = await startStack({
-    REDIS_URL: urlOf('admin', server.url),
-    REDIS_TIMEOUT_MS: '2000',
-    CORE_URL: other.core,
-    CORE_TOKEN: 'another-token-than-that',
-  });
-  expect(await badOf(stack)).toEqual([
-    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'rejects our token' }),
-  ]);
+test('the doctor reports the default user of Redis', async () => {
   const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(plain.stop);
   expect(await badOf(await startStack({ REDIS_URL: plain.url, REDIS_TIMEOUT_MS: '2000' }))).toEqual([
@@ -205,19 +173,6 @@ test('the doctor checks every node of a cluster and slots that are not served', 
     });
 });
 
-test('the doctor names the key and the secret whose network was malformed by hand', async () => {
-  const { redis, stack } = await setUp();
-  const id = idOf(await stack.issueKey());
-  const field = (await redis.hkeys(`gateway:key:{${id}}`)).find((name) => name.startsWith('secret:')) as string;
-  const [secretId, end, scope, , ...rest] = String(await redis.hget(`gateway:key:{${id}}`, field)).split(' ');
-  const malformed = '10.0.0.0/99999999999999999999';
-  await redis.hset(`gateway:key:{${id}}`, field, [secretId, end, scope, malformed, ...rest].join(' '));
-  const found = (await badOf(stack)).filter(({ about }) => about === 'keys');
-  expect(found).toEqual([expect.objectContaining({ status: 'fault', found: expect.stringContaining(id) })]);
-  for (const part of [`networks of secret ${secretId}`, malformed]) expect(JSON.stringify(found)).toContain(part);
-  expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(200);
-});
-
 test('ctl doctor prints a readable report and exits with 1 if there is a fault', async () => {
   const { redis, stack } = await setUp();
   const doctor = (...options: string[]) => ctl(stack, ...options, 'doctor');
@@ -231,4 +186,44 @@ test('ctl doctor prints a readable report and exits with 1 if there is a fault',
     /^fault {4}redis memory +maxmemory-policy is volatile-lru: API keys may be evicted\n +CONFIG SET maxmemory-policy noeviction$/m,
   );
   expect(JSON.parse((await doctor('--json')).out)).toMatchObject({ findings: expect.any(Array) });
+});
+
+/** A core that answers its readiness and its reads with these statuses. */
+async function coreWith(ready: number, read: number) {
+  const paths: string[] = [];
+  const url = await serveHttp(({ url: path = '' }, response) => {
+    paths.push(path);
+    response.writeHead(path === '/readyz' ? ready : read, { 'content-length': 0 }).end();
+  });
+  return { url, paths };
+}
+
+const findingsOn = async (CORE_URL: string) =>
+  (await examine(await startStack({ CORE_URL }))).filter(({ about }) => about.startsWith('core '));
+
+test.for([
+  [200, 200, 'good', /^is ready, and answers in \d+ ms$/],
+  [204, 200, 'fault', /^is not ready: \/readyz answers 204$/],
+  [404, 200, 'warning', /^has no \/readyz: it answers 404$/],
+  // It is there, whatever it thinks of the request.
+  [200, 400, 'good', /^is ready/],
+  [200, 404, 'good', /^is ready/],
+  [200, 401, 'fault', /^rejects our token$/],
+  [200, 403, 'fault', /^rejects our token$/],
+  [404, 401, 'fault', /^rejects our token$/],
+  [200, 500, 'fault', /^answers 500 to GET \/v1\/pets$/],
+] as const)(
+  'a core that answers /readyz with %i and a read with %i is a finding: %s',
+  async ([ready, read, status, found]) => {
+    const core = await coreWith(ready, read);
+    const [finding, ...others] = await findingsOn(core.url);
+    expect([finding, others]).toMatchObject([{ status, found: expect.stringMatching(found) }, []]);
+    if (status === 'warning') expect(finding?.advice).toMatch(/several.*\/readyz/);
+  },
+);
+
+test('one of several cores needs /readyz, because the gateway sends it no requests without', async () => {
+  const cores = [await coreWith(404, 200), await coreWith(200, 200)];
+  const found = await findingsOn(cores.map(({ url }) => url).join());
+  expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
