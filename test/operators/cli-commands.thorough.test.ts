@@ -4,12 +4,13 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
+import { onRedis } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
 const { url: redisUrl } = await emptyDatabase();
-const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
+const stack = await startStack(onRedis(redisUrl));
 
 const ctl = (...words: string[]) => ctlWith(operatorOf(stack), ...words);
 

@@ -5,6 +5,7 @@ import { type DecisionReport, newestFirst } from '../../gateway/telemetry/decisi
 import { digestIn, idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { type Answer, post, send } from '../support/http.ts';
+import { onRedis } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -13,7 +14,7 @@ import { ADMIN_TOKEN, eventually, startWorkers } from '../support/workers.ts';
 vi.setConfig({ testTimeout: 60_000 });
 
 const { url, redis } = await emptyDatabase();
-const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' };
+const withRedis = onRedis(url);
 
 /** Sends a request. @returns the answer with the request's id */
 async function ask(gateway: string, key: string): Promise<Answer & { id: string }> {

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { ctl } from '../support/ctl.ts';
 import { type Answer, send } from '../support/http.ts';
+import { onRedis } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
@@ -13,9 +14,7 @@ import { TIMED } from '../support/timed.ts';
 const LIMIT_MS = 1_500;
 
 const { url, redis } = await emptyDatabase();
-const stacks = await Promise.all(
-  Array.from({ length: 4 }, () => startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' })),
-);
+const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(onRedis(url))));
 const [first] = stacks as [Stack, ...Stack[]];
 // A test that polls must not be banned.
 for (const plan of ['free', 'pro']) await first.admin('PATCH', `/plans/${plan}`, { ban_after: 1_000_000 });
@@ -139,11 +138,11 @@ test('a ban is in force at once on every gateway, and lifted on every one within
 });
 
 test('a reset is in force at once where it was made, and on every gateway within a second', TIMED, async () => {
-  const key = await first.issueKey({ plan: 'pro', minute: 600, day: 600 });
+  const key = await first.issueKey({ plan: 'pro', minute: 60, day: 60 });
   while ((await ask(first, key)).status === 200);
   await first.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
   for (const stack of stacks) expect((await ask(stack, key)).json).toMatchObject({ code: 'key_banned' });
   expect((await first.admin('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
-  expect(await ask(first, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '599' } });
+  expect(await ask(first, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '59' } });
   tell('a reset', await spread(key, ({ status }) => status === 200));
 });

@@ -18,7 +18,7 @@ import { startStack } from '../support/stack.ts';
 test('the admin description is served to operators and has every operation', async () => {
   const stack = await startStack();
   expect((await send(`${stack.adminUrl}/admin/openapi.json`)).status).toBe(401);
-  const document = (await stack.admin('GET', '/admin/openapi.json')).json as Document;
+  const document = await get<Document>(stack, '/admin/openapi.json');
   expect(document).toEqual(JSON.parse(JSON.stringify(describeOperations(ROUTES))));
   const described = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { operationId }]) => [operationId, method.toUpperCase(), path]),

@@ -5,6 +5,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { faultyCore, OK } from '../support/faulty-core.ts';
 import { type Answer, send } from '../support/http.ts';
+import { get } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
@@ -67,10 +68,10 @@ test('/readyz reports a single hanging core from an unanswered request until the
 
 /** What the console's banner, /readyz, the doctor and ctl doctor report about a core. */
 async function expectSameFinding(stack: Stack, about: string, status: string, found: string) {
-  const shown = async () => ((await stack.admin('GET', '/traffic')).json as TrafficAnswer).health;
+  const shown = async () => (await get<TrafficAnswer>(stack, '/traffic')).health;
   await expect.poll(shown, PATIENT).toMatchObject({ about, status, found });
   const health = (await shown()) as SeenFinding;
-  const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
+  const { findings } = await get<DoctorAnswer>(stack, '/doctor');
   expect(findings.filter((one) => one.about === about)).toEqual([health]);
   expect(((await readyz(stack)).json as { detail?: string }).detail).toBe(
     `${about} ${found} (${status} since ${health.since}).`,

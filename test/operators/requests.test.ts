@@ -16,6 +16,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
+import { get } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -368,7 +369,7 @@ test('while Redis hangs, the list is returned in about a second without key name
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await stack.issueKey();
   await ask(stack.gateway, key);
-  const list = async () => (await stack.admin('GET', '/requests')).json as RequestsAnswer;
+  const list = async () => await get<RequestsAnswer>(stack, '/requests');
   await expect.poll(async () => (await list()).requests.length).toBe(1);
   redis.pause();
   cleanUp(() => redis.resume());

@@ -1,25 +1,25 @@
 import { describe, expect, test } from 'vitest';
 import type {
-  ActivityAnswer,
+  DoctorAnswer,
   KeysAnswer,
-  KeyView,
   RequestsAnswer,
   UsageOfKey,
   UsageSum,
 } from '../../gateway/operators/api/answers.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
+import { ask, get, hashOf, onRedis, statusOf, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
-const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
+const withRedis = onRedis(REDIS_URL);
 
-const get = async <T>(stack: Stack, path: string): Promise<T> => (await stack.admin('GET', path)).json as T;
-const tagsOf = async (stack: Stack, key: string) => (await get<KeyView>(stack, `/keys/${idOf(key)}`)).tags;
+const tagsOf = async (stack: Stack, key: string) => (await viewOf(stack, idOf(key))).tags;
+/** The newest entry of the audit log on a key. */
+const newestOf = async (stack: Stack, key: string) => (await activityOf(stack, `?target=${idOf(key)}`))[0];
 const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PATCH', `/keys/${idOf(key)}`, changes);
-const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
 
 const ACME = { customer: 'acme', env: 'prod' };
 
@@ -49,7 +49,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
     await change(stack, key, { tags: null });
-    const { activity } = await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`);
+    const activity = await activityOf(stack, `?target=${idOf(key)}`);
     expect(activity.map(({ action, changes }) => [action, changes.filter(({ field }) => field === 'tags')])).toEqual([
       ['key.change', [{ field: 'tags', from: 'customer=acme, env=test' }]],
       ['key.change', [{ field: 'tags', from: 'customer=acme, env=prod', to: 'customer=acme, env=test' }]],
@@ -131,6 +131,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
 });
 
 const stack = await startStack();
+const shared = await startStack(withRedis);
 
 const NAME = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
 const VALUE = '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
@@ -160,27 +161,25 @@ test.for([
 });
 
 test('ten tags with names and values of 64 characters are accepted', async () => {
-  const stack = await startStack(withRedis);
   const tags = Object.fromEntries(
     Array.from({ length: 10 }, (_, at) => [`${at}`.padEnd(64, 'n'), `${at}`.padEnd(64, 'ä')]),
   );
-  expect(await tagsOf(stack, await stack.issueKey({ tags }))).toEqual(tags);
+  expect(await tagsOf(shared, await shared.issueKey({ tags }))).toEqual(tags);
 });
 
 test('tags are stored beside the hash that decisions read and are deleted with a revoked key', async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey();
-  const [hash, tags] = [`gateway:key:{${idOf(key)}}`, `gateway:tags:{${idOf(key)}}`];
-  await ask(stack, key);
+  const key = await shared.issueKey();
+  const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
+  await ask(shared, key);
   const before = Object.keys(await redis.hgetall(hash));
-  await change(stack, key, { tags: ACME });
+  await change(shared, key, { tags: ACME });
   expect(Object.keys(await redis.hgetall(hash))).toEqual(before);
   expect(await redis.hgetall(tags)).toEqual({ tags: 'customer=acme, env=prod', ok_tags: 'customer=acme, env=prod' });
-  await stack.admin('DELETE', `/keys/${idOf(key)}`);
+  await shared.admin('DELETE', `/keys/${idOf(key)}`);
   expect(await redis.exists(hash, tags)).toBe(0);
 });
 
-test.for([
+test.concurrent.for([
   ['typed well', 'customer=globex,env=prod', { customer: 'globex', env: 'prod' }],
   ['of eleven', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
   ['without a value', 'customer', ACME],
@@ -189,59 +188,52 @@ test.for([
 ] as const)(
   'tags that were %s by hand: what is valid is in force, and what is not is an alarm',
   async ([, typed, inForce]) => {
-    const stack = await startStack(withRedis);
-    const key = await stack.issueKey({ tags: ACME });
+    const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
-    expect(await tagsOf(stack, key)).toEqual(inForce);
-    await expect
-      .poll(async () => (await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`)).activity[0])
-      .toMatchObject({ via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] });
-    const { findings } = await get<{ findings: { found: string; advice: string }[] }>(stack, '/doctor');
+    expect(await tagsOf(shared, key)).toEqual(inForce);
+    const told = { via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] };
+    await expect.poll(() => newestOf(shared, key)).toMatchObject(told);
+    const { findings } = await get<DoctorAnswer>(shared, '/doctor');
     const isBad = inForce === ACME;
     const found = `${idOf(key)}: tags is ${JSON.stringify(typed.slice(0, 64))}, which is not valid; customer=acme, env=prod stays in force`;
     const advice = `HSET gateway:tags:{${idOf(key)}} tags … or ctl keys set ${idOf(key)} --tag …`;
     expect(findings.filter((one) => one.found === found)).toMatchObject(isBad ? [{ advice }] : []);
-    expect(stack.log.filter(({ msg }) => msg === 'value of a key rejected')).toHaveLength(isBad ? 1 : 0);
-    expect((await ask(stack, key)).status).toBe(200);
-    expect((await change(stack, key, { name: 'still changed' })).status).toBe(200);
-    expect((await change(stack, key, { tags: { fixed: 'yes' } })).json).toMatchObject({ tags: { fixed: 'yes' } });
+    expect(
+      shared.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === idOf(key)),
+    ).toHaveLength(isBad ? 1 : 0);
+    expect(await statusOf(shared, key)).toBe(200);
+    expect((await change(shared, key, { name: 'still changed' })).status).toBe(200);
+    expect((await change(shared, key, { tags: { fixed: 'yes' } })).json).toMatchObject({ tags: { fixed: 'yes' } });
   },
 );
 
 test("a value other than a hash in place of a key's tags raises an alarm, and the key still works", async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey({ tags: ACME });
+  const key = await shared.issueKey({ tags: ACME });
   const tags = `gateway:tags:{${idOf(key)}}`;
   await redis.del(tags);
   await redis.set(tags, 'customer=acme');
-  expect(await tagsOf(stack, key)).toBeUndefined();
-  const { findings } = await get<{ findings: { found: string }[] }>(stack, '/doctor');
+  expect(await tagsOf(shared, key)).toBeUndefined();
+  const { findings } = await get<DoctorAnswer>(shared, '/doctor');
   expect(findings.map(({ found }) => found)).toContainEqual(expect.stringContaining(`${idOf(key)}: tags is `));
-  expect((await ask(stack, key)).status).toBe(200);
-  expect((await change(stack, key, { name: 'renamed' })).status).toBe(200);
-  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect(await statusOf(shared, key)).toBe(200);
+  expect((await change(shared, key, { name: 'renamed' })).status).toBe(200);
+  expect((await shared.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   expect(await redis.exists(tags)).toBe(0);
 });
 
 test('a key that was typed by hand with invalid tags works and is in the backup without them', async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey();
-  const [hash, tags] = [`gateway:key:{${idOf(key)}}`, `gateway:tags:{${idOf(key)}}`];
+  const key = await shared.issueKey();
+  const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
   const kept = Object.keys(await redis.hgetall(hash)).filter((field) => field.startsWith('ok_'));
   await redis
     .multi()
     .hdel(hash, ...kept)
     .hset(tags, 'tags', 'acme')
     .exec();
-  await expect
-    .poll(async () => (await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`)).activity[0])
-    .toMatchObject({
-      via: 'by hand',
-      action: 'key.create',
-      reason: expect.stringContaining('tags is not valid: "acme"'),
-    });
-  expect((await ask(stack, key)).status).toBe(200);
-  const { keys } = await get<{ keys: { id: string; fields: object }[] }>(stack, '/backup');
+  const reason = expect.stringContaining('tags is not valid: "acme"');
+  await expect.poll(() => newestOf(shared, key)).toMatchObject({ via: 'by hand', action: 'key.create', reason });
+  expect(await statusOf(shared, key)).toBe(200);
+  const { keys } = await get<{ keys: { id: string; fields: object }[] }>(shared, '/backup');
   expect(keys.find(({ id }) => id === idOf(key))?.fields).not.toHaveProperty('tags');
 });
 
