@@ -15,8 +15,8 @@ import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, post, send } from '../support/http.ts';
-import { get } from '../support/operators.ts';
+import { type Answer, post } from '../support/http.ts';
+import { ask as askWith, get, pagesOf, viewOf } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -28,9 +28,9 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const { url: REDIS_URL } = await emptyDatabase();
 
-async function ask(gateway: string, key?: string, path = '/v1/pets'): Promise<Answer & { id: string }> {
+async function ask(gateway: string, key?: string, path?: string): Promise<Answer & { id: string }> {
   const id = randomUUID();
-  return { ...(await send(gateway + path, { ...(key && { key }), headers: { 'x-request-id': id } })), id };
+  return { ...(await askWith({ gateway }, key, id, path)), id };
 }
 
 /** The requests that a query finds. What has ended is recorded a turn after its answer. */
@@ -59,16 +59,9 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     const key = await stack.issueKey({ name: 'acme', plan: 'free', minute: 60, day: 1 });
     const [admitted, refused] = [await ask(stack.gateway, key), await ask(stack.gateway, key)];
     const stranger = await ask(stack.gateway);
-    const secretId = ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: [{ id: string }] }).secrets[0]
-      .id;
-    const common = {
-      keyId: idOf(key),
-      keyName: 'acme',
-      secretId,
-      method: 'GET',
-      path: '/v1/pets',
-      address: '127.0.0.1',
-    };
+    const [{ id: secretId = '' } = {}] = (await viewOf(stack, idOf(key))).secrets;
+    const sent = { method: 'GET', path: '/v1/pets', address: '127.0.0.1' };
+    const common = { keyId: idOf(key), keyName: 'acme', secretId, ...sent };
     expect(await one(stack, admitted.id)).toMatchObject({ ...common, status: 200, outcome: 'admitted' });
     expect((await one(stack, admitted.id))?.reason).toBeUndefined();
     const retryAfter = Number(refused.headers['retry-after']);
@@ -164,13 +157,8 @@ test('requests are found by key, status, code, text and time, in pages that list
   );
   const later = encodeURIComponent(new Date(Date.now() + 60_000).toISOString());
   expect(await Promise.all([count(`from=${later}`), count(`to=${later}`)])).toEqual([0, 15]);
-  const paged: string[] = [];
-  for (let query = 'limit=4'; ; ) {
-    const { requests, next } = await found(stack, query);
-    paged.push(...requests.map(({ requestId }) => requestId));
-    if (next === undefined) break;
-    query = `limit=4&after=${next}`;
-  }
+  const pages = await pagesOf<RequestsAnswer>(stack, '/requests?limit=4');
+  const paged = pages.flatMap(({ requests }) => requests.map(({ requestId }) => requestId));
   expect(paged).toHaveLength(15);
   expect(new Set(paged).size).toBe(15);
   expect(paged.slice(3)).toEqual(ids.toReversed());
@@ -227,30 +215,13 @@ test('a failure of the core is listed once with its cause', async () => {
 
 const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
 
-/** A request of a key as the path records it. */
-function seen(id: string, keyId: string | undefined, outcome: 'admitted' | 'refused'): SeenRequest {
-  return {
-    id,
-    request: { method: 'GET' },
-    canonical: { path: '/v1/pets' },
-    network: '192.0.2.1',
-    keyId,
-    credential: undefined,
-    verdict:
-      keyId === undefined
-        ? undefined
-        : ({ outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' } as never),
-    outcome,
-    status: outcome === 'admitted' ? 200 : 429,
-    error: undefined,
-    startedAt: performance.now(),
-    decidedAt: undefined,
-    sentAt: undefined,
-    answeredAt: undefined,
-    noted: undefined,
-    notedPlace: 0,
-  };
-}
+/** A request of a key, with what the path records of it. */
+const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
+  ({
+    ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
+    verdict: { outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' },
+    ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), notedPlace: 0 },
+  }) as unknown as SeenRequest;
 
 test('refusals are kept longer than successes, and an aggressive client does not displace those of others', async () => {
   const recent = new RecentRequests(100, () => 'a version');
@@ -270,7 +241,7 @@ test('refusals are kept longer than successes, and an aggressive client does not
 });
 
 describe('with two gateways of two workers', async () => {
-  const { url } = await emptyDatabase();
+  const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
   test('a hanging worker is listed as missing with its gateway, unless that is the one asked', async () => {
@@ -342,25 +313,24 @@ describe('with two gateways of two workers', async () => {
     await there.ended;
     expect((await list()).missing).toEqual([]);
   });
-});
 
-test('a killed gateway is forgotten at the next check on its host, or when another one has its name', async () => {
-  const { url, redis } = await emptyDatabase();
-  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
-  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
-  await eventually(missing).toEqual([]);
-  signalAll(there.child.pid as number, 'SIGKILL');
-  await there.ended;
-  expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
-  // Of another host: one that is silent, one that was restarted under its name, and one that was silent for too long.
-  const now = Math.floor(Date.now() / 1_000);
-  const own = `${hostname()}:${here.child.pid}`;
-  await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
-  expect(await missing()).toEqual(['elsewhere:7']);
-  const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
-  expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([
-    expect.objectContaining({ about: 'gateway elsewhere:7', since: new Date((now - 60) * 1_000).toISOString() }),
-  ]);
+  test('a killed gateway is forgotten at the next check on its host, or when another one has its name', async () => {
+    const killed = await startWorkers({ REDIS_URL: url });
+    const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
+    await eventually(missing).toEqual([]);
+    signalAll(killed.child.pid as number, 'SIGKILL');
+    await killed.ended;
+    expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
+    // Of another host: one that is silent, one that was restarted under its name, and one that was silent for too long.
+    const now = Math.floor(Date.now() / 1_000);
+    const own = `${hostname()}:${here.child.pid}`;
+    await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
+    expect(await missing()).toEqual(['elsewhere:7']);
+    const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
+    expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([
+      expect.objectContaining({ about: 'gateway elsewhere:7', since: new Date((now - 60) * 1_000).toISOString() }),
+    ]);
+  });
 });
 
 test('while Redis hangs, the list is returned in about a second without key names, and one by tag gives the reason', async () => {
