@@ -272,9 +272,28 @@ describe('with two gateways of two workers', async () => {
     const times = requests.map(({ at }) => Date.parse(at));
     // Recorded at about the time that they came.
     for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-    // Decisions are those of the gateway that is asked.
-    const { decisions } = (await here.admin(`/keys/${idOf(key)}/explain?limit=200`)).json as ExplainAnswer;
+    // Decisions are those of the gateway that is asked, whichever of its workers made them.
+    const explain = async (limit: number) =>
+      ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
+    const decisions = await explain(200);
     expect(new Set(decisions.map(({ gateway }) => gateway.pid))).toEqual(new Set(here.pids()));
+    const decidedAt = decisions.map(({ at }) => at);
+    expect(decidedAt).toEqual(decidedAt.toSorted().reverse());
+    for (const pid of here.pids()) {
+      const made = decisions.find(({ gateway }) => gateway.pid === pid);
+      expect(here.pids()[(made?.gateway.worker ?? 0) - 1]).toBe(pid);
+      expect((await here.admin(`/decisions/${made?.requestId}`)).json).toMatchObject({ decisions: [made] });
+    }
+    // A refusal is newer than all decisions, of which the answer holds two.
+    const disable = async (disabled: boolean) =>
+      await post(`${here.adminUrl}/keys/${idOf(key)}`, { disabled }, { method: 'PATCH', key: ADMIN_TOKEN });
+    expect((await disable(true)).status).toBe(200);
+    const refused = await ask(here.gateway, key);
+    expect([refused.status, (await explain(2))[0]]).toMatchObject([
+      401,
+      { requestId: refused.id, outcome: 'disabled' },
+    ]);
+    expect((await disable(false)).status).toBe(200);
     const findings = async () => {
       const traffic = (await here.admin('/traffic')).json as TrafficAnswer;
       const doctor = (await here.admin('/doctor')).json as DoctorAnswer;
