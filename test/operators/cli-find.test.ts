@@ -5,8 +5,7 @@ import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { answer, ctl, ctlOnTerminal, ctlProcess, ctlReading, operatorOf } from '../support/ctl.ts';
 import { serveHttp } from '../support/http-server.ts';
-import { ask, issueId, onRedis, viewOf } from '../support/operators.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { ask, issueId, viewOf } from '../support/operators.ts';
 import { startStack } from '../support/stack.ts';
 
 /** The command line finds a key by what a customer can quote, and takes its id or its name where it takes a key. */
@@ -58,31 +57,6 @@ test('the secret of a pasted key is never sent', async () => {
     Array.from({ length: 3 }, () => `/keys/find?text=${credential.id}`),
   );
   expect(JSON.stringify([asked, ended])).not.toContain(secret.slice(0, 8));
-});
-
-test('the busiest keys and sorted lists cover all keys, however many there are', async () => {
-  const { url, redis } = await emptyDatabase();
-  const large = await startStack(onRedis(url));
-  const old = await large.issueKey({ name: 'old and loud' });
-  for (let sent = 0; sent < 3; sent++) await ask(large, old);
-  const places = Array.from({ length: 5_200 }, (_, at) => [
-    String(Date.now() / 1_000 + at / 1_000),
-    `0${String(at).padStart(11, 'x')}`,
-  ]);
-  await redis.zadd('gateway:keys', ...places.flat());
-  const young = await large.issueKey({ name: 'young', plan: 'pro' });
-  await redis.zadd('gateway:keys', Date.now() / 1_000 + 100, idOf(young));
-  await ask(large, young);
-  const [top, topPro, used, idle] = await Promise.all([
-    ctl(large, 'keys', 'top', '--minutes', '60'),
-    ctl(large, 'keys', 'top', '--minutes', '60', '--plan', 'pro', '--json'),
-    ctl(large, 'keys', 'list', '--sort', 'used', '--near', '1', '--json'),
-    ctl(large, 'keys', 'list', '--unused', '1h'),
-  ]);
-  expect(top.out).toMatch(/^id .*\n\w{12} {2}old and loud {2}free +active +3 +0 .*\n\w{12} {2}young .* 1 +0 .*\n$/);
-  expect((JSON.parse(topPro.out) as { keys: { name: string }[] }).keys.map(({ name }) => name)).toEqual(['young']);
-  expect(JSON.parse(used.out)).toMatchObject({ total: 5_202, keys: [] });
-  expect(idle.out).toContain('0 of 5202');
 });
 
 test('every command for a key accepts its name and shows which key that is', async () => {

@@ -70,7 +70,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await statusOf(stack, key)).toBe(200);
   });
 
-  test('a rotated key has both secrets on the same buckets during the grace period, then only the new one', async () => {
+  test('a rotated key has both secrets on the same buckets during the grace period, then only the new one, which no other answer shows', async () => {
     const old = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
     const askedAt = performance.now();
     const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 2 });
@@ -90,16 +90,8 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     await sleep(2_050);
     expect([await statusOf(stack, old), await statusOf(stack, key)]).toEqual([401, 200]);
     expect(await show(stack, key)).toMatchObject({ secrets: [{ name: 'first' }] });
-  });
-
-  test('without a grace period the old secret expires at once, and only the first answer shows the new one', async () => {
-    const old = await stack.issueKey();
-    const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 0 });
-    const key = (rotated.json as { key: string }).key;
-    expect([await statusOf(stack, old), await statusOf(stack, key)]).toEqual([401, 200]);
-    const shown = await stack.admin('GET', `/keys/${idOf(key)}`);
-    expect(shown.text).not.toContain(key.slice(16, 48));
-    expect(JSON.stringify(stack.log)).not.toContain(key.slice(16, 48));
+    const { text } = await stack.admin('GET', `/keys/${idOf(key)}`);
+    expect(text + JSON.stringify(stack.log)).not.toContain(key.slice(16, 48));
   });
 
   test('an enterprise key cannot lose its own limits', async () => {

@@ -131,7 +131,7 @@ test('keys without a request for a given time are listed, including those never 
   expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
 });
 
-test('a call checks a limited number of keys and returns where the next one continues', async () => {
+test('a call checks a limited number of keys and returns where the next one continues, and ctl goes on to the end', async () => {
   await redis.flushdb();
   const stack = await startStack(onRedis(url));
   await keyWith(stack, 'old and loud', 2);
@@ -145,6 +145,19 @@ test('a call checks a limited number of keys and returns where the next one cont
     expect(json).toMatchObject({ keys: [], next: 5_000 });
     expect(await namesOf(stack, `${path}&offset=5000`)).toEqual(['old and loud']);
   }
+  const young = await stack.issueKey({ name: 'young', plan: 'pro' });
+  await redis.zadd('gateway:keys', Date.now() / 1_000 + 6_000, idOf(young));
+  await ask(stack, young);
+  const [top, topPro, used, idle] = await Promise.all([
+    ctl(stack, 'keys', 'top', '--minutes', '60'),
+    ctl(stack, 'keys', 'top', '--minutes', '60', '--plan', 'pro', '--json'),
+    ctl(stack, 'keys', 'list', '--sort', 'used', '--near', '20', '--json'),
+    ctl(stack, 'keys', 'list', '--unused', '1h'),
+  ]);
+  expect(top.out).toMatch(/^id .*\n\w{12} {2}old and loud {2}free +active +2 +0 .*\n\w{12} {2}young .* 1 +0 .*\n$/);
+  expect(JSON.parse(topPro.out)).toMatchObject({ keys: [{ name: 'young' }] });
+  expect(JSON.parse(used.out)).toMatchObject({ total: 5_202, keys: [] });
+  expect(idle.out).toContain('0 of 5202');
 });
 
 test('a key without usable limits is never near its limit', async () => {
