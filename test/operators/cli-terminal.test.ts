@@ -1,12 +1,11 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { answer, ctl, ctlOnTerminal, ctlWith, operatorOf } from '../support/ctl.ts';
-import { statusOf } from '../support/operators.ts';
-import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { get, statusOf } from '../support/operators.ts';
+import { startStack, temporaryFolder } from '../support/stack.ts';
 
 /** The command line on a terminal, which `script` provides. */
 
@@ -19,8 +18,7 @@ const onTerminal = (words: readonly string[], environment: Record<string, string
 
 const works = async (key: string) => (await statusOf(stack, key)) === 200;
 
-const minuteOf = async (of: Stack, plan: string) =>
-  ((await of.admin('GET', '/plans')).json as Record<string, { minute: number }>)[plan]?.minute;
+const minuteOf = async (plan: string) => (await get<Record<string, { minute: number }>>(stack, '/plans'))[plan]?.minute;
 
 test('ctl asks before it revokes, and only yes confirms', async () => {
   const answers = [
@@ -44,47 +42,37 @@ test('ctl shows a plan change in colour and asks for confirmation', async () => 
   expect(await answer(declined, 'Make this change? [y/N]', 'n\n')).toBe(5);
   expect(declined.out()).toContain(RED);
   expect(stripVTControlCharacters(declined.out())).toContain('free.minute  60 -> 71');
-  expect(await minuteOf(stack, 'free')).toBe(60);
+  expect(await minuteOf('free')).toBe(60);
   const confirmed = onTerminal(['plans', 'set', 'free', '--minute', '71'], { NO_COLOR: '1' });
   expect(await answer(confirmed, 'Make this change? [y/N]', 'y\n')).toBe(0);
   expect(confirmed.out()).not.toContain(RED);
-  expect(await minuteOf(stack, 'free')).toBe(71);
+  expect(await minuteOf('free')).toBe(71);
   const asked = onTerminal(['plans', 'rollback']);
   expect(await answer(asked, 'Roll back the change by', 'y\n')).toBe(0);
-  expect(await minuteOf(stack, 'free')).toBe(60);
+  expect(await minuteOf('free')).toBe(60);
 });
 
 test('--yes skips all prompts', async () => {
   const { code, out } = await onTerminal(['plans', 'set', 'pro', '--minute', '311', '--yes']).ended;
   expect([code, out.includes('[y/N]')]).toEqual([0, false]);
-  expect(await minuteOf(stack, 'pro')).toBe(311);
+  expect(await minuteOf('pro')).toBe(311);
 });
 
-test('confirming an outdated change changes nothing', async () => {
-  const started = onTerminal(['plans', 'set', 'business', '--minute', '1100']);
-  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('[y/N]');
-  await stack.admin('PATCH', '/plans/business', { minute: 1_050 });
-  await sleep(50);
-  started.child.stdin?.write('y\n');
-  expect(await started.ended).toMatchObject({
-    code: 4,
-    out: expect.stringContaining('have been changed in the meantime'),
-  });
-  expect(await minuteOf(stack, 'business')).toBe(1_050);
-});
-
-test('ctl asks before it applies a file, and an outdated confirmation changes nothing', async () => {
+test('an outdated confirmation of a change or of a file changes nothing', async () => {
   const file = join(await temporaryFolder(), 'plans.yaml');
   await writeFile(file, 'business: { minute: 1200, ban_seconds: 400 }\n');
-  const started = onTerminal(['plans', 'apply', '-f', file]);
-  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain('Make these 2 changes? [y/N]');
-  await stack.admin('PATCH', '/plans/business', { minute: 1_060 });
-  started.child.stdin?.write('y\n');
-  expect(await started.ended).toMatchObject({
-    code: 4,
-    out: expect.stringContaining('have been changed in the meantime'),
-  });
-  expect(await minuteOf(stack, 'business')).toBe(1_060);
+  for (const [words, question, minute] of [
+    [['set', 'business', '--minute', '1100'], 'Make this change? [y/N]', 1_050],
+    [['apply', '-f', file], 'Make these 2 changes? [y/N]', 1_060],
+  ] as const) {
+    const started = onTerminal(['plans', ...words]);
+    await expect.poll(() => started.out(), { timeout: 30_000 }).toContain(question);
+    await stack.admin('PATCH', '/plans/business', { minute });
+    started.child.stdin?.write('y\n');
+    const told = expect.stringContaining('have been changed in the meantime');
+    expect(await started.ended).toMatchObject({ code: 4, out: told });
+    expect(await minuteOf('business')).toBe(minute);
+  }
 });
 
 test('an expiry in the past needs a confirmation, or --yes without a terminal', async () => {

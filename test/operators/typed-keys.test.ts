@@ -192,7 +192,7 @@ test.for([
       await act('DELETE', `/keys/${id}`),
     ]).toEqual([200, 200, 200, 200, 401, 201, 204]);
     expect(await redis.hmget(`gateway:usage:{${id}}`, 'name', 'tags', 'usage_days')).toEqual(['renamed', null, null]);
-    expect(await redis.keys(`gateway:{key,marks,tags}:{${id}}`)).toEqual([]);
+    expect(await redis.exists(...['key', 'marks', 'tags'].map((one) => `gateway:${one}:{${id}}`))).toBe(0);
   },
 );
 
@@ -229,10 +229,13 @@ test('a key whose hash was replaced by a text can only be revoked', async () => 
   const path = `/keys/${idOf(key)}`;
   await redis.set(hashOf(idOf(key)), 'text');
   expect(await get(stack, '/keys?state=unreadable')).toMatchObject({ keys: [{ id: idOf(key) }] });
-  expect(await stack.admin('PATCH', path, { disabled: true })).toMatchObject(UNREADABLE);
-  expect(await stack.admin('PUT', `${path}/ban`, { seconds: 60 })).toMatchObject(UNREADABLE);
-  expect(await stack.admin('POST', `${path}/rotate`, { graceSeconds: 0 })).toMatchObject(UNREADABLE);
-  expect(await stack.admin('POST', `${path}/secrets`, { name: 'new' })).toMatchObject(UNREADABLE);
+  for (const [method, more, body] of [
+    ['PATCH', '', { disabled: true }],
+    ['PUT', '/ban', { seconds: 60 }],
+    ['POST', '/rotate', { graceSeconds: 0 }],
+    ['POST', '/secrets', { name: 'new' }],
+  ] as const)
+    expect(await stack.admin(method, path + more, body)).toMatchObject(UNREADABLE);
   expect(await act('DELETE', path)).toBe(204);
   expect(await statusOf(stack, key)).toBe(401);
 });
