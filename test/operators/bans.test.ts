@@ -246,14 +246,16 @@ async function bannedKey(stack: Stack): Promise<string> {
   throw new Error('The key was not banned.');
 }
 
-describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
+describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+
   test('after a reset a banned key with empty buckets and a line has full limits, also after a restart', async () => {
     const DATA_DIR = await temporaryFolder();
-    const stack = await startStack({ ...environment, DATA_DIR });
-    const [key, other] = [await bannedKey(stack), await bannedKey(stack)];
-    const before = await view(stack, key);
+    const first = await startStack({ ...environment, DATA_DIR });
+    const [key, other] = [await bannedKey(first), await bannedKey(first)];
+    const before = await view(first, key);
     expect(before).toMatchObject({ state: 'banned', bans: 1, buckets: { day: { remaining: 0 } } });
-    const reset = await stack.admin('POST', `/keys/${idOf(key)}/reset`, { reason: 'their loop is fixed' });
+    const reset = await first.admin('POST', `/keys/${idOf(key)}/reset`, { reason: 'their loop is fixed' });
     const full = (limit: number) => ({ limit, remaining: limit, used: 0 });
     const { admitted, refused, lastUsedAt } = before;
     expect([reset.status, reset.json]).toEqual([
@@ -263,16 +265,15 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
         buckets: { minute: full(4), day: full(4) },
       }),
     ]);
-    expect(standingOf(await ask(stack, key))).toEqual([200, '3', 3]);
-    await stack.admin('POST', `/keys/${idOf(other)}/reset`, {});
-    await stack.stop();
+    expect(standingOf(await ask(first, key))).toEqual([200, '3', 3]);
+    await first.admin('POST', `/keys/${idOf(other)}/reset`, {});
+    await first.stop();
     const again = await startStack({ ...environment, DATA_DIR });
     expect(standingOf(await ask(again, other))).toEqual([200, '3', 3]);
     expect(dayLeft((await ask(again, key)).headers)).toBe(2);
   });
 
   test('a reset clears strikes and series, so the next ban takes as many refusals and is as long as the first', async () => {
-    const stack = await startStack(environment);
     const key = await bannedKey(stack);
     // First of a ban, then of strikes alone.
     for (let round = 0; round < 2; round++) {
@@ -287,7 +288,6 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 
   test('a reset keeps the usage', async () => {
-    const stack = await startStack(environment);
     const key = await bannedKey(stack);
     const usage = async () => {
       const { minutes, days } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
@@ -301,7 +301,6 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 
   test('the audit entry of a reset has the ban and the strikes that it cleared', async () => {
-    const stack = await startStack(environment);
     const key = await bannedKey(stack);
     const { bannedUntil } = await view(stack, key);
     const changes = async (path: string) => {
