@@ -35,7 +35,7 @@ function writesTo(id: string): Write[] {
     ['revokeSecret', 'DELETE', `${key}/secrets/<secret>`, undefined, { action: 'secret.revoke', target: id }],
     ['setBan', 'PUT', `${key}/ban`, { seconds: 60, reason: 'scrapes' }, { action: 'ban.set', target: id }],
     ['liftBan', 'DELETE', `${key}/ban?reason=sorry`, undefined, { action: 'ban.lift', target: id, reason: 'sorry' }],
-    ['resetKey', 'POST', `${key}/reset?reason=fixed`, {}, { action: 'key.reset', target: id, reason: 'fixed' }],
+    ['resetKey', 'POST', `${key}/reset?reason=fixed`, undefined, { action: 'key.reset', target: id, reason: 'fixed' }],
     ['changePlan', 'PATCH', '/plans/free', { minute: 61, author: 'ada' }, { action: 'plan.change', target: 'free' }],
     ['changePlans', 'PATCH', '/plans', { plans: { free: { minute: 62 } } }, { action: 'plan.change', target: 'free' }],
     ['rollBackPlans', 'POST', '/plans/rollback', {}, { action: 'plan.change', target: 'free' }],

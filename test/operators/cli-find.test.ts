@@ -169,6 +169,7 @@ test('ctl keys find prompts on a terminal', async () => {
 
 test('a part of a name is refused with the keys that match it, and nothing is changed', async () => {
   const id = await issueId(stack, { name: 'initech mobile' });
+  await issueId(stack, { name: 'initech web' });
   for (const words of [
     ['keys', 'disable'],
     ['activity', '--target'],
@@ -177,7 +178,7 @@ test('a part of a name is refused with the keys that match it, and nothing is ch
     expect(await ctl(stack, ...words, 'initech')).toEqual({
       code: 3,
       out: '',
-      err: 'No key has the id or name “initech”. These names contain it: initech mobile. Use the whole name.\n',
+      err: 'No key has the id or name “initech”. These names contain it: initech web, initech mobile. Use the whole name.\n',
     });
   expect(await stateOf(id)).toBe('active');
   expect(await ctl(stack, 'keys', 'show', 'nobody at all')).toMatchObject({ code: 3 });
