@@ -36,11 +36,11 @@ const toldOf = async (stack: Stack, id: string) =>
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
 /** All keys of a few were looked at when an edit of one of them is told, and then another. */
-async function untilLookedAt(stack: Stack): Promise<void> {
+async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<void> {
   for (let round = 0; round < 2; round++) {
     const id = await issueId(stack);
     await redis.hset(hashOf(id), 'name', 'edited');
-    await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+    await poll(() => toldOf(stack, id)).toContain('by hand: key.change');
   }
 }
 
@@ -58,10 +58,11 @@ const LOST_LIMITS = [
   { given: ENTERPRISE, typed: { minute: undefined }, good: ['enterprise', 10, 20], said: 'minute' },
 ];
 
+// Tests beside each other need each its own `expect`, which knows whose it is.
 describe('with two gateways', async () => {
   const [stack, other] = await Promise.all([start(), start()]);
 
-  test.concurrent('neither decisions nor changes by a gateway look like an edit by hand', async () => {
+  test.concurrent('neither decisions nor changes by a gateway look like an edit by hand', async ({ expect }) => {
     const key = await stack.issueKey({ minute: 2, day: 100 });
     const id = idOf(key);
     for (let sent = 0; sent < 4; sent++) await ask(stack, key);
@@ -74,11 +75,13 @@ describe('with two gateways', async () => {
     await stack.admin('DELETE', `/keys/${id}/ban`);
     await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600, reason: 'a test' });
     await stack.admin('PATCH', `/keys/${id}`, { disabled: true });
-    await untilLookedAt(stack);
+    await untilLookedAt(stack, expect);
     expect((await toldOf(stack, id)).filter((told) => told.startsWith('by hand'))).toEqual([]);
   });
 
-  test.concurrent(`an edit by hand is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async () => {
+  test.concurrent(`an edit by hand is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async ({
+    expect,
+  }) => {
     const edited = new Map<string, string>();
     for (const [what, edit] of Object.entries(EDITS)) {
       const id = await issueId(stack, { minute: 10, day: 10 });
@@ -87,7 +90,7 @@ describe('with two gateways', async () => {
     }
     const told = ['by hand: key.change', 'api: key.create'];
     for (const [what, id] of edited) await expect.poll(() => toldOf(stack, id), { message: what }).toEqual(told);
-    await untilLookedAt(stack);
+    await untilLookedAt(stack, expect);
     const lines = [...stack.log, ...other.log].filter(({ msg }) => msg === 'activity');
     for (const [what, id] of edited) {
       expect(await toldOf(other, id), what).toEqual(told);
@@ -101,7 +104,9 @@ describe('with two gateways', async () => {
     }
   });
 
-  test.concurrent('a plan without its limits raises an alarm, its last valid values stay, and operators can act', async () => {
+  test.concurrent('a plan without its limits raises an alarm, its last valid values stay, and operators can act', async ({
+    expect,
+  }) => {
     const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
     const ids = keys.map(idOf);
     for (const [at, { typed }] of LOST_LIMITS.entries())
@@ -125,7 +130,7 @@ describe('with two gateways', async () => {
       expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).json).toMatchObject({ state: 'disabled' });
       expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: false, ...ENTERPRISE })).status).toBe(200);
     }
-    await untilLookedAt(stack);
+    await untilLookedAt(stack, expect);
     for (const id of ids) {
       const made = ['api: key.change', 'api: key.change', 'by hand: key.change', 'api: key.create'];
       expect(await toldOf(stack, id)).toEqual(made);
@@ -138,7 +143,9 @@ describe('with two gateways', async () => {
     }
   });
 
-  test.concurrent('a ban set by hand is recorded with its end and shown as such, and a ban lifted by hand is recorded', async () => {
+  test.concurrent('a ban set by hand is recorded with its end and shown as such, and a ban lifted by hand is recorded', async ({
+    expect,
+  }) => {
     const id = await issueId(stack);
     const end = inSeconds(600);
     await redis.hset(hashOf(id), 'banned_until', end);
@@ -148,14 +155,14 @@ describe('with two gateways', async () => {
     expect(await viewOf(stack, id)).toMatchObject({ state: 'banned', banReason: 'Set in Redis, by hand' });
     await redis.hdel(hashOf(id), 'banned_until');
     await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.lift', 'by hand: ban.set', 'api: key.create']);
-    await untilLookedAt(stack);
+    await untilLookedAt(stack, expect);
     expect(await toldOf(stack, id)).toHaveLength(3);
   });
 
-  test.concurrent('a key that was not written by a gateway is not taken for an edited one', async () => {
+  test.concurrent('a key that was not written by a gateway is not taken for an edited one', async ({ expect }) => {
     const id = await issueId(stack);
     expect(await redis.hdel(hashOf(id), 'ok_secrets')).toBe(1);
-    await untilLookedAt(stack);
+    await untilLookedAt(stack, expect);
     await stack.admin('PATCH', `/keys/${id}`, { name: 'other' });
     expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);
     await redis.hset(hashOf(id), 'name', 'by hand');

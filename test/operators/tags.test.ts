@@ -189,7 +189,7 @@ test.concurrent.for([
   ['with another separator', 'customer=acme;env=\u0007', ACME],
 ] as const)(
   'tags that were %s by hand: what is valid is in force, and what is not is an alarm',
-  async ([, typed, inForce]) => {
+  async ([, typed, inForce], { expect }) => {
     const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
     expect(await tagsOf(shared, key)).toEqual(inForce);

@@ -57,18 +57,21 @@ test.concurrent.for([
   ['an expiry that is no time', { ...GOOD, expires_at: 'soon' }, undefined, 'expires_at is not valid: "soon"'],
   ['an enterprise plan without limits', { ...GOOD, plan: 'enterprise' }, undefined, 'minute and day are missing'],
   ['a secret that cannot be read', GOOD, 'first', 'One of its secrets cannot be read'],
-] as const)('a key typed with %s raises an alarm, and operators can act on it', async ([, fields, secret, why]) => {
-  const { id, apiKey } = await type(fields, secret);
-  expect(await statusOf(stack, apiKey)).toBe(503);
-  await expect.poll(() => alarmsOf(id), { timeout: 5_000 }).toEqual([expect.stringContaining(why)]);
-  expect(await toldOf(id)).toEqual(['by hand: key.create']);
-  expect(await statusOf(stack, apiKey)).toBe(503);
-  expect(await act('PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
-  expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
-  expect(await act('PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
-  expect(await act('DELETE', `/keys/${id}`)).toBe(204);
-  expect(await statusOf(stack, apiKey)).toBe(401);
-});
+] as const)(
+  'a key typed with %s raises an alarm, and operators can act on it',
+  async ([, fields, secret, why], { expect }) => {
+    const { id, apiKey } = await type(fields, secret);
+    expect(await statusOf(stack, apiKey)).toBe(503);
+    await expect.poll(() => alarmsOf(id), { timeout: 5_000 }).toEqual([expect.stringContaining(why)]);
+    expect(await toldOf(id)).toEqual(['by hand: key.create']);
+    expect(await statusOf(stack, apiKey)).toBe(503);
+    expect(await act('PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
+    expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
+    expect(await act('PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
+    expect(await act('DELETE', `/keys/${id}`)).toBe(204);
+    expect(await statusOf(stack, apiKey)).toBe(401);
+  },
+);
 
 test('a key without usable limits works once an operator has set all of them', async () => {
   const { id, apiKey } = await type({ ...GOOD, plan: 'gold' });
@@ -97,7 +100,7 @@ const SPOILT: readonly (readonly [part: string, status: number, (good: string) =
   ['expiresAt', 503, (good) => good.replace(/ \S+/, ' 2030-12-31')],
 ];
 
-test.concurrent.for(SPOILT)('%s of a secret that was damaged by hand', async ([part, status, spoil]) => {
+test.concurrent.for(SPOILT)('%s of a secret that was damaged by hand', async ([part, status, spoil], { expect }) => {
   const { id, first, second } = await spoilt(spoil);
   await expect
     .poll(() => alarmsOf(id), { timeout: 5_000 })
@@ -200,24 +203,30 @@ test.concurrent.for([
   ['that is empty', ''],
   ['of 101 characters', '🦁'.repeat(101)],
   ['with a line feed', 'a\nb'],
-] as const)('a name %s is refused for a new key and secret, and an alarm if it was typed', async ([, name]) => {
-  const key = await stack.issueKey({ name: 'good' });
-  const id = idOf(key);
-  expect(await act('POST', '/keys', { name, plan: 'free' })).toBe(400);
-  expect(await act('POST', `/keys/${id}/secrets`, { name })).toBe(400);
-  const fields = await redis.hgetall(hashOf(id));
-  const secret = Object.entries(fields).find(([field]) => field.startsWith('secret:')) ?? ['', ''];
-  await redis.hset(hashOf(id), { name, [secret[0]]: secret[1].replace('first', () => name) });
-  await expect
-    .poll(() => alarmsOf(id), { timeout: 5_000 })
-    .toEqual([expect.stringMatching(/name is not valid: good .*secret \w{8} is not valid/)]);
-  expect(await viewOf(stack, id)).toMatchObject({ name: 'good', secrets: [{ unreadable: ['name'] }] });
-  expect(await statusOf(stack, key)).toBe(200);
-  expect(await act('POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
-  expect(await act('PATCH', `/keys/${id}`, { name: 'better' })).toBe(200);
-  const { name: now, secrets } = await viewOf(stack, id);
-  expect([now, secrets.map((secret) => [secret.name, secret.unreadable])]).toEqual(['better', [['first', undefined]]]);
-});
+] as const)(
+  'a name %s is refused for a new key and secret, and an alarm if it was typed',
+  async ([, name], { expect }) => {
+    const key = await stack.issueKey({ name: 'good' });
+    const id = idOf(key);
+    expect(await act('POST', '/keys', { name, plan: 'free' })).toBe(400);
+    expect(await act('POST', `/keys/${id}/secrets`, { name })).toBe(400);
+    const fields = await redis.hgetall(hashOf(id));
+    const secret = Object.entries(fields).find(([field]) => field.startsWith('secret:')) ?? ['', ''];
+    await redis.hset(hashOf(id), { name, [secret[0]]: secret[1].replace('first', () => name) });
+    await expect
+      .poll(() => alarmsOf(id), { timeout: 5_000 })
+      .toEqual([expect.stringMatching(/name is not valid: good .*secret \w{8} is not valid/)]);
+    expect(await viewOf(stack, id)).toMatchObject({ name: 'good', secrets: [{ unreadable: ['name'] }] });
+    expect(await statusOf(stack, key)).toBe(200);
+    expect(await act('POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
+    expect(await act('PATCH', `/keys/${id}`, { name: 'better' })).toBe(200);
+    const { name: now, secrets } = await viewOf(stack, id);
+    expect([now, secrets.map((secret) => [secret.name, secret.unreadable])]).toEqual([
+      'better',
+      [['first', undefined]],
+    ]);
+  },
+);
 
 const UNREADABLE = {
   status: 409,
