@@ -124,7 +124,7 @@ export const BREAKS: readonly Break[] = [
   ),
   row(
     ACCESS,
-    'operators/actor-header',
+    'operators/guard',
     'if (actorHeader === undefined || !isFromProxy(request))',
     'if (actorHeader === undefined)',
   ),

@@ -1,16 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
-import { activityOf, type Entry, pageOf } from '../support/activity.ts';
+import { activityOf, type Entry } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { logsIn } from '../support/embedded-database.ts';
-import { post, send } from '../support/http.ts';
+import { post } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { issueId, onRedis, pagesOf, tokenFor } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, bothStacks, type Stack, startStack } from '../support/stack.ts';
 
-const { url: redisUrl, redis } = await emptyDatabase();
-const withRedis = { REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' };
+const { url, redis } = await emptyDatabase();
+const withRedis = onRedis(url);
 
 async function freshStack(environment: Record<string, string>): Promise<Stack> {
   await redis.flushdb();
@@ -31,7 +35,7 @@ function writesTo(id: string): Write[] {
     ['revokeSecret', 'DELETE', `${key}/secrets/<secret>`, undefined, { action: 'secret.revoke', target: id }],
     ['setBan', 'PUT', `${key}/ban`, { seconds: 60, reason: 'scrapes' }, { action: 'ban.set', target: id }],
     ['liftBan', 'DELETE', `${key}/ban?reason=sorry`, undefined, { action: 'ban.lift', target: id, reason: 'sorry' }],
-    ['resetKey', 'POST', `${key}/reset`, { reason: 'fixed' }, { action: 'key.reset', target: id, reason: 'fixed' }],
+    ['resetKey', 'POST', `${key}/reset?reason=fixed`, undefined, { action: 'key.reset', target: id, reason: 'fixed' }],
     ['changePlan', 'PATCH', '/plans/free', { minute: 61, author: 'ada' }, { action: 'plan.change', target: 'free' }],
     ['changePlans', 'PATCH', '/plans', { plans: { free: { minute: 62 } } }, { action: 'plan.change', target: 'free' }],
     ['rollBackPlans', 'POST', '/plans/rollback', {}, { action: 'plan.change', target: 'free' }],
@@ -45,10 +49,10 @@ function writesTo(id: string): Write[] {
   ];
 }
 
-describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
+describe.for(bothStacks(url))('with %s', ([, environment]) => {
   test('every route that changes something leaves one audit entry and a log line that agrees with it', async () => {
     const stack = await freshStack(environment);
-    const id = idOf(await stack.issueKey());
+    const id = await issueId(stack);
     const { keys } = (await stack.admin('GET', '/backup')).json as { keys: [object] };
     const found: Record<string, string> = {};
     const writes = writesTo(id);
@@ -77,7 +81,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   test('an audit entry has the actor, action, time, reason, source and previous values', async () => {
     const stack = await freshStack(environment);
-    const id = idOf(await stack.issueKey({ name: 'acme' }));
+    const id = await issueId(stack, { name: 'acme' });
     await stack.admin('PATCH', `/keys/${id}`, { plan: 'pro', minute: 7, author: 'ada', reason: 'paid' });
     const [entry] = await activityOf(stack);
     expect(entry).toEqual({
@@ -100,7 +104,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   test('a change that is refused or without effect leaves no audit entry', async () => {
     const stack = await freshStack(environment);
-    const id = idOf(await stack.issueKey({ name: 'acme' }));
+    const id = await issueId(stack, { name: 'acme' });
     await stack.admin('PATCH', `/keys/${id}`, { name: 'acme' });
     await stack.admin('PATCH', '/plans/free', { minute: 60 });
     await stack.admin('PATCH', `/keys/${id}`, { minute: 0 });
@@ -114,15 +118,15 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   test('a write repeated with its request id is recorded once, and changes in between are not lost', async () => {
     const stack = await freshStack(environment);
-    const id = idOf(await stack.issueKey());
-    const ban = (seconds: number, requestId: string) =>
-      post(
-        `${stack.adminUrl}/keys/${id}/ban`,
-        { seconds },
-        { method: 'PUT', key: ADMIN_TOKEN, headers: withId(requestId) },
-      );
-    const lift = (requestId: string) =>
-      send(`${stack.adminUrl}/keys/${id}/ban`, { method: 'DELETE', key: ADMIN_TOKEN, headers: withId(requestId) });
+    const id = await issueId(stack);
+    const call = (method: string, path: string, requestId: string, body: object = {}) =>
+      post(`${stack.adminUrl}/keys/${id}/${path}`, body, {
+        ...{ method, key: ADMIN_TOKEN },
+        headers: { 'x-request-id': requestId },
+      });
+    const ban = (seconds: number, requestId: string) => call('PUT', 'ban', requestId, { seconds });
+    const lift = (requestId: string) => call('DELETE', 'ban', requestId);
+    const reset = (requestId: string) => call('POST', 'reset', requestId);
     const told = async () => (await activityOf(stack)).map(({ action }) => action);
     await ban(60, 'one');
     await ban(60, 'one');
@@ -134,8 +138,6 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     await lift('one');
     await ban(90, 'two');
     expect((await told()).slice(0, 2)).toEqual(['ban.set', 'ban.lift']);
-    const reset = (requestId: string) =>
-      post(`${stack.adminUrl}/keys/${id}/reset`, {}, { key: ADMIN_TOKEN, headers: withId(requestId) });
     await reset('one');
     await reset('one');
     await reset('two');
@@ -148,18 +150,10 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   test('pages of the audit log go from the newest entry to the oldest without a gap and can be searched', async () => {
     const stack = await freshStack(environment);
-    const ids = await Promise.all(Array.from({ length: 7 }, async () => idOf(await stack.issueKey())));
-    const found: string[] = [];
-    let after: string | undefined;
-    do {
-      const { activity, next }: ActivityAnswer = await pageOf(
-        stack,
-        `?limit=3${after === undefined ? '' : `&after=${after}`}`,
-      );
-      expect(activity.length).toBeLessThanOrEqual(3);
-      found.push(...activity.map(({ target }) => target));
-      after = next;
-    } while (after !== undefined);
+    const ids = await Promise.all(Array.from({ length: 7 }, () => issueId(stack)));
+    const pages = await pagesOf<ActivityAnswer>(stack, '/activity?limit=3');
+    expect(pages.map(({ activity }) => activity.length)).toEqual([3, 3, 1]);
+    const found = pages.flatMap(({ activity }) => activity.map(({ target }) => target));
     expect(found.toSorted()).toEqual(ids.toSorted());
     expect(found).toEqual((await activityOf(stack)).map(({ target }) => target));
     expect(await activityOf(stack, `?target=${ids[2]}`)).toMatchObject([{ target: ids[2] }]);
@@ -170,7 +164,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   test('audit entries are found by time and name their key, even after its revocation', async () => {
     const stack = await freshStack(environment);
     const ids: string[] = [];
-    for (const name of ['first', 'second', 'third']) ids.push(idOf(await stack.issueKey({ name })));
+    for (const name of ['first', 'second', 'third']) ids.push(await issueId(stack, { name }));
     await stack.admin('DELETE', `/keys/${ids[1]}`);
     const names = async (query = '') => (await activityOf(stack, query)).map(({ targetName }) => targetName);
     expect(await names()).toEqual(['second', 'third', 'second', 'first']);
@@ -187,7 +181,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   test("audit entries are found by target, regardless of case: a plan, a key's id or name, also after its revocation", async () => {
     const stack = await freshStack(environment);
-    const id = idOf(await stack.issueKey({ name: 'Demo Pro' }));
+    const id = await issueId(stack, { name: 'Demo Pro' });
     await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });
     await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60 });
     await stack.issueKey({ name: 'demo' });
@@ -197,7 +191,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       const entries = await activityOf(stack, `?target=${encodeURIComponent(target)}`);
       return entries.map(({ action, targetName }) => [action, targetName]);
     };
-    const ofKey = [...['ban.set', 'secret.create', 'key.create'].map((action) => [action, 'Demo Pro'])];
+    const ofKey = ['ban.set', 'secret.create', 'key.create'].map((action) => [action, 'Demo Pro']);
     expect(await found('demo pro')).toEqual(ofKey);
     expect(await found(id.toLowerCase())).toEqual(ofKey);
     expect(await found('Free')).toEqual([['plan.change', undefined]]);
@@ -211,7 +205,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   test("keys and tokens in a name or a reason appear neither in the audit log nor in the gateway's log", async () => {
     const stack = await freshStack(environment);
     const key = await stack.issueKey();
-    const { token } = (await stack.admin('POST', '/tokens', { name: 'a', role: 'viewer' })).json as { token: string };
+    const { token } = await tokenFor(stack, 'viewer');
     await stack.admin('PATCH', `/keys/${idOf(key)}`, { name: key, reason: `was ${token}`, author: key });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 5, reason: `it is ${key}` });
     const rotated = await stack.admin('POST', `/keys/${idOf(key)}/rotate`, { graceSeconds: 0 });
@@ -242,13 +236,74 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
 
   test('the audit log has as many entries as ACTIVITY_LENGTH', async () => {
     const stack = await freshStack({ ...environment, ACTIVITY_LENGTH: '100' });
-    const ids = await Promise.all(Array.from({ length: 110 }, async () => idOf(await stack.issueKey())));
+    const ids = await Promise.all(Array.from({ length: 110 }, () => issueId(stack)));
     const before = await activityOf(stack, '?limit=1000');
-    const id = idOf(await stack.issueKey());
+    const id = await issueId(stack);
     const kept = await activityOf(stack, '?limit=1000');
     expect([ids.length, before.length, kept.length, kept[0]?.target]).toEqual([110, 100, 100, id]);
     expect(kept.slice(1)).toEqual(before.slice(0, -1));
   });
 });
 
-const withId = (id: string) => ({ 'x-request-id': id });
+test('a key and its audit entry are stored in the same step', async () => {
+  const stack = await freshStack(withRedis);
+  await stack.issueKey();
+  const reader = new Redis(url);
+  cleanUp(() => reader.disconnect());
+  // A few at a time: those that come at once are stored in one step.
+  const issuing = inTurn(Array.from({ length: 100 }), 4, () => stack.issueKey());
+  const seen = new Set<number>();
+  const differences = new Set<number>();
+  while (!seen.has(101)) {
+    const [[, keys], [, entries]] = (await reader.multi().keys('gateway:key:*').xlen('gateway:activity').exec()) as [
+      [null, string[]],
+      [null, number],
+    ];
+    seen.add(entries);
+    differences.add(keys.length - entries);
+  }
+  await issuing;
+  expect([seen.size > 2, [...differences]]).toEqual([true, [0]]);
+});
+
+test("a change is made even if the audit log is of another type in Redis, and the gateway's log has its entry", async () => {
+  const stack = await freshStack(withRedis);
+  const id = await issueId(stack);
+  await redis.del('gateway:activity');
+  await redis.set('gateway:activity', 'spoilt');
+  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true, author: 'ada' })).status).toBe(200);
+  expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ state: 'disabled' });
+  expect(stack.log.filter(({ msg }) => msg === 'a change is in force, but the audit log lacks it')).toMatchObject([
+    { level: 50, reason: expect.stringContaining('WRONGTYPE'), activity: { actor: 'ada', target: id } },
+  ]);
+  expect((await stack.admin('GET', '/activity')).status).toBe(503);
+});
+
+test('an audit entry of a value in the plan table is shortened and has no secrets', async () => {
+  const stack = await freshStack(withRedis);
+  const key = await stack.issueKey();
+  await sleep(600);
+  await redis.hset('gateway:plans', 'free.minute', `${key} ${'9'.repeat(100_000)}`);
+  const newest = async () => (await activityOf(stack))[0]?.changes[0]?.to ?? '';
+  await expect.poll(newest).toMatch(/^as_\w{12}_… 9+$/);
+  expect((await newest()).length).toBeLessThan(100);
+});
+
+test('plan fields written by a restore are recorded with its actor, not as an edit by hand', async () => {
+  const stack = await freshStack(withRedis);
+  await redis.hdel('gateway:plans', 'pro.day');
+  const page = { plans: { 'pro.day': '12345' } };
+  expect((await stack.admin('POST', '/restore?author=ada&reason=lost', page)).status).toBe(200);
+  // Long enough for several reads of the table.
+  await sleep(600);
+  const restored = (await activityOf(stack)).filter(({ changes }) => changes.some(({ to }) => to === '12345'));
+  expect(restored).toMatchObject([{ actor: 'ada', reason: 'lost', action: 'plan.change', target: 'pro', via: 'api' }]);
+});
+
+test('audit entries that were made unreadable by hand are left out', async () => {
+  const stack = await freshStack(withRedis);
+  await redis.xadd('gateway:activity', '*', 'actor', 'me');
+  await redis.xadd('gateway:activity', '*', 'actor', 'me', 'target', 'x', 'changes', '{');
+  await stack.issueKey();
+  expect(await activityOf(stack)).toMatchObject([{ action: 'key.create' }]);
+});

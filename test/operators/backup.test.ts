@@ -1,21 +1,29 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
-import { ctl, ctlReading, operatorOf } from '../support/ctl.ts';
-import { type Answer, send } from '../support/http.ts';
+import { ctl, ctlProcess, ctlReading, ctlWith, operatorOf } from '../support/ctl.ts';
 import { inTurn } from '../support/in-turn.ts';
+import { scrape } from '../support/metrics.ts';
+import { ask, get, hashOf, issueId, onRedis, pagesOf, statusOf, tokenFor, viewOf } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
-const onRedis = () => startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
+const settings = onRedis(redisUrl);
+const started = () => startStack(settings);
+
+/** On Redis, without a key, with the built-in plans. */
+async function fresh(): Promise<Stack> {
+  await redis.flushdb();
+  return await started();
+}
 
 /** Every kind of key that customers can have. A number is the expected status. */
 async function issueAll(stack: Stack, plain: number) {
   const issue = (more: Record<string, unknown> = {}) => stack.issueKey({ plan: 'pro', ...more });
-  const ask = (key: string) => send(`${stack.gateway}/v1/pets`, { key });
   const change = (method: string, key: string, path: string, body: unknown) =>
     stack.admin(method, `/keys/${idOf(key)}${path}`, body);
   const many = await inTurn(Array.from({ length: plain }, String), 8, () =>
@@ -25,8 +33,8 @@ async function issueAll(stack: Stack, plain: number) {
   const big = await issue({ plan: 'enterprise', minute: 5_000, day: 70_000, expiresAt: '2100-01-01T00:00:00Z' });
   const usedUp = await issue({ minute: 1_000, day: 3 });
   const [disabled, banned, rotated] = [await issue(), await issue(), await issue()];
-  for (let asked = 0; asked < 3; asked++) await ask(usedUp);
-  for (const key of many.slice(0, 20)) await ask(key);
+  for (let asked = 0; asked < 3; asked++) await ask(stack, usedUp);
+  for (const key of many.slice(0, 20)) await ask(stack, key);
   await change('PATCH', disabled, '', { disabled: true });
   await change('PUT', banned, '/ban', { seconds: 7_200, reason: 'asks without end' });
   const { json } = await stack.admin('POST', `/keys/${idOf(rotated)}/rotate`, { graceSeconds: 3_600 });
@@ -47,9 +55,7 @@ async function contents() {
 }
 
 const answers = async (stack: Stack, keys: Iterable<string>) =>
-  new Map(
-    await inTurn([...keys], 8, async (key) => [key, (await send(`${stack.gateway}/v1/pets`, { key })).status] as const),
-  );
+  new Map(await inTurn([...keys], 8, async (key) => [key, await statusOf(stack, key)] as const));
 
 async function backUp(stack: Stack): Promise<string> {
   const { code, out, err } = await ctl(stack, 'backup');
@@ -66,53 +72,51 @@ const valuesIn = (file: string): unknown[] =>
     .map((line) => JSON.parse(line));
 
 describe('on Redis', () => {
-  test('several hundred keys of every kind are restored unchanged, and a second restore changes nothing', async () => {
-    await redis.flushdb();
-    const [stack, other] = [await onRedis(), await onRedis()];
-    const { expected, own, big, usedUp, banned } = await issueAll(stack, 300);
+  test('hundreds of keys of every kind are restored unchanged, and a second restore changes nothing', async () => {
+    const [stack, other] = [await fresh(), await started()];
+    const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
     // Either gateway may write the table back.
-    expect((await other.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 250 } });
+    expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
     const file = await backUp(stack);
     const before = await contents();
-    expect(before.hashes).toHaveLength(306);
-    expect(linesOf(file)).toHaveLength(1 + 306 + 1);
+    expect(before.hashes).toHaveLength(210);
+    expect(linesOf(file)).toHaveLength(1 + 210 + 1);
     for (const key of expected.keys()) expect(file.includes(key.slice(16, 48))).toBe(false);
     const plans = await redis.hgetall('gateway:plans');
-    const listed = (await stack.admin('GET', '/keys?limit=50')).json;
+    const listed = await get(stack, '/keys?limit=50');
 
     await redis.flushdb();
     expect([...(await answers(other, [own, big, banned])).values()]).toEqual([401, 401, 401]);
-    const restored = await ctlReading(other, file, 'restore');
+    const restored = await ctlProcess(operatorOf(other), ['restore'], file).ended;
     expect(restored).toMatchObject({ code: 0, err: '' });
-    expect(restored.out).toMatch(/^Keys restored: 306\. Fields of plans restored: \d+\.\n$/);
+    expect(restored.out).toMatch(/^Keys restored: 210\. Fields of plans restored: \d+\.\n$/);
     expect(await contents()).toEqual(before);
     expect(await redis.hgetall('gateway:plans')).toEqual(plans);
-    expect((await stack.admin('GET', '/keys?limit=50')).json).toMatchObject({
-      total: 306,
+    expect(await get(stack, '/keys?limit=50')).toMatchObject({
+      total: 210,
       keys: (listed as { keys: { id: string }[] }).keys.map(({ id }) => ({ id })),
     });
 
     // What was used after the restore stays used.
     expect(await answers(stack, expected.keys())).toEqual(expected);
-    const headersOf = async (key: string) => (await send(`${other.gateway}/v1/pets`, { key })).headers;
+    const headersOf = async (key: string) => (await ask(other, key)).headers;
     expect(await headersOf(own)).toMatchObject({ 'x-ratelimit-limit': '7', 'x-ratelimit-remaining': '5' });
     expect(await headersOf(big)).toMatchObject({ 'x-ratelimit-limit': '5000' });
     expect(await headersOf(usedUp)).toMatchObject({ 'x-ratelimit-limit': '3', 'x-ratelimit-remaining': '0' });
-    const ban = await send(`${other.gateway}/v1/pets`, { key: banned });
+    const ban = await ask(other, banned);
     expect(ban.json).toMatchObject({ code: 'key_banned' });
     expect(Number(ban.headers['retry-after'])).toBeGreaterThan(7_000);
 
     const used = await contents();
     const again = await ctlReading(stack, file, '--json', 'restore');
-    expect(JSON.parse(again.out)).toMatchObject({ restored: 0, present: 306, revoked: 0, rejected: 0, isWhole: true });
+    expect(JSON.parse(again.out)).toMatchObject({ restored: 0, present: 210, revoked: 0, rejected: 0, isWhole: true });
     expect(await contents()).toEqual(used);
   });
 
   test('unchanged built-in plans are replaced by those of the backup, and changed ones stay and are listed', async () => {
     const backup = (minute: number) => ({ 'free.minute': `${minute}`, 'free.day': '700', 'free.ban_seconds': '300' });
-    await redis.flushdb();
-    const stack = await onRedis();
+    const stack = await fresh();
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
     await redis.hset('gateway:plans', 'business.day', '5');
     const plans = {
@@ -134,7 +138,7 @@ describe('on Redis', () => {
       },
     });
     expect(trial).toEqual(json);
-    expect((await stack.admin('GET', '/plans')).json).toMatchObject({
+    expect(await get(stack, '/plans')).toMatchObject({
       free: { minute: 61, day: 700 },
       pro: { minute: 250 },
       business: { minute: 1_000, day: 5 },
@@ -145,8 +149,7 @@ describe('on Redis', () => {
   });
 
   test('missing plan fields are restored, others are kept and reported', async () => {
-    await redis.flushdb();
-    const stack = await onRedis();
+    const stack = await fresh();
     await stack.admin('PATCH', '/plans/free', { minute: 61, day: 1_001 });
     const file = await backUp(stack);
     await redis.hdel('gateway:plans', 'free.minute');
@@ -156,18 +159,19 @@ describe('on Redis', () => {
       0,
       'Keys restored: 0. Fields of plans restored: 1.\nNot changed: free.day is 1002, but was 1001 in the backup.\n',
     ]);
-    expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 61, day: 1_002 } });
+    expect(await get(stack, '/plans')).toMatchObject({ free: { minute: 61, day: 1_002 } });
   });
 
   test('while keys are issued and revoked, each remaining key is in a backup exactly once', async () => {
-    await redis.flushdb();
-    const stack = await onRedis();
+    const stack = await fresh();
     const keys: string[] = [];
     for (let number = 0; number < 12; number++) keys.push(await stack.issueKey());
     const met: string[] = [];
     for (let after: string | undefined = ''; after !== undefined; ) {
-      const { json }: Answer = await stack.admin('GET', `/backup?limit=2${after}`);
-      const page = json as { plans?: unknown; keys: { id: string }[]; next?: string };
+      const page: { plans?: unknown; keys: { id: string }[]; next?: string } = await get(
+        stack,
+        `/backup?limit=2${after}`,
+      );
       expect('plans' in page).toBe(after === '');
       met.push(...page.keys.map(({ id }) => id));
       if (met.length === 4) for (const at of [0, 11]) await stack.admin('DELETE', `/keys/${idOf(keys[at] as string)}`);
@@ -178,8 +182,7 @@ describe('on Redis', () => {
   });
 
   test('an incomplete backup can be restored and resumed at any place', async () => {
-    await redis.flushdb();
-    const stack = await onRedis();
+    const stack = await fresh();
     const { expected } = await issueAll(stack, 20);
     const file = await backUp(stack);
     const lines = linesOf(file);
@@ -223,10 +226,10 @@ describe('embedded', () => {
     const first = await startStack();
     const { expected, own } = await issueAll(first, 96);
     const odd = new Map([...expected].slice(90));
-    const left = Number((await send(`${first.gateway}/v1/pets`, { key: own })).headers['x-ratelimit-remaining']);
+    const left = Number((await ask(first, own)).headers['x-ratelimit-remaining']);
     const file = await backUp(first);
     await redis.flushdb();
-    const shared = await onRedis();
+    const shared = await started();
     const [second, third] = [await startStack(), await startStack()];
     expect((await ctlReading(second, file, 'restore')).out).toContain('Keys restored: 102.');
     expect((await ctlReading(shared, file, 'restore')).out).toContain('Keys restored: 102.');
@@ -234,9 +237,165 @@ describe('embedded', () => {
     for (const copy of [again, fromRedis]) expect(valuesIn(copy)).toEqual(valuesIn(file));
     expect((await ctlReading(third, fromRedis, 'restore')).code).toBe(0);
     for (const stack of [second, shared, third]) {
-      const { headers } = await send(`${stack.gateway}/v1/pets`, { key: own });
+      const { headers } = await ask(stack, own);
       expect(Number(headers['x-ratelimit-remaining'])).toBe(left - 1);
       expect(await answers(stack, odd.keys())).toEqual(odd);
     }
   });
+});
+
+/** What people type by hand makes no backup silently smaller than what works. */
+
+test('a key whose list entry was typed by hand is in the backup, and so are those after it', async () => {
+  const stack = await fresh();
+  const ids = await Promise.all(Array.from({ length: 5 }, () => issueId(stack)));
+  const [first = '', second = '', third = ''] = ids;
+  await redis.zadd('gateway:keys', 'inf', first, '-inf', second, '1e-7', third);
+  const pages = await pagesOf<{ keys: { id: string; createdAt: unknown }[]; next?: string }>(stack, '/backup?limit=1');
+  const met = pages.flatMap(({ keys }) => keys);
+  expect(met.every(({ createdAt }) => typeof createdAt === 'number')).toBe(true);
+  expect(met.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
+  await redis.zadd('gateway:keys', 'inf', first);
+  const { code, out } = await ctl(stack, 'backup');
+  await redis.flushdb();
+  expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
+});
+
+test('a backup during which the list of keys was put in order is not complete', async () => {
+  const stack = await fresh();
+  const [moved] = [await issueId(stack), await issueId(stack), await issueId(stack)];
+  await redis.zadd('gateway:keys', '9999999999', moved);
+  const [header, first] = (await ctl(stack, 'backup')).out.split('\n');
+  const begun = join(await temporaryFolder(), 'begun.jsonl');
+  await writeFile(begun, `${header}\n${first}\n`);
+  expect((await ctl(stack, 'keys', 'reindex')).code).toBe(0);
+  const { code, out, err } = await ctl(stack, 'backup', '--resume', begun);
+  expect([code, out.includes('"end"'), err]).toEqual([4, false, expect.stringContaining('was put in order')]);
+  expect((await ctl(stack, 'backup')).out).toContain('{"end":true,"keys":3}');
+});
+
+test('plans whose values were damaged or deleted by hand are in the backup with the values in force', async () => {
+  const stack = await fresh();
+  await stack.issueKey();
+  await stack.admin('PATCH', '/plans/pro', { minute: 444 });
+  await stack.admin('PATCH', '/plans/free', { day: 555 });
+  await redis.hset('gateway:plans', 'pro.minute', 'abc');
+  await redis.hdel('gateway:plans', 'free.day');
+  const { code, out } = await ctl(stack, 'backup');
+  await redis.flushdb();
+  const other = await started();
+  expect([code, (await ctlReading(other, out, 'restore', '--strict')).code]).toEqual([0, 0]);
+  expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 444 }, free: { day: 555 } });
+});
+
+test('a key that no restore would accept is listed as left out with the reason, and the command fails', async () => {
+  const stack = await fresh();
+  const ids = await Promise.all(Array.from({ length: 5 }, () => issueId(stack)));
+  const [long = '', wide = '', foreign = '', text = '', good = ''] = ids;
+  await redis.hset(hashOf(long), `secret:${'a'.repeat(43)}`, `typed123 - read - 0 ${'x'.repeat(8_193)}`);
+  await redis.hset(hashOf(wide), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, ''])));
+  await redis.hset(hashOf(foreign), `secret:${'a'.repeat(43)}`, 'typed123 - read 9:zz/1 0 typed');
+  await redis.set(hashOf(text), 'text');
+  // These have no meaning, or something good is in force in their place.
+  await redis.hset(hashOf(good), {
+    'Not a field': 'x'.repeat(9_000),
+    name: 'x'.repeat(9_000),
+    created_at: '9999999999',
+  });
+  const { code, out, err } = await ctl(stack, 'backup');
+  expect([code, out.trimEnd().split('\n').slice(1)]).toEqual([
+    1,
+    [expect.stringContaining(`"id":"${good}"`), '{"end":true,"keys":1}'],
+  ]);
+  const reasons = [
+    [long, 'One of its secrets cannot be read.'],
+    [wide, 'It has more than 1000 fields.'],
+    [foreign, 'One of its secrets cannot be read.'],
+    [text, 'plan is not valid: "".'],
+  ];
+  for (const [id, reason] of reasons) expect(err).toContain(`Left out: ${id}: ${reason}\n`);
+  expect(await get(stack, '/activity?action=backup.make')).toMatchObject({ activity: [] });
+  await redis.flushdb();
+  expect((await ctlReading(stack, out, 'restore')).out).toContain('Keys restored: 1.');
+});
+
+test('a key and a secret with a name of 100 code points are good, in the backup, and restored', async () => {
+  const name = `${'🦁'.repeat(98)}\u2028 `;
+  const stack = await fresh();
+  const id = await issueId(stack, { name });
+  expect((await stack.admin('POST', `/keys/${id}/secrets`, { name })).status).toBe(201);
+  const names = async () => {
+    const view = await viewOf(stack, id);
+    return [view.name, ...view.secrets.map((secret) => secret.name)];
+  };
+  expect(await names()).toEqual([name, 'first', name]);
+  const { findings } = await get<DoctorAnswer>(stack, '/doctor');
+  expect(findings.filter(({ about }) => about === 'keys')).toMatchObject([{ status: 'good' }]);
+  const { code, out } = await ctl(stack, 'backup');
+  await redis.flushdb();
+  expect([code, (await ctlReading(stack, out, 'restore', '--strict')).code]).toEqual([0, 0]);
+  expect(await names()).toEqual([name, 'first', name]);
+});
+
+const told = async ({ adminUrl }: Stack) => (await scrape(adminUrl)).sum('gateway_backup_completed_timestamp_seconds');
+
+const findingOf = async (stack: Stack) =>
+  (await get<DoctorAnswer>(stack, '/doctor')).findings.find(({ about }) => about === 'backup');
+
+describe.for([
+  ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
+  ['Redis', async () => settings],
+] as const)('with %s', ([, own]) => {
+  test('the time of the last complete backup is exported, also by other gateways and after a restart', async () => {
+    await redis.flushdb();
+    const environment: Record<string, string> = await own();
+    const stack = await startStack(environment);
+    expect([await told(stack), await findingOf(stack)]).toEqual([undefined, undefined]);
+    await stack.issueKey();
+    expect(await told(stack)).toBe(0);
+    expect(await findingOf(stack)).toMatchObject({ status: 'warning', found: 'the keys have never been backed up' });
+
+    const begun = Math.floor(Date.now() / 1_000);
+    expect(await ctl(stack, 'backup')).toMatchObject({ code: 0, err: '' });
+    const at = (await told(stack)) ?? 0;
+    expect(at).toBeGreaterThanOrEqual(begun);
+    expect(at).toBeLessThanOrEqual(Date.now() / 1_000);
+    expect(await findingOf(stack)).toMatchObject({
+      status: 'good',
+      found: `the last complete one was made at ${new Date(at * 1_000).toISOString()}`,
+    });
+    await stack.stop();
+    expect(await told(await startStack(environment))).toBe(at);
+  });
+});
+
+test('a backup that is incomplete or has no key is not recorded', async () => {
+  const stack = await startStack();
+  await ctl(stack, 'backup');
+  await stack.issueKey();
+  await stack.issueKey();
+  const { json } = await stack.admin('GET', '/backup?limit=1');
+  expect(json).toMatchObject({ next: expect.any(String) });
+  expect((await stack.admin('POST', '/backups', { keys: 0 })).status).toBe(400);
+  expect((await stack.admin('POST', '/backups', {})).status).toBe(400);
+  expect(await told(stack)).toBe(0);
+});
+
+test('a viewer can make a backup and is informed that it is not recorded', async () => {
+  const stack = await startStack();
+  await stack.issueKey();
+  const { token } = await tokenFor(stack, 'viewer');
+  const { code, out, err } = await ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: token }, 'backup');
+  expect([code, out.trimEnd().split('\n').at(-1)]).toEqual([0, '{"end":true,"keys":1}']);
+  expect(err).toContain('The gateway could not record this backup: This needs the role operator');
+  expect(await told(stack)).toBe(0);
+});
+
+test('a last backup that is older than 26 hours is a finding of the doctor', async () => {
+  const stack = await fresh();
+  const hoursAgo = (hours: number) => Math.floor(Date.now() / 1_000) - hours * 3_600;
+  await redis.hset('gateway:backup', 'completed_at', hoursAgo(25));
+  expect(await findingOf(stack)).toMatchObject({ status: 'good' });
+  await redis.hset('gateway:backup', 'completed_at', hoursAgo(27));
+  expect(await findingOf(stack)).toMatchObject({ status: 'warning', advice: expect.stringContaining('ctl backup') });
 });

@@ -1,69 +1,327 @@
+import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import type {
+  BansAnswer,
+  KeysAnswer,
+  KeyUsageAnswer,
+  KeyView,
+  RequestsAnswer,
+  TopAnswer,
+  UsageOfKey,
+} from '../../gateway/operators/api/answers.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { send } from '../support/http.ts';
+import { ctl } from '../support/ctl.ts';
+import { type Answer, post, send } from '../support/http.ts';
+import { inTurn } from '../support/in-turn.ts';
+import { ask, codeOf, get, hashOf, onRedis, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { bothStacks, type Stack, startStack } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, startWorkers } from '../support/workers.ts';
 
-const { url: redisUrl, redis } = await emptyDatabase();
+/** Bans, and resets, which give a customer a fresh start. */
 
-async function codeOf(stack: Stack, key: string): Promise<string> {
-  const answer = await send(`${stack.gateway}/v1/pets`, { key });
-  return answer.status === 200 ? 'ok' : (answer.json as { code: string }).code;
+const { url: REDIS_URL, redis } = await emptyDatabase();
+const withRedis = onRedis(REDIS_URL);
+
+const view = (stack: Stack, key: string) => viewOf(stack, idOf(key));
+const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).banRefused;
+
+/** What bans refused, of all minutes. */
+async function bannedIn(stack: Stack, key: string): Promise<number> {
+  const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
+  expect(minutes.map(({ at }) => at)).toEqual([...new Set(minutes.map(({ at }) => at))].sort());
+  return minutes.reduce((sum, minute) => sum + minute.banned, 0);
 }
 
-interface Bans {
-  readonly bans: { id: string; banReason?: string; bannedUntil: string }[];
-  readonly next?: number;
+/** Sends so many requests, all of which a ban refuses. */
+async function refused(stack: Stack, key: string, times: number): Promise<void> {
+  const codes = await inTurn(Array.from({ length: times }), 8, () => codeOf(stack, key));
+  expect(new Set(codes)).toEqual(new Set(['key_banned']));
 }
 
-const bansOf = async (stack: Stack) => ((await stack.admin('GET', '/bans')).json as Bans).bans;
+/** Issues a key and goes on until a decision bans it. @returns the key; its ban has refused one request */
+async function banned(stack: Stack, more = {}): Promise<string> {
+  await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
+  const key = await stack.issueKey({ minute: 1, ...more });
+  for (let sent = 0; sent < 4; sent++) await ask(stack, key);
+  expect(await view(stack, key)).toMatchObject({ state: 'banned', bans: 1 });
+  return key;
+}
 
-describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
+describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a ban is set with its reason, listed, in force at once, and ends on time', async () => {
-    const key = await stack.issueKey({ name: 'scraper' });
-    await codeOf(stack, key);
-    const set = await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 3, reason: 'scrapes everything' });
-    expect([set.status, set.json]).toEqual([
-      200,
-      expect.objectContaining({ state: 'banned', banReason: 'scrapes everything' }),
-    ]);
-    const answer = await send(`${stack.gateway}/v1/pets`, { key });
-    expect([answer.status, (answer.json as { code: string }).code]).toEqual([429, 'key_banned']);
-    expect(Number(answer.headers['retry-after'])).toBeLessThanOrEqual(3);
-    expect(await bansOf(stack)).toMatchObject([{ id: idOf(key), name: 'scraper', banReason: 'scrapes everything' }]);
-    await sleep(3_050);
-    expect(await codeOf(stack, key)).toBe('ok');
-    expect(await bansOf(stack)).toEqual([]);
+  test('a ban is set with its reason, listed, in force at once, and ends on time, and its reason with it', async () => {
+    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
+    const bans = async () => (await get<BansAnswer>(stack, '/bans')).bans;
+    const [key, loud] = [await stack.issueKey({ name: 'scraper' }), await stack.issueKey({ minute: 1, day: 1 })];
+    await ask(stack, key);
+    await stack.admin('PUT', `/keys/${idOf(loud)}/ban`, { seconds: 1, reason: 'by an operator' });
+    const set = await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 2, reason: 'scrapes everything' });
+    const setAt = performance.now();
+    expect(set).toMatchObject({ status: 200, json: { state: 'banned', banReason: 'scrapes everything' } });
+    const answer = await ask(stack, key);
+    expect(answer).toMatchObject({ status: 429, json: { code: 'key_banned' } });
+    expect(Number(answer.headers['retry-after'])).toBeLessThanOrEqual(2);
+    const listed = { id: idOf(key), name: 'scraper', banReason: 'scrapes everything' };
+    expect(await bans()).toContainEqual(expect.objectContaining(listed));
+    await sleep(2_050 - (performance.now() - setAt));
+    expect([await codeOf(stack, key), await bans()]).toEqual([200, []]);
+
+    for (let sent = 0; sent < 4; sent++) await ask(stack, loud);
+    expect(await view(stack, loud)).toMatchObject({ state: 'banned' });
+    expect(await view(stack, loud)).not.toHaveProperty('banReason');
+    await stack.admin('DELETE', `/keys/${idOf(loud)}`);
   });
 
-  test("the reason of an operator's ban is not shown for a later automatic ban", async () => {
-    await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
-    const key = await stack.issueKey({ minute: 1, day: 1 });
-    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 1, reason: 'by an operator' });
-    await sleep(2_100);
-    for (let sent = 0; sent < 4; sent++) await codeOf(stack, key);
-    const shown = (await stack.admin('GET', `/keys/${idOf(key)}`)).json;
-    expect(shown).toMatchObject({ state: 'banned' });
-    expect(shown).not.toHaveProperty('banReason');
-    await stack.admin('DELETE', `/keys/${idOf(key)}`);
+  test('requests refused by a ban are counted in the key, the list of keys and the list of bans', async () => {
+    const [key, other] = [await banned(stack), await banned(stack)];
+    await refused(stack, key, 150);
+    await refused(stack, other, 3);
+    await expect.poll(() => refusedOf(stack, key)).toBe(151);
+    const { keys } = await get<KeysAnswer>(stack, '/keys?state=banned');
+    const { bans } = await get<BansAnswer>(stack, '/bans');
+    const { keys: sorted } = await get<KeysAnswer>(stack, '/keys?state=banned&sort=oldest');
+    for (const list of [keys, bans, sorted])
+      expect(new Map(list.map(({ id, banRefused }) => [id, banRefused]))).toEqual(
+        new Map([
+          [idOf(key), 151],
+          [idOf(other), 4],
+        ]),
+      );
+    await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
+    expect(await view(stack, key)).not.toHaveProperty('banRefused');
+    // The limits refused the request that began the ban.
+    expect(await bannedIn(stack, key)).toBe(150);
   });
+
+  test('wherever a key is listed, its ban is told, and the minutes of the key have what bans refused', async () => {
+    const [key, other] = [await banned(stack), await stack.issueKey({ minute: 1 })];
+    await refused(stack, key, 7);
+    for (let sent = 0; sent < 2; sent++) await ask(stack, other);
+    await expect.poll(() => bannedIn(stack, key)).toBe(7);
+    const ban = { bannedUntil: (await view(stack, key)).bannedUntil, bans: 1, banRefused: 8 };
+    const { keys } = await get<TopAnswer>(stack, '/keys/top');
+    expect(keys.find(({ id }) => id === idOf(key))).toMatchObject(ban);
+    const { requests } = await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(key)}`);
+    expect(requests.map(({ keyBan }) => keyBan)).toEqual(requests.map(() => ban));
+    const { usage } = await get<{ usage: UsageOfKey[] }>(stack, '/usage?by=key');
+    expect(usage.find(({ id }) => id === idOf(key))?.ban).toEqual({ ...ban, banRefused: undefined });
+    expect(usage.find(({ id }) => id === idOf(other))).not.toHaveProperty('ban');
+    const ofOther = await get<RequestsAnswer>(stack, `/requests?keyId=${idOf(other)}`);
+    expect(ofOther.requests.map((one) => 'keyBan' in one)).toEqual([false, false]);
+    expect(await bannedIn(stack, other)).toBe(0);
+    const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
+    const sum = (of: 'admitted' | 'refused' | 'banned') => minutes.reduce((total, minute) => total + minute[of], 0);
+    expect([sum('admitted'), sum('refused'), sum('banned')]).toEqual([1, 3, 7]);
+  });
+
+  test('refusals by limits in the minute before a ban are not counted as refused by the ban', async () => {
+    await stack.admin('PATCH', '/plans/free', { ban_after: 100, ban_grace_seconds: 0, ban_seconds: 300 });
+    const key = await stack.issueKey({ minute: 1 });
+    const codes: unknown[] = [];
+    while (codes.at(-1) !== 'key_banned' && codes.length < 200) codes.push(await codeOf(stack, key));
+    expect(codes.length).toBeGreaterThan(100);
+    await refused(stack, key, 20);
+    await expect.poll(() => refusedOf(stack, key)).toBe(21);
+  });
+
+  test('only refusals by the running ban are counted', async () => {
+    const key = await banned(stack);
+    await refused(stack, key, 5);
+    await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
+    await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100, reason: 'by an operator' });
+    expect(await refusedOf(stack, key)).toBe(0);
+    await refused(stack, key, 2);
+    await expect.poll(() => refusedOf(stack, key)).toBe(2);
+  });
+});
+
+test("refusals of two gateways are summed, and the command line shows the ban's end, number and refusals", async () => {
+  const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
+  const key = await banned(stack, { name: 'loud' });
+  await refused(stack, key, 1_003);
+  await refused(other, key, 10);
+  await expect.poll(() => refusedOf(other, key)).toBe(1_014);
+  const ban = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.\d{3}Z \(in \d min\), first ban, refused 1,014 since/;
+  expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(new RegExp(`^banned until +${ban.source}$`, 'm'));
+  expect(await bannedIn(stack, key)).toBe(1_013);
+  for (const list of ['keys list --state banned', 'keys top', 'keys list --sort used', 'requests'])
+    expect((await ctl(stack, ...list.split(' '))).out).toMatch(
+      new RegExp(` note\\n(.*\\n)*.*banned until ${ban.source}`),
+    );
+  expect((await ctl(stack, 'usage', '--by', 'key')).out).toMatch(
+    / note\n(.*\n)*.* loud +- +banned until \S+ \(in \d min\), first ban$/m,
+  );
+  expect((await ctl(stack, 'requests', '--limit', '1')).out).toMatch(
+    new RegExp(`^note +banned until ${ban.source}$`, 'm'),
+  );
+  expect((await ctl(other, 'bans', 'list')).out).toMatch(/ refused since +reason\n.* 1 +1014 +-\n/);
+  // A second ban: as if the first one had just ended.
+  await redis.hset(hashOf(idOf(key)), { banned_until: '1', ban_decided: '1' });
+  await redis.hset(hashOf(idOf(key)), { banned_until: String(Date.now() / 1_000 - 1) });
+  for (let sent = 0; sent < 4; sent++) await ask(stack, key);
+  expect((await ctl(stack, 'keys', 'show', idOf(key))).out).toMatch(
+    /\(in (9|10) min\), second ban in a row, refused \d since$/m,
+  );
+});
+
+test('refusals of all workers are summed, and requests of tagged keys are found on all of them', async () => {
+  const workers = await startWorkers();
+  const key = await workers.issueKey({ plan: 'pro', tags: { customer: 'acme' } });
+  const body = { seconds: 100, reason: 'a test' };
+  await post(`${workers.adminUrl}/keys/${idOf(key)}/ban`, body, { method: 'PUT', key: ADMIN_TOKEN });
+  const list = async () => (await workers.admin('/requests?tag=customer:acme&limit=200')).json as RequestsAnswer;
+  const pids = async () => new Set((await list()).requests.map(({ gateway }) => gateway.pid));
+  // The kernel chooses the worker of a connection, and may choose the same one for many.
+  let sent = 0;
+  for (; sent < 2_000 && (await pids()).size < 2; sent += 50) {
+    const agent = new http.Agent({ maxSockets: 50 });
+    await Promise.all(Array.from({ length: 50 }, () => send(`${workers.gateway}/v1/pets`, { key, agent })));
+    agent.destroy();
+  }
+  expect(await pids()).toEqual(new Set(workers.pids()));
+  const view = async () => (await workers.admin(`/keys/${idOf(key)}`)).json as KeyView;
+  await expect.poll(async () => (await view()).banRefused).toBe(sent);
+});
+
+test('a key whose line has been over a minute for ten minutes is reported as too small', async () => {
+  const stack = await startStack(withRedis);
+  const [small, busy] = [idOf(await stack.issueKey({ name: 'small' })), idOf(await stack.issueKey({ name: 'busy' }))];
+  const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
+  // Its line grew to four minutes, and as many have come since as it lets through.
+  const marksOf = (minutes: number) =>
+    Array.from({ length: minutes }, (_, at) => `${minute - minutes + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);
+  for (const [id, minutes] of [
+    [small, 15],
+    [busy, 5],
+  ] as const) {
+    await redis.hset(hashOf(id), {
+      left: `${now} 0/60 900/1000`,
+      refusals: `${now + 241} ${now + 5} 0`,
+      refused: 240 + 60 * minutes,
+    });
+    await redis.hset(`gateway:marks:{${id}}`, { usage_minutes: marksOf(minutes).join(' ') });
+  }
+  const { tooSmall, waitSeconds = 0 } = await get<KeyView>(stack, `/keys/${small}`);
+  expect([tooSmall, waitSeconds > 200 && waitSeconds <= 241]).toEqual([true, true]);
+  const other = await get<KeyView>(stack, `/keys/${busy}`);
+  expect([other.tooSmall, (other.waitSeconds ?? 0) > 200]).toEqual([undefined, true]);
+  const said = /too small for its clients: a refused request waits 4 min/;
+  expect((await ctl(stack, 'keys', 'show', small)).out).toMatch(said);
+  const { out } = await ctl(stack, 'keys', 'list');
+  expect(out.split('\n').filter((line) => said.test(line))).toEqual([expect.stringContaining(small)]);
 });
 
 test('bans are found among many keys, a limited number per call', async () => {
   await redis.flushdb();
-  const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
+  const stack = await startStack(withRedis);
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600 });
   const fill = redis.pipeline();
   for (let at = 0; at < 6_000; at++)
     fill.zadd('gateway:keys', Date.now() / 1_000 + 1, `x${String(at).padStart(11, '0')}`);
   await fill.exec();
-  const first = (await stack.admin('GET', '/bans')).json as Bans;
+  const first = await get<BansAnswer>(stack, '/bans');
   expect([first.bans, first.next]).toEqual([[], 5_000]);
-  const second = (await stack.admin('GET', `/bans?offset=${first.next}`)).json as Bans;
+  const second = await get<BansAnswer>(stack, `/bans?offset=${first.next}`);
   expect(second.bans).toMatchObject([{ id: idOf(key) }]);
   expect(second.next).toBeUndefined();
+});
+
+const standingOf = ({ status, headers }: Answer) => [status, headers['x-ratelimit-remaining'], dayLeft(headers)];
+
+/** The rest of the day limit, from the field of the draft. */
+const dayLeft = ({ ratelimit }: Answer['headers']) => Number(/"day";r=(\d+)/.exec(String(ratelimit))?.[1]);
+
+const BAN_SECONDS = 300;
+
+/** A key with both buckets empty, a line, and a ban that is the first of a series. */
+async function bannedKey(stack: Stack): Promise<string> {
+  await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0, ban_seconds: BAN_SECONDS });
+  const key = await stack.issueKey({ name: 'stuck', minute: 4, day: 4 });
+  for (let sent = 0; sent < 20; sent++) if ((await codeOf(stack, key)) === 'key_banned') return key;
+  throw new Error('The key was not banned.');
+}
+
+describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+
+  test('after a reset a banned key with empty buckets and a line has full limits, also after a restart', async () => {
+    const DATA_DIR = await temporaryFolder();
+    const first = await startStack({ ...environment, DATA_DIR });
+    const [key, other] = [await bannedKey(first), await bannedKey(first)];
+    const before = await view(first, key);
+    expect(before).toMatchObject({ state: 'banned', bans: 1, buckets: { day: { remaining: 0 } } });
+    const reset = await first.admin('POST', `/keys/${idOf(key)}/reset`, { reason: 'their loop is fixed' });
+    const full = (limit: number) => ({ limit, remaining: limit, used: 0 });
+    const { admitted, refused, lastUsedAt } = before;
+    expect([reset.status, reset.json]).toEqual([
+      200,
+      expect.objectContaining({
+        ...{ state: 'active', bans: 0, admitted, refused, lastUsedAt },
+        buckets: { minute: full(4), day: full(4) },
+      }),
+    ]);
+    expect(standingOf(await ask(first, key))).toEqual([200, '3', 3]);
+    await first.admin('POST', `/keys/${idOf(other)}/reset`, {});
+    await first.stop();
+    const again = await startStack({ ...environment, DATA_DIR });
+    expect(standingOf(await ask(again, other))).toEqual([200, '3', 3]);
+    expect(dayLeft((await ask(again, key)).headers)).toBe(2);
+  });
+
+  test('a reset clears strikes and series, so the next ban takes as many refusals and is as long as the first', async () => {
+    const key = await bannedKey(stack);
+    // First of a ban, then of strikes alone.
+    for (let round = 0; round < 2; round++) {
+      await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
+      const codes: unknown[] = [];
+      for (let sent = 0; sent < 7; sent++) codes.push(await codeOf(stack, key));
+      expect(codes).toEqual([200, 200, 200, 200, ...Array(3).fill('rate_limit_exceeded')]);
+    }
+    expect(await codeOf(stack, key)).toBe('key_banned');
+    const { bans, bannedUntil = '' } = await view(stack, key);
+    expect([bans, Date.parse(bannedUntil) - Date.now() <= BAN_SECONDS * 1_000]).toEqual([1, true]);
+  });
+
+  test('a reset keeps the usage', async () => {
+    const key = await bannedKey(stack);
+    const usage = async () => {
+      const { minutes, days } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
+      return { minutes, days };
+    };
+    const before = await usage();
+    await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
+    expect(await usage()).toEqual(before);
+    await ask(stack, key);
+    expect(await view(stack, key)).toMatchObject({ admitted: 5 });
+  });
+
+  test('the audit entry of a reset has the ban and the strikes that it cleared', async () => {
+    const key = await bannedKey(stack);
+    const { bannedUntil } = await view(stack, key);
+    const changes = async (path: string) => {
+      await stack.admin('POST', `/keys/${idOf(key)}/${path}`, {});
+      return (await activityOf(stack, `?target=${idOf(key)}&limit=1`))[0]?.changes;
+    };
+    const refusals = { field: 'refusals', from: 'remembered' };
+    expect(await changes('reset')).toEqual([{ field: 'bannedUntil', from: bannedUntil }, refusals]);
+    expect(await changes('reset')).toEqual([]);
+    for (let sent = 0; sent < 6; sent++) await ask(stack, key);
+    expect(await changes('reset')).toEqual([refusals]);
+  });
+});
+
+test('ctl keys reset shows the key, and records the reason', async () => {
+  const stack = await startStack();
+  const key = await bannedKey(stack);
+  const { code, out } = await ctl(stack, '--json', 'keys', 'reset', idOf(key), '--reason', 'their loop is fixed');
+  expect([code, JSON.parse(out)]).toMatchObject([0, { state: 'active', buckets: { day: { used: 0 } } }]);
+  const entry = { action: 'key.reset', target: idOf(key), reason: 'their loop is fixed', via: 'cli' };
+  expect((await activityOf(stack))[0]).toMatchObject(entry);
+  expect(await ctl(stack, 'keys', 'reset', '000000000000')).toMatchObject({ code: 3 });
+  expect((await ctl(stack, 'keys', 'reset', '--help')).out).toContain('Example:\n  ctl keys reset 4fXk20LmQa9z');
 });

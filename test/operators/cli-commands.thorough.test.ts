@@ -4,12 +4,13 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { CLI, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
+import { onRedis } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-const { url: redisUrl, redis } = await emptyDatabase();
-const stack = await startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' });
+const { url: redisUrl } = await emptyDatabase();
+const stack = await startStack(onRedis(redisUrl));
 
 const ctl = (...words: string[]) => ctlWith(operatorOf(stack), ...words);
 
@@ -19,27 +20,9 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['keys', 'list', '--state', 'active', '--sort', 'used', '--limit', '1'], { keys: [expect.anything()] }],
   [['keys', 'top', '--minutes', '60'], { minutes: 60, keys: expect.any(Array) }],
   [['keys', 'find', '<id>'], { keys: [{ foundBy: 'id' }] }],
-  [['keys', 'show', '<id>'], { state: 'active', buckets: { minute: { limit: 60 }, day: { limit: 1_000 } } }],
   [['keys', 'explain', '<id>', '--limit', '3'], { key: { state: 'active' }, decisions: [] }],
-  [['keys', 'set', '<id>', '--plan', 'business', '--minute', '77'], { plan: 'business', minute: 77 }],
-  [
-    ['keys', 'rotate', '<id>', '--grace', '15m', '--yes'],
-    { key: expect.any(String), secrets: [{ expiresAt: expect.any(String) }, { name: 'first' }] },
-  ],
-  [
-    ['keys', 'secrets', 'add', '<id>', '--name', 'b', '--scope', 'read'],
-    { id: expect.any(String), key: expect.any(String) },
-  ],
-  [['keys', 'secrets', 'list', '<id>'], { secrets: [{ name: 'first', scope: ['read', 'write'] }] }],
   [['keys', 'expire', '<id>'], { state: 'expired' }],
-  [['keys', 'expire', '<id>', '2100-01-01T00:00:00Z'], { expiresAt: '2100-01-01T00:00:00.000Z' }],
-  [['keys', 'disable', '<id>'], { state: 'disabled' }],
-  [['keys', 'enable', '<id>'], { state: 'active' }],
-  [['keys', 'revoke', '<id>', '--yes'], { revoked: true }],
   [['bans', 'list'], { bans: expect.any(Array) }],
-  [['bans', 'set', '<id>', '--for', '2h', '--reason', 'too much'], { state: 'banned', banReason: 'too much' }],
-  [['bans', 'lift', '<id>'], { state: 'active' }],
-  [['keys', 'reset', '<id>', '--reason', 'fixed'], { state: 'active', buckets: { minute: { used: 0 } } }],
   [['plans', 'show'], { free: { minute: expect.any(Number) } }],
   [['plans', 'set', 'enterprise', '--mode', 'enforce'], { ban_grace_seconds: 30 }],
   [['plans', 'try', 'free', '--minute', '1'], { keys: expect.any(Number), affected: expect.any(Array) }],
@@ -49,7 +32,8 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
 
-test('every command answers in JSON', async () => {
+/** Those for a key also answer in JSON: cli-find.test.ts. */
+test('commands that list, find and plan answer in JSON', async () => {
   const answered = COMMANDS.map(async ([words, shown]) => {
     const id = idOf(await stack.issueKey());
     const { code, out, err } = await ctl('--json', ...words.map((word) => (word === '<id>' ? id : word)));
@@ -109,35 +93,6 @@ test('shadow mode is shown before it is set, and in the table after that', async
   expect(shown.out).toMatch(/^business .* shadow$/m);
   expect(shown.out).toMatch(/^free .* enforce$/m);
   expect((await ctl('plans', 'history')).out).toContain('business.mode enforce -> shadow');
-});
-
-test('irreversible actions are refused without a terminal or --yes', async () => {
-  const key = await stack.issueKey();
-  for (const words of [
-    ['keys', 'revoke', idOf(key)],
-    ['keys', 'rotate', idOf(key), '--grace', '0'],
-  ]) {
-    const { code, out, err } = await ctl(...words);
-    expect({ code, out, err }).toEqual({ code: 5, out: '', err: expect.stringContaining('pass --yes') });
-  }
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-});
-
-test('exit codes distinguish missing things, conflicts and other faults', async () => {
-  const odd = idOf(await stack.issueKey());
-  await redis.hset(`gateway:key:{${odd}}`, { plan: 'gold', ok_plan: '' });
-  const [missing, unreadable, wrongToken] = await Promise.all([
-    ctl('keys', 'show', '000000000000', '--json'),
-    ctl('keys', 'set', odd, '--minute', '5'),
-    ctlWith({ ...operatorOf(stack), ADMIN_TOKEN: 'wrong-token-of-the-tests' }, 'keys', 'list'),
-  ]);
-  expect(missing).toEqual({
-    code: 3,
-    out: '',
-    err: '{"code":"not_found","message":"There is no such key.","status":404}\n',
-  });
-  expect(unreadable).toMatchObject({ code: 4, err: expect.stringContaining('cannot be read') });
-  expect(wrongToken.code).toBe(1);
 });
 
 test('--help has examples and exit codes, and works for every command', async () => {

@@ -1,23 +1,24 @@
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { searchText } from '../../gateway/operators/clients.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
-import { ctl, ctlReading } from '../support/ctl.ts';
-import { send } from '../support/http.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { answer, ctl, ctlOnTerminal, ctlProcess, ctlReading, operatorOf } from '../support/ctl.ts';
+import { serveHttp } from '../support/http-server.ts';
+import { ask, issueId, viewOf } from '../support/operators.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Finding a key, and lists over more keys than one call checks. */
+/** The command line finds a key by what a customer can quote, and takes its id or its name where it takes a key. */
+
+const stack = await startStack();
+const stateOf = async (id: string) => (await viewOf(stack, id)).state ?? 'gone';
 
 test('ctl finds a key by anything that a customer can quote', async () => {
-  const stack = await startStack();
   const key = await stack.issueKey({ name: 'acme zoo' });
   await stack.issueKey({ name: 'acme farm' });
-  await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': 'request-of-acme' } });
+  await ask(stack, key, 'request-of-acme');
   const [byKey, byRequest, byName, none] = await Promise.all([
-    ctlReading(stack, `${key}\n`, 'keys', 'find'),
+    ctlProcess(operatorOf(stack), ['keys', 'find'], `${key}\n`).ended,
     ctl(stack, 'keys', 'find', 'request-of-acme'),
     ctl(stack, 'keys', 'find', 'ACME'),
     ctl(stack, 'keys', 'find', 'nobody', '--json'),
@@ -36,25 +37,18 @@ test('ctl finds a key by anything that a customer can quote', async () => {
 
 test('the secret of a pasted key is never sent', async () => {
   const asked: string[] = [];
-  const server = http
-    .createServer((request, response) => {
-      request.on('data', (chunk) => asked.push(String(chunk)));
-      request.on('end', () => {
-        asked.push(request.url ?? '', JSON.stringify(request.rawHeaders));
-        response.end('{"keys":[]}');
-      });
-    })
-    .listen(0, '127.0.0.1');
-  cleanUp(() => server.close());
-  await new Promise((resolve) => server.once('listening', resolve));
-  const stack = { adminUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  const adminUrl = await serveHttp((request, response) => {
+    request.on('data', (chunk) => asked.push(String(chunk)));
+    request.on('end', () => {
+      asked.push(request.url ?? '', JSON.stringify(request.rawHeaders));
+      response.end('{"keys":[]}');
+    });
+  });
   const { apiKey, credential } = createApiKey();
   const secret = apiKey.slice(16);
   const ended = await Promise.all([
-    ctlReading(stack, apiKey, 'keys', 'find'),
-    ctl(stack, 'keys', 'find', apiKey),
-    ctl(stack, 'keys', 'find', `Bearer ${apiKey}`),
-    ctl(stack, 'keys', 'find', secret),
+    ctlReading({ adminUrl }, apiKey, 'keys', 'find'),
+    ...[apiKey, `Bearer ${apiKey}`, secret].map((pasted) => ctl({ adminUrl }, 'keys', 'find', pasted)),
   ]);
   expect(ended.map(({ code }) => code)).toEqual([3, 3, 3, 2]);
   expect(ended[1]?.err).toContain('Note: the secret was dropped and not sent.');
@@ -65,27 +59,169 @@ test('the secret of a pasted key is never sent', async () => {
   expect(JSON.stringify([asked, ended])).not.toContain(secret.slice(0, 8));
 });
 
-test('the busiest keys and sorted lists cover all keys, however many there are', async () => {
-  const { url, redis } = await emptyDatabase();
-  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
-  const old = await stack.issueKey({ name: 'old and loud' });
-  for (let sent = 0; sent < 3; sent++) await send(`${stack.gateway}/v1/pets`, { key: old });
-  const places = Array.from({ length: 5_200 }, (_, at) => [
-    String(Date.now() / 1_000 + at / 1_000),
-    `0${String(at).padStart(11, 'x')}`,
+test('every command for a key accepts its name and shows which key that is', async () => {
+  const NAME = 'acme web shop';
+  const id = await issueId(stack, { name: 'Acme Web Shop' });
+  const run = async (command: string, ...more: string[]) => {
+    const words = command.split(' ').map((word) => (word === 'NAME' ? NAME : word));
+    const { code, out, err } = await ctl(stack, '--json', ...words, ...more);
+    expect([command, code, err]).toEqual([command, 0, `Note: Acme Web Shop is ${id}.\n`]);
+    return JSON.parse(out);
+  };
+  for (const [command, shown] of [
+    ['keys show NAME', { state: 'active', buckets: { minute: { limit: 60 }, day: { limit: 1_000 } } }],
+    ['keys set NAME --plan business --minute 7', { plan: 'business', minute: 7 }],
+    ['keys disable NAME', { state: 'disabled' }],
+    ['keys enable NAME', { state: 'active' }],
+    ['keys expire NAME 2100-01-01T00:00:00Z', { expiresAt: '2100-01-01T00:00:00.000Z' }],
+    [
+      'keys rotate NAME --grace 1h --yes',
+      { key: expect.any(String), secrets: [{ expiresAt: expect.any(String) }, { name: 'first' }] },
+    ],
+    ['bans set NAME --for 1h --reason x', { state: 'banned', banReason: 'x' }],
+    ['bans lift NAME', { state: 'active' }],
+    ['keys reset NAME', { state: 'active', buckets: { minute: { used: 0 } } }],
+  ] as const)
+    expect(await run(command)).toMatchObject({ id, ...shown });
+  expect(await run('keys explain NAME')).toMatchObject({ key: { id } });
+  const added = await run('keys secrets add NAME --name b --scope read');
+  expect(added).toEqual({ id: expect.any(String), key: expect.any(String) });
+  const secret = (added as { id: string }).id;
+  expect(await run('keys secrets set NAME', secret, '--name', 'c')).toMatchObject({ name: 'c' });
+  expect(await run('keys secrets list NAME')).toMatchObject({
+    secrets: [{}, { name: 'first', scope: ['read', 'write'] }, { name: 'c', scope: ['read'] }],
+  });
+  expect(await run('keys secrets revoke NAME', secret, '--yes')).toMatchObject({ id });
+  const { activity } = (await run('activity --target NAME')) as { activity: { target: string }[] };
+  expect(activity.length).toBeGreaterThan(5);
+  expect(await run('keys revoke NAME --yes')).toEqual({ id, revoked: true });
+});
+
+test('a name with the shape of an id is a name if no key has that id', async () => {
+  const shown = async (word: string) => JSON.parse((await ctl(stack, '--json', 'keys', 'show', word)).out);
+  const id = await issueId(stack, { name: 'umbrellacorp' });
+  expect(await shown('umbrellacorp')).toMatchObject({ id });
+  const other = await issueId(stack, { name: id });
+  expect(await shown(id)).toMatchObject({ id });
+  expect(await stateOf(other)).toBe('active');
+});
+
+test('what cannot be undone is never done to a key whose name is the id of a revoked one', async () => {
+  const revoked = await issueId(stack);
+  const other = await issueId(stack, { name: revoked });
+  const [secret] = (await viewOf(stack, other)).secrets;
+  expect((await ctl(stack, 'keys', 'revoke', revoked, '--yes')).code).toBe(0);
+  for (const words of [
+    ['revoke', revoked],
+    ['rotate', '--grace', '0', revoked],
+    ['secrets', 'revoke', revoked, secret?.id ?? ''],
+  ])
+    expect(await ctl(stack, 'keys', ...words, '--yes')).toMatchObject({
+      code: 3,
+      out: '',
+      err: `Note: No key has the id ${revoked}. The key ${other} has it as its name.\nThere is no such key.\n`,
+    });
+  expect(await viewOf(stack, other)).toMatchObject({ state: 'active', secrets: [{ id: secret?.id }] });
+});
+
+test('several keys with one name are listed, and nothing is changed', async () => {
+  const ids = [await issueId(stack, { name: 'twin' }), await issueId(stack, { name: 'Twin', plan: 'pro' })];
+  const before = (await activityOf(stack)).length;
+  const [plain, json] = await Promise.all([
+    ctl(stack, 'keys', 'revoke', 'twin', '--yes'),
+    ctl(stack, '--json', 'keys', 'disable', 'twin'),
   ]);
-  await redis.zadd('gateway:keys', ...places.flat());
-  const young = await stack.issueKey({ name: 'young', plan: 'pro' });
-  await redis.zadd('gateway:keys', Date.now() / 1_000 + 100, idOf(young));
-  await send(`${stack.gateway}/v1/pets`, { key: young });
-  const [top, topPro, used, idle] = await Promise.all([
-    ctl(stack, 'keys', 'top', '--minutes', '60'),
-    ctl(stack, 'keys', 'top', '--minutes', '60', '--plan', 'pro', '--json'),
-    ctl(stack, 'keys', 'list', '--sort', 'used', '--near', '1', '--json'),
-    ctl(stack, 'keys', 'list', '--unused', '1h'),
+  expect([plain.code, plain.out]).toEqual([2, '']);
+  expect(plain.err).toMatch(/^2 keys have the name “twin”\. Use the id of one:\n/);
+  for (const id of ids) expect(plain.err).toContain(id);
+  expect([json.code, json.out, JSON.parse(json.err)]).toEqual([
+    2,
+    '',
+    { code: 'usage', message: expect.stringContaining(ids[0] as string) },
   ]);
-  expect(top.out).toMatch(/^id .*\n\w{12} {2}old and loud {2}free +active +3 +0 .*\n\w{12} {2}young .* 1 +0 .*\n$/);
-  expect((JSON.parse(topPro.out) as { keys: { name: string }[] }).keys.map(({ name }) => name)).toEqual(['young']);
-  expect(JSON.parse(used.out)).toMatchObject({ total: 5_202, keys: [] });
-  expect(idle.out).toContain('0 of 5202');
+  expect(await Promise.all(ids.map(stateOf))).toEqual(['active', 'active']);
+  expect(await activityOf(stack)).toHaveLength(before);
+});
+
+test.for([
+  ['2\n', 0, ['active', 'disabled']],
+  ['3\n', 2, ['active', 'active']],
+  ['\n', 2, ['active', 'active']],
+  ['\u0003', 2, ['active', 'active']],
+] as const)('on a terminal ctl asks which key is meant: %j', async ([typed, code, states]) => {
+  const name = `double${Math.random()}`;
+  const older = await issueId(stack, { name });
+  // The newest key is listed first.
+  const ids = [await issueId(stack, { name }), older];
+  const started = ctlOnTerminal(stack, ['keys', 'disable', name]);
+  expect(await answer(started, 'Number of the key: ', typed)).toBe(code);
+  const [question = ''] = started.out().split('Number of the key: ');
+  for (const id of ids) expect(question).toContain(id);
+  expect(await Promise.all(ids.map(stateOf))).toEqual(states);
+});
+
+test('ctl keys find prompts on a terminal', async () => {
+  const id = await issueId(stack, { name: 'asked for' });
+  const started = ctlOnTerminal(stack, ['keys', 'find']);
+  expect(await answer(started, 'A name, an id, a request id or a key:', 'asked\n')).toBe(0);
+  expect(started.out()).toContain(id);
+});
+
+test('a part of a name is refused with the keys that match it, and nothing is changed', async () => {
+  const id = await issueId(stack, { name: 'initech mobile' });
+  await issueId(stack, { name: 'initech web' });
+  for (const words of [
+    ['keys', 'disable'],
+    ['activity', '--target'],
+    ['requests', '--key'],
+  ])
+    expect(await ctl(stack, ...words, 'initech')).toEqual({
+      code: 3,
+      out: '',
+      err: 'No key has the id or name “initech”. These names contain it: initech web, initech mobile. Use the whole name.\n',
+    });
+  expect(await stateOf(id)).toBe('active');
+  expect(await ctl(stack, 'keys', 'show', 'nobody at all')).toMatchObject({ code: 3 });
+  expect(await ctl(stack, 'keys', 'show', '000000000000')).toMatchObject({ code: 3, err: 'There is no such key.\n' });
+});
+
+/** What the command line and the console look for, from what somebody pasted. */
+
+const { apiKey: pastedKey, credential } = createApiKey();
+const ID = credential.id;
+const PASTED_SECRET = pastedKey.slice('as_'.length + ID.length + 1);
+
+test.for([
+  ['a whole key', pastedKey],
+  ['a key with spaces around it', ` ${pastedKey}\n`],
+  ['a header', `Authorization: Bearer ${pastedKey}`],
+  ['a curl line', `curl -H 'Authorization: Bearer ${pastedKey}' http://127.0.0.1:8080/v1/pets`],
+  ['a key that was cut off', pastedKey.slice(0, 30)],
+  ['a key with more behind it', `${pastedKey}abc`],
+] as const)('only the id of %s is kept', ([, pasted]) => {
+  expect(searchText(pasted)).toEqual({ text: ID, hadSecret: true });
+});
+
+test('a shortened key from a log has no secret', () => {
+  expect(searchText(`as_${ID}_…`)).toEqual({ text: ID, hadSecret: false });
+  expect(searchText(`{"level":30,"requestId":"r-1","keyId":"${ID}","plan":"pro"}`)).toEqual({
+    text: ID,
+    hadSecret: false,
+  });
+});
+
+test('a secret without its prefix is not searched for', () => {
+  expect(searchText(PASTED_SECRET)).toEqual({ text: '', hadSecret: true });
+  expect(searchText(`my key: ${PASTED_SECRET}`)).toEqual({ text: '', hadSecret: true });
+});
+
+test.for([
+  'acme',
+  'as_a name',
+  ID,
+  '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
+  '北京 动物园',
+  '0af7651916cd43dd8448eb211c80319c',
+])('the search text %s is unchanged', (text) => {
+  expect(searchText(` ${text} `)).toEqual({ text, hadSecret: false });
 });

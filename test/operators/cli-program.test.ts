@@ -1,58 +1,59 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
-import { PROGRAM_NAMES, shownCommands } from '../../gateway/operators/cli/commands/completion.ts';
+import { shownCommands } from '../../gateway/operators/cli/commands/completion.ts';
 import { createCommands } from '../../gateway/operators/cli/commands.ts';
 import { Session } from '../../gateway/operators/cli/session.ts';
 import { idOf } from '../support/api-key.ts';
-import { CLI, operatorOf } from '../support/ctl.ts';
+import { answer, ctl, ctlOnTerminal, ctlProcess, ctlWith, operatorOf } from '../support/ctl.ts';
+import { serveHttp } from '../support/http-server.ts';
+import { get, statusOf } from '../support/operators.ts';
 import { ROOT, startProcess } from '../support/process.ts';
-import { startStack, temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** The command line as a program: its version, its errors as JSON, its completion. */
+/** The command line as a program: its version, its errors, its completion, and on a terminal. */
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
 
-const ctlWith = (environment: NodeJS.ProcessEnv, ...words: readonly string[]) =>
-  startProcess(process.execPath, [CLI, ...words], environment).ended;
-
 test('--version prints the version', async () => {
-  expect(await ctlWith({}, '--version')).toEqual({ code: 0, out: `${version}\n`, err: '' });
+  expect(await ctlProcess({}, ['--version']).ended).toEqual({ code: 0, out: `${version}\n`, err: '' });
 });
+
+const NOWHERE = { ADMIN_PORT: '1', ADMIN_TOKEN };
+const AWAY = 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.';
 
 test.for([
-  [['fly', '--json'], 2, 'usage', "unknown command 'fly'"],
-  [['--json', 'keys', 'rotate', 'a', '--grace', '24'], 2, 'usage', 'It needs a unit'],
-  [['--json', 'keys', 'create', '--plan', 'free'], 2, 'usage', "required option '--name <name>' not specified"],
-  [['--json'], 2, 'usage', 'A command is missing'],
-  [['--json', 'keys'], 2, 'usage', 'A command is missing'],
-  [['--json', 'keys', 'revoke', 'a'], 5, 'not_confirmed', 'pass --yes'],
-  [['--json', 'plans', 'show'], 1, 'no_gateway', 'No gateway answers'],
-] as const)('%j exits with %i and one line of JSON: %s', async ([words, exit, code, message]) => {
-  const ended = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, ...words);
-  expect([ended.code, ended.out]).toEqual([exit, '']);
-  expect(JSON.parse(ended.err)).toEqual({ code, message: expect.stringContaining(message) });
+  ['fly --json', 2, 'usage', "unknown command 'fly'", NOWHERE],
+  ['--json keys rotate a --grace 24', 2, 'usage', 'It needs a unit', NOWHERE],
+  ['--json keys create --plan free', 2, 'usage', "required option '--name <name>' not specified", NOWHERE],
+  ['--json', 2, 'usage', 'A command is missing', NOWHERE],
+  ['--json keys', 2, 'usage', 'A command is missing', NOWHERE],
+  ['--json keys revoke a', 5, 'not_confirmed', 'pass --yes', NOWHERE],
+  ['--json keys rotate a --grace 0', 5, 'not_confirmed', 'pass --yes', NOWHERE],
+  ['--json plans show', 1, 'no_gateway', AWAY, NOWHERE],
+  ['--json plans show', 1, 'no_token', '', { DATA_DIR: '/no/such/folder' }],
+  ['--json plans show', 1, 'invalid_settings', 'ADMIN_PORT: must be a whole number', { ADMIN_PORT: 'abc' }],
+] as [string, number, string, string, NodeJS.ProcessEnv][])(
+  '`ctl %s` exits with %i and one line of JSON: %s, %s',
+  async ([words, exit, code, message, environment]) => {
+    const ended = await ctlWith(environment, ...words.split(' '));
+    expect([ended.code, ended.out]).toEqual([exit, '']);
+    expect(JSON.parse(ended.err)).toEqual({ code, message: expect.stringContaining(message) });
+  },
+);
+
+test('ctl reports a server that is no gateway, a gateway that is away, and a wrong token', async () => {
+  const adminUrl = await serveHttp((_request, response) => response.end('<html>'));
+  const stack = await startStack();
+  for (const [environment, message] of [
+    [operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.\n`],
+    [NOWHERE, 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.\n'],
+    [{ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'The token is wrong or has been revoked.\n'],
+  ] as const)
+    expect(await ctlWith(environment, 'plans', 'show')).toEqual({ code: 1, out: '', err: message });
 });
-
-test('missing tokens and invalid settings have error codes', async () => {
-  const [noToken, badPort] = await Promise.all([
-    ctlWith({ DATA_DIR: '/no/such/folder' }, '--json', 'plans', 'show'),
-    ctlWith({ ADMIN_PORT: 'abc' }, '--json', 'plans', 'show'),
-  ]);
-  expect([noToken.code, JSON.parse(noToken.err)]).toMatchObject([1, { code: 'no_token' }]);
-  expect([badPort.code, JSON.parse(badPort.err)]).toMatchObject([1, { code: 'invalid_settings' }]);
-});
-
-/** What a shell offers behind these words. */
-const offered = (script: string, ...words: readonly string[]): Promise<string[]> =>
-  offeredTo({}, script, 'ctl', ...words);
-
-async function offeredTo(environment: NodeJS.ProcessEnv, script: string, ...words: string[]): Promise<string[]> {
-  const asked = `source ${script}; COMP_WORDS=("$@"); COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const { code, out, err } = await startProcess('bash', ['-c', asked, 'bash', ...words], environment).ended;
-  expect([code, err]).toEqual([0, '']);
-  return out.split('\n').filter((word) => word !== '');
-}
 
 test('each file in commands/ defines the command of its name', async () => {
   const files = readdirSync(join(ROOT, 'gateway/operators/cli/commands')).map((file) => file.replace(/\.ts$/, ''));
@@ -62,26 +63,56 @@ test('each file in commands/ defines the command of its name', async () => {
   expect(names.filter((name) => name !== 'help').sort()).toEqual(files.sort());
 });
 
-test('bash completes commands, options and their values', async () => {
-  const folder = await temporaryFolder();
-  const script = join(folder, 'ctl.bash');
+/** The script for bash, in a file. */
+async function bashScript(): Promise<string> {
+  const script = join(await temporaryFolder(), 'ctl.bash');
   const { code, out } = await ctlWith({}, 'completion', 'bash');
-  expect(code).toBe(0);
+  expect([code, out]).toEqual([0, expect.stringContaining('\ncomplete -F _animal_store_ctl ctl animal-store\n')]);
   writeFileSync(script, out);
+  return script;
+}
+
+/** What bash offers behind each of these lines, whose words are separated by two spaces. */
+async function offered(script: string, lines: readonly string[], environment: NodeJS.ProcessEnv = {}) {
+  const complete = `offer() {
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}" 'the end'
+  }`;
+  const calls = lines.map(
+    (line) =>
+      `offer ${line
+        .split('  ')
+        .map((word) => `'${word}'`)
+        .join(' ')}`,
+  );
+  const words = ['-c', [`source ${script}`, complete, ...calls].join('\n')];
+  const { code, out, err } = await startProcess('bash', words, environment).ended;
+  expect([code, err]).toEqual([0, '']);
+  return out.split('the end\n').map((part) => part.split('\n').filter((word) => word !== ''));
+}
+
+test('bash completes commands, options and their values', async () => {
+  const script = await bashScript();
   const program = await createCommands(new Session({}, () => ({})), () => false);
   const namesOf = (group: typeof program) => shownCommands(group).map((command) => command.name());
-  expect(await offered(script, '')).toEqual(expect.arrayContaining([...namesOf(program), '--json', '--version']));
-  for (const group of program.commands.filter(({ commands }) => commands.length > 0))
-    expect(await offered(script, group.name(), '')).toEqual(expect.arrayContaining(namesOf(group)));
-  expect(await offered(script, 'keys', 'l')).toEqual(['list']);
-  expect(await offered(script, '--json', 'keys', 'secrets', 're')).toEqual(['revoke']);
-  expect(await offered(script, 'keys', 'list', '--s')).toEqual(['--state', '--sort']);
-  expect(await offered(script, 'keys', 'list', '--plan', '')).toEqual(['free', 'pro', 'business', 'enterprise']);
-  expect(await offered(script, 'keys', 'list', '--plan', 'pro', '--sort', 'i')).toEqual(['idle']);
-  expect(await offered(script, 'requests', '--f')).toEqual(['--from', '--follow']);
-  expect(await offered(script, 'plans', 'set', 'b')).toEqual(['business']);
-  expect(await offered(script, 'keys', 'create', '--name', '')).toEqual([]);
-  expect(await offered(script, 'plans', 'diff', '-f', `${folder}/ct`)).toEqual([script]);
+  const groups = program.commands.filter(({ commands }) => commands.length > 0);
+  const rows: readonly (readonly [line: string, offered: readonly string[]])[] = [
+    ['ctl  ', expect.arrayContaining([...namesOf(program), '--json', '--version'])],
+    ...groups.map((group) => [`ctl  ${group.name()}  `, expect.arrayContaining(namesOf(group))] as const),
+    ['ctl  keys  l', ['list']],
+    ['ctl  --json  keys  secrets  re', ['revoke']],
+    ['ctl  keys  list  --s', ['--state', '--sort']],
+    ['ctl  keys  list  --plan  ', ['free', 'pro', 'business', 'enterprise']],
+    ['ctl  keys  list  --plan  pro  --sort  i', ['idle']],
+    ['ctl  requests  --f', ['--from', '--follow']],
+    ['ctl  plans  set  b', ['business']],
+    ['ctl  keys  create  --name  ', []],
+    [`ctl  plans  diff  -f  ${script.slice(0, -5)}`, [script]],
+  ];
+  const answers = await offered(
+    script,
+    rows.map(([line]) => line),
+  );
+  for (const [at, [line, words]] of rows.entries()) expect([line, answers[at]]).toEqual([line, words]);
 });
 
 test('bash completes ids and names of keys if a gateway answers', async () => {
@@ -89,25 +120,141 @@ test('bash completes ids and names of keys if a gateway answers', async () => {
   const acme = idOf(await stack.issueKey({ name: 'acme zoo' }));
   const farm = idOf(await stack.issueKey({ name: 'acme farm' }));
   const whole = await stack.issueKey({ name: "o'neill" });
-  const script = join(await temporaryFolder(), 'ctl.bash');
-  writeFileSync(script, (await ctlWith({}, 'completion', 'bash')).out);
+  const script = await bashScript();
   const bin = join(ROOT, 'gateway/operators/cli/bin.js');
-  const keys = (...words: string[]) => offeredTo(operatorOf(stack), script, bin, ...words);
+  const keys = (...lines: string[]) =>
+    offered(
+      script,
+      lines.map((line) => `${bin}  ${line}`),
+      operatorOf(stack),
+    );
   const all = [idOf(whole), "o\\'neill", farm, 'acme\\ farm', acme, 'acme\\ zoo'];
-  expect(await keys('keys', 'show', '')).toEqual(all);
-  expect(await keys('requests', '--key', '')).toEqual(all);
-  expect(await keys('activity', '--target', 'acme\\ z')).toEqual(['acme\\ zoo']);
-  expect(await keys('keys', 'show', '"acme f')).toEqual(['acme farm']);
-  expect(await keys('bans', 'lift', '--json', acme.slice(0, 3))).toEqual([acme]);
-  expect(await keys('keys', 'set', 'acme zoo', '--plan', 'f')).toEqual(['free']);
-  expect(await keys('keys', 'secrets', 'revoke', acme, '')).not.toContain(farm);
-  expect(await keys('keys', 'show', '--js')).toEqual(['--json']);
-  expect(await keys('keys', 'show', whole)).toEqual([]);
+  const rows: readonly (readonly [line: string, offered: readonly string[]])[] = [
+    ['keys  show  ', all],
+    ['requests  --key  ', all],
+    ['activity  --target  acme\\ z', ['acme\\ zoo']],
+    ['keys  show  "acme f', ['acme farm']],
+    [`bans  lift  --json  ${acme.slice(0, 3)}`, [acme]],
+    ['keys  set  acme zoo  --plan  f', ['free']],
+    [`keys  secrets  revoke  ${acme}  `, expect.not.arrayContaining([farm])],
+    ['keys  show  --js', ['--json']],
+    [`keys  show  ${whole}`, []],
+  ];
+  const answers = await keys(...rows.map(([line]) => line));
+  for (const [at, [line, words]] of rows.entries()) expect([line, answers[at]]).toEqual([line, words]);
   expect(JSON.stringify(stack.log)).not.toContain(whole.slice(16));
   await stack.stop();
-  expect(await keys('keys', 'show', '')).toEqual(expect.arrayContaining(['--json']));
+  expect((await keys('keys  show  '))[0]).toEqual(expect.arrayContaining(['--json']));
 });
 
-test('the package installs ctl and animal-store', () => {
-  expect(PROGRAM_NAMES).toEqual(['ctl', 'animal-store']);
+const RED = '\u001b[31m';
+
+/** The command line on a terminal, which `script` provides. */
+
+const stack = await startStack();
+
+const onTerminal = (words: readonly string[], environment: Record<string, string> = {}) =>
+  ctlOnTerminal(stack, words, environment);
+
+const works = async (key: string) => (await statusOf(stack, key)) === 200;
+
+const minuteOf = async (plan: string) => (await get<Record<string, { minute: number }>>(stack, '/plans'))[plan]?.minute;
+
+test('ctl asks before it revokes, and only yes confirms', async () => {
+  const answers = [
+    ['n\n', 5, true],
+    ['\n', 5, true],
+    ['\u0004', 5, true],
+    ['\u0003', 5, true],
+    ['y\n', 0, false],
+  ] as const;
+  const asked = answers.map(async ([typed, code, stillWorks]) => {
+    const key = await stack.issueKey();
+    const started = onTerminal(['keys', 'revoke', idOf(key)]);
+    expect([typed, await answer(started, `Permanently revoke ${idOf(key)}? [y/N]`, typed)]).toEqual([typed, code]);
+    expect([typed, await works(key)]).toEqual([typed, stillWorks]);
+  });
+  await Promise.all(asked);
+});
+
+test('ctl shows a plan change in colour and asks for confirmation', async () => {
+  const declined = onTerminal(['plans', 'set', 'free', '--minute', '71']);
+  expect(await answer(declined, 'Make this change? [y/N]', 'n\n')).toBe(5);
+  expect(declined.out()).toContain(RED);
+  expect(stripVTControlCharacters(declined.out())).toContain('free.minute  60 -> 71');
+  expect(await minuteOf('free')).toBe(60);
+  const confirmed = onTerminal(['plans', 'set', 'free', '--minute', '71'], { NO_COLOR: '1' });
+  expect(await answer(confirmed, 'Make this change? [y/N]', 'y\n')).toBe(0);
+  expect(confirmed.out()).not.toContain(RED);
+  expect(await minuteOf('free')).toBe(71);
+  const asked = onTerminal(['plans', 'rollback']);
+  expect(await answer(asked, 'Roll back the change by', 'y\n')).toBe(0);
+  expect(await minuteOf('free')).toBe(60);
+});
+
+test('--yes skips all prompts', async () => {
+  const { code, out } = await onTerminal(['plans', 'set', 'pro', '--minute', '311', '--yes']).ended;
+  expect([code, out.includes('[y/N]')]).toEqual([0, false]);
+  expect(await minuteOf('pro')).toBe(311);
+});
+
+test('an outdated confirmation of a change or of a file changes nothing', async () => {
+  const file = join(await temporaryFolder(), 'plans.yaml');
+  await writeFile(file, 'business: { minute: 1200, ban_seconds: 400 }\n');
+  for (const [words, question, minute] of [
+    [['set', 'business', '--minute', '1100'], 'Make this change? [y/N]', 1_050],
+    [['apply', '-f', file], 'Make these 2 changes? [y/N]', 1_060],
+  ] as const) {
+    const started = onTerminal(['plans', ...words]);
+    await expect.poll(() => started.out(), { timeout: 30_000 }).toContain(question);
+    await stack.admin('PATCH', '/plans/business', { minute });
+    started.child.stdin?.write('y\n');
+    const told = expect.stringContaining('have been changed in the meantime');
+    expect(await started.ended).toMatchObject({ code: 4, out: told });
+    expect(await minuteOf('business')).toBe(minute);
+  }
+});
+
+test('an expiry in the past needs a confirmation, or --yes without a terminal', async () => {
+  const key = await stack.issueKey();
+  const past = '2020-01-01T00:00:00Z';
+  const declined = onTerminal(['keys', 'expire', idOf(key), past]);
+  expect(await answer(declined, `Expire ${idOf(key)} now? 2020-01-01`, 'n\n')).toBe(5);
+  const inPipe = await ctl(stack, 'keys', 'expire', idOf(key), past);
+  expect(inPipe).toMatchObject({ code: 5, out: '', err: expect.stringContaining('is in the past') });
+  expect(await works(key)).toBe(true);
+  expect((await ctl(stack, 'keys', 'expire', idOf(key), past, '--yes')).code).toBe(0);
+  expect(await works(key)).toBe(false);
+  expect((await ctl(stack, 'keys', 'expire', idOf(key), '2100-01-01T00:00:00Z')).code).toBe(0);
+  const now = onTerminal(['keys', 'expire', idOf(key)]);
+  expect(await answer(now, `Expire ${idOf(key)} now? [y/N]`, 'n\n')).toBe(5);
+  expect(await works(key)).toBe(true);
+});
+
+test('times are local on a terminal, and UTC with --utc, in a pipe and as JSON', async () => {
+  const key = await stack.issueKey({ expiresAt: '2030-06-30T20:00:00Z' });
+  const show = ['keys', 'show', idOf(key)];
+  const [shown, utc, json, inPipe, history, nowhere] = await Promise.all([
+    onTerminal(show, { TZ: 'Asia/Kolkata' }).ended,
+    onTerminal([...show, '--utc'], { TZ: 'Asia/Kolkata' }).ended,
+    onTerminal(['--json', ...show], { TZ: 'Asia/Kolkata' }).ended,
+    ctlWith({ ...operatorOf(stack), TZ: 'Asia/Kolkata' }, ...show),
+    onTerminal(['activity', '--limit', '1'], { TZ: 'Asia/Kolkata' }).ended,
+    onTerminal(show, { TZ: 'Nonsense' }).ended,
+  ]);
+  expect(shown.out).toContain('2030-07-01 01:30:00 +05:30');
+  expect(utc.out).toContain('2030-06-30 20:00:00 +00:00');
+  for (const { out } of [json, inPipe]) expect(out).toContain('2030-06-30T20:00:00.000Z');
+  expect(history.out).toMatch(/ \d\d:\d\d:\d\d \+05:30 /);
+  const note = 'Note: the time zone Nonsense is unknown. Times are in UTC.\r\n';
+  expect([nowhere.out.startsWith(note), nowhere.out.includes('2030-06-30 20:00:00 +00:00')]).toEqual([true, true]);
+  expect([shown, utc, json, inPipe].filter(({ out }) => out.includes('is unknown'))).toEqual([]);
+});
+
+test('the status of a refused request is coloured', async () => {
+  const key = await stack.issueKey({ minute: 1 });
+  for (let sent = 0; sent < 3; sent++) await statusOf(stack, key);
+  const { code, out } = await onTerminal(['requests', '--key', idOf(key)]).ended;
+  expect([code, out.split('\u001b[33m429').length]).toEqual([0, 3]);
+  expect(out).not.toContain('\u001b[33m200');
 });

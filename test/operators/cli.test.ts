@@ -3,101 +3,128 @@ import net, { type AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { ctlWith, operatorOf } from '../support/ctl.ts';
+import { ctl, ctlWith, operatorOf } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
+import { ask, issueId, onRedis, statusOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, startStack } from '../support/stack.ts';
 
-const { url: redisUrl } = await emptyDatabase();
-
-const REFUSED: readonly [args: readonly string[], message: string][] = [
-  [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
-  [['plans', 'set', 'gold', '--minute', '5'], 'Allowed choices are free, pro, business, enterprise.'],
-  [['plans', 'set', 'free'], 'The body contains no changes.'],
-  [['plans', 'set', 'enterprise', '--minute', '5'], 'enterprise has no minute of its own: its keys carry them.'],
-  [['keys', 'create', '--plan', 'gold', '--name', 'a'], 'Allowed choices are free, pro, business, enterprise.'],
-  [['keys', 'create', '--plan', 'free', '--name', ''], 'name must not be empty'],
-  [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'expiresAt must be an RFC 3339 time'],
-  [['bans', 'set', '000000000000', '--for', 'ever', '--reason', 'a'], 'It must be a duration'],
-  [['bans', 'set', '000000000000', '--for', '1h'], "required option '--reason <text>'"],
-  [['bans', 'set', '000000000000', '--for', '90', '--reason', 'a'], 'It needs a unit: 90s, 90m, 90h or 90d.'],
-  [['keys', 'rotate', '000000000000', '--grace', '24'], 'It needs a unit: 24s, 24m, 24h or 24d.'],
-  [['keys', 'list', '--unused', '30'], 'It needs a unit'],
-  [['keys', 'list', '--sort', 'used', '--offset', '5'], '--offset cannot be used with --sort'],
-  [['keys', 'list', '--state', 'asleep'], 'Allowed choices are active, banned, disabled, expired, unreadable.'],
-  [['keys', 'top', '--minutes', '61'], 'minutes must be a whole number from 1 to 60.'],
-  [['keys', 'explain', '000000000000', '--limit', '2000'], 'limit must be a whole number from 1 to 1000.'],
-  [['usage', '--from', '2200-01-01'], 'from must not be after to.'],
-  [['usage', '--from', '2200-01-01', '--csv'], 'from must not be after to.'],
-  [['usage', '--from', '2200-01-01', '--json'], 'from must not be after to.'],
-  [['fly'], "unknown command 'fly'"],
-];
+const { url: redisUrl, redis } = await emptyDatabase();
 
 describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack({ ...environment, ADMIN_TOKEN: '' });
-  const operator = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
+  const local = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
+  const run = (words: string) => ctlWith(local, ...words.split(' '));
 
   test('a key is issued, listed, used, and revoked', async () => {
-    const created = await ctlWith(operator, 'keys', 'create', '--plan', 'pro', '--name', 'acme');
+    const created = await run('keys create --plan pro --name acme');
     expect(created).toMatchObject({ code: 0, err: '' });
     const key = /^as_\w+$/m.exec(created.out)?.[0] ?? '';
     const id = idOf(key);
-    expect((await send(`${stack.gateway}/v1/pets`, { key })).headers['x-ratelimit-limit']).toBe('300');
+    expect((await ask(stack, key)).headers['x-ratelimit-limit']).toBe('300');
 
-    const listed = await ctlWith(operator, 'keys', 'list');
+    const listed = await run('keys list');
     expect(listed.out).toMatch(new RegExp(`^${id}  acme  pro  +active .* 1 +0 `, 'm'));
     expect(listed.out).not.toContain(key);
 
-    expect(await ctlWith(operator, 'keys', 'revoke', id, '--yes')).toMatchObject({ code: 0, out: `Revoked ${id}.\n` });
-    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(401);
-    const again = await ctlWith(operator, 'keys', 'revoke', id, '--yes');
+    expect(await run(`keys revoke ${id} --yes`)).toMatchObject({ code: 0, out: `Revoked ${id}.\n` });
+    expect(await statusOf(stack, key)).toBe(401);
+    const again = await run(`keys revoke ${id} --yes`);
     expect(again).toMatchObject({ code: 3, out: '', err: 'There is no such key.\n' });
   });
 
   test('plans are shown and changed', async () => {
-    const set = await ctlWith(operator, 'plans', 'set', 'business', '--minute', '2000', '--ban-after', '5');
+    const set = await run('plans set business --minute 2000 --ban-after 5');
     expect(set).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.minute +1000 -> 2000$/m) });
-    expect((await ctlWith(operator, 'plans', 'show')).out).toMatch(/^business +2000 +100000 +5 +30 +300 .*enforce$/m);
-    const asJson = await ctlWith(operator, '--json', 'plans', 'show');
-    expect(JSON.parse(asJson.out)).toMatchObject({ business: { minute: 2_000, day: 100_000, ban_after: 5 } });
-    const back = await ctlWith(operator, 'plans', 'set', 'business', '--minute', '1000', '--ban-after', 'none');
+    expect((await run('plans show')).out).toMatch(/^business +2000 +100000 +5 +30 +300 .*enforce$/m);
+    expect(JSON.parse((await run('--json plans show')).out)).toMatchObject({
+      business: { minute: 2_000, day: 100_000, ban_after: 5 },
+    });
+    const back = await run('plans set business --minute 1000 --ban-after none');
     expect(back).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.ban_after +5 -> none$/m) });
-    expect((await ctlWith(operator, 'plans', 'show')).out).toMatch(
-      /^business +1000 +100000 +5 × minute +30 +300 .*enforce$/m,
-    );
+    expect((await run('plans show')).out).toMatch(/^business +1000 +100000 +5 × minute +30 +300 .*enforce$/m);
   });
 
-  test('an enterprise key needs its own limits', async () => {
-    const refused = await ctlWith(operator, 'keys', 'create', '--plan', 'enterprise', '--name', 'big');
-    expect(refused).toMatchObject({
-      code: 2,
-      err: expect.stringContaining('an enterprise key carries its own limits'),
-    });
-    const created = await ctlWith(
-      operator,
-      ...'--json keys create --plan enterprise --name big --minute 5 --day 50'.split(' '),
-    );
+  test('an enterprise key is created with its own limits', async () => {
+    const created = await run('--json keys create --plan enterprise --name big --minute 5 --day 50');
     expect(JSON.parse(created.out)).toMatchObject({ plan: 'enterprise', minute: 5, day: 50, state: 'active' });
   });
 });
 
-test('ctl refuses invalid input with a message', async () => {
+test('ctl activity shows who did what to a key, and why', async () => {
   const stack = await startStack();
-  const operator = operatorOf(stack);
-  const refused = REFUSED.map(async ([args, message]) => {
-    const { code, out, err } = await ctlWith(operator, ...args);
-    expect({ args, code, out }).toEqual({ args, code: 2, out: '' });
-    expect(err).toContain(message);
+  const id = await issueId(stack, { name: 'acme' });
+  expect((await ctl(stack, 'keys', 'set', id, '--plan', 'pro', '--reason', 'they have paid')).code).toBe(0);
+  expect((await ctl(stack, 'keys', 'disable', id, '--reason', '=1+1')).code).toBe(0);
+  await ctl(stack, 'plans', 'set', 'free', '--minute', '61', '--author', 'ada', '--reason', 'launch', '--yes');
+
+  const { code, out } = await ctl(stack, 'activity', '--target', id, '--action', 'key.change');
+  const [head, newest, oldest] = out.split('\n').map((line) => line.split(/ {2,}/).slice(1));
+  expect([code, head]).toEqual([0, ['who', 'did', 'to', 'via', 'changes', 'reason']]);
+  expect(newest).toEqual([expect.any(String), 'key.change', `${id} (acme)`, 'cli', 'disabled true', '=1+1']);
+  expect(oldest?.slice(1)).toEqual(['key.change', `${id} (acme)`, 'cli', 'plan free -> pro', 'they have paid']);
+  expect(newest?.[0]).not.toBe('unknown');
+
+  const asJson = await ctl(stack, '--json', 'activity', '--limit', '1');
+  expect(JSON.parse(asJson.out)).toMatchObject({
+    activity: [{ actor: 'ada', action: 'plan.change', reason: 'launch' }],
   });
-  await Promise.all(refused);
+
+  const lines = (await ctl(stack, 'activity', '--csv')).out.split('\r\n');
+  expect(lines[0]).toBe('at,actor,action,target,via,changes,reason,requestId,token,id,targetName');
+  expect(lines).toHaveLength(6);
+  // A spreadsheet must not read a reason as a formula.
+  expect(lines[2]).toContain(`,disabled true,'=1+1,`);
 });
 
-test('ctl reports an unreachable gateway', async () => {
-  const { code, err } = await ctlWith({ ADMIN_PORT: '1', ADMIN_TOKEN: 'token-of-the-tests' }, 'plans', 'show');
-  expect(code).toBe(1);
-  expect(err).toBe(
-    'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.\n',
-  );
+test('ctl activity finds its target by its name, also of a revoked key, and regardless of case', async () => {
+  const stack = await startStack();
+  await stack.admin('DELETE', `/keys/${await issueId(stack, { name: 'gone corp' })}`);
+  await stack.admin('PATCH', '/plans/free', { minute: 61 });
+  await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' });
+  for (const [target, entries] of [
+    ['Gone Corp', 2],
+    ['FREE', 1],
+    ['Ann', 1],
+  ] as const) {
+    const { code, out } = await ctl(stack, 'activity', '--target', target);
+    expect([target, code, out.trim().split('\n').length - 1]).toEqual([target, 0, entries]);
+  }
+});
+
+test('ctl activity exports all entries, page by page', async () => {
+  await redis.flushdb();
+  const stack = await startStack(onRedis(redisUrl));
+  await stack.issueKey();
+  const [[, entry = []] = []] = await redis.xrange('gateway:activity', '-', '+');
+  const more = redis.pipeline();
+  for (let made = 1; made < 1_101; made++) more.xadd('gateway:activity', '*', ...entry);
+  await more.exec();
+  const { out } = await ctl(stack, 'activity', '--csv');
+  expect(out.trim().split('\r\n')).toHaveLength(1 + 1_101);
+  expect((await ctl(stack, 'activity')).out.trim().split('\n')).toHaveLength(1 + 50);
+});
+
+test('ctl tokens creates, lists and revokes tokens, whose name is the actor', async () => {
+  const stack = await startStack();
+  const made = await ctl(stack, 'tokens', 'create', '--name', 'ann', '--role', 'operator');
+  const [, id = '', token = ''] = /^Token (\w+) of ann, operator[\s\S]*\n(op_\S+)\n$/.exec(made.out) ?? [];
+  expect(token).toContain(`op_${id}_`);
+  expect((await ctl(stack, 'tokens', 'list')).out).toMatch(new RegExp(`^${id}  ann   operator  \\d{4}-`, 'm'));
+
+  const asAnn = { ...operatorOf(stack), ADMIN_TOKEN: token };
+  expect((await ctlWith(asAnn, 'keys', 'create', '--plan', 'free', '--name', 'a')).code).toBe(0);
+  expect((await ctl(stack, 'activity', '--actor', 'ann')).out).toContain('key.create');
+  const beyond = await ctlWith(asAnn, 'tokens', 'revoke', id, '--yes');
+  expect(beyond).toMatchObject({ code: 1, err: 'This needs the role admin; the token has the role operator.\n' });
+
+  expect((await ctl(stack, 'tokens', 'revoke', id)).code).toBe(5);
+  const revoked = await ctl(stack, 'tokens', 'revoke', id, '--yes');
+  expect(revoked).toMatchObject({ code: 0, out: `Revoked the token ${id}.\n` });
+  expect((await ctlWith(asAnn, 'plans', 'show')).code).toBe(1);
+  expect((await ctl(stack, 'tokens', 'revoke', id, '--yes')).code).toBe(3);
+  const { text } = await send(`${stack.adminUrl}/plans`);
+  expect(text).toContain('The token of this service is required.');
 });
 
 test('ctl doctor reports a gateway that hangs within seconds', async () => {

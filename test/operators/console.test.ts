@@ -1,4 +1,7 @@
+import { stringify } from 'csv-stringify/sync';
 import { expect, test } from 'vitest';
+import { asCsv } from '../../gateway/operators/console/csv.ts';
+import { ALERT_NAMES } from '../support/alerts.ts';
 import { post, send } from '../support/http.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 
@@ -97,7 +100,7 @@ test("an unknown console page is 404 with the page's file, which says so", async
   }
 });
 
-test('the console accepts only GET and HEAD and does not resend a cached file', async () => {
+test('the console accepts only GET and HEAD by a name of this machine, and does not resend a cached file', async () => {
   for (const path of files) {
     const url = adminUrl + path;
     const { text, headers } = await send(url);
@@ -108,6 +111,8 @@ test('the console accepts only GET and HEAD and does not resend a cached file', 
       String(Buffer.byteLength(text)),
     ]);
     expect((await post(url, {}, { key: ADMIN_TOKEN })).status).toBe(405);
+    // A foreign name that resolves to this machine.
+    expect((await send(url, { headers: { Host: `evil.example:${port}` } })).status).toBe(403);
     const etag = String(headers.etag);
     const again = await send(url, { headers: { 'if-none-match': etag } });
     expect([again.status, again.text, again.headers.etag]).toEqual([304, '', etag]);
@@ -115,15 +120,82 @@ test('the console accepts only GET and HEAD and does not resend a cached file', 
   }
 });
 
-test('a foreign host name that resolves to this machine does not get the page', async () => {
-  for (const path of files) {
-    const headers = { Host: `evil.example:${port}` };
-    expect((await send(adminUrl + path, { headers })).status).toBe(403);
-  }
-});
-
 test('a wrong token is ignored if none is needed and does not count as a guess', async () => {
   for (let sent = 0; sent < 12; sent++)
     expect((await send(`${adminUrl}/`, { key: 'wrong-token-of-the-tests', from: '127.0.0.5' })).status).toBe(200);
   expect((await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN, from: '127.0.0.5' })).status).toBe(200);
+});
+
+/** The pages of the runbook, on the same listener. */
+
+const PAGES = ['metrics', 'operating', 'settings', 'scaling', 'security'];
+const PATHS = ['/runbook', ...PAGES.map((name) => `/runbook/${name}`)];
+
+test('the runbook is served without a token, with an anchor for every alert and a policy without scripts', async () => {
+  const { status, text, headers } = await send(`${adminUrl}/runbook`);
+  expect(status).toBe(200);
+  expect(headers).toMatchObject({
+    'content-type': 'text/html; charset=utf-8',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+    'cache-control': 'no-cache',
+  });
+  expect(headers['content-security-policy']).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self'; /);
+  expect(text).not.toMatch(/<script|\sstyle=|\son\w+=|undefined/);
+  const anchors = [...text.matchAll(/<h2 id="([^"]+)"/g)].map(([, id]) => id);
+  expect(anchors).toEqual(expect.arrayContaining(ALERT_NAMES.map((name) => name.toLowerCase())));
+  const again = await send(`${adminUrl}/runbook`, { headers: { 'if-none-match': headers.etag ?? '' } });
+  expect([again.status, again.text]).toEqual([304, '']);
+});
+
+test('every link on every runbook page leads to something that exists', async () => {
+  const pages = await Promise.all(PATHS.map(async (path) => [path, (await send(adminUrl + path)).text] as const));
+  const links = pages.flatMap(([path, text]) =>
+    [...text.matchAll(/href="([^"]+)"/g)].map(([, href = '']) => [path, href]),
+  );
+  expect(links.length).toBeGreaterThan(100);
+  const bad: string[] = [];
+  for (const [path = '', href = ''] of links) {
+    const { origin, pathname, hash } = new URL(href, adminUrl + path);
+    // Addresses of an installation on one machine are shown as links.
+    if (origin !== adminUrl) {
+      if (new URL(origin).hostname !== '127.0.0.1') bad.push(`${path}: ${href} leads elsewhere`);
+      continue;
+    }
+    const target = pages.find(([one]) => one === pathname)?.[1] ?? (await send(adminUrl + pathname));
+    const isThere =
+      typeof target === 'string' ? hash === '' || target.includes(` id="${hash.slice(1)}"`) : target.status === 200;
+    if (!isThere) bad.push(`${path}: ${href} leads nowhere`);
+  }
+  expect(bad).toEqual([]);
+});
+
+test('only documents are served below /runbook, by GET and HEAD', async () => {
+  for (const path of ['/runbook/', '/runbook/RUNBOOK.md', '/runbook/pages.ts', '/runbook/.env'])
+    expect([path, (await send(adminUrl + path)).status]).toEqual([path, 401]);
+  expect((await send(`${adminUrl}/runbook`, { method: 'POST' })).status).toBe(405);
+});
+
+/** The console's own CSV, against the library that ctl uses. RFC 4180 asks for quotes around a single CR or LF too. */
+
+const PARTS = ['', ...'=+-@\t\r\n",\' a1＝＋－＠ß', '\r\n'];
+const TEXTS = PARTS.flatMap((first) => PARTS.flatMap((second) => PARTS.map((third) => first + second + third)));
+
+const HEAD = 'at,actor,action,target,via,changes,reason,requestId,token,id,targetName\r\n';
+const ENTRY = { id: '1-0', at: '', action: 'key.change', target: '', targetName: undefined, via: 'api' } as const;
+
+const own = (text: string): string =>
+  asCsv([{ ...ENTRY, actor: text, reason: text, changes: [{ field: text, from: text, to: text }] }]);
+
+const expected = (text: string): string =>
+  HEAD +
+  stringify([['', text, 'key.change', '', 'api', `${text} ${text} -> ${text}`, text, '', '', '1-0', '']], {
+    escape_formulas: true,
+    record_delimiter: 'windows',
+    quote_record_delimiter: true,
+  });
+
+test('CSV fields are quoted and formulas escaped as csv-stringify does', () => {
+  const different = TEXTS.filter((text) => own(text) !== expected(text));
+  expect(different.slice(0, 3).map((text) => [own(text), expected(text)])).toEqual([]);
 });

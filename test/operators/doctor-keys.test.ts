@@ -14,6 +14,8 @@ const connection = await connectedRedis(url, 30_000);
 const sent = countCommands(connection);
 const reads = () => sent('hgetall');
 
+const MALFORMED = '10.0.0.0/99999999999999999999';
+
 const secretsOf = (digest: string, networks: string[] = []) => [secretWith(digest, { networks })];
 
 /** Keys in a store of their own, the newest first, some of them with a malformed network. */
@@ -23,7 +25,7 @@ async function storeOf(count: number, isBad: (at: number) => boolean = () => fal
   const credentials = Array.from({ length: count }, () => createApiKey().credential);
   await Promise.all(
     credentials.map(({ id, digest }, at) => {
-      const secrets = secretsOf(digest, isBad(at) ? ['10.0.0.0/99'] : []);
+      const secrets = secretsOf(digest, isBad(at) ? [MALFORMED] : []);
       return keys.create(id, { plan: 'free', name: 'x', createdAt: (count - at) * SECOND, secrets });
     }),
   );
@@ -36,7 +38,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
   const { keys, ids } = await storeOf(5_200, (at) => at === 5_199);
   const found = [
     expect.stringMatching(
-      new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ has "10\\.0\\.0\\.0/99", which is not a network`),
+      new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ has "${MALFORMED}", which is not a network`),
     ),
     'good has every key',
   ];

@@ -1,9 +1,12 @@
+import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import type { CheckResult } from '../../gateway/check-result.ts';
-import { idOf } from '../support/api-key.ts';
+import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
-import { send } from '../support/http.ts';
+import { faultyCore, OK } from '../support/faulty-core.ts';
+import { type Answer, send } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
+import { get } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
@@ -24,11 +27,7 @@ async function setUp(settings: Record<string, string> = {}) {
   return { server, redis, stack };
 }
 
-async function examine(stack: Stack): Promise<CheckResult[]> {
-  const { status, json } = await stack.admin('GET', '/doctor');
-  expect(status).toBe(200);
-  return (json as { findings: CheckResult[] }).findings;
-}
+const examine = async (stack: Stack) => (await get<DoctorAnswer>(stack, '/doctor')).findings;
 
 /** A single Redis, as in most of these tests, has no replica, which is a finding of its own. */
 const badOf = async (stack: Stack) =>
@@ -56,46 +55,26 @@ test('the doctor reports each check that is in order', async () => {
 });
 
 test.for([
-  [
-    'evicts',
-    [['CONFIG', 'SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru']],
-    'fault',
-    /API keys may be evicted/,
-  ],
-  ['would evict', [['CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru']], 'warning', /with no maxmemory yet/],
-  ['is nearly full', [['CONFIG', 'SET', 'maxmemory', '1100kb']], 'warning', /% of maxmemory is used/],
-  ['keeps no append-only file', [['CONFIG', 'SET', 'appendonly', 'no']], 'warning', /no append-only file/],
-  ['is a replica', [['REPLICAOF', '127.0.0.1', '1']], 'fault', /a replica/],
+  ['evicts', 'CONFIG SET maxmemory 1gb maxmemory-policy allkeys-lru', 'fault', /API keys may be evicted/],
+  ['would evict', 'CONFIG SET maxmemory-policy allkeys-lru', 'warning', /with no maxmemory yet/],
+  ['is nearly full', 'CONFIG SET maxmemory 1100kb', 'warning', /% of maxmemory is used/],
+  ['keeps no append-only file', 'CONFIG SET appendonly no', 'warning', /no append-only file/],
+  ['is a replica', 'REPLICAOF 127.0.0.1 1', 'fault', /a replica/],
   [
     'holds a value that is no limit',
-    [['HSET', 'gateway:plans', 'free.minute', '60,']],
+    'HSET gateway:plans free.minute 60,',
     'fault',
     /^free.minute is "60,", which is not a whole number from 1 to 1000000000; 60 stays in force$/,
   ],
-  [
-    'holds a field that no plan has',
-    [['HSET', 'gateway:plans', 'fre.minute', '60']],
-    'fault',
-    /^fre.minute is "60"; nothing stays in force$/,
-  ],
-  ['has a plan in shadow mode', [['HSET', 'gateway:plans', 'pro.mode', 'shadow']], 'warning', /^pro is in shadow mode/],
-  [
-    'holds no table',
-    [
-      ['DEL', 'gateway:plans'],
-      ['SET', 'gateway:plans', 'x'],
-    ],
-    'fault',
-    /cannot be read/,
-  ],
-] as const)('the doctor reports a Redis that %s, with the remedy', async ([, commands, status, found]) => {
+  ['holds a field that no plan has', 'HSET gateway:plans fre.minute 60', 'fault', /^fre.minute is "60"; nothing stays/],
+  ['has a plan in shadow mode', 'HSET gateway:plans pro.mode shadow', 'warning', /^pro is in shadow mode/],
+  ['holds no table', 'SET gateway:plans x', 'fault', /cannot be read/],
+] as const)('the doctor reports a Redis that %s, with the remedy', async ([, command, status, found]) => {
   const { redis, stack } = await setUp();
-  for (const [name, ...parameters] of commands) await redis.call(name, ...parameters);
-  await expect
-    .poll(() => badOf(stack))
-    .toEqual([
-      expect.objectContaining({ status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) }),
-    ]);
+  const [name = '', ...parameters] = command.split(' ');
+  await redis.call(name, ...parameters);
+  const finding = { status, found: expect.stringMatching(found), advice: expect.stringMatching(/./) };
+  await expect.poll(() => badOf(stack)).toEqual([expect.objectContaining(finding)]);
 });
 
 test('the doctor reports decisions that Redis refuses although it answers, and no longer once it takes them', async () => {
@@ -133,20 +112,17 @@ test('the doctor reports a ban_after of the former rule as ignored, and warns of
     'free.ban_within_seconds': '60',
     'pro.ban_after': '2401',
   });
-  const table = async () => (await stack.admin('GET', '/plans')).json;
+  const table = () => get(stack, '/plans');
+  const former = 'free.ban_within_seconds belongs to a rule that no longer exists';
   await expect
     .poll(() => badOf(stack))
-    .toEqual([
-      expect.objectContaining({
+    .toMatchObject([
+      {
         status: 'warning',
-        found:
-          'free.ban_within_seconds belongs to a rule that no longer exists: free.ban_after is ignored, and 5 × minute is in force',
+        found: `${former}: free.ban_after is ignored, and 5 × minute is in force`,
         advice: 'ctl plans set free --ban-after none',
-      }),
-      expect.objectContaining({
-        status: 'warning',
-        found: expect.stringContaining('pro.ban_after is 2401, over eight times'),
-      }),
+      },
+      { status: 'warning', found: expect.stringContaining('pro.ban_after is 2401, over eight times') },
     ]);
   expect(await table()).not.toHaveProperty('free.ban_after');
   // Who sets it means the present rule.
@@ -174,18 +150,7 @@ test('the doctor reports a missing Redis and a missing core', async () => {
   ]);
 });
 
-test('the doctor reports a core with another token and the default user of Redis', async () => {
-  const { stack: other } = await setUp({ CORE_TOKEN: 'token-of-the-core-here' });
-  const { server } = await setUp();
-  const stack = await startStack({
-    REDIS_URL: urlOf('admin', server.url),
-    REDIS_TIMEOUT_MS: '2000',
-    CORE_URL: other.core,
-    CORE_TOKEN: 'another-token-than-that',
-  });
-  expect(await badOf(stack)).toEqual([
-    expect.objectContaining({ about: `core ${other.core}`, status: 'fault', found: 'rejects our token' }),
-  ]);
+test('the doctor reports the default user of Redis', async () => {
   const plain = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(plain.stop);
   expect(await badOf(await startStack({ REDIS_URL: plain.url, REDIS_TIMEOUT_MS: '2000' }))).toEqual([
@@ -228,19 +193,6 @@ test('the doctor checks every node of a cluster and slots that are not served', 
     });
 });
 
-test('the doctor names the key and the secret whose network was malformed by hand', async () => {
-  const { redis, stack } = await setUp();
-  const id = idOf(await stack.issueKey());
-  const field = (await redis.hkeys(`gateway:key:{${id}}`)).find((name) => name.startsWith('secret:')) as string;
-  const [secretId, end, scope, , ...rest] = String(await redis.hget(`gateway:key:{${id}}`, field)).split(' ');
-  const malformed = '10.0.0.0/99999999999999999999';
-  await redis.hset(`gateway:key:{${id}}`, field, [secretId, end, scope, malformed, ...rest].join(' '));
-  const found = (await badOf(stack)).filter(({ about }) => about === 'keys');
-  expect(found).toEqual([expect.objectContaining({ status: 'fault', found: expect.stringContaining(id) })]);
-  for (const part of [`networks of secret ${secretId}`, malformed]) expect(JSON.stringify(found)).toContain(part);
-  expect((await stack.admin('GET', `/keys/${id}`)).status).toBe(200);
-});
-
 test('ctl doctor prints a readable report and exits with 1 if there is a fault', async () => {
   const { redis, stack } = await setUp();
   const doctor = (...options: string[]) => ctl(stack, ...options, 'doctor');
@@ -254,4 +206,137 @@ test('ctl doctor prints a readable report and exits with 1 if there is a fault',
     /^fault {4}redis memory +maxmemory-policy is volatile-lru: API keys may be evicted\n +CONFIG SET maxmemory-policy noeviction$/m,
   );
   expect(JSON.parse((await doctor('--json')).out)).toMatchObject({ findings: expect.any(Array) });
+});
+
+/** A core that answers its readiness and its reads with these statuses. */
+async function coreWith(ready: number, read: number) {
+  const paths: string[] = [];
+  const url = await serveHttp(({ url: path = '' }, response) => {
+    paths.push(path);
+    response.writeHead(path === '/readyz' ? ready : read, { 'content-length': 0 }).end();
+  });
+  return { url, paths };
+}
+
+const findingsOn = async (CORE_URL: string) =>
+  (await examine(await startStack({ CORE_URL }))).filter(({ about }) => about.startsWith('core '));
+
+test.for([
+  [200, 200, 'good', /^is ready, and answers in \d+ ms$/],
+  [204, 200, 'fault', /^is not ready: \/readyz answers 204$/],
+  [404, 200, 'warning', /^has no \/readyz: it answers 404$/],
+  // It is there, whatever it thinks of the request.
+  [200, 400, 'good', /^is ready/],
+  [200, 404, 'good', /^is ready/],
+  [200, 401, 'fault', /^rejects our token$/],
+  [200, 403, 'fault', /^rejects our token$/],
+  [404, 401, 'fault', /^rejects our token$/],
+  [200, 500, 'fault', /^answers 500 to GET \/v1\/pets$/],
+] as const)(
+  'a core that answers /readyz with %i and a read with %i is a finding: %s',
+  async ([ready, read, status, found]) => {
+    const core = await coreWith(ready, read);
+    const [finding, ...others] = await findingsOn(core.url);
+    expect([finding, others]).toMatchObject([{ status, found: expect.stringMatching(found) }, []]);
+    if (status === 'warning') expect(finding?.advice).toMatch(/several.*\/readyz/);
+  },
+);
+
+test('one of several cores needs /readyz, because the gateway sends it no requests without', async () => {
+  const cores = [await coreWith(404, 200), await coreWith(200, 200)];
+  const found = await findingsOn(cores.map(({ url }) => url).join());
+  expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
+});
+
+/** What /readyz says of a dependency that hangs, if nobody asks anything else. */
+
+const PATIENT = { timeout: 15_000, interval: 200 };
+
+const readyz = async ({ adminUrl }: Stack): Promise<Answer> => await send(`${adminUrl}/readyz`);
+
+const polled = (stack: Stack) =>
+  expect.poll(async () => ((await readyz(stack)).json as { detail?: string }).detail ?? 'well', PATIENT);
+
+/** A core that can hang, and what it was asked. */
+async function hangingCore() {
+  const core = { url: '', hangs: false, heads: [] as string[] };
+  core.url = await faultyCore((socket: Socket, head) => {
+    core.heads.push(head.split('\r\n', 1)[0] ?? '');
+    if (!core.hangs) socket.end(OK);
+  });
+  return core;
+}
+
+test('/readyz reports a hanging Redis without waiting for it and without a probe of the core', async () => {
+  const [redis, core] = [await startRedisServer(), await hangingCore()];
+  cleanUp(redis.stop);
+  const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250', CORE_URL: core.url });
+  await polled(stack).toBe('well');
+  redis.pause();
+  cleanUp(() => redis.resume());
+  await polled(stack).toMatch(/^redis .+ \((?:fault|unknown) since \d{4}-\S+Z\)\.$/);
+  const askedAt = performance.now();
+  const first = await readyz(stack);
+  expect(performance.now() - askedAt).toBeLessThan(1_000);
+  expect(first).toMatchObject({ status: 200, json: { status: 'ready' } });
+  redis.resume();
+  await polled(stack).toBe('well');
+  expect(core.heads).toEqual([]);
+});
+
+test('/readyz reports one of several cores that hangs', async () => {
+  const [hangs, works] = [await hangingCore(), await hangingCore()];
+  const stack = await startStack({ CORE_URL: `${hangs.url},${works.url}` });
+  await polled(stack).toBe('well');
+  hangs.hangs = true;
+  await polled(stack).toMatch(new RegExp(`^core ${hangs.url} does not answer \\(unknown since \\S+Z\\)\\.$`));
+});
+
+test('/readyz reports a single hanging core from an unanswered request until the next answer', async () => {
+  const core = await hangingCore();
+  const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '300' });
+  const key = await stack.issueKey();
+  core.hangs = true;
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(504);
+  await polled(stack).toContain(`core ${core.url} does not answer (unknown since `);
+  core.hangs = false;
+  await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+  await polled(stack).toBe('well');
+  expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
+});
+
+/** What the console's banner, /readyz, the doctor and ctl doctor report about a core. */
+async function expectSameFinding(stack: Stack, about: string, status: string, found: string) {
+  const shown = async () => (await get<TrafficAnswer>(stack, '/traffic')).health;
+  await expect.poll(shown, PATIENT).toMatchObject({ about, status, found });
+  const health = (await shown()) as SeenFinding;
+  expect((await examine(stack)).filter((one) => one.about === about)).toEqual([health]);
+  expect(((await readyz(stack)).json as { detail?: string }).detail).toBe(
+    `${about} ${found} (${status} since ${health.since}).`,
+  );
+  await shown();
+  const since = status === 'unknown' ? `, since ${health.since}` : '';
+  expect((await ctl(stack, 'doctor')).out).toMatch(new RegExp(`^${status} +${about} +${found}${since}$`, 'm'));
+}
+
+test('a hanging core is the same finding in the console, /readyz, the doctor and ctl doctor', async () => {
+  const core = await hangingCore();
+  const stack = await startStack({ CORE_URL: core.url });
+  core.hangs = true;
+  await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
+});
+
+test('a core with another token, or whose API fails, is the same finding everywhere', async () => {
+  const core = await startStack({ CORE_TOKEN: 'token-of-the-core-here' });
+  const stack = await startStack({ CORE_URL: core.core, CORE_TOKEN: 'another-token-than-that' });
+  const key = await stack.issueKey();
+  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
+  // Nobody watches, so only the client's request has shown it.
+  await polled(stack).toMatch(new RegExp(`^core ${core.core} rejects our token \\(fault since \\S+Z\\)\\.$`));
+  await expectSameFinding(stack, `core ${core.core}`, 'fault', 'rejects our token');
+  const broken = await faultyCore((socket, head) =>
+    socket.end(head.startsWith('GET /readyz ') ? OK : OK.replace('200 OK', '500 Internal Server Error')),
+  );
+  const about = `core ${broken}`;
+  await expectSameFinding(await startStack({ CORE_URL: broken }), about, 'fault', 'answers 500 to GET /v1/pets');
 });

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
-import type { KeyView } from '../../gateway/operators/api/answers.ts';
+import { describe, expect, test } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { type Activity, logged } from '../../gateway/stores/audit.ts';
 import { EditWatch, handEditsOf } from '../../gateway/stores/hand-edits.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
@@ -10,15 +10,20 @@ import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { send } from '../support/http.ts';
 import { burst, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { readableLog } from '../support/log.ts';
+import { ask, get, hashOf, issueId, onRedis, viewOf } from '../support/operators.ts';
 import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 
-const start = () => startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+const start = () => startStack(onRedis(REDIS_URL));
+
+async function fresh(): Promise<Stack> {
+  await redis.flushdb();
+  return await start();
+}
 
 function untilCleanUp(): AbortSignal {
   const stopped = new AbortController();
@@ -26,38 +31,18 @@ function untilCleanUp(): AbortSignal {
   return stopped.signal;
 }
 
-const hashOf = (id: string) => `gateway:key:{${id}}`;
-const viewOf = async (stack: Stack, id: string) => (await stack.admin('GET', `/keys/${id}`)).json as KeyView;
 const toldOf = async (stack: Stack, id: string) =>
   (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
 /** All keys of a few were looked at when an edit of one of them is told, and then another. */
-async function untilLookedAt(stack: Stack): Promise<void> {
+async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<void> {
   for (let round = 0; round < 2; round++) {
-    const id = idOf(await stack.issueKey());
+    const id = await issueId(stack);
     await redis.hset(hashOf(id), 'name', 'edited');
-    await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+    await poll(() => toldOf(stack, id)).toContain('by hand: key.change');
   }
 }
-
-test('neither decisions nor changes by a gateway look like an edit by hand', async () => {
-  const stack = await start();
-  const key = await stack.issueKey({ minute: 2, day: 100 });
-  const id = idOf(key);
-  for (let sent = 0; sent < 4; sent++) await send(`${stack.gateway}/v1/pets`, { key });
-  await stack.admin('PATCH', `/keys/${id}`, { name: 'other', minute: 50, expiresAt: '2200-01-01T00:00:00Z' });
-  const { json } = await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });
-  await stack.admin('PATCH', `/keys/${id}/secrets/${(json as { id: string }).id}`, { name: 'renamed' });
-  await stack.admin('DELETE', `/keys/${id}/secrets/${(json as { id: string }).id}`);
-  await stack.admin('POST', `/keys/${id}/rotate`, { graceSeconds: 60 });
-  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'a test' });
-  await stack.admin('DELETE', `/keys/${id}/ban`);
-  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600, reason: 'a test' });
-  await stack.admin('PATCH', `/keys/${id}`, { disabled: true });
-  await untilLookedAt(stack);
-  expect((await toldOf(stack, id)).filter((told) => told.startsWith('by hand'))).toEqual([]);
-});
 
 const EDITS: Readonly<Record<string, (id: string) => unknown>> = {
   'a limit': (id) => redis.hset(hashOf(id), 'minute', '999'),
@@ -66,31 +51,6 @@ const EDITS: Readonly<Record<string, (id: string) => unknown>> = {
   'a secret': (id) => redis.hset(hashOf(id), `secret:${'a'.repeat(43)}`, 'x - read - 0 made'),
 };
 
-test(`an edit by hand is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async () => {
-  await redis.flushdb();
-  const [stack, other] = await Promise.all([start(), start()]);
-  const edited = new Map<string, string>();
-  for (const [what, edit] of Object.entries(EDITS)) {
-    const id = idOf(await stack.issueKey({ minute: 10, day: 10 }));
-    edited.set(what, id);
-    await edit(id);
-  }
-  const told = ['by hand: key.change', 'api: key.create'];
-  for (const [what, id] of edited) await expect.poll(() => toldOf(stack, id), { message: what }).toEqual(told);
-  await untilLookedAt(stack);
-  const lines = [...stack.log, ...other.log].filter(({ msg }) => msg === 'activity');
-  for (const [what, id] of edited) {
-    expect(await toldOf(other, id), what).toEqual(told);
-    expect(
-      lines.filter(({ activity }) => (activity as { target: string }).target === id),
-      what,
-    ).toMatchObject([
-      { activity: { action: 'key.create' } },
-      { activity: { action: 'key.change', via: 'by hand', actor: 'unknown' } },
-    ]);
-  }
-});
-
 const ENTERPRISE = { plan: 'enterprise', minute: 10, day: 20 };
 
 const LOST_LIMITS = [
@@ -98,53 +58,116 @@ const LOST_LIMITS = [
   { given: ENTERPRISE, typed: { minute: undefined }, good: ['enterprise', 10, 20], said: 'minute' },
 ];
 
-test('a plan without its limits raises an alarm, its last valid values stay, and operators can act', async () => {
-  await redis.flushdb();
-  const stack = await start();
-  const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
-  const ids = keys.map(idOf);
-  for (const [at, { typed }] of LOST_LIMITS.entries())
-    for (const [field, value] of Object.entries(typed))
-      await (value === undefined
-        ? redis.hdel(hashOf(ids[at] ?? ''), field)
-        : redis.hset(hashOf(ids[at] ?? ''), field, value));
-  for (const [at, { good, said }] of LOST_LIMITS.entries()) {
-    const id = ids[at] ?? '';
-    const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key: keys[at] as string });
-    expect([status, headers['x-ratelimit-limit']]).toEqual([200, String(good[1] ?? 60)]);
-    await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
-    const alarms = stack.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id);
-    expect(alarms.map(({ reason }) => reason)).toEqual([expect.stringContaining(`${said} is not valid: `)]);
-    const { state, plan, minute, day } = await viewOf(stack, id);
-    expect([state, plan, minute, day]).toEqual(['active', ...good]);
-    const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { found: string }[] };
-    expect(findings.map(({ found }) => found).join()).toContain(`${id}: ${said} is `);
-    expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).json).toMatchObject({ state: 'disabled' });
-    expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: false, ...ENTERPRISE })).status).toBe(200);
-  }
-  await untilLookedAt(stack);
-  for (const id of ids) {
-    const made = ['api: key.change', 'api: key.change', 'by hand: key.change', 'api: key.create'];
-    expect(await toldOf(stack, id)).toEqual(made);
-    expect(await redis.hmget(hashOf(id), 'plan', 'minute', 'day', 'rejected')).toEqual([
-      'enterprise',
-      '10',
-      '20',
-      null,
-    ]);
-  }
-});
+// Tests beside each other need each its own `expect`, which knows whose it is.
+describe('with two gateways', async () => {
+  const [stack, other] = await Promise.all([start(), start()]);
 
-test('a key without any known valid limits can be disabled, banned and revoked', async () => {
-  const stack = await start();
-  const id = idOf(await stack.issueKey(ENTERPRISE));
-  await redis.hdel(hashOf(id), 'minute', 'ok_minute');
-  expect(await viewOf(stack, id)).toMatchObject({ state: 'unreadable' });
-  expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).status).toBe(200);
-  expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
-  expect((await stack.admin('PATCH', `/keys/${id}`, { day: 30 })).status).toBe(400);
-  expect((await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60 })).status).toBe(200);
-  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
+  test.concurrent('neither decisions nor changes by a gateway look like an edit by hand', async ({ expect }) => {
+    const key = await stack.issueKey({ minute: 2, day: 100 });
+    const id = idOf(key);
+    for (let sent = 0; sent < 4; sent++) await ask(stack, key);
+    await stack.admin('PATCH', `/keys/${id}`, { name: 'other', minute: 50, expiresAt: '2200-01-01T00:00:00Z' });
+    const { json } = await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });
+    await stack.admin('PATCH', `/keys/${id}/secrets/${(json as { id: string }).id}`, { name: 'renamed' });
+    await stack.admin('DELETE', `/keys/${id}/secrets/${(json as { id: string }).id}`);
+    await stack.admin('POST', `/keys/${id}/rotate`, { graceSeconds: 60 });
+    await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'a test' });
+    await stack.admin('DELETE', `/keys/${id}/ban`);
+    await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600, reason: 'a test' });
+    await stack.admin('PATCH', `/keys/${id}`, { disabled: true });
+    await untilLookedAt(stack, expect);
+    expect((await toldOf(stack, id)).filter((told) => told.startsWith('by hand'))).toEqual([]);
+  });
+
+  test.concurrent(`an edit by hand is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async ({
+    expect,
+  }) => {
+    const edited = new Map<string, string>();
+    for (const [what, edit] of Object.entries(EDITS)) {
+      const id = await issueId(stack, { minute: 10, day: 10 });
+      edited.set(what, id);
+      await edit(id);
+    }
+    const told = ['by hand: key.change', 'api: key.create'];
+    for (const [what, id] of edited) await expect.poll(() => toldOf(stack, id), { message: what }).toEqual(told);
+    await untilLookedAt(stack, expect);
+    const lines = [...stack.log, ...other.log].filter(({ msg }) => msg === 'activity');
+    for (const [what, id] of edited) {
+      expect(await toldOf(other, id), what).toEqual(told);
+      expect(
+        lines.filter(({ activity }) => (activity as { target: string }).target === id),
+        what,
+      ).toMatchObject([
+        { activity: { action: 'key.create' } },
+        { activity: { action: 'key.change', via: 'by hand', actor: 'unknown' } },
+      ]);
+    }
+  });
+
+  test.concurrent('a plan without its limits raises an alarm, its last valid values stay, and operators can act', async ({
+    expect,
+  }) => {
+    const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
+    const ids = keys.map(idOf);
+    for (const [at, { typed }] of LOST_LIMITS.entries())
+      for (const [field, value] of Object.entries(typed))
+        await (value === undefined
+          ? redis.hdel(hashOf(ids[at] ?? ''), field)
+          : redis.hset(hashOf(ids[at] ?? ''), field, value));
+    for (const [at, { good, said }] of LOST_LIMITS.entries()) {
+      const id = ids[at] ?? '';
+      const { status, headers } = await ask(stack, keys[at]);
+      expect([status, headers['x-ratelimit-limit']]).toEqual([200, String(good[1] ?? 60)]);
+      await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
+      const alarms = [...stack.log, ...other.log].filter(
+        ({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id,
+      );
+      expect(alarms.map(({ reason }) => reason)).toEqual([expect.stringContaining(`${said} is not valid: `)]);
+      const { state, plan, minute, day } = await viewOf(stack, id);
+      expect([state, plan, minute, day]).toEqual(['active', ...good]);
+      const { findings } = await get<DoctorAnswer>(stack, '/doctor');
+      expect(findings.map(({ found }) => found).join()).toContain(`${id}: ${said} is `);
+      expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: true })).json).toMatchObject({ state: 'disabled' });
+      expect((await stack.admin('PATCH', `/keys/${id}`, { disabled: false, ...ENTERPRISE })).status).toBe(200);
+    }
+    await untilLookedAt(stack, expect);
+    for (const id of ids) {
+      const made = ['api: key.change', 'api: key.change', 'by hand: key.change', 'api: key.create'];
+      expect(await toldOf(stack, id)).toEqual(made);
+      expect(await redis.hmget(hashOf(id), 'plan', 'minute', 'day', 'rejected')).toEqual([
+        'enterprise',
+        '10',
+        '20',
+        null,
+      ]);
+    }
+  });
+
+  test.concurrent('a ban set by hand is recorded with its end and shown as such, and a ban lifted by hand is recorded', async ({
+    expect,
+  }) => {
+    const id = await issueId(stack);
+    const end = inSeconds(600);
+    await redis.hset(hashOf(id), 'banned_until', end);
+    await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.set', 'api: key.create']);
+    const [entry] = await activityOf(stack, `?target=${id}`);
+    expect(entry?.changes).toEqual([{ field: 'bannedUntil', to: new Date(Number(end) * 1_000).toISOString() }]);
+    expect(await viewOf(stack, id)).toMatchObject({ state: 'banned', banReason: 'Set in Redis, by hand' });
+    await redis.hdel(hashOf(id), 'banned_until');
+    await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.lift', 'by hand: ban.set', 'api: key.create']);
+    await untilLookedAt(stack, expect);
+    expect(await toldOf(stack, id)).toHaveLength(3);
+  });
+
+  test.concurrent('a key that was not written by a gateway is not taken for an edited one', async ({ expect }) => {
+    const id = await issueId(stack);
+    expect(await redis.hdel(hashOf(id), 'ok_secrets')).toBe(1);
+    await untilLookedAt(stack, expect);
+    await stack.admin('PATCH', `/keys/${id}`, { name: 'other' });
+    expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);
+    await redis.hset(hashOf(id), 'name', 'by hand');
+    await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+  });
 });
 
 test('an edit by hand is recorded before the change that hides it', async () => {
@@ -160,22 +183,6 @@ test('an edit by hand is recorded before the change that hides it', async () => 
     ['actor', 'unknown', 'action', 'ban.set'],
     ['actor', 'ada', 'action', 'ban.lift'],
   ]);
-});
-
-test('a ban set by hand is recorded with its end and shown as such, and a ban lifted by hand is recorded', async () => {
-  await redis.flushdb();
-  const stack = await start();
-  const id = idOf(await stack.issueKey());
-  const end = inSeconds(600);
-  await redis.hset(hashOf(id), 'banned_until', end);
-  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.set', 'api: key.create']);
-  const [entry] = await activityOf(stack);
-  expect(entry?.changes).toEqual([{ field: 'bannedUntil', to: new Date(Number(end) * 1_000).toISOString() }]);
-  expect(await viewOf(stack, id)).toMatchObject({ state: 'banned', banReason: 'Set in Redis, by hand' });
-  await redis.hdel(hashOf(id), 'banned_until');
-  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.lift', 'by hand: ban.set', 'api: key.create']);
-  await untilLookedAt(stack);
-  expect(await toldOf(stack, id)).toHaveLength(3);
 });
 
 test('a ban set by a decision is not taken for an edit, whatever the clock does, but lifting it by hand is', async () => {
@@ -197,9 +204,8 @@ test('a ban set by a decision is not taken for an edit, whatever the clock does,
 });
 
 test('a key deleted by hand is recorded once, and a backup restores it', async () => {
-  await redis.flushdb();
-  const stack = await start();
-  const [id, other] = [idOf(await stack.issueKey()), idOf(await stack.issueKey())];
+  const stack = await fresh();
+  const [id, other] = [await issueId(stack), await issueId(stack)];
   const backup = (await stack.admin('GET', '/backup')).json;
   await redis.del(hashOf(id));
   await stack.admin('DELETE', `/keys/${other}`);
@@ -226,8 +232,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
 });
 
 test('an entry typed into the list of keys that is no key is removed without a revocation', async () => {
-  await redis.flushdb();
-  const stack = await start();
+  const stack = await fresh();
   await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
   const storage = new RedisStorage(redis);
   const { logger } = readableLog();
@@ -235,17 +240,6 @@ test('an entry typed into the list of keys that is no key is removed without a r
   new EditWatch(parts, { everyMs: 20, withoutDataMs: 100 }).run(untilCleanUp());
   await expect.poll(() => toldOf(stack, 'ForeignKey01')).toEqual(['by hand: key.reindex']);
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
-});
-
-test('a key that was not written by a gateway is not taken for an edited one', async () => {
-  const stack = await start();
-  const id = idOf(await stack.issueKey());
-  expect(await redis.hdel(hashOf(id), 'ok_secrets')).toBe(1);
-  await untilLookedAt(stack);
-  await stack.admin('PATCH', `/keys/${id}`, { name: 'other' });
-  expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);
-  await redis.hset(hashOf(id), 'name', 'by hand');
-  await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
 });
 
 test('the plans are read by the plan cache, and once more only for an edit', async () => {

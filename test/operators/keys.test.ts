@@ -1,140 +1,335 @@
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { expect, test } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import type { KeysAnswer, KeyView } from '../../gateway/operators/api/answers.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
-import { ctlWith } from '../support/ctl.ts';
-import { send } from '../support/http.ts';
-import { startProcess } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { ctl } from '../support/ctl.ts';
+import { ask, get, hashOf, issueId, onRedis, pagesOf, statusOf, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
+import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
-const { url, redis } = await emptyDatabase();
-const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
+/** Keys as operators see and change them. */
 
-test.for([
-  ['of no plan', { plan: 'gold' }, 'active'],
-  ['of no plan and never kept', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
-  ['with an expiry that is no time', { expires_at: '2030-12-31' }, 'active'],
-  ['disabled by hand', { disabled: '1' }, 'disabled'],
-  ['with an empty mark', { disabled: '' }, 'active'],
-] as const)('a key that is %s is shown unchanged and can be revoked', async ([, edit, state]) => {
-  const key = await stack.issueKey();
-  const id = idOf(key);
-  await redis.hset(`gateway:key:{${id}}`, edit);
-  expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ id, state });
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status === 200).toBe(state === 'active');
-  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
-  expect(await redis.exists(`gateway:key:{${id}}`)).toBe(0);
-});
+const { url: redisUrl, redis } = await emptyDatabase();
+const withRedis = onRedis(redisUrl);
 
-test('a key whose data is of another type is shown as unreadable and can be revoked', async () => {
-  const id = idOf(await stack.issueKey());
-  await redis.set(`gateway:key:{${id}}`, 'text');
-  expect((await stack.admin('GET', '/keys?state=unreadable')).json).toMatchObject({ keys: [{ id }] });
-  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
-});
+const show = (stack: Stack, key: string) => viewOf(stack, idOf(key));
 
-test('a key can be revoked whatever was written by hand in place of its usage', async () => {
-  const key = await stack.issueKey();
-  const id = idOf(key);
-  await redis.set(`gateway:usage:{${id}}`, 'text');
-  expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);
-  expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(401);
-  expect(await redis.hget(`gateway:usage:{${id}}`, 'plan')).toBe('free');
-});
+const bucketsOf = async (stack: Stack, key: string) =>
+  (await show(stack, key)).buckets as NonNullable<KeyView['buckets']>;
 
-test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
-  'a count that was made %s by hand is shown as 0 and decided as 0',
-  async (count) => {
-    const key = await stack.issueKey();
-    const id = idOf(key);
-    await redis.hset(`gateway:key:{${id}}`, { admitted: count, refused: count });
-    expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ admitted: 0, refused: 0 });
-    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
-    expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ admitted: 1, refused: 0 });
-  },
-);
+const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PATCH', `/keys/${idOf(key)}`, changes);
 
-test('a ban until an impossible time is ignored', async () => {
-  const key = await stack.issueKey();
-  await redis.hset(`gateway:key:{${idOf(key)}}`, 'banned_until', '9999999999999999');
-  const answer = await send(`${stack.gateway}/v1/pets`, { key });
-  expect([answer.status, Number(answer.headers['x-ratelimit-reset'])]).toEqual([200, expect.any(Number)]);
-  expect(Number(answer.headers['x-ratelimit-reset'])).toBeGreaterThan(0);
-});
+/** Filtered and sorted lists of keys, the loudest keys, and finding a key. */
 
-test('without Redis the admin listener answers 503 with a message, and no digest is logged', async () => {
-  const server = await startRedisServer();
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
-  await server.stop();
-  for (const [method, path, body] of [
-    ['GET', '/keys', undefined],
-    ['POST', '/keys', { name: 'secretive', plan: 'free' }],
-    ['PATCH', '/plans/free', { minute: 5 }],
-  ] as const) {
-    const answer = await stack.admin(method, path, body);
-    expect([method, answer.status, answer.json]).toEqual([
-      method,
-      503,
-      { code: 'unavailable', message: expect.any(String), status: 503 },
+describe.for(bothStacks(redisUrl))('lists with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+  const quiet = await keyWith(stack, 'quiet', 1);
+  await keyWith(stack, 'Loud', 15, { plan: 'pro' });
+  await keyWith(stack, 'refused', 5, { day: 2 });
+  const banned = await keyWith(stack, 'banned', 3);
+  await stack.admin('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'a test' });
+  const disabled = await keyWith(stack, 'acme one', 0);
+  await stack.admin('PATCH', `/keys/${idOf(disabled)}`, { disabled: true });
+  await keyWith(stack, 'acme two', 0, { plan: 'business' });
+
+  test.for([
+    ['plan=pro', ['Loud']],
+    ['plan=free&state=active', ['refused', 'quiet']],
+    ['state=banned', ['banned']],
+    ['state=disabled', ['acme one']],
+    ['state=expired', []],
+    ['unusedSeconds=100000', []],
+    ['sort=newest&limit=2', ['acme two', 'acme one']],
+    ['sort=oldest', ['quiet', 'Loud', 'refused', 'banned', 'acme one', 'acme two']],
+    ['sort=name', ['acme one', 'acme two', 'banned', 'Loud', 'quiet', 'refused']],
+    ['sort=used&limit=3', ['refused', 'Loud', 'banned']],
+    ['sort=idle', ['acme two', 'acme one', 'quiet', 'Loud', 'refused', 'banned']],
+    ['sort=name&name=acme&plan=free', ['acme one']],
+    ['near=100', ['refused']],
+    ['near=76', ['refused']],
+    // Of its 20 requests a day, Loud has sent 15.
+    ['near=75', ['refused', 'Loud']],
+    ['near=75&name=OU', ['Loud']],
+    ['near=75&limit=1&offset=4', ['Loud']],
+  ] as const)('GET /keys?%s', async ([query, names]) => {
+    expect(await namesOf(stack, `/keys?${query}`)).toEqual(names);
+  });
+
+  test('the busiest keys come first, counted exactly, without those that sent nothing', async () => {
+    const loudest = await keysOf(stack, '/keys/top?minutes=60');
+    expect(loudest.map(({ name, recent }) => [name, recent])).toEqual([
+      ['Loud', { admitted: 15, refused: 0 }],
+      ['refused', { admitted: 2, refused: 3 }],
+      ['banned', { admitted: 3, refused: 0 }],
+      ['quiet', { admitted: 1, refused: 0 }],
     ]);
+    expect(await namesOf(stack, '/keys/top?minutes=60&by=refused')).toEqual(['refused']);
+    expect(await namesOf(stack, '/keys/top?minutes=60&limit=1&plan=free')).toEqual(['refused']);
+  });
+
+  test('ctl lists the keys near their limit, by default from 80 %', async () => {
+    const near = await ctl(stack, 'keys', 'list', '--near');
+    expect(near).toMatchObject({ code: 0, err: '' });
+    expect(near.out).toMatch(/ refused +free +active +2 +2 +100 % /);
+    expect(near.out).not.toContain('Loud');
+    const nearer = await ctl(stack, '--json', 'keys', 'list', '--near', '75');
+    expect(JSON.parse(nearer.out)).toMatchObject({ keys: [{ name: 'refused' }, { name: 'Loud' }] });
+  });
+
+  test('a key is found by its id, by a part of its name, and by a request', async () => {
+    const requestId = randomUUID();
+    await ask(stack, quiet, requestId);
+    const found = async (text: string) =>
+      (await keysOf(stack, `/keys/find?text=${encodeURIComponent(text)}`)).map((key) => [key.name, key.foundBy]);
+    expect(await found(idOf(quiet))).toEqual([['quiet', 'id']]);
+    expect(await found(` ${idOf(quiet)} `)).toEqual([['quiet', 'id']]);
+    expect(await found(requestId)).toEqual([['quiet', 'request']]);
+    expect(await found('ACME')).toEqual([
+      ['acme two', 'name'],
+      ['acme one', 'name'],
+    ]);
+    expect(await found(idOf(quiet).slice(0, 8))).toEqual([['quiet', 'name']]);
+    expect(await found('nobody')).toEqual([]);
+  });
+
+  test('a whole key is refused, since a URL is no place for it', async () => {
+    const { status, text } = await stack.admin('GET', `/keys/find?text=${quiet}`);
+    expect([status, text]).toEqual([400, expect.stringContaining('text must not contain a whole key')]);
+    expect(text).not.toContain(quiet);
+  });
+
+  test('a key shows when it was last used', async () => {
+    const [used] = await keysOf(stack, '/keys?name=quiet');
+    const [unused] = await keysOf(stack, '/keys?name=acme%20two');
+    expect(used).toMatchObject({ lastUsedAt: expect.stringMatching(/^\d{4}-.*Z$/) });
+    expect(unused).not.toHaveProperty('lastUsedAt');
+  });
+});
+
+test('keys without a request for a given time are listed, including those never used', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const [idle, fresh, never] = [
+    await keyWith(stack, 'idle', 1),
+    await keyWith(stack, 'fresh', 1),
+    await keyWith(stack, 'never', 0),
+  ];
+  const daysAgo = (days: number) => (Date.now() / 1_000 - days * 86_400).toFixed(6);
+  await redis.hset(hashOf(idOf(idle)), 'left', `${daysAgo(31)} 1/60 1/1000`);
+  await redis.hset(hashOf(idOf(fresh)), 'left', `${daysAgo(29)} 1/60 1/1000`);
+  await redis.hset(hashOf(idOf(never)), 'created_at', daysAgo(40));
+  expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
+});
+
+test('a call checks a limited number of keys and returns where the next one continues, and ctl goes on to the end', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  await keyWith(stack, 'old and loud', 2);
+  const places = Array.from({ length: 5_200 }, (_, at) => [
+    String(Date.now() / 1_000 + 10 + at),
+    `0${String(at).padStart(11, 'x')}`,
+  ]);
+  await redis.zadd('gateway:keys', ...places.flat());
+  for (const path of ['/keys?sort=used', '/keys/top?minutes=60', '/keys/find?text=loud']) {
+    const { json } = await stack.admin('GET', path);
+    expect(json).toMatchObject({ keys: [], next: 5_000 });
+    expect(await namesOf(stack, `${path}&offset=5000`)).toEqual(['old and loud']);
   }
-  expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
+  const young = await stack.issueKey({ name: 'young', plan: 'pro' });
+  await redis.zadd('gateway:keys', Date.now() / 1_000 + 6_000, idOf(young));
+  await ask(stack, young);
+  const [top, topPro, used, idle] = await Promise.all([
+    ctl(stack, 'keys', 'top', '--minutes', '60'),
+    ctl(stack, 'keys', 'top', '--minutes', '60', '--plan', 'pro', '--json'),
+    ctl(stack, 'keys', 'list', '--sort', 'used', '--near', '20', '--json'),
+    ctl(stack, 'keys', 'list', '--unused', '1h'),
+  ]);
+  expect(top.out).toMatch(/^id .*\n\w{12} {2}old and loud {2}free +active +2 +0 .*\n\w{12} {2}young .* 1 +0 .*\n$/);
+  expect(JSON.parse(topPro.out)).toMatchObject({ keys: [{ name: 'young' }] });
+  expect(JSON.parse(used.out)).toMatchObject({ total: 5_202, keys: [] });
+  expect(idle.out).toContain('0 of 5202');
 });
 
-test('the error of a failed read gives its reason', async () => {
-  const server = await startRedisServer();
-  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
-  const ask = async () => ((await stack.admin('GET', '/keys')).json as { message: string }).message;
-  server.pause();
-  const late = ask();
-  expect(await late).toBe('Redis does not answer.');
-  server.resume();
-  await server.stop();
-  await expect.poll(ask).toBe('Redis is not connected.');
+test('a key without usable limits is never near its limit', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const id = idOf(await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1 }));
+  await redis.hdel(hashOf(id), 'day');
+  expect(await get(stack, '/keys?near=1')).toMatchObject({ total: 1, keys: [] });
 });
 
-test('concurrent changes of plans are all made', async () => {
+/** Changes of a key. */
+
+describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
+  const stack = await startStack(environment);
+
+  test('a key is shown with the current state of both buckets without taking a token', async () => {
+    const key = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
+    expect(await bucketsOf(stack, key)).toEqual({
+      minute: { limit: 10, remaining: 10, used: 0 },
+      day: { limit: 100, remaining: 100, used: 0 },
+    });
+    for (let sent = 0; sent < 4; sent++) await statusOf(stack, key);
+    for (let looked = 0; looked < 5; looked++) await show(stack, key);
+    const buckets = await bucketsOf(stack, key);
+    expect(buckets.day).toMatchObject({ limit: 100, remaining: 96, used: 4 });
+    expect(buckets.minute.used).toBeGreaterThanOrEqual(1);
+    const waitMs = Date.parse(buckets.day.fullAt ?? '') - Date.now();
+    expect(waitMs).toBeGreaterThan(((4 * 86_400) / 100) * 1_000 - 60_000);
+    expect(waitMs).toBeLessThanOrEqual(((4 * 86_400) / 100) * 1_000);
+  });
+
+  test('a change of plan, limits, name or secret gives no tokens back', async () => {
+    const key = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
+    for (let sent = 0; sent < 4; sent++) await statusOf(stack, key);
+    for (const changes of [
+      { minute: 20 },
+      { day: 200 },
+      { name: 'new' },
+      { disabled: true },
+      { disabled: false },
+      { expiresAt: '2100-01-01T00:00:00Z' },
+    ]) {
+      expect((await change(stack, key, changes)).status).toBe(200);
+      expect((await bucketsOf(stack, key)).day.remaining).toBe(96);
+    }
+    await stack.admin('POST', `/keys/${idOf(key)}/rotate`, { graceSeconds: 60 });
+    expect((await bucketsOf(stack, key)).day.remaining).toBe(96);
+    await change(stack, key, { plan: 'pro', minute: null, day: null });
+    expect(await bucketsOf(stack, key)).toMatchObject({ minute: { limit: 300 }, day: { limit: 10_000 } });
+    expect((await bucketsOf(stack, key)).day.remaining).toBeLessThan(120);
+    expect(await show(stack, key)).toMatchObject({ name: 'new', plan: 'pro' });
+  });
+
+  test('a key that is disabled or expired is refused at once, and admitted once it is enabled or its expiry is moved', async () => {
+    const key = await stack.issueKey();
+    expect((await change(stack, key, { disabled: true })).json).toMatchObject({ state: 'disabled' });
+    expect(await statusOf(stack, key)).toBe(401);
+    expect((await change(stack, key, { disabled: false })).json).toMatchObject({ state: 'active' });
+    expect(await statusOf(stack, key)).toBe(200);
+    expect((await change(stack, key, { expiresAt: '2020-01-01T00:00:00Z' })).json).toMatchObject({ state: 'expired' });
+    expect(await statusOf(stack, key)).toBe(401);
+    expect((await change(stack, key, { expiresAt: null })).json).toMatchObject({ state: 'active' });
+    expect(await statusOf(stack, key)).toBe(200);
+  });
+
+  test('a rotated key has both secrets on the same buckets during the grace period, then only the new one, which no other answer shows', async () => {
+    const old = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
+    const askedAt = performance.now();
+    const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 2 });
+    const key = (rotated.json as { key: string }).key;
+    expect([rotated.status, rotated.headers['cache-control']]).toEqual([201, 'no-store']);
+    expect(rotated.json).toMatchObject({
+      id: idOf(old),
+      secrets: [{ expiresAt: expect.any(String) }, { name: 'first' }],
+    });
+    expect(idOf(key)).toBe(idOf(old));
+    expect(await statusOf(stack, key)).toBe(200);
+    const inGrace = await statusOf(stack, old);
+    if (performance.now() - askedAt < 1_900) {
+      expect(inGrace).toBe(200);
+      expect((await bucketsOf(stack, key)).day.remaining).toBe(98);
+    }
+    await sleep(2_050);
+    expect([await statusOf(stack, old), await statusOf(stack, key)]).toEqual([401, 200]);
+    expect(await show(stack, key)).toMatchObject({ secrets: [{ name: 'first' }] });
+    const { text } = await stack.admin('GET', `/keys/${idOf(key)}`);
+    expect(text + JSON.stringify(stack.log)).not.toContain(key.slice(16, 48));
+  });
+
+  test('an enterprise key cannot lose its own limits', async () => {
+    const key = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
+    const free = await stack.issueKey({ plan: 'free', minute: 5 });
+    for (const [of, changes] of [
+      [key, { day: null }],
+      [free, { plan: 'enterprise' }],
+      [free, { plan: 'enterprise', minute: 5 }],
+    ] as const)
+      expect([(await change(stack, of, changes)).status, changes]).toEqual([400, changes]);
+    expect((await change(stack, free, { plan: 'enterprise', day: 50 })).json).toMatchObject({ minute: 5, day: 50 });
+  });
+
+  test('no change of an unknown or a revoked key is made', async () => {
+    const revoked = await issueId(stack);
+    await stack.admin('DELETE', `/keys/${revoked}`);
+    const before = await activityOf(stack);
+    for (const id of ['000000000000', revoked, 'no-id'])
+      for (const [method, path, body] of [
+        ['PATCH', '', { name: 'a' }],
+        ['POST', '/rotate', { graceSeconds: 0 }],
+        ['POST', '/reset', {}],
+        ['PUT', '/ban', { seconds: 1 }],
+        ['DELETE', '/ban', undefined],
+        ['GET', '', undefined],
+      ] as const) {
+        const { status, json } = await stack.admin(method, `/keys/${id}${path}`, body);
+        const answer = { code: 'not_found', message: 'There is no such key.', status: 404 };
+        expect([id, method, path, status, json]).toEqual([id, method, path, 404, answer]);
+      }
+    expect(await activityOf(stack)).toEqual(before);
+  });
+
+  test('concurrent changes of one key are all made', async () => {
+    const key = await stack.issueKey();
+    const answers = await Promise.all([
+      change(stack, key, { minute: 11 }),
+      change(stack, key, { day: 22 }),
+      change(stack, key, { name: 'both' }),
+    ]);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(await show(stack, key)).toMatchObject({ minute: 11, day: 22, name: 'both' });
+  });
+});
+
+describe.for(bothStacks(redisUrl))('many keys with %s', async ([, environment]) => {
+  test('are listed in pages without omission or repetition and found by a part of their name', async () => {
+    await redis.flushdb();
+    const stack = await startStack(environment);
+    const names = Array.from({ length: 25 }, (_, at) => (at % 10 === 0 ? `Acme ${at}` : `other ${at}`));
+    for (const name of names) await stack.issueKey({ name });
+    const pages = await pagesOf<KeysAnswer>(stack, '/keys?limit=10', 'offset');
+    expect(pages.map(({ total }) => total)).toEqual([25, 25, 25]);
+    expect(pages.flatMap(({ keys }) => keys.map(({ name }) => name)).sort()).toEqual(names.sort());
+    const found = await get<KeysAnswer>(stack, '/keys?name=aCME');
+    expect(found.keys.map(({ name }) => name)).toEqual(['Acme 20', 'Acme 10', 'Acme 0']);
+    const part = await get<KeysAnswer>(stack, '/keys?name=acme&limit=2');
+    expect(part.keys).toHaveLength(2);
+    const rest = await get<KeysAnswer>(stack, `/keys?name=acme&limit=2&offset=${part.next}`);
+    expect([rest.keys.map(({ name }) => name), rest.next]).toEqual([['Acme 0'], undefined]);
+    for (const query of ['limit=0', 'limit=101', 'offset=-1', 'offset=1&offset=2'])
+      expect((await stack.admin('GET', `/keys?${query}`)).json).toMatchObject({ code: 'invalid_parameter' });
+  });
+});
+
+test('a change concurrent with a revocation leaves nothing behind', async () => {
+  await redis.flushdb();
+  const stack = await startStack(withRedis);
+  const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey()));
   await Promise.all(
-    (['free', 'pro', 'business'] as const).map((plan, at) =>
-      stack.admin('PATCH', `/plans/${plan}`, { minute: 21 + 10 * at }),
-    ),
+    keys.flatMap((key) => [change(stack, key, { name: 'late' }), stack.admin('DELETE', `/keys/${idOf(key)}`)]),
   );
-  expect((await stack.admin('GET', '/plans')).json).toMatchObject({
-    free: { minute: 21 },
-    pro: { minute: 31 },
-    business: { minute: 41 },
-  });
+  expect(await redis.keys('gateway:key:*')).toEqual([]);
 });
 
-test.for([
-  ['/abc', 'REDIS_URL: must name a database by its number'],
-  ['/99', 'REDIS_URL: this Redis has no database 99.'],
-] as const)('a REDIS_URL that ends in %s is refused at the start', async ([path, message]) => {
-  const REDIS_URL = new URL(path, url).href;
-  const { code, err } = await startProcess(process.execPath, ['gateway/main.ts'], {
-    REDIS_URL,
-    PORT: '0',
-    ADMIN_PORT: '0',
-    DATA_DIR: await temporaryFolder(),
-  }).ended;
-  expect([code, err]).toEqual([1, expect.stringContaining(message)]);
-});
+async function keyWith(stack: Stack, name: string, used: number, about = {}): Promise<string> {
+  const key = await stack.issueKey({ name, day: 20, ...about });
+  for (let sent = 0; sent < used; sent++) await ask(stack, key);
+  return key;
+}
 
-test('the command line reports invalid settings, and a foreign server', async () => {
-  const server = http.createServer((_request, response) => response.end('<html>')).listen(0, '127.0.0.1');
-  cleanUp(() => server.close());
-  await new Promise((resolve) => server.once('listening', resolve));
-  const showPlans = (ADMIN_PORT: string) => ctlWith({ ADMIN_PORT, ADMIN_TOKEN }, 'plans', 'show');
-  const other = String((server.address() as AddressInfo).port);
-  expect(await showPlans(other)).toMatchObject({
-    code: 1,
-    err: `The server at http://127.0.0.1:${other} is not a gateway's admin listener.\n`,
-  });
-  expect(await showPlans('abc')).toMatchObject({
-    code: 1,
-    err: expect.stringContaining('ADMIN_PORT: must be a whole number from 0 to 65535'),
-  });
-});
+interface Shown {
+  readonly id: string;
+  readonly name: string;
+  readonly recent: unknown;
+  readonly foundBy: string;
+}
+
+async function keysOf(stack: Stack, path: string): Promise<Shown[]> {
+  const { status, json } = await stack.admin('GET', path);
+  expect([path, status]).toEqual([path, 200]);
+  return (json as { keys: Shown[] }).keys;
+}
+
+const namesOf = async (stack: Stack, path: string) => (await keysOf(stack, path)).map(({ name }) => name);

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
 import { describeOperations } from '../../gateway/operators/api/openapi.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
 import type { Document } from '../../gateway/reference/document.ts';
@@ -7,17 +8,17 @@ import { cleanUp } from '../support/clean-up.ts';
 import { knowOperators } from '../support/described-answers.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
+import { ask, get } from '../support/operators.ts';
 import { startStack } from '../support/stack.ts';
 
 /**
- * The OpenAPI document of the admin API. Every answer of an operators' listener that a test sees is compared with it,
- * here at least one success of each operation.
+ * The OpenAPI document of the admin API. Every answer of an operators' listener that a test sees is compared with it.
  */
 
 test('the admin description is served to operators and has every operation', async () => {
   const stack = await startStack();
   expect((await send(`${stack.adminUrl}/admin/openapi.json`)).status).toBe(401);
-  const document = (await stack.admin('GET', '/admin/openapi.json')).json as Document;
+  const document = await get<Document>(stack, '/admin/openapi.json');
   expect(document).toEqual(JSON.parse(JSON.stringify(describeOperations(ROUTES))));
   const described = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { operationId }]) => [operationId, method.toUpperCase(), path]),
@@ -61,70 +62,31 @@ test('each operation refuses a parameter that is not described, and names those 
   expect(json).toMatchObject({ message: expect.stringMatching(/^as_\w{12}_….* is not a parameter/) });
 });
 
-test('the answer of each operation is as described', async () => {
+/** Those that change something answer in activity.test.ts, which calls all of them. */
+test('the answer of each operation that reads is as described', async () => {
   const stack = await startStack();
-  const called = new Set<string>();
-  async function call<T = Record<string, unknown>>(
-    name: string,
-    params: Record<string, string> = {},
-    body?: unknown,
-    query = '',
-  ) {
-    const route = ROUTES.find((one) => one.name === name);
-    const path = route?.path.replaceAll(/\{(\w+)\}/g, (_, parameter: string) => params[parameter] ?? '');
-    const { status, json } = await stack.admin(route?.method ?? '', `${path}${query}`, body);
-    expect([name, status < 300, json]).toEqual([name, true, json]);
-    called.add(name);
-    return json as T;
+  const key = await stack.issueKey({ name: 'acme', minute: 1 });
+  const id = idOf(key);
+  await stack.issueKey({ expiresAt: '2200-01-01T00:00:00Z' });
+  await stack.admin('POST', `/keys/${id}/secrets`, { name: 'b', networks: ['10.0.0.0/8'], scope: ['read'] });
+  await stack.admin('PATCH', '/plans/free', { minute: 70, reason: 'more' });
+  await stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' });
+  for (const [sender, requestId] of [
+    [key, 'of-acme'],
+    [key, 'refused'],
+    [undefined, 'without-a-key'],
+  ] as const)
+    await ask(stack, sender, requestId);
+  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 60, reason: 'loud' });
+  await expect.poll(async () => (await get<RequestsAnswer>(stack, '/requests')).requests.length).toBe(3);
+  for (const { name, path } of ROUTES.filter(({ method }) => method === 'GET')) {
+    const filled = path.replaceAll(
+      /\{(\w+)\}/g,
+      (_, parameter: string) => ({ id, requestId: 'of-acme' })[parameter] ?? '',
+    );
+    const { status, json } = await stack.admin('GET', filled + (name === 'findKeys' ? '?text=acm' : ''));
+    expect([name, status, json]).toEqual([name, 200, expect.anything()]);
   }
-  const { id, key } = await call<{ id: string; key: string }>(
-    'createKey',
-    {},
-    { name: 'acme', plan: 'free', minute: 1 },
-  );
-  await send(`${stack.gateway}/v1/pets`, { key, headers: { 'x-request-id': 'of-acme' } });
-  await send(`${stack.gateway}/v1/pets`, { key });
-  await send(`${stack.gateway}/v1/pets`);
-  const expiring = await stack.issueKey({ expiresAt: '2200-01-01T00:00:00Z' });
-  for (const name of [
-    'describeApi',
-    'showPlans',
-    'listKeys',
-    'topKeys',
-    'whoAmI',
-    'showTraffic',
-    'showMinutes',
-    'doctor',
-  ])
-    await call(name);
-  for (const name of ['getKey', 'showKeyUsage', 'explainKey']) await call(name, { id });
-  await call('findKeys', {}, undefined, '?text=acm');
-  await expect.poll(async () => (await call<{ requests: unknown[] }>('listRequests')).requests.length).toBe(3);
-  await call('explainRequest', { requestId: 'of-acme' });
-  await call('tryPlan', { plan: 'free' }, { minute: 1 });
-  await call('changePlan', { plan: 'free' }, { minute: 70, reason: 'more' });
-  await call('changePlans', {}, { plans: { pro: { mode: 'shadow' } } });
-  await call('rollBackPlans', {}, {});
-  await call('showHistory');
-  await call('setBan', { id }, { seconds: 60, reason: 'loud' });
-  await call('listBans');
-  await call('liftBan', { id });
-  await call('resetKey', { id });
-  await call('changeKey', { id }, { name: 'acme zoo', minute: null });
-  const { id: secretId } = await call<{ id: string }>('addSecret', { id }, { name: 'b', networks: ['10.0.0.0/8'] });
-  await call('changeSecret', { id, secretId }, { scope: ['read'] });
-  await call('revokeSecret', { id, secretId });
-  await call('rotateKey', { id }, { graceSeconds: 60 });
-  await call('revokeKey', { id: idOf(expiring) });
-  await call('reindexKeys');
-  const token = await call<{ id: string }>('createToken', {}, { name: 'ann', role: 'viewer' });
-  await call('listTokens');
-  await call('revokeToken', { id: token.id });
-  await call('listActivity');
-  await call('listUsage');
-  await call('restore', {}, await call('backUp'));
-  await call('noteBackup', {}, { keys: 1 });
-  expect([...called].sort()).toEqual(ROUTES.map(({ name }) => name).sort());
 });
 
 test.for([

@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
+import type { HistoryAnswer, KeysAnswer } from '../../gateway/operators/api/answers.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
-import { type Answer, send } from '../support/http.ts';
+import type { Answer } from '../support/http.ts';
+import { ask, get, hashOf } from '../support/operators.ts';
 import { type RedisServer, startRedisServer } from '../support/redis.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
@@ -32,21 +35,18 @@ const rotate = (stack: Stack, key: string, body: unknown) => stack.admin('POST',
 const DAY = { graceSeconds: 86_400 };
 
 const secretsOf = async (redis: Redis, key: string): Promise<number> =>
-  (await redis.hkeys(`gateway:key:{${idOf(key)}}`)).filter((field) => field.startsWith('secret:')).length;
+  (await redis.hkeys(hashOf(idOf(key)))).filter((field) => field.startsWith('secret:')).length;
 
 /** Repeats until Redis decides: a key's first request may come while Redis is just coming back. */
 async function statusOf(stack: Stack, key: string): Promise<number> {
   for (;;) {
-    const { status } = await send(`${stack.gateway}/v1/pets`, { key });
+    const { status } = await ask(stack, key);
     if (status !== 503) return status;
     await sleep(50);
   }
 }
 
-async function listed(stack: Stack): Promise<string[]> {
-  const { keys } = (await stack.admin('GET', '/keys')).json as { keys: { id: string }[] };
-  return keys.map(({ id }) => id).sort();
-}
+const listed = async (stack: Stack) => (await get<KeysAnswer>(stack, '/keys')).keys.map(({ id }) => id).sort();
 
 /** Ids of all existing keys, listed or not. */
 const existing = async (redis: Redis): Promise<string[]> =>
@@ -117,13 +117,14 @@ describe('a write whose reply was lost with its connection is answered as done',
     const isDone = async () => (await redis.hget('gateway:plans', 'pro.minute')) === '301';
     const answer = await loseAnswer(rig, write, isDone);
     expect([answer.status, answer.json]).toEqual([200, expect.objectContaining({ minute: 301 })]);
-    const { history } = (await stack.admin('GET', '/plans/history')).json as { history: unknown[] };
-    expect(history[0]).toMatchObject({ author: 'ann', changes: [{ field: 'pro.minute', from: '300', to: '301' }] });
+    expect((await get<HistoryAnswer>(stack, '/plans/history')).history[0]).toMatchObject({
+      author: 'ann',
+      changes: [{ field: 'pro.minute', from: '300', to: '301' }],
+    });
   });
 
   test('each write whose reply was lost is recorded once', async () => {
-    const { activity } = (await stack.admin('GET', '/activity')).json as { activity: { action: string }[] };
-    const told = activity.map(({ action }) => action).reverse();
+    const told = (await activityOf(stack)).map(({ action }) => action).reverse();
     const issued = 'key.create';
     expect(told).toEqual([issued, issued, 'key.rotate', issued, 'key.revoke', 'plan.change']);
   });

@@ -13,8 +13,10 @@ import type {
 import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, post, send } from '../support/http.ts';
+import { type Answer, post } from '../support/http.ts';
+import { ask as askWith, get, pagesOf, viewOf } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -26,9 +28,9 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const { url: REDIS_URL } = await emptyDatabase();
 
-async function ask(gateway: string, key?: string, path = '/v1/pets'): Promise<Answer & { id: string }> {
+async function ask(gateway: string, key?: string, path?: string): Promise<Answer & { id: string }> {
   const id = randomUUID();
-  return { ...(await send(gateway + path, { ...(key && { key }), headers: { 'x-request-id': id } })), id };
+  return { ...(await askWith({ gateway }, key, id, path)), id };
 }
 
 /** The requests that a query finds. What has ended is recorded a turn after its answer. */
@@ -57,16 +59,9 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     const key = await stack.issueKey({ name: 'acme', plan: 'free', minute: 60, day: 1 });
     const [admitted, refused] = [await ask(stack.gateway, key), await ask(stack.gateway, key)];
     const stranger = await ask(stack.gateway);
-    const secretId = ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: [{ id: string }] }).secrets[0]
-      .id;
-    const common = {
-      keyId: idOf(key),
-      keyName: 'acme',
-      secretId,
-      method: 'GET',
-      path: '/v1/pets',
-      address: '127.0.0.1',
-    };
+    const [{ id: secretId = '' } = {}] = (await viewOf(stack, idOf(key))).secrets;
+    const sent = { method: 'GET', path: '/v1/pets', address: '127.0.0.1' };
+    const common = { keyId: idOf(key), keyName: 'acme', secretId, ...sent };
     expect(await one(stack, admitted.id)).toMatchObject({ ...common, status: 200, outcome: 'admitted' });
     expect((await one(stack, admitted.id))?.reason).toBeUndefined();
     const retryAfter = Number(refused.headers['retry-after']);
@@ -162,13 +157,8 @@ test('requests are found by key, status, code, text and time, in pages that list
   );
   const later = encodeURIComponent(new Date(Date.now() + 60_000).toISOString());
   expect(await Promise.all([count(`from=${later}`), count(`to=${later}`)])).toEqual([0, 15]);
-  const paged: string[] = [];
-  for (let query = 'limit=4'; ; ) {
-    const { requests, next } = await found(stack, query);
-    paged.push(...requests.map(({ requestId }) => requestId));
-    if (next === undefined) break;
-    query = `limit=4&after=${next}`;
-  }
+  const pages = await pagesOf<RequestsAnswer>(stack, '/requests?limit=4');
+  const paged = pages.flatMap(({ requests }) => requests.map(({ requestId }) => requestId));
   expect(paged).toHaveLength(15);
   expect(new Set(paged).size).toBe(15);
   expect(paged.slice(3)).toEqual(ids.toReversed());
@@ -225,30 +215,13 @@ test('a failure of the core is listed once with its cause', async () => {
 
 const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
 
-/** A request of a key as the path records it. */
-function seen(id: string, keyId: string | undefined, outcome: 'admitted' | 'refused'): SeenRequest {
-  return {
-    id,
-    request: { method: 'GET' },
-    canonical: { path: '/v1/pets' },
-    network: '192.0.2.1',
-    keyId,
-    credential: undefined,
-    verdict:
-      keyId === undefined
-        ? undefined
-        : ({ outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' } as never),
-    outcome,
-    status: outcome === 'admitted' ? 200 : 429,
-    error: undefined,
-    startedAt: performance.now(),
-    decidedAt: undefined,
-    sentAt: undefined,
-    answeredAt: undefined,
-    noted: undefined,
-    notedPlace: 0,
-  };
-}
+/** A request of a key, with what the path records of it. */
+const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
+  ({
+    ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
+    verdict: { outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' },
+    ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), notedPlace: 0 },
+  }) as unknown as SeenRequest;
 
 test('refusals are kept longer than successes, and an aggressive client does not displace those of others', async () => {
   const recent = new RecentRequests(100, () => 'a version');
@@ -287,7 +260,7 @@ test('admitted requests that fail displace no served ones', async () => {
 });
 
 describe('with two gateways of two workers', async () => {
-  const { url } = await emptyDatabase();
+  const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
   test('a hanging worker is listed as missing with its gateway, unless that is the one asked', async () => {
@@ -303,7 +276,7 @@ describe('with two gateways of two workers', async () => {
     process.kill(pid, 'SIGCONT');
   });
 
-  test('their requests are merged, and a hanging gateway is listed as missing', async () => {
+  test('their requests are merged, and a hanging gateway is listed as missing, also by ctl', async () => {
     const key = await here.issueKey();
     const pids = new Set<number>();
     const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;
@@ -318,9 +291,28 @@ describe('with two gateways of two workers', async () => {
     const times = requests.map(({ at }) => Date.parse(at));
     // Recorded at about the time that they came.
     for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-    // Decisions are those of the gateway that is asked.
-    const { decisions } = (await here.admin(`/keys/${idOf(key)}/explain?limit=200`)).json as ExplainAnswer;
+    // Decisions are those of the gateway that is asked, whichever of its workers made them.
+    const explain = async (limit: number) =>
+      ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
+    const decisions = await explain(200);
     expect(new Set(decisions.map(({ gateway }) => gateway.pid))).toEqual(new Set(here.pids()));
+    const decidedAt = decisions.map(({ at }) => at);
+    expect(decidedAt).toEqual(decidedAt.toSorted().reverse());
+    for (const pid of here.pids()) {
+      const made = decisions.find(({ gateway }) => gateway.pid === pid);
+      expect(here.pids()[(made?.gateway.worker ?? 0) - 1]).toBe(pid);
+      expect((await here.admin(`/decisions/${made?.requestId}`)).json).toMatchObject({ decisions: [made] });
+    }
+    // A refusal is newer than all decisions, of which the answer holds two.
+    const disable = async (disabled: boolean) =>
+      await post(`${here.adminUrl}/keys/${idOf(key)}`, { disabled }, { method: 'PATCH', key: ADMIN_TOKEN });
+    expect((await disable(true)).status).toBe(200);
+    const refused = await ask(here.gateway, key);
+    expect([refused.status, (await explain(2))[0]]).toMatchObject([
+      401,
+      { requestId: refused.id, outcome: 'disabled' },
+    ]);
+    expect((await disable(false)).status).toBe(200);
     const findings = async () => {
       const traffic = (await here.admin('/traffic')).json as TrafficAnswer;
       const doctor = (await here.admin('/doctor')).json as DoctorAnswer;
@@ -337,6 +329,10 @@ describe('with two gateways of two workers', async () => {
       expect(performance.now() - askedAt).toBeLessThan(2_500);
       expect(partial.missing).toEqual([expect.stringContaining(String(there.child.pid))]);
       expect(new Set(partial.requests.map(({ gateway }) => gateway.pid)).size).toBe(2);
+      const { code, out, err } = await ctl(here, 'requests', '--limit', '1');
+      expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
+      expect(err).toMatch(/^Note: these did not answer, so their requests are missing: .+\.$/m);
+      expect(err).toContain(String(there.child.pid));
       // It is waited for once, not once more for what it has refused.
       expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
       const about = `gateway ${hostname()}:${there.child.pid}`;
@@ -355,25 +351,24 @@ describe('with two gateways of two workers', async () => {
     await there.ended;
     expect((await list()).missing).toEqual([]);
   });
-});
 
-test('a killed gateway is forgotten at the next check on its host, or when another one has its name', async () => {
-  const { url, redis } = await emptyDatabase();
-  const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
-  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
-  await eventually(missing).toEqual([]);
-  signalAll(there.child.pid as number, 'SIGKILL');
-  await there.ended;
-  expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
-  // Of another host: one that is silent, one that was restarted under its name, and one that was silent for too long.
-  const now = Math.floor(Date.now() / 1_000);
-  const own = `${hostname()}:${here.child.pid}`;
-  await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
-  expect(await missing()).toEqual(['elsewhere:7']);
-  const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
-  expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([
-    expect.objectContaining({ about: 'gateway elsewhere:7', since: new Date((now - 60) * 1_000).toISOString() }),
-  ]);
+  test('a killed gateway is forgotten at the next check on its host, or when another one has its name', async () => {
+    const killed = await startWorkers({ REDIS_URL: url });
+    const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
+    await eventually(missing).toEqual([]);
+    signalAll(killed.child.pid as number, 'SIGKILL');
+    await killed.ended;
+    expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
+    // Of another host: one that is silent, one that was restarted under its name, and one that was silent for too long.
+    const now = Math.floor(Date.now() / 1_000);
+    const own = `${hostname()}:${here.child.pid}`;
+    await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
+    expect(await missing()).toEqual(['elsewhere:7']);
+    const { findings } = (await here.admin('/doctor')).json as DoctorAnswer;
+    expect(findings.filter(({ about }) => about.startsWith('gateway'))).toEqual([
+      expect.objectContaining({ about: 'gateway elsewhere:7', since: new Date((now - 60) * 1_000).toISOString() }),
+    ]);
+  });
 });
 
 test('while Redis hangs, the list is returned in about a second without key names, and one by tag gives the reason', async () => {
@@ -382,7 +377,7 @@ test('while Redis hangs, the list is returned in about a second without key name
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await stack.issueKey();
   await ask(stack.gateway, key);
-  const list = async () => (await stack.admin('GET', '/requests')).json as RequestsAnswer;
+  const list = async () => await get<RequestsAnswer>(stack, '/requests');
   await expect.poll(async () => (await list()).requests.length).toBe(1);
   redis.pause();
   cleanUp(() => redis.resume());

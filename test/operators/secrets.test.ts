@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import type { DoctorAnswer, ExplainAnswer, KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
+import { get, onRedis, statusOf, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
@@ -11,12 +13,7 @@ interface Added {
   readonly key: string;
 }
 
-interface Secret {
-  readonly id: string;
-  readonly name: string;
-  readonly createdAt: string;
-  readonly lastUsedAt?: string;
-}
+type Secret = KeyView['secrets'][number];
 
 const PET = { name: 'Rex', categoryId: 1 };
 const read = (stack: Stack, key: string, from?: string) =>
@@ -31,9 +28,8 @@ async function add(stack: Stack, key: string, about: Record<string, unknown>): P
   return json as Added;
 }
 
-async function secretsOf(stack: Stack, key: string): Promise<Secret[]> {
-  return ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { secrets: Secret[] }).secrets;
-}
+const secretsOf = async (stack: Stack, key: string): Promise<readonly Secret[]> =>
+  (await viewOf(stack, idOf(key))).secrets;
 
 describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1', ...environment });
@@ -55,7 +51,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
 
   test('the first secret is as old as its key, even if it was renamed or replaced', async () => {
     const first = await stack.issueKey();
-    const { createdAt } = (await stack.admin('GET', `/keys/${idOf(first)}`)).json as { createdAt: string };
+    const { createdAt } = await viewOf(stack, idOf(first));
     const [{ id = '' } = {}] = await secretsOf(stack, first);
     const created = async () => (await secretsOf(stack, first)).map((secret) => secret.createdAt);
     expect(await created()).toEqual([createdAt]);
@@ -94,6 +90,54 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await rotate(kept?.id ?? '', { networks: [] })).toMatchObject({ ...bounds, networks: [] });
   });
 
+  const rotate = (key: string, body: unknown) => stack.admin('POST', `/keys/${idOf(key)}/rotate`, body);
+  const whole = ({ json }: { json: unknown }) => (json as { key: string }).key;
+  const statuses = (...keys: string[]) => Promise.all(keys.map((key) => statusOf(stack, key)));
+
+  test('a repeated rotation revokes no secret at once and leaves the secret in use its grace period', async () => {
+    const old = await stack.issueKey();
+    const second = whole(await rotate(old, { graceSeconds: 60 }));
+    const third = whole(await rotate(old, { graceSeconds: 60 }));
+    expect(await statuses(old, second, third)).toEqual([200, 200, 200]);
+    const last = await rotate(old, { graceSeconds: 0 });
+    expect(await statuses(old, second, third, whole(last))).toEqual([200, 200, 401, 200]);
+  });
+
+  test('a repeated rotation gives the new secret its own expiry, not the one set by the first rotation', async () => {
+    const key = await stack.issueKey();
+    const secretsIn = ({ json }: { json: unknown }) => (json as { secrets: Secret[] }).secrets;
+    const ofKey = `/keys/${idOf(key)}`;
+    const [first = { id: '' }] = await secretsOf(stack, key);
+    const repeated = async () => {
+      for (let time = 1; time < 3; time++) await rotate(key, { graceSeconds: 60, secretId: first.id });
+      return secretsIn(await rotate(key, { graceSeconds: 60, secretId: first.id }));
+    };
+    for (const expiresAt of [undefined, '2250-12-01T00:00:00.000Z', '2251-12-01T00:00:00.000Z']) {
+      if (expiresAt !== undefined) await stack.admin('PATCH', `${ofKey}/secrets/${first.id}`, { expiresAt });
+      const [replaced, ...others] = await repeated();
+      expect(Date.parse(replaced?.expiresAt ?? '') - Date.now()).toBeLessThan(60_000);
+      expect(others.slice(-3).map((secret) => secret.expiresAt)).toEqual([expiresAt, expiresAt, expiresAt]);
+    }
+  });
+
+  test('if several secrets have no expiry, the one to replace must be named, and no other expires', async () => {
+    const first = await stack.issueKey();
+    const added = await stack.admin('POST', `/keys/${idOf(first)}/secrets`, { name: 'billing', scope: ['read'] });
+    const { id, key: billing } = added.json as { id: string; key: string };
+    const refused = await rotate(first, { graceSeconds: 60 });
+    expect([refused.status, (refused.json as { message: string }).message]).toEqual([
+      409,
+      expect.stringMatching(
+        /^This key has several secrets\. Choose the one to replace with secretId: \w+ \(first\), \w+ \(billing\)\.$/,
+      ),
+    ]);
+    const rotated = await rotate(first, { graceSeconds: 0, secretId: id });
+    expect(rotated.json).toMatchObject({ secrets: [{ name: 'first' }, { name: 'billing', scope: ['read'] }] });
+    expect(await statuses(first, billing, whole(rotated))).toEqual([200, 401, 200]);
+    expect((await rotate(first, { graceSeconds: 60, secretId: id })).status).toBe(404);
+    expect((await rotate(first, { graceSeconds: 60, ends: 'old' })).status).toBe(400);
+  });
+
   test('an operation outside the scope is 403 in the Error format with limits and takes no token', async () => {
     const first = await stack.issueKey({ plan: 'enterprise', minute: 100, day: 10 });
     const reader = await add(stack, first, { scope: ['read'] });
@@ -116,7 +160,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(atOnce.map(({ status }) => status)).toEqual(Array.from({ length: 12 }, (_, at) => (at % 2 ? 200 : 403)));
     const limits = await send(`${stack.gateway}/v1/limits`, { key: reader.key });
     expect(limits.json).toMatchObject({ scope: ['read'], day: { remaining: 2 } });
-    expect((await stack.admin('GET', `/keys/${idOf(first)}`)).json).toMatchObject({ admitted: 8, refused: 0 });
+    expect(await viewOf(stack, idOf(first))).toMatchObject({ admitted: 8, refused: 0 });
     await stack.admin('PATCH', path(first, reader.id), { scope: ['write', 'read'] });
     expect((await write(stack, reader.key)).status).toBe(201);
   });
@@ -137,9 +181,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect([elsewhere.status, elsewhere.text]).toEqual([401, unknown.text]);
     expect(await Promise.all(['2001:db8:8000::1', '192.0.2.1', '::1'].map(status))).toEqual([401, 401, 401]);
     expect(warnings()).toMatchObject([{ keyId: idOf(first), address: '10.128.0.0' }]);
-    const explained = (await stack.admin('GET', `/keys/${idOf(first)}/explain`)).json as {
-      decisions: { outcome: string }[];
-    };
+    const explained = await get<ExplainAnswer>(stack, `/keys/${idOf(first)}/explain`);
     expect(explained.decisions.map(({ outcome }) => outcome)).toContain('elsewhere');
     await stack.admin('PATCH', path(first, id), { networks: [] });
     expect(await status('192.0.2.1')).toBe(200);
@@ -167,14 +209,14 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
 
 test('a key of an older format is answered with 503, and the doctor gives the remedy', async () => {
   await redis.flushdb();
-  const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
+  const stack = await startStack(onRedis(url));
   const key = await stack.issueKey();
   const hash = `gateway:key:{${idOf(key)}}`;
   const fields = Object.keys(await redis.hgetall(hash)).filter((field) => /^(secret|ok_)/.test(field));
   await redis.hdel(hash, ...fields);
   await redis.hset(hash, 'secret', 'a'.repeat(64));
   expect((await read(stack, key)).status).toBe(503);
-  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { about: string; status: string }[] };
+  const { findings } = await get<DoctorAnswer>(stack, '/doctor');
   expect(findings.filter(({ about }) => about === 'keys')).toMatchObject([
     { status: 'fault', found: `${idOf(key)} cannot be read, and its requests get 503` },
   ]);

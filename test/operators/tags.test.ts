@@ -1,25 +1,27 @@
 import { describe, expect, test } from 'vitest';
 import type {
-  ActivityAnswer,
+  DoctorAnswer,
   KeysAnswer,
   KeyView,
   RequestsAnswer,
   UsageOfKey,
   UsageSum,
 } from '../../gateway/operators/api/answers.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { send } from '../support/http.ts';
+import { ctl, ctlProcess, operatorOf } from '../support/ctl.ts';
 import { inTurn } from '../support/in-turn.ts';
+import { ask, get, hashOf, onRedis, statusOf, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
-const withRedis = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
+const withRedis = onRedis(REDIS_URL);
 
-const get = async <T>(stack: Stack, path: string): Promise<T> => (await stack.admin('GET', path)).json as T;
-const tagsOf = async (stack: Stack, key: string) => (await get<KeyView>(stack, `/keys/${idOf(key)}`)).tags;
+const tagsOf = async (stack: Stack, key: string) => (await viewOf(stack, idOf(key))).tags;
+/** The newest entry of the audit log on a key. */
+const newestOf = async (stack: Stack, key: string) => (await activityOf(stack, `?target=${idOf(key)}`))[0];
 const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PATCH', `/keys/${idOf(key)}`, changes);
-const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
 
 const ACME = { customer: 'acme', env: 'prod' };
 
@@ -49,7 +51,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
     await change(stack, key, { tags: null });
-    const { activity } = await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`);
+    const activity = await activityOf(stack, `?target=${idOf(key)}`);
     expect(activity.map(({ action, changes }) => [action, changes.filter(({ field }) => field === 'tags')])).toEqual([
       ['key.change', [{ field: 'tags', from: 'customer=acme, env=test' }]],
       ['key.change', [{ field: 'tags', from: 'customer=acme, env=prod', to: 'customer=acme, env=test' }]],
@@ -131,6 +133,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
 });
 
 const stack = await startStack();
+const shared = await startStack(withRedis);
 
 const NAME = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
 const VALUE = '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
@@ -160,27 +163,25 @@ test.for([
 });
 
 test('ten tags with names and values of 64 characters are accepted', async () => {
-  const stack = await startStack(withRedis);
   const tags = Object.fromEntries(
     Array.from({ length: 10 }, (_, at) => [`${at}`.padEnd(64, 'n'), `${at}`.padEnd(64, 'ä')]),
   );
-  expect(await tagsOf(stack, await stack.issueKey({ tags }))).toEqual(tags);
+  expect(await tagsOf(shared, await shared.issueKey({ tags }))).toEqual(tags);
 });
 
 test('tags are stored beside the hash that decisions read and are deleted with a revoked key', async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey();
-  const [hash, tags] = [`gateway:key:{${idOf(key)}}`, `gateway:tags:{${idOf(key)}}`];
-  await ask(stack, key);
+  const key = await shared.issueKey();
+  const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
+  await ask(shared, key);
   const before = Object.keys(await redis.hgetall(hash));
-  await change(stack, key, { tags: ACME });
+  await change(shared, key, { tags: ACME });
   expect(Object.keys(await redis.hgetall(hash))).toEqual(before);
   expect(await redis.hgetall(tags)).toEqual({ tags: 'customer=acme, env=prod', ok_tags: 'customer=acme, env=prod' });
-  await stack.admin('DELETE', `/keys/${idOf(key)}`);
+  await shared.admin('DELETE', `/keys/${idOf(key)}`);
   expect(await redis.exists(hash, tags)).toBe(0);
 });
 
-test.for([
+test.concurrent.for([
   ['typed well', 'customer=globex,env=prod', { customer: 'globex', env: 'prod' }],
   ['of eleven', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
   ['without a value', 'customer', ACME],
@@ -188,60 +189,53 @@ test.for([
   ['with another separator', 'customer=acme;env=\u0007', ACME],
 ] as const)(
   'tags that were %s by hand: what is valid is in force, and what is not is an alarm',
-  async ([, typed, inForce]) => {
-    const stack = await startStack(withRedis);
-    const key = await stack.issueKey({ tags: ACME });
+  async ([, typed, inForce], { expect }) => {
+    const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
-    expect(await tagsOf(stack, key)).toEqual(inForce);
-    await expect
-      .poll(async () => (await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`)).activity[0])
-      .toMatchObject({ via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] });
-    const { findings } = await get<{ findings: { found: string; advice: string }[] }>(stack, '/doctor');
+    expect(await tagsOf(shared, key)).toEqual(inForce);
+    const told = { via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] };
+    await expect.poll(() => newestOf(shared, key)).toMatchObject(told);
+    const { findings } = await get<DoctorAnswer>(shared, '/doctor');
     const isBad = inForce === ACME;
     const found = `${idOf(key)}: tags is ${JSON.stringify(typed.slice(0, 64))}, which is not valid; customer=acme, env=prod stays in force`;
     const advice = `HSET gateway:tags:{${idOf(key)}} tags … or ctl keys set ${idOf(key)} --tag …`;
     expect(findings.filter((one) => one.found === found)).toMatchObject(isBad ? [{ advice }] : []);
-    expect(stack.log.filter(({ msg }) => msg === 'value of a key rejected')).toHaveLength(isBad ? 1 : 0);
-    expect((await ask(stack, key)).status).toBe(200);
-    expect((await change(stack, key, { name: 'still changed' })).status).toBe(200);
-    expect((await change(stack, key, { tags: { fixed: 'yes' } })).json).toMatchObject({ tags: { fixed: 'yes' } });
+    expect(
+      shared.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === idOf(key)),
+    ).toHaveLength(isBad ? 1 : 0);
+    expect(await statusOf(shared, key)).toBe(200);
+    expect((await change(shared, key, { name: 'still changed' })).status).toBe(200);
+    expect((await change(shared, key, { tags: { fixed: 'yes' } })).json).toMatchObject({ tags: { fixed: 'yes' } });
   },
 );
 
 test("a value other than a hash in place of a key's tags raises an alarm, and the key still works", async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey({ tags: ACME });
+  const key = await shared.issueKey({ tags: ACME });
   const tags = `gateway:tags:{${idOf(key)}}`;
   await redis.del(tags);
   await redis.set(tags, 'customer=acme');
-  expect(await tagsOf(stack, key)).toBeUndefined();
-  const { findings } = await get<{ findings: { found: string }[] }>(stack, '/doctor');
+  expect(await tagsOf(shared, key)).toBeUndefined();
+  const { findings } = await get<DoctorAnswer>(shared, '/doctor');
   expect(findings.map(({ found }) => found)).toContainEqual(expect.stringContaining(`${idOf(key)}: tags is `));
-  expect((await ask(stack, key)).status).toBe(200);
-  expect((await change(stack, key, { name: 'renamed' })).status).toBe(200);
-  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect(await statusOf(shared, key)).toBe(200);
+  expect((await change(shared, key, { name: 'renamed' })).status).toBe(200);
+  expect((await shared.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
   expect(await redis.exists(tags)).toBe(0);
 });
 
 test('a key that was typed by hand with invalid tags works and is in the backup without them', async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey();
-  const [hash, tags] = [`gateway:key:{${idOf(key)}}`, `gateway:tags:{${idOf(key)}}`];
+  const key = await shared.issueKey();
+  const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
   const kept = Object.keys(await redis.hgetall(hash)).filter((field) => field.startsWith('ok_'));
   await redis
     .multi()
     .hdel(hash, ...kept)
     .hset(tags, 'tags', 'acme')
     .exec();
-  await expect
-    .poll(async () => (await get<ActivityAnswer>(stack, `/activity?target=${idOf(key)}`)).activity[0])
-    .toMatchObject({
-      via: 'by hand',
-      action: 'key.create',
-      reason: expect.stringContaining('tags is not valid: "acme"'),
-    });
-  expect((await ask(stack, key)).status).toBe(200);
-  const { keys } = await get<{ keys: { id: string; fields: object }[] }>(stack, '/backup');
+  const reason = expect.stringContaining('tags is not valid: "acme"');
+  await expect.poll(() => newestOf(shared, key)).toMatchObject({ via: 'by hand', action: 'key.create', reason });
+  expect(await statusOf(shared, key)).toBe(200);
+  const { keys } = await get<{ keys: { id: string; fields: object }[] }>(shared, '/backup');
   expect(keys.find(({ id }) => id === idOf(key))?.fields).not.toHaveProperty('tags');
 });
 
@@ -254,9 +248,92 @@ test('requests of a key with a tag are found behind many others', async () => {
   expect([requests.map(({ keyId }) => keyId), next]).toEqual([[idOf(tagged)], undefined]);
 });
 
-test('invalid fields that are typed among the tags of a key do not affect it', async () => {
-  const stack = await startStack(withRedis);
-  const key = await stack.issueKey({ tags: ACME });
-  await redis.hset(`gateway:tags:{${idOf(key)}}`, { plan: 'business', minute: '7', disabled: '1' });
-  expect(await get<KeyView>(stack, `/keys/${idOf(key)}`)).toMatchObject({ plan: 'free', state: 'active', tags: ACME });
+/** What the command line prints. */
+const out = async (...words: string[]) => {
+  const ended = await ctl(stack, ...words);
+  expect([ended.code, ended.err]).toEqual([0, '']);
+  return ended.out;
+};
+
+test('tags are given to a new key, added, replaced, removed and shown', async () => {
+  const issued = await out(...'keys create --plan free --name a --tag customer=acme --tag env=a=b'.split(' '));
+  expect(issued).toMatch(/ tags\n.* customer=acme, env=a=b\n/);
+  const id = idOf(/as_\w+/.exec(issued)?.[0] ?? '');
+  const changed = await out(
+    ...`keys set ${id} --name b --tag env=test --untag customer --tag`.split(' '),
+    'team=Two words',
+  );
+  expect(changed).toMatch(/^name +b$/m);
+  expect(changed).toMatch(/^tags +env=test, team=Two words$/m);
+  expect(await out('keys', 'show', id)).toMatch(/^tags +env=test, team=Two words$/m);
+  await out('keys', 'set', id, '--plan', 'pro');
+  expect(JSON.parse(await out('--json', 'keys', 'show', id))).toMatchObject({
+    tags: { env: 'test', team: 'Two words' },
+  });
+  expect(await out('keys', 'set', id, '--untag', 'env', '--untag', 'team')).not.toContain('tags');
+});
+
+test('ctl lists keys, requests and usage by tags, sums usage, and writes tags to CSV', async () => {
+  const keys: string[] = [];
+  for (const env of ['prod', 'test', 'prod'])
+    keys.push(await stack.issueKey({ name: `of ${env}`, tags: { of: 'use', env } }));
+  keys.push(await stack.issueKey());
+  for (const [at, key] of keys.entries()) for (let sent = 0; sent <= at; sent++) await ask(stack, key, `${at}-${sent}`);
+  const [prod, test, other] = keys.map(idOf) as [string, string, string];
+  const listed = JSON.parse(await out('keys', 'list', '--tag', 'of=use', '--tag', 'env=prod', '--json')) as {
+    keys: KeyView[];
+  };
+  expect(listed.keys.map(({ id }) => id)).toEqual([other, prod]);
+  const top = JSON.parse(await out('keys', 'top', '--tag', 'env=test', '--json')) as { keys: KeyView[] };
+  expect(top.keys.map(({ id }) => id)).toEqual([test]);
+  const requests = JSON.parse(await out('requests', '--tag', 'env=test', '--json')) as {
+    requests: { requestId: string }[];
+  };
+  expect(requests.requests.map(({ requestId }) => requestId)).toEqual(['1-1', '1-0']);
+  expect(await out('usage', '--tag', 'of=use', '--by', 'tag:env')).toMatch(
+    /^env +keys +admitted +refused\nprod +2 +4 +0\ntest +1 +2 +0\n$/,
+  );
+  expect(await out('usage', '--by', 'tag:env')).toMatch(/^- +1 +4 +0$/m);
+  expect(await out('usage', '--tag', 'of=use', '--by', 'key', '--csv')).toBe(
+    [
+      'id,plan,admitted,refused,name,tags',
+      `${other},free,3,0,of prod,"env=prod, of=use"`,
+      `${test},free,2,0,of test,"env=test, of=use"`,
+      `${prod},free,1,0,of prod,"env=prod, of=use"`,
+      '',
+    ].join('\r\n'),
+  );
+  const days = await out('usage', '--tag', 'env=test', '--csv');
+  expect(days).toMatch(
+    /^day,id,plan,admitted,refused,name,tags\r\n\d{4}-\d\d-\d\d,\w{12},free,2,0,of test,"env=test, of=use"\r\n$/,
+  );
+});
+
+test('--follow shows requests of keys with a tag, even if there were none before', async () => {
+  const [tagged, other] = [await stack.issueKey({ tags: { of: 'follow' } }), await stack.issueKey()];
+  await ask(stack, other, 'before');
+  const started = ctlProcess(operatorOf(stack), 'requests --follow --json --tag of=follow'.split(' '));
+  const ids = () =>
+    started
+      .out()
+      .trim()
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => (JSON.parse(line) as { requestId: string }).requestId);
+  await expect
+    .poll(
+      async () => {
+        await ask(stack, other, 'of-another');
+        await ask(stack, tagged, 'first');
+        return ids();
+      },
+      { timeout: 20_000, interval: 500 },
+    )
+    .toContain('first');
+  await ask(stack, other, 'of-another');
+  await ask(stack, tagged, 'second');
+  await expect.poll(ids, { timeout: 20_000 }).toContain('second');
+  expect(new Set(ids())).toEqual(new Set(['first', 'second']));
+  started.child.kill('SIGINT');
+  expect(await started.ended).toMatchObject({ code: 0, err: '' });
 });

@@ -1,26 +1,23 @@
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
-import type { KeyView } from '../../gateway/operators/api/answers.ts';
+import type { BackupAnswer, DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
-import { send } from '../support/http.ts';
+import { ask, get, hashOf, issueId, onRedis, statusOf, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { startStack } from '../support/stack.ts';
 
 /** Keys and secrets that were typed into Redis by hand, good ones and bad ones. */
 
-const { url: REDIS_URL, redis } = await emptyDatabase();
-const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+const { url, redis } = await emptyDatabase();
+const stack = await startStack(onRedis(url));
 
-const hashOf = (id: string) => `gateway:key:{${id}}`;
-const viewOf = async (id: string) => (await stack.admin('GET', `/keys/${id}`)).json as KeyView;
 const toldOf = async (id: string) =>
   (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
 const alarmsOf = (id: string) =>
   stack.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id).map(({ reason }) => reason);
-const statusOf = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status;
-const act = async (on: Stack, method: string, path: string, body?: unknown) =>
-  (await on.admin(method, path, body)).status;
+/** The status of an operator's call. */
+const act = async (method: string, path: string, body?: unknown) => (await stack.admin(method, path, body)).status;
 
 const GOOD = { plan: 'free', name: 'typed', created_at: '1795132800' };
 
@@ -34,13 +31,13 @@ async function type(fields: Record<string, string>, secret = 'k3JtQz81 - read,wr
 
 test('a key that was typed by hand is adopted once and works like any other', async () => {
   const { id, apiKey } = await type(GOOD);
-  expect(await statusOf(apiKey)).toBe(200);
+  expect(await statusOf(stack, apiKey)).toBe(200);
   await expect.poll(() => toldOf(id), { timeout: 5_000 }).toEqual(['by hand: key.create']);
   expect(await redis.hmget(hashOf(id), 'ok_plan', 'ok_name')).toEqual(['free', 'typed']);
   expect(alarmsOf(id)).toEqual([]);
-  expect(await act(stack, 'PATCH', `/keys/${id}`, { minute: 7 })).toBe(200);
-  expect(await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
-  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
+  expect(await act('PATCH', `/keys/${id}`, { minute: 7 })).toBe(200);
+  expect(await act('PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act('POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
   await redis.hset(hashOf(id), 'minute', 'many');
   await expect
     .poll(() => alarmsOf(id), { timeout: 5_000 })
@@ -54,29 +51,35 @@ test('a change of a typed key is recorded after its adoption', async () => {
   expect(await toldOf(id)).toEqual(['api: key.change', 'by hand: key.create']);
 });
 
-test.for([
+// They wait for the watch that finds edits, which looks once a second.
+test.concurrent.for([
   ['a plan that does not exist', { ...GOOD, plan: 'gold' }, undefined, 'plan is not valid: "gold"'],
   ['an expiry that is no time', { ...GOOD, expires_at: 'soon' }, undefined, 'expires_at is not valid: "soon"'],
   ['an enterprise plan without limits', { ...GOOD, plan: 'enterprise' }, undefined, 'minute and day are missing'],
   ['a secret that cannot be read', GOOD, 'first', 'One of its secrets cannot be read'],
-] as const)('a key typed with %s raises an alarm, and operators can act on it', async ([, fields, secret, why]) => {
-  const { id, apiKey } = await type(fields, secret);
-  expect(await statusOf(apiKey)).toBe(503);
-  await expect.poll(() => alarmsOf(id), { timeout: 5_000 }).toEqual([expect.stringContaining(why)]);
-  expect(await toldOf(id)).toEqual(['by hand: key.create']);
-  expect(await statusOf(apiKey)).toBe(503);
-  expect(await act(stack, 'PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
-  expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
-  expect(await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
-  expect(await act(stack, 'DELETE', `/keys/${id}`)).toBe(204);
-  expect(await statusOf(apiKey)).toBe(401);
-});
+] as const)(
+  'a key typed with %s raises an alarm, and operators can act on it',
+  async ([, fields, secret, why], { expect }) => {
+    const { id, apiKey } = await type(fields, secret);
+    expect(await statusOf(stack, apiKey)).toBe(503);
+    await expect.poll(() => alarmsOf(id), { timeout: 5_000 }).toEqual([expect.stringContaining(why)]);
+    expect(await toldOf(id)).toEqual(['by hand: key.create']);
+    expect(await statusOf(stack, apiKey)).toBe(503);
+    expect(await act('PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
+    expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');
+    expect(await act('PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
+    expect(await act('DELETE', `/keys/${id}`)).toBe(204);
+    expect(await statusOf(stack, apiKey)).toBe(401);
+  },
+);
 
-test('a typed key without a usable plan works once an operator has set one', async () => {
+test('a key without usable limits works once an operator has set all of them', async () => {
   const { id, apiKey } = await type({ ...GOOD, plan: 'gold' });
-  expect(await act(stack, 'PATCH', `/keys/${id}`, { name: 'other' })).toBe(409);
-  expect(await act(stack, 'PATCH', `/keys/${id}`, { plan: 'pro' })).toBe(200);
-  expect(await statusOf(apiKey)).toBe(200);
+  expect(await viewOf(stack, id)).toMatchObject({ state: 'unreadable' });
+  expect(await act('PATCH', `/keys/${id}`, { name: 'other' })).toBe(409);
+  expect(await act('PATCH', `/keys/${id}`, { plan: 'enterprise', day: 30 })).toBe(400);
+  expect(await act('PATCH', `/keys/${id}`, { plan: 'pro' })).toBe(200);
+  expect(await statusOf(stack, apiKey)).toBe(200);
 });
 
 /** A key with two secrets, of which the second was spoilt by hand. */
@@ -97,16 +100,16 @@ const SPOILT: readonly (readonly [part: string, status: number, (good: string) =
   ['expiresAt', 503, (good) => good.replace(/ \S+/, ' 2030-12-31')],
 ];
 
-test.for(SPOILT)('%s of a secret that was damaged by hand', async ([part, status, spoil]) => {
+test.concurrent.for(SPOILT)('%s of a secret that was damaged by hand', async ([part, status, spoil], { expect }) => {
   const { id, first, second } = await spoilt(spoil);
   await expect
     .poll(() => alarmsOf(id), { timeout: 5_000 })
     .toEqual([expect.stringMatching(/^.* secret \w{8} is not valid/)]);
-  expect([await statusOf(first), await statusOf(second)]).toEqual([200, status]);
-  const secret = (await viewOf(id)).secrets.find(({ name }) => name === 'second');
+  expect([await statusOf(stack, first), await statusOf(stack, second)]).toEqual([200, status]);
+  const secret = (await viewOf(stack, id)).secrets.find(({ name }) => name === 'second');
   expect(secret?.unreadable).toEqual([part]);
   const path = `/keys/${id}/secrets/${secret?.id}`;
-  const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { found: string }[] };
+  const { findings } = await get<DoctorAnswer>(stack, '/doctor');
   expect(findings.map(({ found }) => found).join()).toContain(`of secret ${secret?.id}`);
   expect((await stack.admin('PATCH', path, { name: 'other' })).json).toMatchObject({ status: 409 });
   const rotation = { graceSeconds: 60, secretId: secret?.id };
@@ -115,22 +118,22 @@ test.for(SPOILT)('%s of a secret that was damaged by hand', async ([part, status
     message: expect.stringContaining(`Set ${part} again, or revoke it.`),
   });
   const said = { networks: ['127.0.0.0/8'], scope: ['read'], expiresAt: '2200-01-01T00:00:00Z' };
-  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { ...rotation, ...said })).toBe(201);
-  expect([await statusOf(first), await statusOf(second)]).toEqual([200, 401]);
-  const { secrets } = await viewOf(id);
+  expect(await act('POST', `/keys/${id}/rotate`, { ...rotation, ...said })).toBe(201);
+  expect([await statusOf(stack, first), await statusOf(stack, second)]).toEqual([200, 401]);
+  const { secrets } = await viewOf(stack, id);
   expect(secrets.filter(({ unreadable }) => unreadable)).toEqual([]);
   expect(await redis.hget(hashOf(id), 'rejected')).toBeNull();
 });
 
 test('a damaged secret can be fixed by setting its unreadable fields, and revoked', async () => {
   const { id, second } = await spoilt((good) => good.replace(/ \S+/, ' soon'));
-  const secret = (await viewOf(id)).secrets.find(({ name }) => name === 'second');
+  const secret = (await viewOf(stack, id)).secrets.find(({ name }) => name === 'second');
   const path = `/keys/${id}/secrets/${secret?.id}`;
-  expect(await act(stack, 'PATCH', path, { expiresAt: '2200-01-01T00:00:00Z' })).toBe(200);
-  expect(await statusOf(second)).toBe(200);
-  expect(await act(stack, 'DELETE', path)).toBe(204);
-  expect(await statusOf(second)).toBe(401);
-  expect(await act(stack, 'DELETE', path)).toBe(404);
+  expect(await act('PATCH', path, { expiresAt: '2200-01-01T00:00:00Z' })).toBe(200);
+  expect(await statusOf(stack, second)).toBe(200);
+  expect(await act('DELETE', path)).toBe(204);
+  expect(await statusOf(stack, second)).toBe(401);
+  expect(await act('DELETE', path)).toBe(404);
 });
 
 test('a key whose only secret is damaged can be disabled, banned and rotated', async () => {
@@ -138,22 +141,22 @@ test('a key whose only secret is damaged can be disabled, banned and rotated', a
   const id = idOf(key);
   const [field = ''] = Object.keys(await redis.hgetall(hashOf(id))).filter((one) => one.startsWith('secret:'));
   await redis.hset(hashOf(id), field, 'spoilt');
-  expect(await act(stack, 'PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
-  expect(await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
-  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60 })).toBe(409);
+  expect(await act('PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
+  expect(await act('PUT', `/keys/${id}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act('POST', `/keys/${id}/rotate`, { graceSeconds: 60 })).toBe(409);
   const said = { scope: ['read'], networks: [], expiresAt: null };
-  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 60, ...said })).toBe(201);
-  expect(await viewOf(id)).toMatchObject({ state: 'disabled', secrets: [{ scope: ['read'] }] });
+  expect(await act('POST', `/keys/${id}/rotate`, { graceSeconds: 60, ...said })).toBe(201);
+  expect(await viewOf(stack, id)).toMatchObject({ state: 'disabled', secrets: [{ scope: ['read'] }] });
 });
 
 test('a secret in a field whose name is not UTF-8 can be revoked', async () => {
-  const id = idOf(await stack.issueKey());
+  const id = await issueId(stack);
   const name = Buffer.from([...Buffer.from('secret:'), 0xff, 0x61, 0xfe]);
   await redis.call('HSET', hashOf(id), name, 'k3JtQz81 - read,write - 1795132800 typed');
   await stack.admin('POST', `/keys/${id}/secrets`, { name: 'third' });
-  expect(await act(stack, 'DELETE', `/keys/${id}/secrets/k3JtQz81`)).toBe(204);
+  expect(await act('DELETE', `/keys/${id}/secrets/k3JtQz81`)).toBe(204);
   expect(Object.values(await redis.hgetall(hashOf(id))).filter((text) => text.includes('typed'))).toEqual([]);
-  expect((await viewOf(id)).secrets.map((secret) => secret.name)).toEqual(['first', 'third']);
+  expect((await viewOf(stack, id)).secrets.map((secret) => secret.name)).toEqual(['first', 'third']);
 });
 
 test.for([
@@ -164,60 +167,66 @@ test.for([
   ['marks', 'name', 'other'],
   ['marks', 'tags', 'customer=other'],
   ['tags', 'name', 'other'],
+  ['tags', 'plan', 'business'],
+  ['tags', 'disabled', '1'],
 ] as const)(
   'gateway:%s:{<id>} with a stray field %s: it has no effect, and operators can act on the key',
   async ([hash, field, value]) => {
     const key = await stack.issueKey({ name: 'mine' });
     const id = idOf(key);
-    expect(await statusOf(key)).toBe(200);
-    const before = await viewOf(id);
+    expect(await statusOf(stack, key)).toBe(200);
+    const before = await viewOf(stack, id);
     const fields = async () => {
-      const { keys } = (await stack.admin('GET', '/backup?limit=100')).json as {
-        keys: { id: string; fields: object }[];
-      };
+      const { keys } = await get<BackupAnswer>(stack, '/backup?limit=100');
       return keys.find((one) => one.id === id)?.fields;
     };
     const backedUp = await fields();
     await redis.hset(`gateway:${hash}:{${id}}`, field, value);
-    expect(await viewOf(id)).toEqual({ ...before, buckets: expect.anything() });
+    expect(await viewOf(stack, id)).toEqual({ ...before, buckets: expect.anything() });
     expect(await fields()).toEqual(backedUp);
-    expect(await statusOf(key)).toBe(200);
+    expect(await statusOf(stack, key)).toBe(200);
     expect([
-      await act(stack, 'PATCH', `/keys/${id}`, { name: 'renamed' }),
-      await act(stack, 'PUT', `/keys/${id}/ban`, { seconds: 60 }),
-      await act(stack, 'POST', `/keys/${id}/reset`, {}),
-      await act(stack, 'PATCH', `/keys/${id}`, { disabled: true }),
-      await statusOf(key),
-      await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 }),
-      await act(stack, 'DELETE', `/keys/${id}`),
+      await act('PATCH', `/keys/${id}`, { name: 'renamed' }),
+      await act('PUT', `/keys/${id}/ban`, { seconds: 60 }),
+      await act('POST', `/keys/${id}/reset`, {}),
+      await act('PATCH', `/keys/${id}`, { disabled: true }),
+      await statusOf(stack, key),
+      await act('POST', `/keys/${id}/rotate`, { graceSeconds: 0 }),
+      await act('DELETE', `/keys/${id}`),
     ]).toEqual([200, 200, 200, 200, 401, 201, 204]);
     expect(await redis.hmget(`gateway:usage:{${id}}`, 'name', 'tags', 'usage_days')).toEqual(['renamed', null, null]);
-    expect(await redis.keys(`gateway:{key,marks,tags}:{${id}}`)).toEqual([]);
+    expect(await redis.exists(...['key', 'marks', 'tags'].map((one) => `gateway:${one}:{${id}}`))).toBe(0);
   },
 );
 
-test.for([
+test.concurrent.for([
   ['that is empty', ''],
   ['of 101 characters', '🦁'.repeat(101)],
   ['with a line feed', 'a\nb'],
-] as const)('a name %s is refused for a new key and secret, and an alarm if it was typed', async ([, name]) => {
-  const key = await stack.issueKey({ name: 'good' });
-  const id = idOf(key);
-  expect(await act(stack, 'POST', '/keys', { name, plan: 'free' })).toBe(400);
-  expect(await act(stack, 'POST', `/keys/${id}/secrets`, { name })).toBe(400);
-  const fields = await redis.hgetall(hashOf(id));
-  const secret = Object.entries(fields).find(([field]) => field.startsWith('secret:')) ?? ['', ''];
-  await redis.hset(hashOf(id), { name, [secret[0]]: secret[1].replace('first', () => name) });
-  await expect
-    .poll(() => alarmsOf(id), { timeout: 5_000 })
-    .toEqual([expect.stringMatching(/name is not valid: good .*secret \w{8} is not valid/)]);
-  expect(await viewOf(id)).toMatchObject({ name: 'good', secrets: [{ unreadable: ['name'] }] });
-  expect(await statusOf(key)).toBe(200);
-  expect(await act(stack, 'POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
-  expect(await act(stack, 'PATCH', `/keys/${id}`, { name: 'better' })).toBe(200);
-  const { name: now, secrets } = await viewOf(id);
-  expect([now, secrets.map((secret) => [secret.name, secret.unreadable])]).toEqual(['better', [['first', undefined]]]);
-});
+] as const)(
+  'a name %s is refused for a new key and secret, and an alarm if it was typed',
+  async ([, name], { expect }) => {
+    const key = await stack.issueKey({ name: 'good' });
+    const id = idOf(key);
+    expect(await act('POST', '/keys', { name, plan: 'free' })).toBe(400);
+    expect(await act('POST', `/keys/${id}/secrets`, { name })).toBe(400);
+    const fields = await redis.hgetall(hashOf(id));
+    const secret = Object.entries(fields).find(([field]) => field.startsWith('secret:')) ?? ['', ''];
+    await redis.hset(hashOf(id), { name, [secret[0]]: secret[1].replace('first', () => name) });
+    await expect
+      .poll(() => alarmsOf(id), { timeout: 5_000 })
+      .toEqual([expect.stringMatching(/name is not valid: good .*secret \w{8} is not valid/)]);
+    expect(await viewOf(stack, id)).toMatchObject({ name: 'good', secrets: [{ unreadable: ['name'] }] });
+    expect(await statusOf(stack, key)).toBe(200);
+    expect(await act('POST', `/keys/${id}/rotate`, { graceSeconds: 0 })).toBe(201);
+    expect(await act('PATCH', `/keys/${id}`, { name: 'better' })).toBe(200);
+    const { name: now, secrets } = await viewOf(stack, id);
+    expect([now, secrets.map((secret) => [secret.name, secret.unreadable])]).toEqual([
+      'better',
+      [['first', undefined]],
+    ]);
+  },
+);
 
 const UNREADABLE = {
   status: 409,
@@ -228,12 +237,16 @@ test('a key whose hash was replaced by a text can only be revoked', async () => 
   const key = await stack.issueKey();
   const path = `/keys/${idOf(key)}`;
   await redis.set(hashOf(idOf(key)), 'text');
-  expect(await stack.admin('PATCH', path, { disabled: true })).toMatchObject(UNREADABLE);
-  expect(await stack.admin('PUT', `${path}/ban`, { seconds: 60 })).toMatchObject(UNREADABLE);
-  expect(await stack.admin('POST', `${path}/rotate`, { graceSeconds: 0 })).toMatchObject(UNREADABLE);
-  expect(await stack.admin('POST', `${path}/secrets`, { name: 'new' })).toMatchObject(UNREADABLE);
-  expect(await act(stack, 'DELETE', path)).toBe(204);
-  expect(await statusOf(key)).toBe(401);
+  expect(await get(stack, '/keys?state=unreadable')).toMatchObject({ keys: [{ id: idOf(key) }] });
+  for (const [method, more, body] of [
+    ['PATCH', '', { disabled: true }],
+    ['PUT', '/ban', { seconds: 60 }],
+    ['POST', '/rotate', { graceSeconds: 0 }],
+    ['POST', '/secrets', { name: 'new' }],
+  ] as const)
+    expect(await stack.admin(method, path + more, body)).toMatchObject(UNREADABLE);
+  expect(await act('DELETE', path)).toBe(204);
+  expect(await statusOf(stack, key)).toBe(401);
 });
 
 test('a key that has lost its secrets can be disabled and banned, and works again with a new secret', async () => {
@@ -242,11 +255,56 @@ test('a key that has lost its secrets can be disabled and banned, and works agai
   const fields = await redis.hkeys(hashOf(idOf(key)));
   await redis.hdel(hashOf(idOf(key)), ...fields.filter((field) => field.startsWith('secret:')));
   expect(await stack.admin('POST', `${path}/rotate`, { graceSeconds: 0 })).toMatchObject(UNREADABLE);
-  expect(await act(stack, 'PATCH', path, { disabled: true })).toBe(200);
-  expect(await act(stack, 'PUT', `${path}/ban`, { seconds: 60 })).toBe(200);
-  expect(await act(stack, 'POST', `${path}/reset`, {})).toBe(409);
+  expect(await act('PATCH', path, { disabled: true })).toBe(200);
+  expect(await act('PUT', `${path}/ban`, { seconds: 60 })).toBe(200);
+  expect(await act('POST', `${path}/reset`, {})).toBe(409);
   const added = (await stack.admin('POST', `${path}/secrets`, { name: 'new' })).json as { key: string };
-  expect(await act(stack, 'PATCH', path, { disabled: false })).toBe(200);
-  expect(await act(stack, 'DELETE', `${path}/ban`)).toBe(200);
-  expect([await statusOf(added.key), await statusOf(key)]).toEqual([200, 401]);
+  expect(await act('PATCH', path, { disabled: false })).toBe(200);
+  expect(await act('DELETE', `${path}/ban`)).toBe(200);
+  expect([await statusOf(stack, added.key), await statusOf(stack, key)]).toEqual([200, 401]);
+});
+
+test.for([
+  ['of no plan', { plan: 'gold' }, 'active'],
+  ['of no plan and never kept', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
+  ['with an expiry that is no time', { expires_at: '2030-12-31' }, 'active'],
+  ['disabled by hand', { disabled: '1' }, 'disabled'],
+  ['with an empty mark', { disabled: '' }, 'active'],
+] as const)('a key that is %s is shown unchanged and can be revoked', async ([, edit, state]) => {
+  const key = await stack.issueKey();
+  const id = idOf(key);
+  await redis.hset(hashOf(id), edit);
+  expect(await viewOf(stack, id)).toMatchObject({ id, state });
+  expect((await statusOf(stack, key)) === 200).toBe(state === 'active');
+  expect(await act('DELETE', `/keys/${id}`)).toBe(204);
+  expect(await redis.exists(hashOf(id))).toBe(0);
+});
+
+test('a key can be revoked whatever was written by hand in place of its usage', async () => {
+  const key = await stack.issueKey();
+  const id = idOf(key);
+  await redis.set(`gateway:usage:{${id}}`, 'text');
+  expect(await act('DELETE', `/keys/${id}`)).toBe(204);
+  expect(await statusOf(stack, key)).toBe(401);
+  expect(await redis.hget(`gateway:usage:{${id}}`, 'plan')).toBe('free');
+});
+
+test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
+  'a count that was made %s by hand is shown as 0 and decided as 0',
+  async (count) => {
+    const key = await stack.issueKey();
+    const id = idOf(key);
+    await redis.hset(hashOf(id), { admitted: count, refused: count });
+    expect(await viewOf(stack, id)).toMatchObject({ admitted: 0, refused: 0 });
+    expect(await statusOf(stack, key)).toBe(200);
+    expect(await viewOf(stack, id)).toMatchObject({ admitted: 1, refused: 0 });
+  },
+);
+
+test('a ban until an impossible time is ignored', async () => {
+  const key = await stack.issueKey();
+  await redis.hset(hashOf(idOf(key)), 'banned_until', '9999999999999999');
+  const answer = await ask(stack, key);
+  expect([answer.status, Number(answer.headers['x-ratelimit-reset'])]).toEqual([200, expect.any(Number)]);
+  expect(Number(answer.headers['x-ratelimit-reset'])).toBeGreaterThan(0);
 });

@@ -4,8 +4,8 @@ import type { UsedOnDay } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
-import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
+import { get, onRedis, pagesOf, statusOf } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
@@ -13,22 +13,12 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: redisUrl, redis } = await emptyDatabase();
 
-const fleetOf = (size: number) =>
-  Promise.all(Array.from({ length: size }, () => startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' })));
+const fleetOf = (size: number) => Promise.all(Array.from({ length: size }, () => startStack(onRedis(redisUrl))));
 
 /** All pages, each of `limit` keys. */
 async function usageOf(stack: Stack, query = '', limit = 3): Promise<UsedOnDay[]> {
-  const rows: UsedOnDay[] = [];
-  let after = '';
-  for (;;) {
-    const page = (await stack.admin('GET', `/usage?limit=${limit}${query}${after}`)).json as {
-      usage: UsedOnDay[];
-      next?: string;
-    };
-    rows.push(...page.usage);
-    if (page.next === undefined) return rows;
-    after = `&after=${encodeURIComponent(page.next)}`;
-  }
+  const pages = await pagesOf<{ usage: UsedOnDay[]; next?: string }>(stack, `/usage?limit=${limit}${query}`);
+  return pages.flatMap(({ usage }) => usage);
 }
 
 /** What the clients of each key were told. */
@@ -36,20 +26,15 @@ async function load(stacks: readonly Stack[], keys: readonly string[], times: nu
   const asked = keys.flatMap((key, number) =>
     Array.from({ length: times + number }, (_, at) => ({ key, stack: stacks[at % stacks.length] as Stack })),
   );
-  const answers = await inTurn(asked, 8, async ({ key, stack }) => {
-    return [idOf(key), await send(`${stack.gateway}/v1/pets`, { key })] as const;
-  });
-  const seen = new Map<string, { admitted: number; refused: number }>();
-  for (const [id, { status }] of answers) {
-    expect([200, 429]).toContain(status);
-    const { admitted, refused } = seen.get(id) ?? { admitted: 0, refused: 0 };
-    seen.set(id, status === 200 ? { admitted: admitted + 1, refused } : { admitted, refused: refused + 1 });
-  }
-  return seen;
+  const answers = await inTurn(asked, 8, async ({ key, stack }) => [idOf(key), await statusOf(stack, key)] as const);
+  expect(answers.filter(([, status]) => ![200, 429].includes(status))).toEqual([]);
+  return summed(
+    answers.map(([id, status]) => ({ id, admitted: Number(status === 200), refused: Number(status !== 200) })),
+  );
 }
 
 /** Per key, over all days: a test can run past midnight. */
-function summed(rows: readonly UsedOnDay[]) {
+function summed(rows: readonly Pick<UsedOnDay, 'id' | 'admitted' | 'refused'>[]) {
   const sums = new Map<string, { admitted: number; refused: number }>();
   for (const { id, admitted, refused } of rows) {
     const sum = sums.get(id) ?? { admitted: 0, refused: 0 };
@@ -86,10 +71,7 @@ test('keys issued or revoked while usage is paged appear at most once, and no ot
   const rows: UsedOnDay[] = [];
   let after = '';
   for (let page = 0; ; page++) {
-    const { usage, next } = (await stack.admin('GET', `/usage?limit=2${after}`)).json as {
-      usage: UsedOnDay[];
-      next?: string;
-    };
+    const { usage, next } = await get<{ usage: UsedOnDay[]; next?: string }>(stack, `/usage?limit=2${after}`);
     rows.push(...usage);
     if (next === undefined) break;
     after = `&after=${encodeURIComponent(next)}`;

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { inspect } from 'node:util';
 import { parentPort } from 'node:worker_threads';
 import type { Ended } from './process.ts';
@@ -7,6 +8,8 @@ import type { Ended } from './process.ts';
 export interface Run {
   readonly words: readonly string[];
   readonly env: NodeJS.ProcessEnv;
+  /** What it finds on its standard input. */
+  readonly input?: string | Uint8Array;
 }
 
 const PROGRAM = new URL('../../gateway/operators/cli/program.ts', import.meta.url);
@@ -24,11 +27,20 @@ function keep(stream: NodeJS.WriteStream, name: keyof typeof written): void {
 keep(process.stdout, 'out');
 keep(process.stderr, 'err');
 
-async function run({ words, env }: Run): Promise<Ended> {
+/** In parts as large as those of a pipe. */
+function* partsOf(input: Buffer): Iterable<Buffer> {
+  for (let at = 0; at < input.length; at += 65_536) yield input.subarray(at, at + 65_536);
+}
+
+const nothing = process.stdin;
+
+async function run({ words, env, input }: Run): Promise<Ended> {
   Object.assign(written, { out: '', err: '' });
   process.argv = [process.execPath, PROGRAM.pathname, ...words];
   process.env = { ...env };
   process.exitCode = undefined;
+  const value = input === undefined ? nothing : Readable.from(partsOf(Buffer.from(input as string)));
+  Object.defineProperty(process, 'stdin', { value, configurable: true });
   // Another address is another program.
   await import(`${PROGRAM}?${++runs}`).catch((fault: unknown) => {
     process.exitCode = 1;

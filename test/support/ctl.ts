@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
+import { expect } from 'vitest';
 import type { Run } from './ctl-thread.ts';
-import { type Ended, startProcess } from './process.ts';
+import { type Ended, type Started, startProcess } from './process.ts';
 import { ADMIN_TOKEN, type Stack } from './stack.ts';
 
 /** The operators' command line. */
@@ -18,12 +19,15 @@ let last: Promise<unknown> = Promise.resolve();
 
 /**
  * Runs a command in a thread that has loaded the command line before, one command after the other: loading it takes a
- * process a quarter of a second. What a process alone shows, such as a terminal or its input, is tested with a process.
+ * process a quarter of a second. What a process alone shows, such as a terminal or a pipe, is tested with a process.
  */
-export function ctlWith(env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> {
+export const ctlWith = (env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> =>
+  inThread({ words, env });
+
+function inThread(run: Run): Promise<Ended> {
   const ended = last.then(async () => {
     thread ??= startThread();
-    thread.postMessage({ words, env } satisfies Run);
+    thread.postMessage(run);
     const [answer] = (await once(thread, 'message')) as [Ended];
     return answer;
   });
@@ -44,14 +48,34 @@ export const ctl = (stack: Pick<Stack, 'adminUrl'>, ...words: readonly string[])
   ctlWith(operatorOf(stack), ...words);
 
 /** With this on its standard input. */
-export function ctlReading(
+export const ctlReading = (
   stack: Pick<Stack, 'adminUrl'>,
   input: string | Buffer,
   ...words: readonly string[]
-): Promise<Ended> {
-  const { child, ended } = startProcess(process.execPath, [CLI, ...words], operatorOf(stack));
-  // Whoever refuses an input does not read it to its end.
-  child.stdin?.on('error', () => {});
-  child.stdin?.end(input);
-  return ended;
+): Promise<Ended> => inThread({ words, env: operatorOf(stack), input });
+
+/** In a process of its own, with this on its standard input if it is given. */
+export function ctlProcess(env: NodeJS.ProcessEnv, words: readonly string[], input?: string): Started {
+  const started = startProcess(process.execPath, [CLI, ...words], env);
+  if (input !== undefined) started.child.stdin?.end(input);
+  return started;
+}
+
+/** On a terminal, which `script` provides. */
+export const ctlOnTerminal = (
+  stack: Pick<Stack, 'adminUrl'>,
+  words: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+): Started =>
+  startProcess('script', ['-qec', [process.execPath, CLI, ...words].join(' '), '/dev/null'], {
+    ...operatorOf(stack),
+    TERM: 'xterm-256color',
+    ...env,
+  });
+
+/** Waits for the question on the terminal, then types the answer. @returns the exit code */
+export async function answer(started: Started, question: string, typed: string): Promise<number | null> {
+  await expect.poll(() => started.out(), { timeout: 30_000 }).toContain(question);
+  started.child.stdin?.write(typed);
+  return (await started.ended).code;
 }

@@ -1,14 +1,21 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { type Line, linesOf } from '../../gateway/operators/cli/commands/backup.ts';
-import { ctlReading } from '../support/ctl.ts';
-import { send } from '../support/http.ts';
+import { activityOf } from '../support/activity.ts';
+import { digestIn, idOf } from '../support/api-key.ts';
+import { ctl, ctlReading } from '../support/ctl.ts';
+import { everythingIn, expireRevoked } from '../support/embedded-database.ts';
+import { get, hashOf, onRedis, pagesOf, statusOf, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Forged backups: nothing from them is accepted, nothing breaks, and valid entries beside them are restored. */
+/**
+ * Restores of forged backups, from which nothing is accepted, nothing breaks, and valid entries beside them are restored;
+ * and of old ones: no backup brings a revoked key back, unless the operator says so.
+ */
 
 const { url, redis } = await emptyDatabase();
-const shared = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
+const settings = onRedis(url);
+const shared = await startStack(settings);
 const embedded = await startStack();
 const stacks = [
   ['Redis', shared],
@@ -26,28 +33,26 @@ const key = (id: unknown, fields: unknown = GOOD, createdAt: unknown = 1_795_132
 let made = 0;
 const freshId = () => `Hostile${String(++made).padStart(5, '0')}`;
 
-test.for([
-  ['an empty object', {}, 'There is nothing to restore in the body.'],
-  ['a list', [], 'The body is not valid: a JSON object is expected.'],
-  ['keys that are no list', { keys: 'all' }, 'The body is not valid: keys must be a list.'],
-  [
-    'too many keys',
-    { keys: Array.from({ length: 101 }, () => key('x')) },
-    'The body is not valid: keys must have at most 100 entries.',
-  ],
-  ['plans that are no object', { plans: 'free' }, 'The body is not valid: plans must be an object.'],
+const NOT_VALID = 'The body is not valid: ';
+
+const INVALID = [
+  ['a list', [], 'a JSON object is expected.'],
+  ['keys that are no list', { keys: 'all' }, 'keys must be a list.'],
+  ['too many keys', { keys: Array.from({ length: 101 }, () => key('x')) }, 'keys must have at most 100 entries.'],
+  ['plans that are no object', { plans: 'free' }, 'plans must be an object.'],
   [
     'a plan field that is no name',
     JSON.parse('{"plans": {"__proto__": "x"}}'),
-    'The body is not valid: plans.__proto__ is not a field of a plan.',
+    'plans.__proto__ is not a field of a plan.',
   ],
-  ['what is not known', { keys: [], drop: true }, 'The body is not valid: "drop" is not known.'],
+  ['what is not known', { keys: [], drop: true }, '"drop" is not known.'],
+  ['keys of a bad time', { at: '1970', keys: [key('x')] }, 'at must be an RFC 3339 time like 2026-11-25T14:05:00Z.'],
+].map(([what, body, message]) => [what, body, NOT_VALID + message] as const);
+
+test.for([
+  ...INVALID,
+  ['an empty object', {}, 'There is nothing to restore in the body.'],
   ['keys of an unknown time', { keys: [key('x')] }, 'at is required: the time at which the backup was made.'],
-  [
-    'keys of a bad time',
-    { at: '1970', keys: [key('x')] },
-    'The body is not valid: at must be an RFC 3339 time like 2026-11-25T14:05:00Z.',
-  ],
 ] as const)('%s is refused in the Error shape', async ([, body, message]) => {
   for (const [, stack] of stacks) {
     const { status, json } = await stack.admin('POST', '/restore', body);
@@ -127,44 +132,27 @@ test.for(stacks)(
       'The page has this key twice.',
     ]);
     expect(rejected.every((one) => one.id.length <= 100)).toBe(true);
-    expect((await stack.admin('GET', `/keys/${id}`)).json).toMatchObject({ id, name: 'good', plan: 'free' });
-    expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 1 });
+    expect(await viewOf(stack, id)).toMatchObject({ id, name: 'good', plan: 'free' });
+    expect(await get(stack, '/keys')).toMatchObject({ total: 1 });
     await stack.admin('DELETE', `/keys/${id}`);
   },
 );
 
 test.for(stacks)('%s: nonsensical values block neither lists nor other keys', async ([, stack]) => {
-  const nonsense = Object.fromEntries(
-    [
-      'left',
-      'refusals',
-      'banned_until',
-      'bans',
-      'usage_days',
-      'ok_plan',
-      'ok_secrets',
-      'used',
-      'usage_minutes',
-      '__proto__',
-    ].map((field) => [field, '-9e999 \u0000\ud800']),
+  const fields = 'left refusals banned_until bans usage_days ok_plan ok_secrets used usage_minutes __proto__'.split(
+    ' ',
   );
+  const nonsense = Object.fromEntries(fields.map((field) => [field, '-9e999 \u0000\ud800']));
   const given = [-1, 1e-7, 1e300, 0, 1].map((createdAt) => key(freshId(), { ...GOOD, ...nonsense }, createdAt));
   const { json } = await stack.admin('POST', '/restore', { at: AT, keys: given });
   expect(json).toMatchObject({ restored: 5, rejected: [] });
   const customer = await stack.issueKey();
-  expect((await send(`${stack.gateway}/v1/pets`, { key: customer })).status).toBe(200);
+  expect(await statusOf(stack, customer)).toBe(200);
   expect((await stack.admin('GET', '/keys')).status).toBe(200);
-  const met: string[] = [];
-  for (const path of ['/backup', '/usage']) {
-    for (let after: string | undefined = ''; after !== undefined; ) {
-      const answer: { status: number; json: unknown } = await stack.admin('GET', `${path}?limit=1${after}`);
-      expect(answer.status).toBe(200);
-      const { keys = [], next } = answer.json as { keys?: { id: string }[]; next?: string };
-      met.push(...keys.map(({ id }) => id));
-      after = next && `&after=${encodeURIComponent(next)}`;
-    }
-  }
-  expect(met).toHaveLength(6);
+  const pages = await Promise.all(
+    ['/backup', '/usage'].map((path) => pagesOf<{ keys?: object[]; next?: string }>(stack, `${path}?limit=1`)),
+  );
+  expect(pages.flat().flatMap(({ keys = [] }) => keys)).toHaveLength(6);
   for (const { id } of given) await stack.admin('DELETE', `/keys/${id}`);
 });
 
@@ -265,4 +253,109 @@ test('an endless line of a backup uses no memory', async () => {
     ['short', false],
   ]);
   expect(most - before).toBeLessThan(50_000_000);
+});
+
+const DAY_MS = 86_400_000;
+
+const pageOf = (stack: Stack) => get<{ at: string; keys: unknown[] }>(stack, '/backup');
+const restore = async (stack: Stack, page: unknown, query = '') => await stack.admin('POST', `/restore${query}`, page);
+const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS).toISOString();
+/** The file as a backup of that time has it. */
+const asOf = (file: string, at: string) => file.replace(/"at":"[^"]*"/, `"at":"${at}"`);
+
+/** Redis as it is 37 days after a key was revoked. */
+async function forget(key: string): Promise<void> {
+  const usage = `gateway:usage:{${idOf(key)}}`;
+  expect(await redis.ttl(usage)).toBeLessThanOrEqual(36 * 86_400);
+  await redis.del(usage);
+}
+
+test('a restore of a backup from 40 days ago brings back no revoked key unless the operator asks for it', async () => {
+  await redis.flushdb();
+  const stack = await startStack(settings);
+  const key = await stack.issueKey();
+  const file = asOf((await ctl(stack, 'backup')).out, daysAgo(40));
+  await stack.admin('DELETE', `/keys/${idOf(key)}`);
+  await forget(key);
+  const { code, out, err } = await ctlReading(stack, file, 'restore');
+  expect([code, out]).toEqual([4, '']);
+  expect(err).toMatch(/^This backup was made at \S+, more than 35 days ago: .*ctl restore --any-age.*\.\n$/);
+  expect(await statusOf(stack, key)).toBe(401);
+  expect((await ctlReading(stack, file, 'restore', '--any-age')).out).toContain('Keys restored: 1.');
+  expect(await statusOf(stack, key)).toBe(200);
+  const [entry] = await activityOf(stack);
+  expect(entry).toMatchObject({
+    action: 'key.restore',
+    changes: expect.arrayContaining([{ field: 'anyAge', to: 'true' }]),
+  });
+});
+
+describe.for([
+  ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
+  ['Redis', async () => settings],
+] as const)('with %s', ([name, own]) => {
+  test('a page of a backup has its time and can be restored for 35 days', async () => {
+    await redis.flushdb();
+    const stack = await startStack(await own());
+    await stack.issueKey();
+    const [begun, page, ended] = [Date.now(), await pageOf(stack), Date.now()];
+    expect(Date.parse(page.at)).toBeGreaterThanOrEqual(begun - 1);
+    expect(Date.parse(page.at)).toBeLessThanOrEqual(ended + 1);
+    const statuses = async (at: string | undefined, query?: string) =>
+      (await restore(stack, { ...page, at }, query)).status;
+    expect([await statuses(daysAgo(34.99)), await statuses(daysAgo(-0.99))]).toEqual([200, 200]);
+    expect([await statuses(daysAgo(35.01)), await statuses(daysAgo(-1.01))]).toEqual([409, 409]);
+    expect([await statuses(undefined), await statuses('yesterday')]).toEqual([400, 400]);
+    expect([await statuses(undefined, '?anyAge=true'), await statuses(daysAgo(400), '?anyAge=true')]).toEqual([
+      200, 200,
+    ]);
+    expect([await statuses(daysAgo(400), '?anyAge=false'), await statuses(page.at, '?anyAge=yes')]).toEqual([409, 400]);
+    // Plans alone revive nothing.
+    expect((await restore(stack, { plans: {} })).status).toBe(200);
+  });
+
+  test('a recorded revocation holds, whatever the operator asks for', async () => {
+    await redis.flushdb();
+    const stack = await startStack(await own());
+    const key = await stack.issueKey();
+    const page = await pageOf(stack);
+    await stack.admin('DELETE', `/keys/${idOf(key)}`);
+    expect((await restore(stack, { ...page, at: daysAgo(40) }, '?anyAge=true')).json).toMatchObject({
+      restored: 0,
+      revoked: 1,
+    });
+    expect([name, await statusOf(stack, key)]).toEqual([name, 401]);
+  });
+});
+
+test.for([
+  ['a text', (name: string) => redis.set(name, 'text')],
+  ['a hash without any field of ours', (name: string) => redis.hset(name, 'note', 'mine')],
+] as const)('a key that somebody replaced by %s, and then revoked, stays revoked', async ([, replace]) => {
+  await redis.flushdb();
+  const stack = await startStack(settings);
+  const key = await stack.issueKey();
+  const page = await pageOf(stack);
+  const hash = hashOf(idOf(key));
+  await redis.del(hash);
+  await replace(hash);
+  expect((await stack.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  expect((await restore(stack, page)).json).toMatchObject({ restored: 0, revoked: 1 });
+  expect(await statusOf(stack, key)).toBe(401);
+  expect((await stack.admin('GET', '/usage')).status).toBe(200);
+});
+
+test('an embedded gateway keeps revoked keys for 36 days, also over a restart, and none of their digests', async () => {
+  const environment = { DATA_DIR: await temporaryFolder() };
+  const first = await startStack(environment);
+  const [kept, old, recent] = [await first.issueKey(), await first.issueKey(), await first.issueKey()];
+  const page = await pageOf(first);
+  for (const key of [old, recent]) expect((await first.admin('DELETE', `/keys/${idOf(key)}`)).status).toBe(204);
+  await first.stop();
+  for (const key of [old, recent]) expect(everythingIn(environment.DATA_DIR)).not.toContain(digestIn(key));
+  expireRevoked(environment.DATA_DIR, idOf(old), 36 * 86_400);
+  const second = await startStack(environment);
+  const counts = { restored: 1, present: 1, revoked: 1 };
+  expect((await restore(second, { ...page, at: daysAgo(40) }, '?anyAge=true')).json).toMatchObject(counts);
+  expect(await Promise.all([kept, old, recent].map((key) => statusOf(second, key)))).toEqual([200, 200, 401]);
 });

@@ -1,0 +1,253 @@
+import net from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import type { HistoryAnswer, KeysAnswer, TokensAnswer } from '../../gateway/operators/api/answers.ts';
+import { activityOf } from '../support/activity.ts';
+import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
+import { ctl } from '../support/ctl.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
+import { get, issueId, onRedis, tokenFor, viewOf } from '../support/operators.ts';
+import { startProcess } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
+import { emptyDatabase } from '../support/redis-database.ts';
+import { startWithReplica } from '../support/replica.ts';
+import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+
+/** What operators are told if Redis is away or slow, has only a part of a change, or no replica that has it. */
+
+const { url, redis } = await emptyDatabase();
+
+test('without Redis the admin listener answers 503 with a message, and no digest is logged', async () => {
+  const server = await startRedisServer();
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
+  await server.stop();
+  for (const [method, path, body] of [
+    ['GET', '/keys', undefined],
+    ['POST', '/keys', { name: 'secretive', plan: 'free' }],
+    ['PATCH', '/plans/free', { minute: 5 }],
+  ] as const) {
+    const answer = await stack.admin(method, path, body);
+    expect([method, answer.status, answer.json]).toEqual([
+      method,
+      503,
+      { code: 'unavailable', message: expect.any(String), status: 503 },
+    ]);
+  }
+  expect(JSON.stringify(stack.log)).not.toMatch(/secret:|secretive/);
+});
+
+test('the error of a failed read gives its reason', async () => {
+  const server = await startRedisServer();
+  const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });
+  const ask = async () => ((await stack.admin('GET', '/keys')).json as { message: string }).message;
+  server.pause();
+  const late = ask();
+  expect(await late).toBe('Redis does not answer.');
+  server.resume();
+  await server.stop();
+  await expect.poll(ask).toBe('Redis is not connected.');
+});
+
+test('a reset without Redis is 503 and has changed nothing once Redis is back', async () => {
+  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
+  cleanUp(server.stop);
+  const stack = await startStack({ REDIS_URL: server.url });
+  const key = await stack.issueKey();
+  await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600 });
+  await server.stop();
+  const answer = await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
+  expect([answer.status, answer.json]).toEqual([
+    503,
+    { code: 'unavailable', message: expect.any(String), status: 503 },
+  ]);
+  await server.restart();
+  await expect.poll(() => viewOf(stack, idOf(key))).toMatchObject({ state: 'banned' });
+  expect((await activityOf(stack)).map(({ action }) => action)).not.toContain('key.reset');
+});
+
+test.for([
+  ['/abc', 'REDIS_URL: must name a database by its number'],
+  ['/99', 'REDIS_URL: this Redis has no database 99.'],
+] as const)('a REDIS_URL that ends in %s is refused at the start', async ([path, message]) => {
+  const REDIS_URL = new URL(path, url).href;
+  const { code, err } = await startProcess(process.execPath, ['gateway/main.ts'], {
+    REDIS_URL,
+    PORT: '0',
+    ADMIN_PORT: '0',
+    DATA_DIR: await temporaryFolder(),
+  }).ended;
+  expect([code, err]).toEqual([1, expect.stringContaining(message)]);
+});
+
+test('a request whose body ended early during the token lookup is finished and has its log line', async () => {
+  const proxy = await startFaultProxy(url);
+  const stack = await startStack({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000' });
+  const { token } = await tokenFor(stack, 'operator', 'grace');
+  proxy.set({ kind: 'delay', ms: 300 });
+  const client = net.connect(Number(new URL(stack.adminUrl).port), '127.0.0.1');
+  const lines = ['POST /keys HTTP/1.1', 'Host: 127.0.0.1', `Authorization: Bearer ${token}`];
+  client.write([...lines, 'Content-Type: application/json', 'Content-Length: 100', '', '{'].join('\r\n'));
+  await sleep(100);
+  client.resetAndDestroy();
+  const line = { actor: 'grace', operation: 'createKey', status: 400 };
+  await expect.poll(() => stack.log).toContainEqual(expect.objectContaining(line));
+});
+
+test('a plan change whose audit entry cannot be written is answered as done with a warning', async () => {
+  const stack = await startStack(onRedis(url));
+  await redis.del('gateway:plans:history');
+  await redis.set('gateway:plans:history', 'spoilt');
+  const answer = await stack.admin('PATCH', '/plans/free', { minute: 61, author: 'ann', reason: 'test' });
+  expect([answer.status, answer.json]).toEqual([200, expect.objectContaining({ minute: 61 })]);
+  expect(answer.headers.warning).toBe(
+    '199 - "The change is in force, but the history of changes could not be written."',
+  );
+  expect(await redis.hget('gateway:plans', 'free.minute')).toBe('61');
+  const lost = stack.log.filter(({ msg }) => msg === 'a change of plans is in force, but its record is lost');
+  expect(lost).toMatchObject([
+    {
+      level: 50,
+      reason: expect.stringContaining('WRONGTYPE'),
+      change: { author: 'ann', changes: [{ field: 'free.minute', from: '60', to: '61' }] },
+    },
+  ]);
+  expect((await ctl(stack, 'plans', 'set', 'free', '--minute', '62')).err).toContain(
+    'Note: The change is in force, but the history of changes could not be written.',
+  );
+  // Long enough for several reads of the table. Each would record an unknown change.
+  await sleep(600);
+  const told = stack.log.filter(({ msg }) => msg === 'a change of plans by hand could not be recorded');
+  expect(told.length).toBeLessThanOrEqual(2);
+});
+
+/** Two gateways over a Redis with a replica. */
+async function setUp() {
+  const { url, ...redis } = await startWithReplica();
+  return { ...redis, stacks: [await startStack(onRedis(url)), await startStack(onRedis(url))] as const };
+}
+
+const deleted = async (stack: Stack, paths: readonly string[]) =>
+  await Promise.all(paths.map(async (path) => (await stack.admin('DELETE', path)).status));
+
+test('a revocation is 503 on every gateway until a replica has it, and 404 after that', async () => {
+  const {
+    replica,
+    stacks: [one, other],
+  } = await setUp();
+  const id = await issueId(one);
+  const made = async (path: string, body: object) => ((await one.admin('POST', path, body)).json as { id: string }).id;
+  const paths = [
+    `/keys/${id}/secrets/${await made(`/keys/${id}/secrets`, { name: 'second' })}`,
+    `/keys/${await issueId(one)}`,
+    `/tokens/${await made('/tokens', { name: 'ann', role: 'viewer' })}`,
+  ];
+  const rotatedOne = await issueId(one);
+  const { secrets } = await viewOf(one, rotatedOne);
+  const rotation = { graceSeconds: 0, secretId: secrets[0]?.id };
+  const rotated = async (stack: Stack) => (await stack.admin('POST', `/keys/${rotatedOne}/rotate`, rotation)).status;
+  replica.pause();
+  for (const stack of [one, other])
+    expect(await Promise.all([deleted(stack, paths), rotated(stack)])).toEqual([[503, 503, 503], 503]);
+  // They are made, so the log says who made them.
+  const logged = [...one.log, ...other.log].filter(({ msg }) => msg === 'activity').map((line) => line.activity);
+  const actions = logged.map((activity) => (activity as { action: string }).action);
+  const revocations = actions.filter((action) => action.endsWith('.revoke'));
+  expect(revocations.sort()).toEqual(['key.revoke', 'secret.revoke', 'token.revoke']);
+  replica.resume();
+  for (const stack of [other, one]) await expect.poll(() => deleted(stack, paths)).toEqual([404, 404, 404]);
+  // Which secret has taken its place, the repetition cannot know.
+  expect(await rotated(other)).toBe(404);
+});
+
+test('a key or token issued without a replica that has it is named, because nobody has its secret', async () => {
+  const {
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  const id = await issueId(stack);
+  replica.pause();
+  const [added, issued, token] = await Promise.all([
+    stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' }),
+    stack.admin('POST', '/keys', { name: 'second', plan: 'free' }),
+    stack.admin('POST', '/tokens', { name: 'ann', role: 'viewer' }),
+  ]);
+  replica.resume();
+  const said = /If the (?:key|secret|token) (\w+) exists, nobody has received it: revoke it\./;
+  const ids = [added, issued, token].map(({ status, text }) => [status, said.exec(text)?.[1]]);
+  const { keys } = await get<KeysAnswer>(stack, '/keys');
+  const { tokens } = await get<TokensAnswer>(stack, '/tokens');
+  const key = keys.find((one) => one.id === id);
+  expect(ids).toEqual([
+    [503, key?.secrets.at(-1)?.id],
+    [503, keys.find((one) => one !== key)?.id],
+    [503, tokens[0]?.id],
+  ]);
+});
+
+test('a restored key is 503 until a replica has it, also when the restore is repeated', async () => {
+  const {
+    redis,
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  const id = idOf(await stack.issueKey());
+  const page = (await stack.admin('GET', '/backup')).json as { at: string; keys: unknown[] };
+  await redis.del(`gateway:key:{${id}}`);
+  await redis.zrem('gateway:keys', id);
+  const restored = async () => await stack.admin('POST', '/restore', { at: page.at, keys: page.keys });
+  replica.pause();
+  expect([(await restored()).status, (await restored()).status]).toEqual([503, 503]);
+  replica.resume();
+  await expect.poll(async () => (await restored()).json).toMatchObject({ restored: 0, present: 1 });
+});
+
+test('a reset that no replica has is 503 with the note that it was made, and can be repeated safely', async () => {
+  const {
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  const id = await issueId(stack);
+  await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600 });
+  const reset = async () => await stack.admin('POST', `/keys/${id}/reset`, { reason: 'a test' });
+  replica.pause();
+  expect(await reset()).toMatchObject({
+    status: 503,
+    json: { code: 'unavailable', message: expect.stringMatching(/The change was made, .* It is safe to repeat it\.$/) },
+  });
+  replica.resume();
+  await expect.poll(async () => (await reset()).status).toBe(200);
+  expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
+});
+
+test('a rollback that no replica has can be repeated, and the change stays rolled back', async () => {
+  const {
+    replica,
+    stacks: [stack],
+  } = await setUp();
+  await stack.admin('PATCH', '/plans/free', { minute: 1 });
+  const minute = async () => (await get<{ free: { minute: number } }>(stack, '/plans')).free.minute;
+  replica.pause();
+  for (let call = 0; call < 2; call++) {
+    expect(await stack.admin('POST', '/plans/rollback', { reason: 'a test' })).toMatchObject({
+      status: 503,
+      json: { message: expect.stringMatching(/The change was made, .* It is safe to repeat it\.$/) },
+    });
+    expect(await minute()).toBe(60);
+    expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('It is safe to repeat it.'),
+    });
+    expect(await minute()).toBe(60);
+  }
+  replica.resume();
+  await expect.poll(async () => (await stack.admin('POST', '/plans/rollback', {})).status).toBe(200);
+  expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
+    code: 0,
+    err: expect.stringMatching(/^Note: The last change is a rollback itself\. To revert it, send its id: \d+-\d+$/m),
+  });
+  const { history } = await get<HistoryAnswer>(stack, '/plans/history');
+  expect([await minute(), history.length]).toEqual([60, 2]);
+  expect((await ctl(stack, 'plans', 'rollback', '--yes', '--id', history[0]?.id ?? '')).code).toBe(0);
+  expect(await minute()).toBe(1);
+});

@@ -1,0 +1,51 @@
+import type { KeyView } from '../../gateway/operators/api/answers.ts';
+import { idOf } from './api-key.ts';
+import { type Answer, send } from './http.ts';
+import type { Stack } from './stack.ts';
+
+/** What tests of the operators' side ask, as an operator and as a client. */
+
+/** The settings of a gateway on this Redis, with patience for a busy machine. */
+export const onRedis = (REDIS_URL: string) => ({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
+
+export const get = async <T>(stack: Pick<Stack, 'admin'>, path: string): Promise<T> =>
+  (await stack.admin('GET', path)).json as T;
+
+/** Where Redis has a key. */
+export const hashOf = (id: string): string => `gateway:key:{${id}}`;
+
+export const viewOf = (stack: Stack, id: string): Promise<KeyView> => get(stack, `/keys/${id}`);
+
+/** A client's request. @param id of the request */
+export const ask = (stack: Pick<Stack, 'gateway'>, key?: string, id?: string, path = '/v1/pets'): Promise<Answer> =>
+  send(stack.gateway + path, { key, headers: id === undefined ? {} : { 'x-request-id': id } });
+
+export const statusOf = async (stack: Stack, key: string): Promise<number> => (await ask(stack, key)).status;
+
+/** 200, or the code of the error. */
+export async function codeOf(stack: Stack, key: string): Promise<unknown> {
+  const { status, json } = await ask(stack, key);
+  return status === 200 ? 200 : (json as { code: string }).code;
+}
+
+export const issueId = async (stack: Stack, key?: Record<string, unknown>): Promise<string> =>
+  idOf(await stack.issueKey(key));
+
+/** All pages of a list. @param path with a query */
+export async function pagesOf<Page extends { next?: string | number | undefined }>(
+  stack: Pick<Stack, 'admin'>,
+  path: string,
+  more = 'after',
+): Promise<Page[]> {
+  const pages: Page[] = [];
+  for (let next = ''; ; ) {
+    const page = await get<Page>(stack, path + next);
+    pages.push(page);
+    if (page.next === undefined) return pages;
+    next = `&${more}=${encodeURIComponent(page.next)}`;
+  }
+}
+
+/** A new token of an operator. */
+export const tokenFor = async (stack: Stack, role: string, name = 'ann'): Promise<{ id: string; token: string }> =>
+  (await stack.admin('POST', '/tokens', { name, role })).json as { id: string; token: string };
