@@ -33,7 +33,6 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   /** Resolves once plans and script have been loaded from the store. Never rejects. */
   readonly loaded: Promise<void>;
   isLoaded(): boolean;
-  readonly announce: Announce;
 }
 
 export interface OpenOptions {
@@ -97,7 +96,6 @@ export async function openBackend(
     },
     loaded,
     isLoaded: () => isLoaded,
-    announce,
     check: async () => [...(await backend.check()), ...(tail === undefined ? [] : [tail.check()])],
     async close() {
       stopped.abort();

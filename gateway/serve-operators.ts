@@ -35,12 +35,12 @@ export async function serveOperators(
   settings: GatewaySettings,
   backend: PlannedBackend,
   logger: Logger,
-  { isLocal, requests, banned, workers, processes, ...about }: AboutGateway,
+  { isLocal, requests, banned, workers, processes, doubt, ...about }: AboutGateway,
 ): Promise<OperatorsServer> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const coreToken = coreTokenOf(settings, logger);
   const stores = await backend.operators();
-  const peers = backend.peers?.(answerPeer(requests, (key) => backend.announce({ key })));
+  const peers = backend.peers?.(answerPeer(requests, doubt));
   peers?.start();
   const stopped = new AbortController();
   if (peers !== undefined) reportBans(banned, peers, stopped.signal);

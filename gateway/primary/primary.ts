@@ -126,6 +126,11 @@ export async function startPrimary(
       workers: () => ({ serving: workers.serving, wanted: settings.WORKERS, each: workers.states() }),
       processes: () => workers.processes(),
       isLocal: () => workers.isLocal,
+      // A worker that is slow to hear of a ban elsewhere is not killed for that, as it is for an acknowledged change.
+      doubt(key) {
+        for (const channel of workers.channels()) channel.send('changed', { key });
+        actOn({ key }, clients, backend?.planCache);
+      },
       check,
     });
     return operators.url;

@@ -74,7 +74,7 @@ export async function startWorker(
     clients,
     locals: keysOfMachine(clients, primary),
     plans: order?.plans,
-    isAtStart: order?.isAtStart,
+    isAtStart: order?.isAtStart ?? false,
     withinMs: order?.redisWithinMs,
   });
   opened = backend;

@@ -55,6 +55,7 @@ export async function startGateway(
     },
     banned: () => [backend.banned.latest()],
     isLocal: () => backend.nodesAway() > 0,
+    doubt: (key) => actOn({ key }, known, opened?.planCache),
     processes: () => [{ cores: clients.cores(), redis: backend.redis() }],
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');

@@ -39,7 +39,10 @@ export interface RequestSource {
 /** What the operators' listener gets from the processes that serve clients, whether this one is among them or not. */
 export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'metrics' | 'check'> &
   Omit<TrafficSource, 'counted'> &
-  Pick<AdminDependencies, 'requests'>;
+  Pick<AdminDependencies, 'requests'> & {
+    /** Makes the workers ask the store about a key before they serve it again. */
+    doubt(key: string): void;
+  };
 
 /** Who calls the operators' listener. */
 export interface Operator {

@@ -129,10 +129,12 @@ const Banned = z.object({ banned: z.array(z.string()) });
 
 /** Answers another gateway. @param doubt makes this gateway ask the store about a key before it serves it again */
 export const answerPeer =
-  (own: RequestSource, doubt: (key: string) => Promise<void>) =>
+  (own: RequestSource, doubt: (key: string) => void) =>
   async (content: unknown): Promise<unknown> => {
     const { data } = Banned.safeParse(content);
-    return data === undefined ? await own.find(RequestQuery.parse(content)) : await Promise.all(data.banned.map(doubt));
+    if (data === undefined) return await own.find(RequestQuery.parse(content));
+    data.banned.forEach(doubt);
+    return true;
   };
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
