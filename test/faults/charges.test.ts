@@ -77,6 +77,8 @@ test('a reset is not undone by a gateway that lost contact and charges later', a
   proxy.set({ kind: 'pass' });
   const admitted = async () => (await one.admin('GET', `/keys/${idOf(key)}`)).json;
   await expect.poll(admitted, { timeout: 10_000 }).toMatchObject({ admitted: 1 + 20 + 10 + 1 });
+  // A charge can arrive before the other gateway notices that Redis is back.
+  await expect.poll(() => other.log.map(({ msg }) => msg)).toContain('decisions are shared again');
   expect(await left(one)).toEqual([200, 98]);
   expect(await left(other)).toEqual([200, 97]);
 });
