@@ -97,7 +97,7 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   /** Sends all states that are not stored yet, in parts, with requests between them. Resolves once they are sent. */
-  async flush(mustBeDurable = false): Promise<void> {
+  async flush(): Promise<void> {
     const keys = [...this.#unsaved.values()];
     for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
       if (at > 0) await nextTurn();
@@ -106,7 +106,7 @@ export class EmbeddedLimiter implements Limiter {
         .slice(at, at + STATES_AT_ONCE)
         .filter((held) => held.sent !== held.state && this.#unsaved.get(held.id) === held);
       const hasBan = unsent.some(({ ban }) => ban !== undefined);
-      if (unsent.length > 0) void this.#save(unsent, hasBan || mustBeDurable);
+      if (unsent.length > 0) void this.#save(unsent, hasBan);
     }
   }
 
@@ -119,8 +119,7 @@ export class EmbeddedLimiter implements Limiter {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    // A full disk must not refill buckets.
-    await this.flush(true);
+    await this.flush();
     await Promise.all(this.#saves);
   }
 

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { KeyView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { post, send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
@@ -73,6 +74,21 @@ test('on a full disk keys can be revoked, disabled, banned and rotated, and noth
   await expect.poll(async () => (await gateway.ask('POST', '/keys', { name: 'x', plan: 'free' })).status).toBe(201);
   expect((await gateway.ask('GET', '/readyz')).json).toEqual({ status: 'ready' });
   await gateway.stop();
+});
+
+test('a restart on a full disk refills no bucket', async (context) => {
+  const disk = await smallDisk(8);
+  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  const first = await startOn(disk.folder);
+  const apiKey = await issue(first);
+  await disk.fill();
+  await expect.poll(async () => (await first.ask('POST', '/keys', { name: 'x', plan: 'free' })).status).toBe(503);
+  for (let sent = 0; sent < 40; sent++) await first.statusOf(apiKey);
+  await first.stop();
+  const second = await startOn(disk.folder);
+  const { minute } = ((await second.ask('GET', `/keys/${idOf(apiKey)}`)).json as KeyView).buckets ?? {};
+  expect(minute?.remaining).toBeLessThan(40);
+  await second.stop();
 });
 
 test('after a start on a read-only disk, keys and plans are in force and changes are refused', async (context) => {

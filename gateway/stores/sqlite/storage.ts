@@ -20,6 +20,7 @@ import { type Opened, openFolder } from './open.ts';
 import { Log, Records } from './records.ts';
 
 const PROBE_MS = 3_000;
+const SAVED_AT_ONCE = 100;
 
 /** The process that decides. What it has decided reaches the storage by `save`, before these calls resolve. */
 export interface Owner {
@@ -156,7 +157,10 @@ export class SqliteStorage implements Storage, KeySource {
   async close(): Promise<void> {
     const { database, unlock } = this.#opened;
     if (!database.isOpen) return;
-    void this.save([], false);
+    const unsaved = [...this.#unsaved];
+    // Urgent, because a full disk must not refill buckets. A few at a time need little room.
+    for (let at = 0; at < unsaved.length; at += SAVED_AT_ONCE)
+      void this.save(unsaved.slice(at, at + SAVED_AT_ONCE), true);
     this.#commits.close();
     database.close();
     unlock();
