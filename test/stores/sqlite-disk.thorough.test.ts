@@ -143,7 +143,7 @@ test.for([
 test('on a full disk no number of bans keeps a key from being revoked', async (context) => {
   const disk = await diskFor(context, 16);
   const storage = await withKeys(join(disk.folder, 'data'));
-  await disk.keepFull();
+  await disk.fill();
   await untilRefused(storage);
   const ban = (until: number) =>
     storage.change({
