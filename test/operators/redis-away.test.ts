@@ -191,7 +191,7 @@ test('a restored key is 503 until a replica has it, also when the restore is rep
     replica,
     stacks: [stack],
   } = await setUp();
-  const id = idOf(await stack.issueKey());
+  const id = await issueId(stack);
   const page = (await stack.admin('GET', '/backup')).json as { at: string; keys: unknown[] };
   await redis.del(`gateway:key:{${id}}`);
   await redis.zrem('gateway:keys', id);

@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pairsOf } from '../../../shared/lists.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
+import { isRunning } from '../../../shared/process/running.ts';
 import type { RedisConnection } from './calls.ts';
 
 /**
@@ -26,14 +27,6 @@ const LIST_WITHIN_MS = 1_000;
 
 /** How operators see a gateway: its host and its process. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (fault) {
-    return (fault as NodeJS.ErrnoException).code === 'EPERM';
-  }
-}
 
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
 

@@ -17,6 +17,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { isRunning } from '../../../shared/process/running.ts';
 import { FULL, isBusy, isDamage, Room, sentenceOf, whyOf } from './disk.ts';
 
 const FILE = 'gateway.db';
@@ -274,17 +275,9 @@ function readHolder(path: string): number {
   try {
     const bytes = Buffer.alloc(4);
     const pid = readSync(file, bytes, 0, 4, USER_VERSION_AT) === 4 ? bytes.readInt32BE() : 0;
-    return isRunning(pid) ? pid : 0;
+    return pid > 0 && isRunning(pid) ? pid : 0;
   } finally {
     closeSync(file);
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return pid > 0 && process.kill(pid, 0);
-  } catch (fault) {
-    return (fault as NodeJS.ErrnoException).code === 'EPERM';
   }
 }
 
