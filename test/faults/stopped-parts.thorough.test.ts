@@ -11,8 +11,8 @@ import { temporaryFolder } from '../support/stack.ts';
 import { ADMIN_TOKEN, signalAll, startWorkers } from '../support/workers.ts';
 
 /**
- * Each part of a system hangs in turn. Four seconds later, neither the banner of the console, nor its page, nor the
- * doctor, nor readiness says that all is well.
+ * Each part of a system hangs in turn. Four seconds later, neither the banner of the console, nor its Health page, nor
+ * the doctor, nor readiness says that all is well.
  */
 
 vi.setConfig({ testTimeout: 300_000 });
@@ -33,10 +33,20 @@ test('a part that does not answer is never reported as healthy until it answers 
   });
   const { adminUrl } = gateway;
   const { page } = await openConsole(await openBrowser(), { adminUrl });
+  await page.getByRole('link', { name: 'Health' }).click();
   const banner = page.locator('#state');
   const isWell = () =>
     vi.waitFor(async () => expect(await banner.innerText()).toMatch(/All well/), { timeout: 60_000, interval: 200 });
+  /** What the Health page claims of each part, green or not. */
+  const cards = async () => ({
+    redis: await page.getByRole('region', { name: 'Redis and the plan table' }).innerText(),
+    core: await page.getByRole('region', { name: 'Cores' }).innerText(),
+    'worker 1': await page.getByRole('region', { name: 'Workers' }).innerText(),
+    checks: await page.getByRole('region', { name: 'Checks' }).innerText(),
+    decisions: await page.getByRole('region', { name: 'This gateway' }).innerText(),
+  });
   const seen = async () => ({
+    cards: await cards(),
     banner: await banner.innerText(),
     doctor: (
       (await send(`${adminUrl}/doctor`, { key: ADMIN_TOKEN })).json as { findings: CheckResult[] }
@@ -62,7 +72,16 @@ test('a part that does not answer is never reported as healthy until it answers 
     stop();
     try {
       await sleep(HUNG_MS);
-      const { banner: shown, doctor, ready, command } = await seen();
+      const { cards: shownCards, banner: shown, doctor, ready, command } = await seen();
+      expect([name, shownCards[name as keyof typeof shownCards]]).toEqual([
+        name,
+        expect.stringMatching(/Unknown|Fault|0 of 2 workers connected/),
+      ]);
+      expect([name, shownCards.checks]).toEqual([
+        name,
+        expect.stringMatching(new RegExp(`${name}.*\\s+(Unknown|Fault)`)),
+      ]);
+      if (name === 'redis') expect(shownCards.decisions).toMatch(/Decisions\s+(Unknown|In this gateway)/);
       expect([name, shown]).toEqual([name, expect.not.stringMatching(/All well/)]);
       expect([name, doctor.map(({ about }) => about)]).toEqual([
         name,

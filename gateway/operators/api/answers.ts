@@ -334,6 +334,8 @@ export const TrafficAnswer = z.object({
   modeSince: time,
   /** The worst current finding that is a fault or unknown; undefined if all is well. */
   health: SeenFinding.optional(),
+  /** All current findings that are faults or unknown, the worst first. */
+  findings: listOf(SeenFinding),
   /** Present only with WORKERS > 1. */
   workers: WorkersState.optional(),
   /** The processes that serve clients. `cores` and `redis` are what these see. Other gateways are not included. */

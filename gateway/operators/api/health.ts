@@ -62,16 +62,16 @@ export class Health {
     return this.#seen;
   }
 
-  /** The worst finding that is a fault or unknown. Undefined if all is well, or nobody asks. */
-  worst(): CheckResult | undefined {
-    return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status))[0];
+  /** The findings that are faults or unknown, the worst first. Empty if all is well, or nobody asks. */
+  bad(): readonly CheckResult[] {
+    return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status));
   }
 
   /** Returns the worst finding as a sentence, for readiness. It also keeps checking, but probes no single core. */
   detail(): string | undefined {
     this.#askedAt = performance.now();
     if (!this.#isChecking) void this.#keepChecking(this.#check());
-    const worst = this.worst();
+    const [worst] = this.bad();
     return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
   }
 

@@ -26,7 +26,7 @@ export interface AdminDependencies extends OperatorsStores {
   readonly redisMode: RedisMode;
   /** Checks of the gateway's dependencies, by name. */
   readonly checkDependencies: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
-  readonly health: Pick<Health, 'watch' | 'seen' | 'worst'>;
+  readonly health: Pick<Health, 'watch' | 'seen' | 'bad'>;
   readonly requests: RequestSource;
   readonly findings: FindingsSince;
 }

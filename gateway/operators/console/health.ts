@@ -19,9 +19,9 @@ const COLUMNS: readonly Column<SeenFinding>[] = [
 ];
 
 export function HealthPage() {
-  const state = usePolled('state', 3_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const state = usePolled('state', 1_000, () => bodyOf<TrafficAnswer>('/traffic'));
   const checks = usePolled('doctor', 10_000, () => bodyOf<DoctorAnswer>('/doctor'));
-  const findings = checks.value?.findings.toSorted((a, b) => rank(a) - rank(b));
+  const findings = checks.value && newestOf(checks.value.findings, state.value?.findings ?? []);
   const again = html`<button type="button" class="small" onClick=${checks.refresh}>Check again</button>`;
   return html`
     <h1>Health</h1>
@@ -30,11 +30,11 @@ export function HealthPage() {
         ${state.value === undefined ? html`<${Missing} fault=${state.fault} />` : html`<${Gateway} ...${state.value} />`}
       <//>
       <${Card} title="Redis and the plan table" id="table-title">
-        ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${state.value} /><${PlanTableState} ...${state.value.planTable} />`}
+        ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${{ ...state.value, finding: findingOfRedis(state.value) }} /><${PlanTableState} ...${state.value.planTable} />`}
       <//>
     </div>
     <${CoresCard} ...${state} />
-    ${state.value?.workers !== undefined && html`<${WorkersCard} workers=${state.value.workers} />`}
+    ${state.value?.workers !== undefined && html`<${WorkersCard} state=${state.value} each=${state.value.workers.each} />`}
     <${Card} title="Checks" id="checks-title" actions=${again}>
       <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
         idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
@@ -42,13 +42,37 @@ export function HealthPage() {
   `;
 }
 
+/** Joins the findings of the doctor with the bad ones of the quick checks, which run more often. The worst come first. */
+function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): SeenFinding[] {
+  const others = all.filter(({ about }) => !bad.some((one) => one.about === about));
+  return [...bad, ...others].toSorted((a, b) => rank(a) - rank(b));
+}
+
 const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
 
-function Gateway({ mode, modeSince, since, workers, totals }: TrafficAnswer) {
+/** Finds what the checks report about a part that cannot be well then, whatever its last requests showed. */
+const findingAbout = ({ findings }: TrafficAnswer, about: string): SeenFinding | undefined =>
+  findings.find((one) => one.about === about);
+
+const findingOfRedis = (state: TrafficAnswer): SeenFinding | undefined =>
+  state.redis.mode === 'cluster'
+    ? state.findings.find(({ about }) => about.startsWith('redis'))
+    : findingAbout(state, 'redis');
+
+const Found = ({ status, found, since }: SeenFinding) => html`
+  <span class=${`badge ${status}`}>${STATUSES[status]}</span> since <${When} at=${since} />
+  <span class="wordy under">It ${found}</span>
+`;
+
+function Gateway(state: TrafficAnswer) {
+  const { mode, modeSince, since, workers, totals } = state;
+  const finding = findingOfRedis(state);
   const isLocal = mode === 'local';
+  const [badge, text] = isLocal ? ['fault', 'In this gateway'] : finding ? ['unknown', 'Unknown'] : ['good', 'Exact'];
+  const from = isLocal ? modeSince : finding?.since;
   const decisions = html`
-    <span class=${`badge ${isLocal ? 'fault' : 'good'}`}>${isLocal ? 'In this gateway' : 'Exact'}</span>
-    ${isLocal && html` since <${When} at=${modeSince} />`}
+    <span class=${`badge ${badge}`}>${text}</span>
+    ${from !== undefined && html` since <${When} at=${from} />`}
   `;
   const serving =
     workers &&
@@ -124,7 +148,11 @@ function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
   const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
     { title: 'Core', show: ({ origin }) => html`<code class="address">${origin}</code>` },
-    { title: 'State', show: (core) => html`<${CoreState} core=${core} processes=${processes} />` },
+    {
+      title: 'State',
+      show: (core) =>
+        html`<${CoreState} core=${core} processes=${processes} finding=${state && findingAbout(state, `core ${core.origin}`)} />`,
+    },
     { title: 'In progress', isFigure: true, show: ({ inFlight }) => number(inFlight) },
     { title: 'Waiting', isFigure: true, show: ({ waiting }) => number(waiting) },
     { title: 'Limit', isFigure: true, show: ({ limit }) => number(limit) },
@@ -157,7 +185,14 @@ function coverage({ workers, processes }: TrafficAnswer): string {
   return `The numbers cover ${processes} of ${workers.wanted} workers of this gateway, and are at most half a second old. Other gateways have a Health page of their own.`;
 }
 
-function CoreState({ core: { state, seenBy, since, reason }, processes }: { core: Core; processes: number }) {
+interface CoreStateProps {
+  readonly core: Core;
+  readonly processes: number;
+  readonly finding: SeenFinding | undefined;
+}
+
+function CoreState({ core: { state, seenBy, since, reason }, processes, finding }: CoreStateProps) {
+  if (finding !== undefined && state !== 'out') return html`<${Found} ...${finding} />`;
   const [badge, text] = CORE_STATES[state];
   return html`
     <span class=${`badge ${badge}`}>${text}</span>
@@ -168,7 +203,7 @@ function CoreState({ core: { state, seenBy, since, reason }, processes }: { core
 }
 
 /** Shows the connection that makes decisions, and how fast it is. */
-function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'processes'>) {
+function RedisFacts({ redis, processes, finding }: TrafficAnswer & { finding: SeenFinding | undefined }) {
   const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
   if (mode === 'embedded') return html`<${Facts} of=${[['Redis', MODES[mode]]]} />`;
   const isWell = connected === processes;
@@ -177,7 +212,9 @@ function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'process
     ['Redis', MODES[mode]],
     [
       'Connection',
-      html`<span class=${`badge ${isWell ? 'good' : 'fault'}`}>${text}</span>${since !== undefined && html` since <${When} at=${since} />`}`,
+      finding !== undefined && isWell
+        ? html`<${Found} ...${finding} />`
+        : html`<span class=${`badge ${isWell ? 'good' : 'fault'}`}>${text}</span>${since !== undefined && html` since <${When} at=${since} />`}`,
     ],
     [
       'Last decision',
@@ -188,20 +225,23 @@ function RedisFacts({ redis, processes }: Pick<TrafficAnswer, 'redis' | 'process
   return html`<${Facts} of=${facts} />`;
 }
 
-const WORKERS: readonly Column<Worker>[] = [
+const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
   { title: 'Worker', show: ({ worker }) => String(worker) },
   {
     title: 'State',
-    show: ({ pid }) =>
-      html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Does not serve' : 'Serves'}</span>`,
+    show({ worker, pid }) {
+      const finding = findingAbout(state, `worker ${worker}`);
+      if (pid !== undefined && finding !== undefined) return html`<${Found} ...${finding} />`;
+      return html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Does not serve' : 'Serves'}</span>`;
+    },
   },
   { title: 'Since', show: ({ since }) => html`<${When} at=${since} />` },
   { title: 'Process', isFigure: true, show: ({ pid }) => pid ?? '–' },
 ];
 
 /** Shown only if there are several workers. */
-const WorkersCard = ({ workers }: { workers: NonNullable<TrafficAnswer['workers']> }) => html`
+const WorkersCard = ({ state, each }: { state: TrafficAnswer; each: readonly Worker[] }) => html`
   <${Card} title="Workers" id="workers-title">
-    <${Table} label="Workers" columns=${WORKERS} rows=${workers.each} idOf=${({ worker }: Worker) => worker} empty="" />
+    <${Table} label="Workers" columns=${workerColumns(state)} rows=${each} idOf=${({ worker }: Worker) => worker} empty="" />
   <//>
 `;
