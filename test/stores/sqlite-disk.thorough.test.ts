@@ -209,6 +209,50 @@ test.for([
   },
 );
 
+test('a stop on a full disk whose log cannot be moved loses nothing, and keeps the reserved room', async (context) => {
+  const disk = await diskFor(context, 16);
+  const folder = join(disk.folder, 'data');
+  const storage = await withKeys(folder);
+  await disk.fill(2_000_000);
+  const large = (id: number) => ({ parts: [{ record: `key:${id}` as const, set: { more: 'x'.repeat(95_000) } }] });
+  const ids = Array.from({ length: 28 }, (_, at) => KEYS + at);
+  const made = await Promise.all(ids.map((id) => storage.change({ ...large(id), entries: entry('create') })));
+  expect(made).toEqual(ids.map(() => true));
+  await disk.fill();
+  await untilRefused(storage);
+  for (let id = 400; id < 420; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  const reserved = (await stat(join(folder, 'reserve'))).size;
+  await storage.close();
+  expect((await stat(join(folder, 'gateway.db-wal'))).size).toBeGreaterThan(1_048_576);
+  await disk.fill();
+
+  const next = open(folder);
+  expect((await stat(join(folder, 'reserve'))).size).toBe(reserved);
+  expect(await next.readMany(ids.map((id) => `key:${id}` as const))).toEqual(
+    ids.map(() => expect.objectContaining({ more: 'x'.repeat(95_000) })),
+  );
+  for (let id = 400; id < 420; id++) expect(await next.read(`key:${id}`)).toBeUndefined();
+  await disk.free();
+  await expect.poll(() => next.fault()).toBeUndefined();
+});
+
+test('stops and starts on a disk that somebody else fills leave room for bans', async (context) => {
+  const disk = await diskFor(context, 16);
+  const folder = join(disk.folder, 'data');
+  let storage = await withKeys(folder);
+  await disk.fill();
+  await untilRefused(storage);
+  for (let round = 0; round < 10; round++) {
+    await disk.fill();
+    await storage.close();
+    await disk.fill();
+    storage = open(folder);
+    const ban = { record: `key:${round}` as const, exists: true, set: { banned_until: '9' } };
+    expect(await storage.change({ parts: [ban], entries: entry('ban'), urgency: 'ban' })).toBe(true);
+    expect(await storage.change(revoke(100 + round))).toBe(true);
+  }
+});
+
 test('states handed over on a full disk are saved once there is room', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');

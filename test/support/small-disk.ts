@@ -27,8 +27,8 @@ const FILLER = `
 
 export interface Disk {
   readonly folder: string;
-  /** Takes all the room there is. */
-  fill(): Promise<void>;
+  /** Takes all the room there is, but for this many bytes. */
+  fill(left?: number): Promise<void>;
   free(): Promise<void>;
   /** Goes on taking whatever room there is, in a process of its own, until the test ends. */
   keepFull(): Promise<void>;
@@ -47,7 +47,7 @@ export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
   const filler = join(folder, 'filler');
   return {
     folder,
-    async fill() {
+    async fill(left = 0) {
       const file = await open(filler, 'a');
       for (let size = 65_536; size >= 1; ) {
         const written = await file.write(Buffer.alloc(size, 1)).then(
@@ -56,6 +56,7 @@ export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
         );
         if (written < size) size = Math.floor(size / 2);
       }
+      if (left > 0) await file.truncate((await file.stat()).size - left);
       await file.close();
     },
     free: () => rm(filler),

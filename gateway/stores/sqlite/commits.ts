@@ -130,7 +130,7 @@ export class Commits {
     while (this.#waiting.length > 0) this.#commitWaiting();
     this.#isClosed = true;
     clearInterval(this.#probing);
-    if (this.#fault === FULL) this.#options.room?.keepLog(this.#path + WAL);
+    if (this.#fault === FULL) this.#options.room?.keepLog();
   }
 
   #commitWaiting(): void {

@@ -22,12 +22,21 @@ const CHUNK_BYTES = 65_536;
 /** The length of the header of SQLite's log. */
 const HEADER_BYTES = 32;
 
-/** Room for the changes that a full disk must allow: random bytes, which no file system compresses or leaves out. */
+/**
+ * Room for the changes that a full disk must allow: random bytes, which no file system compresses or leaves out. A stop
+ * on a full disk also keeps the room of SQLite's log, for the next start.
+ */
 export class Room {
   readonly #path: string;
+  readonly #log: string;
+  /** The second name of a log, under which it outlasts SQLite. */
+  readonly #kept: string;
 
-  constructor(path: string) {
+  /** @param log the path of SQLite's log */
+  constructor(path: string, log: string) {
     this.#path = path;
+    this.#log = log;
+    this.#kept = `${path}-log`;
   }
 
   /**
@@ -37,16 +46,12 @@ export class Room {
   hold(): string | undefined {
     try {
       const file = openSync(this.#path, 'a', 0o600);
-      const { size } = fstatSync(file);
-      // A kept log can be longer. The excess is given up only once there is room.
-      let held = Math.max(size, RESERVED_BYTES);
       try {
-        append(file, held + SPARE_BYTES - size);
+        append(file, RESERVED_BYTES + SPARE_BYTES - fstatSync(file).size);
         // Some file systems report only here that there is no room.
         fsyncSync(file);
-        held = RESERVED_BYTES;
       } finally {
-        if (fstatSync(file).size > held) ftruncateSync(file, held);
+        if (fstatSync(file).size > RESERVED_BYTES) ftruncateSync(file, RESERVED_BYTES);
         closeSync(file);
       }
       return undefined;
@@ -60,28 +65,33 @@ export class Room {
     return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** Makes the room the log, if there is none: SQLite writes over it. Without a header, a log holds no frames. */
-  becomeLog(log: string): void {
+  /** Makes the kept log, or else the room, the log if there is none: SQLite writes over it. */
+  becomeLog(): void {
     try {
-      if (existsSync(log)) return;
-      const file = openSync(this.#path, 'r+');
+      if (existsSync(this.#log)) return;
+      const from = existsSync(this.#kept) ? this.#kept : this.#path;
+      const file = openSync(from, 'r+');
       try {
+        // Without a header, a log holds no frames.
         writeSync(file, Buffer.alloc(HEADER_BYTES), 0, HEADER_BYTES, 0);
         fsyncSync(file);
       } finally {
         closeSync(file);
       }
-      renameSync(this.#path, log);
+      renameSync(from, this.#log);
     } catch {}
   }
 
-  /** Keeps a log as the room when SQLite removes the log, if the log is longer than what is left of the room. */
-  keepLog(log: string): void {
+  /** Keeps the log when SQLite removes it. If SQLite cannot, both names are the log, and the next start drops this one. */
+  keepLog(): void {
     try {
-      if (statSync(log).size < this.held()) return;
-      rmSync(this.#path, { force: true });
-      linkSync(log, this.#path);
+      this.dropLog();
+      linkSync(this.#log, this.#kept);
     } catch {}
+  }
+
+  dropLog(): void {
+    rmSync(this.#kept, { force: true });
   }
 
   /** Free bytes of the disk; infinite if unknown. Some file systems reserve a part for root. */

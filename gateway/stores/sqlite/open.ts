@@ -1,5 +1,6 @@
 import {
   accessSync,
+  chmodSync,
   closeSync,
   constants,
   copyFileSync,
@@ -99,10 +100,11 @@ function openOrCopy(folder: string): Omit<Opened, 'unlock'> {
     if (!isStored) throw new Error(`DATA_DIR ${folder} holds no database, and none can be created. ${why}`);
     return { database: openCopy(folder, why), room: undefined, why };
   };
-  const room = new Room(join(folder, 'reserve'));
+  const room = new Room(join(folder, 'reserve'), path + WAL);
   const why = room.hold();
   if (why !== undefined && why !== FULL) return copied(why);
-  if (why === FULL && isStored) room.becomeLog(path + WAL);
+  if (why === FULL && isStored) room.becomeLog();
+  room.dropLog();
   try {
     return { database: openDatabase(path), room, why };
   } catch (fault) {
@@ -156,8 +158,12 @@ function openCopy(folder: string, why: string): DatabaseSync {
 function openCopyIn(parent: string, folder: string): DatabaseSync {
   const copy = mkdtempSync(join(parent, `gateway-${process.pid}-`));
   try {
-    for (const file of [FILE, FILE + WAL])
-      if (existsSync(join(folder, file))) copyFileSync(join(folder, file), join(copy, file));
+    for (const file of [FILE, FILE + WAL]) {
+      if (!existsSync(join(folder, file))) continue;
+      copyFileSync(join(folder, file), join(copy, file));
+      // The original may be writable for nobody.
+      chmodSync(join(copy, file), 0o600);
+    }
     return openDatabase(join(copy, FILE));
   } finally {
     rmSync(copy, { recursive: true, force: true });
