@@ -44,6 +44,7 @@ test('a change that no replica has is made but not acknowledged, and a later one
   const other = await storageAt(url);
   const isGone = { parts: [{ record: `key:${idOfKey(1)}`, exists: false }], entries: [] } as const;
   await expect(other.change(isGone)).rejects.toThrow(Unconfirmed);
+  await expect(other.relistKeys()).rejects.toThrow(Unconfirmed);
   // What was not made needs no replica, and neither does an entry about something that was done already.
   expect(await storage.change(revoking(idOfKey(9)))).toBe(false);
   await storage.change({ parts: [], entries: [auditEntry('*')] });
@@ -58,6 +59,7 @@ test('a change that no replica has is made but not acknowledged, and a later one
   await expect.poll(() => follower.exists(`gateway:key:{${idOfKey(3)}}`)).toBe(1);
   expect(await storage.change(issuing(idOfKey(4)))).toBe(true);
   expect(await other.change(isGone)).toBe(true);
+  expect(await other.relistKeys()).toBe(0);
 });
 
 test('a change waits for no replica if none is connected, and the doctor warns', async () => {

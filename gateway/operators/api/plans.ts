@@ -126,14 +126,16 @@ function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | un
 const nothingGiven = () => new HttpError('invalid_request', 'The body contains no changes.');
 
 /**
- * The changes, if the table still has the version that the sender has seen.
- * @throws {HttpError} 409 if it has another
+ * The changes, if the table still has the version that the sender has seen, or has the wanted values already: the call
+ * can be the repetition of one whose answer was lost (RFC 9110 §13.1.1).
+ * @throws {HttpError} 409 otherwise
  */
 const unlessMoved =
   ({ request }: AdminCall, changes: StoredPlans) =>
   (before: StoredPlans): StoredPlans => {
     const { 'if-match': seen = '*' } = request.headers;
     if (seen.trim() === '*' || listed(seen).includes(`"${versionOf(before)}"`)) return changes;
+    if (Object.keys(changes).every((field) => before[field] === changes[field])) return changes;
     throw new HttpError(
       'conflict',
       'The plans have been changed in the meantime. Read them again before you change them.',

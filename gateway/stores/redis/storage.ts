@@ -26,6 +26,7 @@ import {
   type Announced,
   fieldsIn,
   hashesBeside,
+  INDEX,
   isPassing,
   type Lengths,
   nameOf,
@@ -114,7 +115,12 @@ export class RedisStorage implements Storage {
   countKeys = () => this.#places.count();
   listKeys: Storage['listKeys'] = (query) => this.#places.list(query);
   unlistedKeys = () => this.#places.unlisted();
-  relistKeys = () => this.#places.relist();
+
+  async relistKeys(): Promise<number> {
+    const relisted = await this.#places.relist();
+    await this.#replicas?.noteWrite(INDEX)();
+    return relisted;
+  }
 
   async change(change: Change): Promise<boolean> {
     const { parts, entries, urgency } = change;
