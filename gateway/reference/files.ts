@@ -8,7 +8,6 @@ import { usualBanAfter } from '../limiter/refusals.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
 import type { CodeSample, Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
-import { FIGURES } from './figures.ts';
 import { describeApi } from './openapi.ts';
 import { API } from './operations.ts';
 
@@ -302,7 +301,6 @@ const pageParts = (plans: PlanTable): Readonly<Record<string, string>> => ({
   plans: plansTable(plans),
   example: workedExample(plans),
   errors: errorsTable(),
-  ...FIGURES,
 });
 
 function plansTable(plans: PlanTable): string {
