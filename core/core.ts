@@ -88,7 +88,7 @@ async function openDatabase(current: () => string, metrics: Metrics): Promise<St
     observeWrites(writes);
     observeSeconds(seconds);
   };
-  return new SqliteStore(url.slice('sqlite:'.length), { onCommit });
+  return new SqliteStore(url.slice('sqlite:'.length), onCommit);
 }
 
 /** Deletes expired idempotent answers, now and every hour. */
