@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { Unavailable } from '../../shared/domain-errors.ts';
-import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
+import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
 import type { Row, Statement, Store, Transaction, Value } from './store.ts';
 
@@ -45,7 +45,9 @@ export class SqliteStore implements Store {
     this.#database = new DatabaseSync(path, { readBigInts: true, timeout: LOCK_TIMEOUT_MS });
     // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash.
     this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
-    this.#migrate();
+    this.#database.exec('BEGIN IMMEDIATE');
+    this.#run(migrate('sqlite'));
+    this.#database.exec('COMMIT');
   }
 
   async read<T>(transaction: () => Transaction<T>): Promise<T> {
@@ -159,20 +161,6 @@ export class SqliteStore implements Store {
     const statement = new Prepared(this.#database.prepare(sql.replaceAll(/\$(\d)/g, '?$1').replace(' FOR UPDATE', '')));
     this.#statements.set(sql, statement);
     return statement;
-  }
-
-  #migrate(): void {
-    this.#database.exec('BEGIN IMMEDIATE');
-    this.#database.exec(MIGRATIONS_TABLE);
-    const taken = this.#database
-      .prepare('SELECT version FROM migrations')
-      .all()
-      .map(({ version }) => Number(version));
-    for (const { version, name, sql } of readMigrations('sqlite').filter((step) => !taken.includes(step.version))) {
-      this.#database.exec(sql);
-      this.#database.prepare('INSERT INTO migrations VALUES (?, ?, ?)').run(version, name, new Date().toISOString());
-    }
-    this.#database.exec('COMMIT');
   }
 }
 
