@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { ERRORS, MAX_MESSAGE_LENGTH } from '../../shared/http/errors.ts';
-import { int64 } from '../../shared/schemas/int64.ts';
 import { Order, OrderStatus } from '../../shared/schemas/order.ts';
 import { MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
 import { NewPet, Pet, PetStatus } from '../../shared/schemas/pet.ts';
@@ -19,30 +18,20 @@ export const PET = { id: 1, name: 'Rex', categoryId: 1, status: 'available' };
 export const NEW_PET = { name: 'Rex', categoryId: 1, status: 'available' };
 export const ORDER = { id: 1, petId: 1, status: 'placed', createdAt: '2026-11-21T12:00:00.000Z' };
 
-/** A description and an example by the schema's name. */
-const ABOUT: Readonly<Record<string, readonly [description: string, example: unknown]>> = {
-  Pet: ['A pet.', PET],
-  NewPet: ['A pet to add.', NEW_PET],
-  PetStatus: ['The availability of a pet.', 'available'],
-  Order: ['An order for one pet.', ORDER],
-  OrderStatus: ['The progress of an order.', 'placed'],
-};
-
-/** Descriptions by the member's name, which has the same meaning everywhere unless its schema is named too. */
-const ABOUT_MEMBERS: Readonly<Record<string, string>> = {
-  id: 'Assigned by the service. It can be any 64-bit integer: read it as an exact integer or as text.',
-  name: "The pet's name. Its length is counted in Unicode code points.",
-  categoryId: 'The category to which the pet belongs.',
-  petId: 'The ordered pet.',
-  createdAt: 'When it was placed, in UTC.',
-  'NewPet.status': 'The availability of the pet. Default: `available`.',
+/** An example of each. */
+const EXAMPLES: Readonly<Record<string, unknown>> = {
+  Pet: PET,
+  NewPet: NEW_PET,
+  PetStatus: 'available',
+  Order: ORDER,
+  OrderStatus: 'placed',
 };
 
 /** How schemas are written, so that generators of clients understand them. */
 export const FOR_GENERATORS = {
   unrepresentable: 'any',
   uri: (id: string) => refTo('schemas', id).$ref,
-  override: ({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: Record<string, unknown> }) => {
+  override: ({ jsonSchema }: { jsonSchema: Record<string, unknown> }) => {
     // Generators assume that a member with a default is always present.
     delete jsonSchema.default;
     // Generators would leave a member that is read-only out of requests.
@@ -51,18 +40,16 @@ export const FOR_GENERATORS = {
     if (jsonSchema.format === 'date-time' || jsonSchema.format === 'date') delete jsonSchema.pattern;
     if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
     if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
-    if (zodSchema !== int64) return;
-    delete jsonSchema.anyOf;
-    Object.assign(jsonSchema, { type: 'integer', format: 'int64' });
+    if (jsonSchema.format === 'int64') delete jsonSchema.anyOf;
   },
 } as const;
 
 /** All schemas, by name. */
 export function schemas(): Readonly<Record<string, Schema>> {
   const { schemas: checked } = z.toJSONSchema(CHECKED, { ...FOR_GENERATORS, io: 'input' });
-  const described = Object.entries(checked).map(([name, schema]) => [name, describe(name, schema)] as const);
+  const all = Object.entries(checked).map(([name, schema]) => [name, withExample(name, schema)] as const);
   return {
-    ...Object.fromEntries(described),
+    ...Object.fromEntries(all),
     Pets: listOf('Pet', 'Pets, by ascending id.', PET),
     Orders: listOf('Order', 'Orders, by ascending id.', ORDER),
     // Only `refusals` can be missing.
@@ -71,15 +58,10 @@ export function schemas(): Readonly<Record<string, Schema>> {
   };
 }
 
-function describe(name: string, { $schema, $id, properties, ...schema }: Schema): Schema {
-  const [description, example] = ABOUT[name] ?? [];
-  const about = { description, examples: [example], ...schema };
-  if (properties === undefined) return about;
-  const members = Object.entries(properties as Record<string, Schema>).map(([member, inner]) => {
-    const meaning = ABOUT_MEMBERS[`${name}.${member}`] ?? ABOUT_MEMBERS[member];
-    return [member, meaning === undefined ? inner : { ...inner, description: meaning }] as const;
-  });
-  return { ...about, properties: withExamples(Object.fromEntries(members), example) };
+function withExample(name: string, { $schema, $id, properties, ...schema }: Schema): Schema {
+  const example = EXAMPLES[name];
+  const members = properties as Readonly<Record<string, Schema>> | undefined;
+  return { ...schema, examples: [example], ...(members && { properties: withExamples(members, example) }) };
 }
 
 /** Gives each member the value that it has in the example, unless it has another one or is a reference. */
