@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, rm } from 'node:fs/promises';
+import { mkdir, open, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const OWNER_ONLY = 0o600;
@@ -20,7 +20,7 @@ export async function throughDraft(
   await mkdir(folder, { recursive: true });
   const draft = `${path}.${randomUUID()}`;
   try {
-    await write(draft, text);
+    await writeFile(draft, text, { flag: 'wx', mode: OWNER_ONLY, flush: true });
     await place(draft, path);
     await sync(folder);
   } finally {
@@ -28,21 +28,7 @@ export async function throughDraft(
   }
 }
 
-async function write(path: string, text: string): Promise<void> {
-  const file = await open(path, 'wx', OWNER_ONLY);
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
 async function sync(folder: string): Promise<void> {
-  const directory = await open(folder, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
+  await using directory = await open(folder, 'r');
+  await directory.sync();
 }

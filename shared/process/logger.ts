@@ -215,20 +215,16 @@ const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = fs.constants;
 
 /**
  * Makes what is no file non-blocking, because a thread that waits for a reader would keep the process from ending. It
- * reopens the same pipe or terminal, so that other processes with the same pipe stay blocking. A socket cannot be
- * reopened.
+ * reopens the same pipe or terminal, so that other processes with the same pipe stay blocking.
  */
 function nonBlocking(fd: number): number {
   try {
     return fs.openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   } catch {
-    return madeNonBlocking(fd);
+    // A socket cannot be reopened.
   }
-}
-
-/** Makes it non-blocking, as node:net does. Like Node, this leaves the terminal of another process unchanged. */
-function madeNonBlocking(fd: number): number {
   try {
+    // As node:net does. Like Node, this leaves the terminal of another process unchanged.
     new net.Socket({ fd, readable: false, writable: true }).unref();
   } catch {
     // The target is neither a pipe nor a socket.
