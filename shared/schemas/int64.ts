@@ -16,6 +16,7 @@ export const int64 = z
   .union([z.int({ error: RANGE }), z.bigint()], { error: RANGE })
   .transform(BigInt)
   .refine((value) => value >= INT64_MIN && value <= INT64_MAX, { error: RANGE })
+  // JSON Schema has no bigint.
   .meta({ type: 'integer', format: 'int64' });
 
 /** An id that the service assigns. */
