@@ -52,13 +52,11 @@ const WIDTH = 24;
 function placed(rows: readonly Row[]): object[] {
   const made: object[] = [];
   let y = 0;
-  const put = (panel: object, x: number, size: Size) =>
+  const put = (panel: object, x: number, size: Panel['size']) =>
     made.push({ id: made.length + 1, ...panel, gridPos: { x, y, ...size } });
   for (const { question, panels } of rows) {
     put({ type: 'row', title: question, collapsed: false, panels: [] }, 0, { w: WIDTH, h: 1 });
-    y += 1;
-    let x = 0;
-    let height = 0;
+    let [x, height] = [WIDTH, 1];
     for (const { size, ...panel } of panels) {
       if (x + size.w > WIDTH) [x, y] = [0, y + height];
       put(panel, x, size);
@@ -68,11 +66,6 @@ function placed(rows: readonly Row[]): object[] {
     y += height;
   }
   return made;
-}
-
-interface Size {
-  readonly w: number;
-  readonly h: number;
 }
 
 const eventsOf = (name: string, iconColor: string, expr: string, titleFormat = name) => ({
@@ -145,15 +138,14 @@ export const stat = ({ query, bad, least, unit = 'none', ...about }: StatAbout) 
 });
 
 function thresholdsOf(bad: StatAbout['bad'], least: number | undefined) {
-  if (least !== undefined) return thresholds([null, 'red'], [least, 'green']);
-  if (bad === undefined) return thresholds([null, 'text']);
-  const { yellow, red } = bad;
-  return thresholds([null, 'green'], ...(yellow === undefined ? [] : [[yellow, 'yellow'] as const]), [red, 'red']);
+  if (least !== undefined) return thresholds('red', { green: least });
+  return bad === undefined ? thresholds('text') : thresholds('green', bad);
 }
 
-const thresholds = (...steps: readonly (readonly [value: number | null, color: string])[]) => ({
+/** @param above colours, each with the value from which it is shown */
+const thresholds = (below: string, above: Readonly<Record<string, number>> = {}) => ({
   mode: 'absolute',
-  steps: steps.map(([value, color]) => ({ value, color })),
+  steps: [[below, null] as const, ...Object.entries(above)].map(([color, value]) => ({ value, color })),
 });
 
 interface GraphAbout extends About {
@@ -174,7 +166,7 @@ export const graph = ({ queries, alertAt, colours = {}, unit = 'none', ...about 
       custom: { fillOpacity: 8, ...(alertAt !== undefined && { thresholdsStyle: { mode: 'dashed' } }) },
       unit,
       min: 0,
-      ...(alertAt !== undefined && { thresholds: thresholds([null, 'transparent'], [alertAt, 'red']) }),
+      ...(alertAt !== undefined && { thresholds: thresholds('transparent', { red: alertAt }) }),
     },
     overrides: Object.entries(colours).map(([options, fixedColor]) => ({
       matcher: { id: 'byRegexp', options },
