@@ -1,6 +1,7 @@
 import { HttpError } from '../shared/http/errors.ts';
 import { startServer } from '../shared/http/server.ts';
 import { bearerTokens, createService } from '../shared/http/service.ts';
+import { Histogram } from '../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../shared/process/logger.ts';
 import { createMetrics, type Metrics } from '../shared/process/metrics.ts';
 import type { Running } from '../shared/process/run.ts';
@@ -78,17 +79,19 @@ async function openStore(url: () => string, metrics: Metrics): Promise<Store> {
 async function openDatabase(current: () => string, metrics: Metrics): Promise<Store> {
   const url = current();
   if (!url.startsWith('sqlite:')) return await PostgresStore.open(new DatabaseUrl(current));
-  const observeWrites = metrics.histogram('commit_writes', 'Writes in one commit.', [1, 2, 4, 8, 16, 32, 64, 128, 256]);
-  const observeSeconds = metrics.histogram(
-    'commit_seconds',
-    'Time of one commit.',
+  const writes = new Histogram(
+    { name: 'core_commit_writes', help: 'Writes in one commit.' },
+    [1, 2, 4, 8, 16, 32, 64, 128, 256],
+  );
+  const seconds = new Histogram(
+    { name: 'core_commit_seconds', help: 'Time of one commit.' },
     [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1],
   );
-  const onCommit = (writes: number, seconds: number) => {
-    observeWrites(writes);
-    observeSeconds(seconds);
-  };
-  return new SqliteStore(url.slice('sqlite:'.length), { onCommit });
+  metrics.counts(() => [writes.family(), seconds.family()]);
+  return new SqliteStore(url.slice('sqlite:'.length), (count, time) => {
+    writes.observe(count);
+    seconds.observe(time);
+  });
 }
 
 /** Deletes expired idempotent answers, now and every hour. */

@@ -11,7 +11,6 @@ import {
   type PlanName,
   valueIn,
 } from '../gateway/limiter/plans.ts';
-import { describeApi } from '../gateway/reference/openapi.ts';
 import { type Program, settingRows } from '../shared/process/help.ts';
 import { describeDashboard } from './grafana/dashboard.ts';
 import { ROWS } from './grafana/rows.ts';
@@ -27,7 +26,6 @@ export const RULES_FILE = join(ROOT, 'deploy/kubernetes/components/prometheus-op
 if (import.meta.main) {
   writeFileSync(SETTINGS_FILE, withTables(readFileSync(SETTINGS_FILE, 'utf8')));
   writeFileSync(RULES_FILE, prometheusRule());
-  writeFileSync(join(ROOT, 'gateway/reference/openapi.json'), `${compact(describeApi())}\n`);
   const dashboard = JSON.stringify(describeDashboard(ROWS), undefined, 2);
   writeFileSync(join(ROOT, 'deploy/grafana/dashboards/gateway.json'), `${dashboard}\n`);
 }
@@ -79,17 +77,4 @@ export function prometheusRule(): string {
     spec: { groups },
   };
   return `# Written from deploy/prometheus/rules by \`npm run generate\`.\n${stringify(rule, { lineWidth: 0 })}`;
-}
-
-/** Writes JSON in which everything that fits on a line of 120 characters is on one line. */
-function compact(value: object, indent = 0): string {
-  const text = JSON.stringify(value);
-  if (typeof value !== 'object' || text.length + indent <= 120) return text;
-  const isList = Array.isArray(value);
-  const members = Object.entries(value)
-    .filter(([, inner]) => inner !== undefined)
-    .map(([name, inner]) => `${isList ? '' : `${JSON.stringify(name)}: `}${compact(inner, indent + 2)}`);
-  const pad = '\n'.padEnd(indent + 1);
-  const [open, close] = isList ? '[]' : '{}';
-  return `${open}${pad}  ${members.join(`,${pad}  `)}${pad}${close}`;
 }

@@ -78,7 +78,7 @@ function readOrExit(): LocalSettings {
 }
 
 /**
- * The demo keys by plan. A key that opens nothing any more, because it was revoked or rotated, is replaced.
+ * The demo keys by plan. A key that no longer works, because it was revoked or rotated, is replaced.
  * @throws {AdminError} if the gateway cannot issue keys
  */
 async function demoKeys(): Promise<Record<string, string>> {
@@ -112,7 +112,7 @@ async function isThere(key: string, at: AdminAddress): Promise<boolean> {
   }
 }
 
-/** Asks where the key stands, which costs it nothing. Without an answer, as from a certificate of one's own, it is kept. */
+/** Reads the key's limits, which costs it nothing. Without an answer, as with a private certificate, the key is kept. */
 async function opens(key: string): Promise<boolean> {
   const headers = { authorization: `Bearer ${key}` };
   const answer = await fetch(`${gateway.gateway}/v1/limits`, { headers }).catch(() => undefined);
@@ -125,7 +125,7 @@ async function admin(): Promise<AdminAddress> {
   return { ...(await findAdmin({ ...process.env, DATA_DIR })), url: gateway.admin ?? '' };
 }
 
-/** Says what keeps the store from opening, and stops. @throws any fault that nobody can act on */
+/** Reports why no keys can be issued, and stops. @throws any other fault */
 function giveUp(fault: unknown): void {
   if (!(fault instanceof AdminError || fault instanceof SettingsError)) throw fault;
   const isRedisAway = fault instanceof AdminError && fault.status === 503 && settings.REDIS_URL !== undefined;
@@ -179,7 +179,7 @@ async function hasEnded(name: string, child: ChildProcess, code: number | null):
   if (children.length === 0) process.exit();
 }
 
-/** For a core that could not start, and the gateway with it: what would keep the gateway from its ports is named too. */
+/** If the core could not start, faults that would keep the gateway from its ports are reported too. */
 async function tryPortsOfGateway(): Promise<void> {
   const { HOST, PORT, ADMIN_HOST, ADMIN_PORT } = settings;
   const tries = [tryPort(HOST, PORT, 'PORT'), tryPort(ADMIN_HOST, ADMIN_PORT, 'ADMIN_PORT')];

@@ -23,28 +23,28 @@ const LEVELS: Readonly<Record<number, readonly [name: string, style: Parameters<
 export class TerminalLog {
   #admin: (() => Promise<AdminAddress>) | undefined;
   #since = Number.POSITIVE_INFINITY;
-  /** Each key is asked for once; empty for one that is gone. */
+  /** Each name is requested once. It is empty if the key does not exist any more. */
   readonly #names = new LRUCache<string, string>({
     max: 1_000,
     fetchMethod: (id) => this.#ask(id).catch(() => ''),
   });
 
-  /** What begins from now on is shown; of what began before, warnings only. */
+  /** Shows all lines of requests that begin from now on. Of earlier ones, only warnings are shown. */
   showRequests(): void {
     this.#since = Date.now();
   }
 
-  /** Names of keys are asked for from now on. */
+  /** Shows names in place of key ids from now on. */
   nameKeysBy(admin: () => Promise<AdminAddress>): void {
     this.#admin = admin;
   }
 
-  /** Shows the lines of a service. A terminal that is held up slows the service's log, and nothing else. */
+  /** Shows the lines of a service. A slow terminal delays only its log. */
   show(output: Readable): void {
     pipeline(this.texts(output), process.stdout, { end: false }).catch(() => undefined);
   }
 
-  /** What is shown of a service's lines. */
+  /** The lines of a service that are shown, as text. */
   async *texts(output: Readable): AsyncGenerator<string> {
     for await (const text of createInterface({ input: output })) {
       const line = parseLine(text);
@@ -79,8 +79,8 @@ const harmless = (text: string, member: string): string =>
   text.replaceAll(member === 'stack' ? /(?!\n)\p{Cc}/gu : /\p{Cc}/gu, '\u{fffd}');
 
 /**
- * Whether a person wants to see a line. The core's line of a forwarded request repeats the gateway's. Whatever the
- * console asks to show is no event. The line of a request is written after its answer.
+ * Whether a person wants to see a line. The core's line of a forwarded request repeats the gateway's, and reads of the
+ * console are no events. The line of a request is written after its answer.
  */
 function isShown({ msg, service, level, status, method, callerId, time, durationMs }: LogLine, since: number): boolean {
   if (msg === 'request' && service === 'core' && callerId !== undefined && Number(status) < 500) return false;
@@ -121,7 +121,7 @@ function requestWords(line: LogLine, who: unknown): unknown[] {
   ];
 }
 
-/** What an operator did. */
+/** An entry of the audit log. */
 function activityWords({ activity }: LogLine): unknown[] {
   const { actor, action, target, reason, changes } = activity as Activity;
   const changed = changes.map(({ field, from = 'none', to = 'none' }) => `${field} ${from} -> ${to}`);

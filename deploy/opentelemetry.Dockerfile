@@ -1,7 +1,7 @@
-# Both services with OpenTelemetry in front, on the images of Dockerfile. From the root of the project:
+# Both images of Dockerfile with OpenTelemetry. From the root of the project:
 #   docker build -f deploy/opentelemetry.Dockerfile --target gateway -t animal-store-gateway:traced deploy
 #   docker build -f deploy/opentelemetry.Dockerfile --target core -t animal-store-core:traced deploy
-# They take OpenTelemetry's own settings: OTEL_SERVICE_NAME, OTEL_EXPORTER_OTLP_ENDPOINT and so on.
+# They read OpenTelemetry's own settings: OTEL_SERVICE_NAME, OTEL_EXPORTER_OTLP_ENDPOINT and so on.
 
 FROM animal-store-gateway AS packages
 USER 0:0

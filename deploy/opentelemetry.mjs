@@ -1,11 +1,10 @@
 /**
- * Spans of gateway and core by OpenTelemetry, for those who want them; nothing of it is a dependency. Beside the services'
- * own packages it needs
+ * Adds OpenTelemetry's spans to gateway and core. It is optional, so its packages are no dependencies. It needs
  *
  *     npm install --no-save @opentelemetry/api @opentelemetry/sdk-node \
  *       @opentelemetry/instrumentation-http @opentelemetry/instrumentation-undici
  *
- * and is loaded before a service, which is otherwise started as ever. Where spans go is for the SDK's own settings to say:
+ * and is loaded before a service. The SDK's own settings say where spans go:
  *
  *     OTEL_SERVICE_NAME=gateway OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 \
  *       node --import ./deploy/opentelemetry.mjs gateway/main.ts
@@ -20,14 +19,14 @@ import { NodeSDK } from '@opentelemetry/sdk-node';
 
 const OURS = new Set(['traceparent', 'tracestate']);
 
-/** The service's log and all behind it go by the trace of the span that has begun, which is its caller's if there is one. */
+/** The service's log and its own requests use the trace of the span that has begun, which is the caller's if there is one. */
 function nameTrace(span, request) {
   if (!(request instanceof IncomingMessage)) return;
   for (const name of OURS) delete request.headers[name];
   propagation.inject(trace.setSpan(context.active(), span), request.headers);
 }
 
-/** The library adds the trace of its own span to a request: ours, which names the same trace, would be a second one. */
+/** The library adds its own trace headers to a request. Ours name the same trace and would be duplicates. */
 function leaveToTheLibrary(_span, request) {
   const { headers } = request;
   for (let at = headers.length - 2; at >= 0; at -= 2)

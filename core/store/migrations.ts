@@ -1,26 +1,25 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { query, type Transaction } from './store.ts';
 
 /** The schema as numbered steps, one SQL file each. The table `migrations` records which steps a database has. */
 
-export interface Migration {
-  readonly version: number;
-  readonly name: string;
-  readonly sql: string;
-}
-
-export const MIGRATIONS_TABLE = `CREATE TABLE IF NOT EXISTS migrations (
+const TABLE = `CREATE TABLE IF NOT EXISTS migrations (
   version BIGINT PRIMARY KEY,
   name TEXT NOT NULL,
   applied_at TEXT NOT NULL
 )`;
 
-/** All steps for a database, in order. */
-export function readMigrations(database: 'sqlite' | 'postgres'): Migration[] {
+/** Applies the steps that a database lacks, in order. */
+export function* migrate(database: 'sqlite' | 'postgres'): Transaction<void> {
+  yield* query(TABLE);
+  const taken = (yield* query<{ version: bigint }>('SELECT version FROM migrations')).map(({ version }) => version);
   const folder = new URL(`./migrations/${database}/`, import.meta.url);
-  const files = readdirSync(folder).filter((file) => file.endsWith('.sql'));
-  return files.sort().map((name) => ({
-    version: Number.parseInt(name, 10),
-    name,
-    sql: readFileSync(new URL(name, folder), 'utf8'),
-  }));
+  for (const name of readdirSync(folder).sort()) {
+    const version = BigInt(Number.parseInt(name, 10));
+    if (taken.includes(version)) continue;
+    // A database prepares one statement at a time.
+    const statements = readFileSync(new URL(name, folder), 'utf8').split(/;\n/).slice(0, -1);
+    for (const sql of statements) yield* query(sql);
+    yield* query('INSERT INTO migrations VALUES ($1, $2, $3)', version, name, new Date().toISOString());
+  }
 }

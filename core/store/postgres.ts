@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { Unavailable } from '../../shared/domain-errors.ts';
 import type { DatabaseUrl } from './database-url.ts';
-import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
+import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
 import type { Row, Statement, Store, Transaction } from './store.ts';
 
@@ -21,7 +21,6 @@ export class PostgresStore implements Store {
   readonly #url: DatabaseUrl;
   readonly #pool: pg.Pool;
   readonly #readiness: PostgresReadiness;
-  readonly #names = new StatementNames();
 
   private constructor(url: DatabaseUrl) {
     const Client = connectionsTo(url);
@@ -36,20 +35,23 @@ export class PostgresStore implements Store {
   /** Connects and applies the missing schema steps. Cores that start together take turns. */
   static async open(url: DatabaseUrl): Promise<PostgresStore> {
     const store = new PostgresStore(url);
-    await store.#withConnection((client) => migrate(client));
+    await store.#withConnection((client) =>
+      inTransaction(client, async () => {
+        await client.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
+        await run(client, migrate('postgres'));
+      }),
+    );
     return store;
   }
 
   read<T>(transaction: () => Transaction<T>): Promise<T> {
-    return this.#withConnection((client) => run(client, this.#names, transaction()));
+    return this.#withConnection((client) => run(client, transaction()));
   }
 
   async write<T>(transaction: () => Transaction<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#withConnection((client) =>
-          inTransaction(client, () => run(client, this.#names, transaction())),
-        );
+        return await this.#withConnection((client) => inTransaction(client, () => run(client, transaction())));
       } catch (fault) {
         if (attempt === MAX_ATTEMPTS || !isToBeRunAgain(fault)) throw fault;
       }
@@ -100,19 +102,6 @@ async function openAlone(Client: ReturnType<typeof connectionsTo>): Promise<pg.C
   client.on('error', ignore);
   await client.connect();
   return client;
-}
-
-async function migrate(client: pg.PoolClient): Promise<void> {
-  await inTransaction(client, async () => {
-    await client.query('SELECT pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
-    await client.query(MIGRATIONS_TABLE);
-    const { rows } = await client.query<{ version: bigint }>('SELECT version FROM migrations');
-    const taken = rows.map(({ version }) => Number(version));
-    for (const { version, name, sql } of readMigrations('postgres').filter((step) => !taken.includes(step.version))) {
-      await client.query(sql);
-      await client.query('INSERT INTO migrations VALUES ($1, $2, $3)', [version, name, new Date().toISOString()]);
-    }
-  });
 }
 
 const ignore = (): void => {};
@@ -178,35 +167,32 @@ const connectionsTo = (url: DatabaseUrl) =>
     }
   };
 
-/** Names statements by their text. A name makes a statement a prepared one, once per connection. */
-class StatementNames {
-  readonly #names = new Map<string, string>();
+/** The names of statements by their text. All texts are constants, so there are few. */
+const names = new Map<string, string>();
 
-  /** The number of names is limited, because all SQL texts are constants. */
-  of(sql: string): string {
-    const name = this.#names.get(sql) ?? `s${this.#names.size}`;
-    this.#names.set(sql, name);
-    return name;
-  }
+/** A name makes a statement a prepared one, once per connection. */
+function nameOf(sql: string): string {
+  const name = names.get(sql) ?? `s${names.size}`;
+  names.set(sql, name);
+  return name;
 }
 
 /** Runs the statements of a transaction. */
-async function run<T>(client: pg.ClientBase, names: StatementNames, transaction: Transaction<T>): Promise<T> {
+async function run<T>(client: pg.ClientBase, transaction: Transaction<T>): Promise<T> {
   let step = transaction.next();
-  while (!step.done) step = await runStep(client, names, transaction, step.value);
+  while (!step.done) step = await runStep(client, transaction, step.value);
   return step.value;
 }
 
 /** A failed statement is thrown into the transaction, which may handle it. */
 async function runStep<T>(
   client: pg.ClientBase,
-  names: StatementNames,
   transaction: Transaction<T>,
   { sql, values }: Statement,
 ): Promise<IteratorResult<Statement, T>> {
   let rows: Row[];
   try {
-    rows = (await client.query<Row>({ name: names.of(sql), text: sql, values: [...values] })).rows;
+    rows = (await client.query<Row>({ name: nameOf(sql), text: sql, values: [...values] })).rows;
   } catch (fault) {
     return transaction.throw(fault);
   }
@@ -314,7 +300,6 @@ const LOCK_TIMEOUT_MS = 100;
  */
 class PostgresReadiness {
   readonly #open: () => Promise<pg.Client>;
-  readonly #names = new StatementNames();
   #client: pg.Client | undefined;
   #underWay: Promise<void> | undefined;
   #lastFault: unknown;
@@ -369,7 +354,7 @@ class PostgresReadiness {
     await inTransaction(client, async () => {
       await client.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       try {
-        await run(client, this.#names, readTables());
+        await run(client, readTables());
       } catch (fault) {
         if (codeOf(fault) === LOCK_NOT_AVAILABLE) return;
         throw fault;

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { Unavailable } from '../../shared/domain-errors.ts';
-import { MIGRATIONS_TABLE, readMigrations } from './migrations.ts';
+import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
 import type { Row, Statement, Store, Transaction, Value } from './store.ts';
 
@@ -18,13 +18,7 @@ const UNAVAILABLE: ReadonlySet<number> = new Set([5, 6, 7, 8, 10, 13, 14]);
 const PRIMARY_CODE = 0xff;
 
 /** Called for every commit with its number of writes and its duration in seconds. */
-export type CommitObserver = (writes: number, seconds: number) => void;
-
-export interface SqliteOptions {
-  readonly onCommit?: CommitObserver;
-  /** The most writes in one commit; 1 gives each write its own commit. */
-  readonly maxGroup?: number;
-}
+type CommitObserver = (writes: number, seconds: number) => void;
 
 interface Waiting {
   run(): unknown;
@@ -42,18 +36,18 @@ export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
   readonly #statements = new Map<string, Prepared>();
   readonly #onCommit: CommitObserver;
-  readonly #maxGroup: number;
   #waiting: Waiting[] = [];
 
   /** @param path the file, which is created if missing, with its folder */
-  constructor(path: string, { onCommit = () => {}, maxGroup = Number.POSITIVE_INFINITY }: SqliteOptions = {}) {
+  constructor(path: string, onCommit: CommitObserver = () => {}) {
     mkdirSync(dirname(path), { recursive: true });
     this.#onCommit = onCommit;
-    this.#maxGroup = maxGroup;
     this.#database = new DatabaseSync(path, { readBigInts: true, timeout: LOCK_TIMEOUT_MS });
     // FULL: a commit is on disk before it is acknowledged, so it survives a power cut as well as a crash.
     this.#database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;');
-    this.#migrate();
+    this.#database.exec('BEGIN IMMEDIATE');
+    this.#run(migrate('sqlite'));
+    this.#database.exec('COMMIT');
   }
 
   async read<T>(transaction: () => Transaction<T>): Promise<T> {
@@ -91,8 +85,7 @@ export class SqliteStore implements Store {
   #commitWaiting(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (let from = 0; from < waiting.length; from += this.#maxGroup)
-      this.#commit(waiting.slice(from, from + this.#maxGroup));
+    if (waiting.length > 0) this.#commit(waiting);
   }
 
   #commit(group: readonly Waiting[]): void {
@@ -168,20 +161,6 @@ export class SqliteStore implements Store {
     const statement = new Prepared(this.#database.prepare(sql.replaceAll(/\$(\d)/g, '?$1').replace(' FOR UPDATE', '')));
     this.#statements.set(sql, statement);
     return statement;
-  }
-
-  #migrate(): void {
-    this.#database.exec('BEGIN IMMEDIATE');
-    this.#database.exec(MIGRATIONS_TABLE);
-    const taken = this.#database
-      .prepare('SELECT version FROM migrations')
-      .all()
-      .map(({ version }) => Number(version));
-    for (const { version, name, sql } of readMigrations('sqlite').filter((step) => !taken.includes(step.version))) {
-      this.#database.exec(sql);
-      this.#database.prepare('INSERT INTO migrations VALUES (?, ?, ?)').run(version, name, new Date().toISOString());
-    }
-    this.#database.exec('COMMIT');
   }
 }
 

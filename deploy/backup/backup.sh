@@ -1,9 +1,9 @@
 #!/bin/sh
-# Today's backup of all keys, in a folder of which the newest are kept:
-#   backup.sh <folder> <how many>           makes it, unless it is there
-#   backup.sh <folder> <how many> daily     looks every hour whether it is there
-#   backup.sh <folder> <how many> restore   restores the newest one, with the options of ctl restore behind it
-# A backup without a key is not kept: after a loss of data it would in time push out the good ones.
+# Writes today's backup of all keys to a folder, which keeps the newest ones:
+#   backup.sh <folder> <how many>           writes it unless it exists
+#   backup.sh <folder> <how many> daily     does so every hour
+#   backup.sh <folder> <how many> restore   restores the newest one; options of ctl restore may follow
+# A backup without keys is not kept. After a loss of data, such backups would replace the good ones.
 set -eu
 umask 077
 folder=$1
@@ -40,9 +40,9 @@ if [ ! -e "$today" ]; then
       mv "$folder/draft" "$today"
       ;;
   esac
-  # With a key left out, today's backup is kept all the same.
+  # A backup that misses some keys is kept too.
   [ "$code" -eq 0 ] || exit "$code"
   newest_first | tail -n "+$((keep + 1))" | while read -r old; do rm "$folder/$old"; done
 fi
-# For whoever asks how the schedule is.
+# The health check reads the time of this file.
 touch "$folder/looked"

@@ -1,32 +1,3 @@
-import {
-  BigValueColorMode,
-  BigValueGraphMode,
-  GraphThresholdsStyleConfigBuilder,
-  GraphThresholdsStyleMode,
-  ReduceDataOptionsBuilder,
-  VizLegendOptionsBuilder,
-} from '@grafana/grafana-foundation-sdk/common';
-import {
-  AnnotationQueryBuilder,
-  ConstantVariableBuilder,
-  type Dashboard,
-  DashboardBuilder,
-  DashboardCursorSync,
-  DashboardLinkBuilder,
-  DashboardLinkType,
-  DatasourceVariableBuilder,
-  FieldColorBuilder,
-  FieldColorModeId,
-  QueryVariableBuilder,
-  RowBuilder,
-  ThresholdsConfigBuilder,
-  ThresholdsMode,
-  VariableRefresh,
-} from '@grafana/grafana-foundation-sdk/dashboard';
-import { DataqueryBuilder } from '@grafana/grafana-foundation-sdk/prometheus';
-import { PanelBuilder as StatBuilder } from '@grafana/grafana-foundation-sdk/stat';
-import { PanelBuilder as TimeseriesBuilder } from '@grafana/grafana-foundation-sdk/timeseries';
-
 /** Where the dashboard's links lead unless its variables say otherwise: a gateway's operators' listener. */
 const CONSOLE = 'http://127.0.0.1:9090/';
 const RUNBOOK = 'http://127.0.0.1:9090/runbook';
@@ -34,61 +5,103 @@ const DATASOURCE = { type: 'prometheus', uid: '$datasource' };
 
 interface Row {
   readonly question: string;
-  readonly panels: readonly (StatBuilder | TimeseriesBuilder)[];
+  readonly panels: readonly Panel[];
 }
+
+type Panel = ReturnType<typeof stat | typeof graph>;
 
 /**
- * The dashboard of all gateways and cores. There is none per key: no metric names a key. What one key does is in the
- * console.
+ * The dashboard of all gateways and cores, in Grafana's JSON without what Grafana adds itself. There is none per key: no
+ * metric names a key. What one key does is in the console.
  */
-export function describeDashboard(rows: readonly Row[]): Dashboard {
-  const dashboard = new DashboardBuilder('Animal store gateway')
-    .uid('animal-store-gateway')
-    .tags(['animal-store'])
-    .timezone('browser')
-    .tooltip(DashboardCursorSync.Crosshair)
-    .refresh('15s')
-    .time({ from: 'now-1h', to: 'now' })
-    .withVariable(new DatasourceVariableBuilder('datasource').label('Prometheus').type('prometheus'))
-    .withVariable(labelValues('instance', 'Gateway', 'up{job="gateway"}'))
-    .withVariable(labelValues('plan', 'Plan', 'gateway_keys_asking'))
-    .withVariable(new ConstantVariableBuilder('console').label('Console').value(CONSOLE))
-    .withVariable(new ConstantVariableBuilder('runbook').label('Runbook').value(RUNBOOK))
-    .link(linkTo('Runbook', `\${runbook}`, 'What to do about each alert'))
-    .link(linkTo('Console: one key, plans, bans', `\${console}`, 'No metric names a key: what one key does is there'))
-    .annotation(eventsOf('Plans changed', 'blue', 'changes(max(gateway_plans_changed_timestamp_seconds)[1m:15s]) > 0'))
-    .annotation(eventsOf('Alerts', 'red', 'ALERTS{alertstate="firing"}', '{{alertname}}'));
+export const describeDashboard = (rows: readonly Row[]) => ({
+  title: 'Animal store gateway',
+  uid: 'animal-store-gateway',
+  schemaVersion: 42,
+  tags: ['animal-store'],
+  timezone: 'browser',
+  // A crosshair that all panels share.
+  graphTooltip: 1,
+  refresh: '15s',
+  time: { from: 'now-1h', to: 'now' },
+  templating: {
+    list: [
+      { type: 'datasource', name: 'datasource', label: 'Prometheus', query: 'prometheus' },
+      labelValues('instance', 'Gateway', 'up{job="gateway"}'),
+      labelValues('plan', 'Plan', 'gateway_keys_asking'),
+      hidden('console', 'Console', CONSOLE),
+      hidden('runbook', 'Runbook', RUNBOOK),
+    ],
+  },
+  links: [
+    linkTo('Runbook', `\${runbook}`, 'What to do about each alert'),
+    linkTo('Console: one key, plans, bans', `\${console}`, 'No metric names a key: what one key does is there'),
+  ],
+  annotations: {
+    list: [
+      eventsOf('Plans changed', 'blue', 'changes(max(gateway_plans_changed_timestamp_seconds)[1m:15s]) > 0'),
+      eventsOf('Alerts', 'red', 'ALERTS{alertstate="firing"}', '{{alertname}}'),
+    ],
+  },
+  panels: placed(rows),
+});
+
+const WIDTH = 24;
+
+/** Gives each panel its place: from left to right, below the title of its row. */
+function placed(rows: readonly Row[]): object[] {
+  const made: object[] = [];
+  let y = 0;
+  const put = (panel: object, x: number, size: Panel['size']) =>
+    made.push({ id: made.length + 1, ...panel, gridPos: { x, y, ...size } });
   for (const { question, panels } of rows) {
-    dashboard.withRow(new RowBuilder(question));
-    for (const panel of panels) dashboard.withPanel(panel);
+    put({ type: 'row', title: question, collapsed: false, panels: [] }, 0, { w: WIDTH, h: 1 });
+    let [x, height] = [WIDTH, 1];
+    for (const { size, ...panel } of panels) {
+      if (x + size.w > WIDTH) [x, y] = [0, y + height];
+      put(panel, x, size);
+      x += size.w;
+      height = size.h;
+    }
+    y += height;
   }
-  const built = dashboard.build();
-  const panels = (built.panels ?? []).map((panel, at) => ({ ...panel, id: at + 1 }));
-  return { ...built, panels };
+  return made;
 }
 
-const eventsOf = (name: string, colour: string, expression: string, text = name): AnnotationQueryBuilder =>
-  new AnnotationQueryBuilder()
-    .name(name)
-    .datasource(DATASOURCE)
-    .enable(true)
-    .iconColor(colour)
-    .expr(expression)
-    .titleFormat(text);
+const eventsOf = (name: string, iconColor: string, expr: string, titleFormat = name) => ({
+  name,
+  datasource: DATASOURCE,
+  enable: true,
+  placement: 'inControlsMenu',
+  iconColor,
+  expr,
+  titleFormat,
+});
 
-const labelValues = (label: string, name: string, series: string): QueryVariableBuilder =>
-  new QueryVariableBuilder(label)
-    .label(name)
-    .datasource(DATASOURCE)
-    .query(`label_values(${series}, ${label})`)
-    .refresh(VariableRefresh.OnTimeRangeChanged)
-    .multi(true)
-    .includeAll(true)
-    .allValue('.*')
-    .current({ text: 'All', value: '$__all' });
+/** A variable whose values are those of a label. It is read again when the period changes. */
+const labelValues = (name: string, label: string, series: string) => ({
+  type: 'query',
+  name,
+  label,
+  datasource: DATASOURCE,
+  query: `label_values(${series}, ${name})`,
+  refresh: 2,
+  multi: true,
+  includeAll: true,
+  allValue: '.*',
+  current: { text: 'All', value: '$__all' },
+});
 
-const linkTo = (title: string, url: string, tooltip: string): DashboardLinkBuilder =>
-  new DashboardLinkBuilder(title).type(DashboardLinkType.Link).url(url).tooltip(tooltip).targetBlank(true);
+const hidden = (name: string, label: string, query: string) => ({ type: 'constant', name, label, query, hide: 2 });
+
+const linkTo = (title: string, url: string, tooltip = '') => ({
+  type: 'link',
+  title,
+  url,
+  tooltip,
+  placement: 'inControlsMenu',
+  targetBlank: true,
+});
 
 /** A query, and the name of each of its series. */
 type Query = readonly [expression: string, legend: string];
@@ -112,25 +125,28 @@ interface StatAbout extends About {
 }
 
 /** A number in the colour of how good it is. */
-export const stat = ({ query, bad, least, ...about }: StatAbout): StatBuilder =>
-  described(new StatBuilder(), about)
-    .thresholds(thresholdsOf(bad, least))
-    .colorMode(bad === undefined && least === undefined ? BigValueColorMode.None : BigValueColorMode.Background)
-    .graphMode(BigValueGraphMode.Area)
-    .reduceOptions(new ReduceDataOptionsBuilder().calcs(['lastNotNull']))
-    .height(4)
-    .span(4)
-    .withTarget(targetOf([query, ''], 0));
+export const stat = ({ query, bad, least, unit = 'none', ...about }: StatAbout) => ({
+  type: 'stat',
+  ...described(about, [[query, '']]),
+  size: { w: 4, h: 4 },
+  fieldConfig: { defaults: { unit, thresholds: thresholdsOf(bad, least) }, overrides: [] },
+  options: {
+    graphMode: 'area',
+    colorMode: bad === undefined && least === undefined ? 'none' : 'background',
+    reduceOptions: { calcs: ['lastNotNull'] },
+  },
+});
 
-function thresholdsOf(bad: StatAbout['bad'], least: number | undefined): ThresholdsConfigBuilder {
-  if (least !== undefined) return thresholds([null, 'red'], [least, 'green']);
-  if (bad === undefined) return thresholds([null, 'text']);
-  const { yellow, red } = bad;
-  return thresholds([null, 'green'], ...(yellow === undefined ? [] : [[yellow, 'yellow'] as const]), [red, 'red']);
+function thresholdsOf(bad: StatAbout['bad'], least: number | undefined) {
+  if (least !== undefined) return thresholds('red', { green: least });
+  return bad === undefined ? thresholds('text') : thresholds('green', bad);
 }
 
-const thresholds = (...steps: readonly (readonly [value: number | null, color: string])[]) =>
-  new ThresholdsConfigBuilder().mode(ThresholdsMode.Absolute).steps(steps.map(([value, color]) => ({ value, color })));
+/** @param above colours, each with the value from which it is shown */
+const thresholds = (below: string, above: Readonly<Record<string, number>> = {}) => ({
+  mode: 'absolute',
+  steps: [[below, null] as const, ...Object.entries(above)].map(([color, value]) => ({ value, color })),
+});
 
 interface GraphAbout extends About {
   readonly queries: readonly Query[];
@@ -141,43 +157,37 @@ interface GraphAbout extends About {
 }
 
 /** Lines over time. */
-export function graph({ queries, alertAt, colours = {}, ...about }: GraphAbout): TimeseriesBuilder {
-  const panel = described(new TimeseriesBuilder(), about)
-    .min(0)
-    .fillOpacity(8)
-    .legend(new VizLegendOptionsBuilder().showLegend(true).calcs(['lastNotNull', 'max']))
-    .height(8)
-    .span(8);
-  queries.forEach((query, at) => void panel.withTarget(targetOf(query, at)));
-  if (alertAt !== undefined)
-    panel
-      .thresholds(thresholds([null, 'transparent'], [alertAt, 'red']))
-      .thresholdsStyle(new GraphThresholdsStyleConfigBuilder().mode(GraphThresholdsStyleMode.Dashed));
-  for (const [names, colour] of Object.entries(colours))
-    panel.overrideByRegexp(names, [
-      { id: 'color', value: new FieldColorBuilder().mode(FieldColorModeId.Fixed).fixedColor(colour).build() },
-    ]);
-  return panel;
-}
+export const graph = ({ queries, alertAt, colours = {}, unit = 'none', ...about }: GraphAbout) => ({
+  type: 'timeseries',
+  ...described(about, queries),
+  size: { w: 8, h: 8 },
+  fieldConfig: {
+    defaults: {
+      custom: { fillOpacity: 8, ...(alertAt !== undefined && { thresholdsStyle: { mode: 'dashed' } }) },
+      unit,
+      min: 0,
+      ...(alertAt !== undefined && { thresholds: thresholds('transparent', { red: alertAt }) }),
+    },
+    overrides: Object.entries(colours).map(([options, fixedColor]) => ({
+      matcher: { id: 'byRegexp', options },
+      properties: [{ id: 'color', value: { mode: 'fixed', fixedColor } }],
+    })),
+  },
+  options: { legend: { displayMode: 'list', placement: 'bottom', showLegend: true, calcs: ['lastNotNull', 'max'] } },
+});
 
-function described<P extends StatBuilder | TimeseriesBuilder>(
-  panel: P,
-  { title, what, unit = 'none', runbook }: About,
-): P {
-  const link = new DashboardLinkBuilder('Runbook')
-    .type(DashboardLinkType.Link)
-    .url(`\${runbook}#${runbook}`)
-    .targetBlank(true);
-  panel.title(title).description(what).unit(unit).datasource(DATASOURCE).links([link]);
-  return panel;
-}
-
-const targetOf = ([expression, legend]: Query, at: number): DataqueryBuilder =>
-  new DataqueryBuilder()
-    .datasource(DATASOURCE)
-    .expr(expression)
-    .legendFormat(legend)
-    .refId(String.fromCharCode('A'.charCodeAt(0) + at));
+const described = ({ title, what, runbook }: About, queries: readonly Query[]) => ({
+  title,
+  description: what,
+  datasource: DATASOURCE,
+  links: [linkTo('Runbook', `\${runbook}#${runbook}`)],
+  targets: queries.map(([expr, legendFormat], at) => ({
+    datasource: DATASOURCE,
+    expr,
+    legendFormat,
+    refId: String.fromCharCode('A'.charCodeAt(0) + at),
+  })),
+});
 
 /** Parts of queries that several panels share. `$instance` and `$plan` are the dashboard's variables. */
 

@@ -23,7 +23,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Keys refused',
-        what: 'Share of the keys that asked in the last minutes of which a request was refused for its limits.',
+        what: 'Share of the keys in use in the last minutes that had a request refused for their limits.',
         unit: 'percentunit',
         runbook: 'gatewayplanrefusals',
         query: `sum(max by (plan) (gateway_keys_refused{${PLAN}})) / (sum(max by (plan) (gateway_keys_asking{${PLAN}})) > 0)`,
@@ -31,7 +31,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Unknown keys',
-        what: 'Share of the decisions that are on keys which Redis does not have.',
+        what: 'Share of decisions on keys that Redis does not have.',
         unit: 'percentunit',
         runbook: 'gatewayunknownkeys',
         query: `sum(gateway:decisions:rate1m{${GATEWAY},outcome="unknown"}) / (sum(gateway:decisions:rate1m{${GATEWAY}}) > 0)`,
@@ -89,7 +89,7 @@ export const ROWS = [
     panels: [
       graph({
         title: 'Refused share by plan',
-        what: 'Of the requests of a plan, those that were refused for their limits.',
+        what: 'Share of the requests of a plan that were refused for their limits.',
         unit: 'percentunit',
         runbook: 'gatewayplanrefusals',
         queries: [
@@ -118,7 +118,7 @@ export const ROWS = [
       }),
       graph({
         title: '5xx by plan',
-        what: 'Answers that are 5xx; none: before a key was known.',
+        what: 'Answers that are 5xx. The plan is none if no key was known yet.',
         unit: 'reqps',
         runbook: 'gatewayerrorratiohigh',
         queries: [
@@ -130,7 +130,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Bans that run',
-        what: 'As far as each gateway has heard of them.',
+        what: 'Bans that each gateway knows of.',
         runbook: 'gatewaybansspike',
         queries: [[gauges('gateway_bans_active', 'instance'), '{{instance}}']],
       }),
@@ -147,7 +147,7 @@ export const ROWS = [
     panels: [
       stat({
         title: 'Nodes away',
-        what: 'Nodes of Redis in whose place gateways decide alone.',
+        what: 'Nodes of Redis that are away, so that gateways decide alone.',
         runbook: 'gatewaydecisionslocal',
         query: `max(gateway_redis_nodes_away{${GATEWAY}})`,
         bad: { red: 1 },
@@ -200,7 +200,7 @@ export const ROWS = [
       }),
       graph({
         title: 'A call to Redis, p99',
-        what: 'Each call decides on all requests that waited.',
+        what: 'Each call decides all requests that were waiting.',
         unit: 's',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [[quantile(0.99, 'le, instance', 'gateway:redis_call_seconds_bucket:rate5m'), '{{instance}}']],
@@ -208,7 +208,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Decisions by mode',
-        what: 'shared: by Redis. local: here, while it was away.',
+        what: 'shared: by Redis. local: by the gateway, while Redis was away.',
         unit: 'reqps',
         runbook: 'gatewaydecisionslocal',
         queries: [[`sum by (mode) (gateway:decisions:rate1m{${GATEWAY}})`, '{{mode}}']],
@@ -216,7 +216,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Requests that a call decides on',
-        what: 'Mean. More under load, as one call is under way at a time.',
+        what: 'Mean. It grows under load, because only one call is in progress at a time.',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [
           [
@@ -232,7 +232,7 @@ export const ROWS = [
     panels: [
       stat({
         title: 'Cores ready',
-        what: 'The least share of the known cores that any gateway can use.',
+        what: 'The smallest share of the known cores that a gateway can use.',
         unit: 'percentunit',
         runbook: 'coreunreachable',
         query: `min(avg by (instance) (gateway_upstream_ready{${GATEWAY}}))`,
@@ -322,7 +322,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Event loop, longest pause',
-        what: 'For so long nobody was served by one process.',
+        what: 'The longest time in which a process served nobody.',
         unit: 's',
         runbook: 'gatewayeventloopblocked',
         query: `max(nodejs_eventloop_lag_max_seconds{job="gateway",${GATEWAY}})`,
@@ -330,7 +330,7 @@ export const ROWS = [
       }),
       stat({
         title: 'File descriptors',
-        what: 'Used, of those that a process may have.',
+        what: 'Used, of those that a process may open.',
         unit: 'percentunit',
         runbook: 'gatewaydescriptorsexhausted',
         query: `max(process_open_fds{job="gateway",${GATEWAY}} / process_max_fds{job="gateway",${GATEWAY}})`,
@@ -352,7 +352,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Under way, and the limit',
-        what: 'Requests handed to a core, those of them that wait for a connection, and how many there may be.',
+        what: 'Requests handed to a core, those that wait for a connection, and the limit.',
         runbook: 'gatewayshedding',
         queries: [
           [gauges('gateway_upstream_in_flight', 'core', 'sum'), '{{core}} under way'],

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Starts Redis with redis.conf and the users of users.acl, both beside this file. A user whose password is in the
-# environment, gateway's in REDIS_GATEWAY_PASSWORD and so on, gets its SHA-256 and can come in; the others cannot.
-# RUN_FOLDER is where the users are written, in memory at best, DATA_FOLDER what outlives it. Arguments are passed on to
-# redis-server.
+# Starts Redis with redis.conf and the users of users.acl, both beside this file. A user can log in if the environment has
+# its password, such as REDIS_GATEWAY_PASSWORD for gateway; only the SHA-256 is written. The users are written to RUN_FOLDER,
+# best in memory, and the data to DATA_FOLDER. Arguments are passed on to redis-server.
 set -euf
 umask 077
 folder=$(dirname "$0")
@@ -11,7 +10,7 @@ users=${RUN_FOLDER:-/run/redis}/users.acl
 : > "$users"
 while read -r keyword name rules; do
   eval "password=\${REDIS_$(printf %s "$name" | tr a-z A-Z)_PASSWORD:-}"
-  # printf is the shell's own: no password becomes a process's argument.
+  # printf is built into the shell, so no password becomes an argument of a process.
   if [ -n "$password" ]; then rules="$rules #$(printf %s "$password" | sha256sum | cut -d' ' -f1)"; fi
   printf '%s\n' "$keyword $name $rules" >> "$users"
 done < "$folder/users.acl"

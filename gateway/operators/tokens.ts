@@ -1,7 +1,7 @@
 import { hash, randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
-import { link, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { throughDraft } from '../../shared/process/draft.ts';
+import { writeUnlessThere } from '../../shared/process/draft.ts';
 import { SettingsError, token as tokenForm } from '../../shared/process/env.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 
@@ -51,19 +51,13 @@ export async function keptToken(directory: string): Promise<string> {
   const kept = await readToken(path);
   if (kept !== undefined) return kept;
   const made = randomBytes(32).toString('base64url');
-  await throughDraft(path, `${made}\n`, linkUnlessThere).catch((fault: Error) => {
+  await writeUnlessThere(path, `${made}\n`).catch((fault: Error) => {
     throw new SettingsError(`${path}: cannot store the operators' token there (${fault.message}). ${REMEDY}`);
   });
   return (await readToken(path)) ?? made;
 }
 
 const REMEDY = 'Make DATA_DIR writable and free some space, or set ADMIN_TOKEN.';
-
-async function linkUnlessThere(draft: string, path: string): Promise<void> {
-  await link(draft, path).catch((fault: NodeJS.ErrnoException) => {
-    if (fault.code !== 'EEXIST') throw fault;
-  });
-}
 
 /**
  * Reads the token from a file; undefined if there is no file.

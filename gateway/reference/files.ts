@@ -8,8 +8,8 @@ import { usualBanAfter } from '../limiter/refusals.ts';
 import type { GatewayRoute } from '../routes.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
 import type { CodeSample, Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
-import { FIGURES } from './figures.ts';
-import type { API } from './operations.ts';
+import { describeApi } from './openapi.ts';
+import { API } from './operations.ts';
 
 /**
  * The API reference consists of exactly these files under these paths, kept in memory. The page shows the plans that
@@ -21,7 +21,7 @@ export interface Reference {
   get(path: string): ReferenceFile | undefined;
 }
 
-const DESCRIPTION = '/v1/openapi.json';
+const DOCUMENT = '/v1/openapi.json';
 const PAGE = '/docs/';
 const OUR_PAGE = join(import.meta.dirname, 'page');
 
@@ -37,15 +37,12 @@ const A_DAY = 'public, max-age=86400';
 /** With a version in the query a file never changes, so that a reload does not request it. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
-const FILES = [
-  { path: DESCRIPTION, type: 'application/json', from: join(import.meta.dirname, 'openapi.json'), keep: OURS },
-  ...[
-    { name: 'page.css', type: 'text/css; charset=utf-8' },
-    { name: 'parts.css', type: 'text/css; charset=utf-8' },
-    { name: 'page.js', type: 'text/javascript; charset=utf-8' },
-    { name: 'icon.svg', type: 'image/svg+xml' },
-  ].map(({ name, type }) => ({ path: PAGE + name, type, from: join(OUR_PAGE, name), keep: OURS })),
-];
+const FILES = {
+  'page.css': 'text/css; charset=utf-8',
+  'parts.css': 'text/css; charset=utf-8',
+  'page.js': 'text/javascript; charset=utf-8',
+  'icon.svg': 'image/svg+xml',
+};
 
 const SAFETY = safetyHeaders("img-src 'self'");
 
@@ -95,18 +92,23 @@ export class ReferenceFile implements GatewayRoute {
 }
 
 /**
- * Reads the files once.
+ * Describes the API and reads the files once.
  * @param plans returns the plans in force; the page is rendered again when they have changed
  * @throws the system's error if a file is missing
  */
 export function loadReference(plans: () => PlanTable): Reference {
-  const files = FILES.map(({ path, type, from, keep }) => {
-    const readable = path === DESCRIPTION ? ['Access-Control-Allow-Origin', '*'] : [];
-    return new ReferenceFile(path, 200, readFileSync(from), keep, ['Content-Type', type, ...readable]);
-  });
+  const api = describeApi();
+  const document = Buffer.from(JSON.stringify(api, undefined, 2));
+  const readable = ['Content-Type', 'application/json', 'Access-Control-Allow-Origin', '*'];
+  const files = [
+    new ReferenceFile(DOCUMENT, 200, document, OURS, readable),
+    ...Object.entries(FILES).map(
+      ([name, type]) =>
+        new ReferenceFile(PAGE + name, 200, readFileSync(join(OUR_PAGE, name)), OURS, ['Content-Type', type]),
+    ),
+  ];
   const slash = new ReferenceFile('/docs', 308, Buffer.alloc(0), A_DAY, ['Location', PAGE]);
   const fixed = new Map([...files, slash].map((file) => [file.path, file]));
-  const api = JSON.parse(String(fixed.get(DESCRIPTION)?.body)) as Document;
   const text = withParts(readFileSync(join(OUR_PAGE, 'index.html'), 'utf8'), operationParts(api));
   const template = withVersions(text, files);
   const rendered = (plans: PlanTable) => Buffer.from(withParts(template, pageParts(plans)));
@@ -143,7 +145,6 @@ const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
 /** Renders the API's name and its operations, by their marks in the page: parameters, with the request and the response side by side. */
 function operationParts(api: Document): Readonly<Record<string, string>> {
   const base = api.servers[0]?.url ?? '';
-  const { title, summary } = api.info as typeof API;
   const all = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({
       method: method.toUpperCase(),
@@ -154,8 +155,8 @@ function operationParts(api: Document): Readonly<Record<string, string>> {
   const isCommon = (status: string) =>
     all.filter(({ operation }) => status in operation.responses).length * 2 > all.length;
   return {
-    title: escaped(title),
-    summary: inline(summary),
+    title: escaped(API.title),
+    summary: inline(API.summary),
     first: all.find(({ method, path }) => method === 'GET' && !path.includes('{'))?.path ?? '',
     operations: all.map((one) => operationPart(api, one, isCommon)).join('\n'),
     contents: all
@@ -300,7 +301,6 @@ const pageParts = (plans: PlanTable): Readonly<Record<string, string>> => ({
   plans: plansTable(plans),
   example: workedExample(plans),
   errors: errorsTable(),
-  ...FIGURES,
 });
 
 function plansTable(plans: PlanTable): string {

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { ERRORS, MAX_MESSAGE_LENGTH } from '../../shared/http/errors.ts';
-import { int64 } from '../../shared/schemas/int64.ts';
 import { Order, OrderStatus } from '../../shared/schemas/order.ts';
 import { MAX_PAGE_SIZE } from '../../shared/schemas/page.ts';
 import { NewPet, Pet, PetStatus } from '../../shared/schemas/pet.ts';
@@ -19,37 +18,20 @@ export const PET = { id: 1, name: 'Rex', categoryId: 1, status: 'available' };
 export const NEW_PET = { name: 'Rex', categoryId: 1, status: 'available' };
 export const ORDER = { id: 1, petId: 1, status: 'placed', createdAt: '2026-11-21T12:00:00.000Z' };
 
-const ABOUT: Readonly<Record<string, Schema>> = {
-  Pet: { description: 'A pet.', examples: [PET] },
-  NewPet: { description: 'A pet to add.', examples: [NEW_PET] },
-  PetStatus: { description: 'The availability of a pet.', examples: ['available'] },
-  Order: { description: 'An order for one pet.', examples: [ORDER] },
-  OrderStatus: { description: 'The progress of an order.', examples: ['placed'] },
-};
-
-/** Descriptions by the member's name, which has the same meaning everywhere. */
-const ABOUT_MEMBERS: Readonly<Record<string, Schema>> = {
-  id: {
-    description: 'Assigned by the service. It can be any 64-bit integer: read it as an exact integer or as text.',
-    examples: [1],
-  },
-  name: { description: "The pet's name. Its length is counted in Unicode code points.", examples: ['Rex'] },
-  categoryId: { description: 'The category to which the pet belongs.', examples: [1] },
-  petId: { description: 'The ordered pet.', examples: [1] },
-  status: {},
-  createdAt: { description: 'When it was placed, in UTC.', examples: [ORDER.createdAt] },
-};
-
-/** Descriptions for one schema only. */
-const ABOUT_MEMBERS_OF: Readonly<Record<string, Readonly<Record<string, Schema>>>> = {
-  NewPet: { status: { description: 'The availability of the pet. Default: `available`.' } },
+/** An example of each. */
+const EXAMPLES: Readonly<Record<string, unknown>> = {
+  Pet: PET,
+  NewPet: NEW_PET,
+  PetStatus: 'available',
+  Order: ORDER,
+  OrderStatus: 'placed',
 };
 
 /** How schemas are written, so that generators of clients understand them. */
 export const FOR_GENERATORS = {
   unrepresentable: 'any',
   uri: (id: string) => refTo('schemas', id).$ref,
-  override: ({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: Record<string, unknown> }) => {
+  override: ({ jsonSchema }: { jsonSchema: Record<string, unknown> }) => {
     // Generators assume that a member with a default is always present.
     delete jsonSchema.default;
     // Generators would leave a member that is read-only out of requests.
@@ -58,18 +40,16 @@ export const FOR_GENERATORS = {
     if (jsonSchema.format === 'date-time' || jsonSchema.format === 'date') delete jsonSchema.pattern;
     if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
     if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
-    if (zodSchema !== int64) return;
-    delete jsonSchema.anyOf;
-    Object.assign(jsonSchema, { type: 'integer', format: 'int64' });
+    if (jsonSchema.format === 'int64') delete jsonSchema.anyOf;
   },
 } as const;
 
 /** All schemas, by name. */
 export function schemas(): Readonly<Record<string, Schema>> {
   const { schemas: checked } = z.toJSONSchema(CHECKED, { ...FOR_GENERATORS, io: 'input' });
-  const described = Object.entries(checked).map(([name, schema]) => [name, describe(name, schema)] as const);
+  const all = Object.entries(checked).map(([name, schema]) => [name, withExample(name, schema)] as const);
   return {
-    ...Object.fromEntries(described),
+    ...Object.fromEntries(all),
     Pets: listOf('Pet', 'Pets, by ascending id.', PET),
     Orders: listOf('Order', 'Orders, by ascending id.', ORDER),
     // Only `refusals` can be missing.
@@ -78,14 +58,20 @@ export function schemas(): Readonly<Record<string, Schema>> {
   };
 }
 
-function describe(name: string, { $schema, $id, properties, ...schema }: Schema): Schema {
-  const about = ABOUT[name] ?? {};
-  if (properties === undefined) return { ...about, ...schema };
-  const members = Object.entries(properties as Record<string, Schema>).map(([member, inner]) => {
-    return [member, { ...inner, ...ABOUT_MEMBERS[member], ...ABOUT_MEMBERS_OF[name]?.[member] }] as const;
-  });
-  return { ...about, ...schema, properties: Object.fromEntries(members) };
+function withExample(name: string, { $schema, $id, properties, ...schema }: Schema): Schema {
+  const example = EXAMPLES[name];
+  const members = properties as Readonly<Record<string, Schema>> | undefined;
+  return { ...schema, examples: [example], ...(members && { properties: withExamples(members, example) }) };
 }
+
+/** Gives each member the value that it has in the example, unless it has another one or is a reference. */
+const withExamples = (members: Readonly<Record<string, Schema>>, example: unknown): Readonly<Record<string, Schema>> =>
+  Object.fromEntries(
+    Object.entries(members).map(([name, member]) => {
+      const value = (example as Record<string, unknown>)[name];
+      return [name, '$ref' in member ? member : { examples: [value], ...member }];
+    }),
+  );
 
 const listOf = (name: string, description: string, example: unknown): Schema => ({
   description,
@@ -95,28 +81,14 @@ const listOf = (name: string, description: string, example: unknown): Schema => 
   examples: [[example]],
 });
 
-export const errorSchema = (codes: readonly string[]): Schema => ({
-  description: 'The body of every response other than a success.',
-  type: 'object',
-  properties: {
-    code: {
-      description: 'What went wrong, in a form for programs.',
-      type: 'string',
-      enum: codes,
-      examples: ['not_found'],
-    },
-    message: {
-      description: 'What went wrong, in words for people. The text may change.',
-      type: 'string',
-      maxLength: MAX_MESSAGE_LENGTH,
-      examples: [ERRORS.not_found.message],
-    },
-    status: { description: 'The HTTP status.', type: 'integer', examples: [404] },
-  },
-  required: ['code', 'message', 'status'],
-  additionalProperties: false,
-  examples: [{ code: 'not_found', message: ERRORS.not_found.message, status: 404 }],
-});
+const NOT_FOUND = { code: 'not_found', message: ERRORS.not_found.message, status: 404 };
+
+export const errorSchema = (codes: readonly string[]): Schema =>
+  objectOf('The body of every response other than a success.', NOT_FOUND, {
+    code: text('What went wrong, in a form for programs.', { enum: codes }),
+    message: text('What went wrong, in words for people. The text may change.', { maxLength: MAX_MESSAGE_LENGTH }),
+    status: { description: 'The HTTP status.', type: 'integer' },
+  });
 
 /** An answer to GET /limits, which the gateway gives itself. */
 export const LIMITS = {
@@ -143,57 +115,38 @@ const REFUSAL: KeyRefusal = {
   repeated: 0,
 };
 
-const count = (description: string, example: number, minimum = 0): Schema => ({
-  description,
-  type: 'integer',
-  minimum,
-  examples: [example],
-});
+const count = (description: string, minimum = 0): Schema => ({ description, type: 'integer', minimum });
+const text = (description: string, more = {}): Schema => ({ description, type: 'string', ...more });
 
-function objectOf(description: string, properties: Readonly<Record<string, Schema>>, example: unknown): Schema {
-  return {
-    description,
-    type: 'object',
-    properties,
-    required: Object.keys(properties),
-    additionalProperties: false,
-    examples: [example],
-  };
-}
-
-const bucket = (name: 'minute' | 'day'): Schema =>
-  objectOf(
-    `Requests per ${name}.`,
-    {
-      limit: count('The limit, which is what a full bucket holds.', LIMITS[name].limit, 1),
-      remaining: count('Requests left.', LIMITS[name].remaining),
-      reset: count('Unix second at which the bucket is full again.', LIMITS[name].reset),
-      refillPerSecond: {
-        description: 'Requests that come back per second.',
-        type: 'number',
-        exclusiveMinimum: 0,
-        examples: [LIMITS[name].refillPerSecond],
-      },
-    },
-    LIMITS[name],
-  );
-
-const BAN = { until: 1795262700, retryAfter: 300 };
-
-const ban = objectOf(
-  'The current ban.',
-  {
-    until: count('Unix second at which the ban ends.', BAN.until),
-    retryAfter: count('Seconds after which a request will be admitted.', BAN.retryAfter, 1),
-  },
-  BAN,
-);
-
-const nullable = (description: string, type: 'integer' | 'string', example: unknown, more = {}): Schema => ({
+const nullable = (description: string, type: 'integer' | 'string', more = {}): Schema => ({
   description,
   type: [type, 'null'],
   ...more,
+});
+
+/** An object of which no member is missing. */
+const objectOf = (description: string, example: object, members: Readonly<Record<string, Schema>>): Schema => ({
+  description,
+  type: 'object',
+  properties: withExamples(members, example),
+  required: Object.keys(members),
+  additionalProperties: false,
   examples: [example],
+});
+
+const bucket = (name: 'minute' | 'day'): Schema =>
+  objectOf(`Requests per ${name}.`, LIMITS[name], {
+    limit: count('The limit, which is what a full bucket holds.', 1),
+    remaining: count('Requests left.'),
+    reset: count('Unix second at which the bucket is full again.'),
+    refillPerSecond: { description: 'Requests that come back per second.', type: 'number', exclusiveMinimum: 0 },
+  });
+
+const BAN = { until: 1795262700, retryAfter: 300 };
+
+const ban = objectOf('The current ban.', BAN, {
+  until: count('Unix second at which the ban ends.'),
+  retryAfter: count('Seconds after which a request will be admitted.', 1),
 });
 
 const refusals: Schema = {
@@ -202,72 +155,47 @@ const refusals: Schema = {
     'remember them. Null if they cannot be read now. Only with `refusals=true`.',
   type: ['array', 'null'],
   maxItems: REFUSALS_SHOWN,
-  items: objectOf(
-    'A refused request.',
-    {
-      at: count('Unix second at which it arrived.', REFUSAL.at),
-      method: { description: 'Its method.', type: 'string', examples: [REFUSAL.method] },
-      path: { description: 'Its path.', type: 'string', examples: [REFUSAL.path] },
-      code: { description: 'The code of its error.', type: 'string', examples: [REFUSAL.code] },
-      limit: nullable('The limit that refused it, or null.', 'string', REFUSAL.limit, {
-        enum: ['minute', 'day', null],
-      }),
-      retryAt: nullable('Unix second from which on a retry works, or null.', 'integer', REFUSAL.retryAt, {
-        minimum: 0,
-      }),
-      repeated: count('Refused requests like it that followed in the same minute.', REFUSAL.repeated),
-    },
-    REFUSAL,
-  ),
+  items: objectOf('A refused request.', REFUSAL, {
+    at: count('Unix second at which it arrived.'),
+    method: text('Its method.'),
+    path: text('Its path.'),
+    code: text('The code of its error.'),
+    limit: nullable('The limit that refused it, or null.', 'string', { enum: ['minute', 'day', null] }),
+    retryAt: nullable('Unix second from which on a retry works, or null.', 'integer', { minimum: 0 }),
+    repeated: count('Refused requests like it that followed in the same minute.'),
+  }),
   examples: [[REFUSAL]],
 };
 
-const limits = objectOf(
-  'The limits and usage of a key.',
-  {
-    name: {
-      description: 'The name that the key was issued with.',
-      type: 'string',
-      maxLength: MAX_KEY_NAME_LENGTH,
-      examples: [LIMITS.name],
-    },
-    plan: { description: 'The plan of the key.', type: 'string', enum: PLAN_NAMES, examples: [LIMITS.plan] },
-    minute: bucket('minute'),
-    day: bucket('day'),
-    waitSeconds: count('Seconds until a request will be admitted; 0 if one is admitted now.', LIMITS.waitSeconds),
-    strikesLeft: count(
-      'Further refusals before a ban becomes possible. Strikes are forgotten over time.',
-      LIMITS.strikesLeft,
-    ),
-    ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }], examples: [null] },
-    bannedUntil: nullable('Unix second at which the current ban ends, or null.', 'integer', null, { minimum: 0 }),
-    scope: {
-      description: 'What the key is allowed to do.',
-      type: 'array',
-      minItems: 1,
-      maxItems: SCOPES.length,
-      items: { type: 'string', enum: SCOPES },
-      examples: [LIMITS.scope],
-    },
-    expiresAt: nullable('When the key expires, in UTC, or null.', 'string', '2027-11-21T12:00:00.000Z', {
-      format: 'date-time',
-    }),
-    usage: {
-      description:
-        'Requests admitted and refused on each of the last 36 days (UTC), the oldest first. Days without requests are left out.',
-      type: 'array',
-      maxItems: DAYS_KEPT,
-      items: objectOf(
-        'One day.',
-        {
-          day: { description: 'The date.', type: 'string', format: 'date', examples: ['2026-11-22'] },
-          admitted: count('Requests that were admitted.', 101),
-          refused: count('Requests that were refused by a limit.', 0),
-        },
-        LIMITS.usage[0],
-      ),
-      examples: [LIMITS.usage],
-    },
+const limits = objectOf('The limits and usage of a key.', LIMITS, {
+  name: text('The name that the key was issued with.', { maxLength: MAX_KEY_NAME_LENGTH }),
+  plan: text('The plan of the key.', { enum: PLAN_NAMES }),
+  minute: bucket('minute'),
+  day: bucket('day'),
+  waitSeconds: count('Seconds until a request will be admitted; 0 if one is admitted now.'),
+  strikesLeft: count('Further refusals before a ban becomes possible. Strikes are forgotten over time.'),
+  ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }] },
+  bannedUntil: nullable('Unix second at which the current ban ends, or null.', 'integer', { minimum: 0 }),
+  scope: {
+    description: 'What the key is allowed to do.',
+    type: 'array',
+    minItems: 1,
+    maxItems: SCOPES.length,
+    items: { type: 'string', enum: SCOPES },
   },
-  LIMITS,
-);
+  expiresAt: nullable('When the key expires, in UTC, or null.', 'string', {
+    format: 'date-time',
+    examples: ['2027-11-21T12:00:00.000Z'],
+  }),
+  usage: {
+    description:
+      'Requests admitted and refused on each of the last 36 days (UTC), the oldest first. Days without requests are left out.',
+    type: 'array',
+    maxItems: DAYS_KEPT,
+    items: objectOf('One day.', LIMITS.usage[0] as object, {
+      day: text('The date.', { format: 'date' }),
+      admitted: count('Requests that were admitted.'),
+      refused: count('Requests that were refused by a limit.'),
+    }),
+  },
+});

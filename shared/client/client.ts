@@ -5,22 +5,18 @@ import { faultsOf } from '../schemas/must.ts';
 import { NewOrder, Order, OrderMove, type OrderStatus } from '../schemas/order.ts';
 import { MAX_PAGE_SIZE } from '../schemas/page.ts';
 import { NewPet, Pet, PetChanges, type PetStatus } from '../schemas/pet.ts';
-import { type CallOptions, openTransport, readAnswer, type StoreAnswer, StoreError } from './transport.ts';
+import {
+  type CallOptions,
+  openTransport,
+  readAnswer,
+  type StoreAnswer,
+  type StoreClientOptions,
+  StoreError,
+} from './transport.ts';
 
 /** The typed client of the store, for internal services that call the core directly. */
 
-export { type CallOptions, StoreError, type StoreErrorCode } from './transport.ts';
-
-export interface StoreClientOptions {
-  /** The core's origin, for instance http://127.0.0.1:7001. */
-  readonly url: string;
-  /** The core's CORE_TOKEN, if it has one. */
-  readonly token?: string | undefined;
-  /** The time for each call, including retries. */
-  readonly timeoutMs?: number;
-  /** The maximum number of connections to the core. More calls wait. */
-  readonly connections?: number;
-}
+export { type CallOptions, type StoreClientOptions, StoreError, type StoreErrorCode } from './transport.ts';
 
 export interface CreateOptions extends CallOptions {
   /** Identifies this creation for a day: the same key returns the same answer. By default each call gets a new one. */
@@ -71,8 +67,8 @@ const IdempotencyKey = z.string().regex(/^[ !#-[\]-~]{1,255}$/, {
  * other methods are retried only if nothing can have reached the core.
  * @throws for a URL that is not a plain origin, or a token that is not a valid header value
  */
-export function createStoreClient({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
-  const { call, close } = openTransport({ url, token, timeoutMs, connections });
+export function createStoreClient(options: StoreClientOptions) {
+  const { call, close } = openTransport(options);
 
   async function create<S extends z.ZodType>(schema: S, path: string, body: unknown, options: CreateOptions = {}) {
     const idempotencyKey = checked(IdempotencyKey, options.idempotencyKey ?? randomUUID());

@@ -53,18 +53,15 @@ export interface StoreAnswer {
   readonly bytes: Uint8Array;
 }
 
-export interface TransportOptions {
+export interface StoreClientOptions {
+  /** The core's origin, for instance http://127.0.0.1:7001. */
   readonly url: string;
-  readonly token: string | undefined;
-  readonly timeoutMs: number;
-  readonly connections: number;
-}
-
-export interface Transport {
-  /** @throws {StoreError} unless the answer is a success */
-  call(request: StoreRequest, options?: CallOptions): Promise<StoreAnswer>;
-  /** Finishes the calls in progress. Later calls are refused. */
-  close(): Promise<void>;
+  /** The core's CORE_TOKEN, if it has one. */
+  readonly token?: string | undefined;
+  /** The time for each call, including retries. */
+  readonly timeoutMs?: number;
+  /** The maximum number of connections to the core. More calls wait. */
+  readonly connections?: number;
 }
 
 const CONNECT_TIMEOUT_MS = 1_000;
@@ -87,7 +84,7 @@ const MALFORMED: ReadonlySet<string> = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND
  * Opens a pool of connections to the core. The first call opens the first connection.
  * @throws for a URL that is not a plain origin, or a token that is not a valid header value
  */
-export function openTransport({ url, token, timeoutMs, connections }: TransportOptions): Transport {
+export function openTransport({ url, token, timeoutMs = 5_000, connections = 16 }: StoreClientOptions) {
   if (!isOrigin(url)) throw new TypeError('url must be an origin such as http://127.0.0.1:7001.');
   const authorization: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
   // A request that undici cannot write blocks its connection for good, so the headers are checked first.
@@ -105,7 +102,8 @@ export function openTransport({ url, token, timeoutMs, connections }: TransportO
 
   let closed: Promise<void> | undefined;
   return {
-    async call(request, options = {}) {
+    /** @throws {StoreError} unless the answer is a success */
+    async call(request: StoreRequest, options: CallOptions = {}): Promise<StoreAnswer> {
       const limit = startLimit(options.timeoutMs ?? timeoutMs, options.signal);
       try {
         const written = { ...write(request, authorization), signal: limit.signal };
@@ -114,7 +112,8 @@ export function openTransport({ url, token, timeoutMs, connections }: TransportO
         limit.end();
       }
     },
-    close: () => (closed ??= pool.close()),
+    /** Finishes the calls in progress. Later calls are refused. */
+    close: (): Promise<void> => (closed ??= pool.close()),
   };
 }
 

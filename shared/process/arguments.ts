@@ -72,21 +72,14 @@ export function misspelt(given: readonly string[], settings: readonly string[]):
 function looksLike(name: string, setting: string): boolean {
   if (/_[A-Z]{2,}$/.test(name) && setting.startsWith(name)) return true;
   const [given, meant] = [name, setting].map((one) => one.replace(/IES$/, 'Y')) as [string, string];
-  return Math.abs(given.length - meant.length) <= 1 && distance(given, meant) <= 1;
+  return isOneSlip(given, meant);
 }
 
-/** The number of letters added, removed, changed, or swapped with their neighbour (optimal string alignment). */
-function distance(a: string, b: string): number {
-  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, at) => at)];
-  const cell = (row: number, column: number): number => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;
-  for (let i = 1; i <= a.length; i++) {
-    rows.push([i]);
-    for (let j = 1; j <= b.length; j++) {
-      const changed = cell(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const isSwap = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      const swapped = isSwap ? cell(i - 2, j - 2) + 1 : Number.POSITIVE_INFINITY;
-      rows[i]?.push(Math.min(cell(i - 1, j) + 1, cell(i, j - 1) + 1, changed, swapped));
-    }
-  }
-  return cell(a.length, b.length);
+/** Whether at most one letter is added, removed, changed, or swapped with its neighbour. */
+function isOneSlip(a: string, b: string): boolean {
+  let same = 0;
+  while (same < a.length && a[same] === b[same]) same++;
+  const [x, y] = [a.slice(same), b.slice(same)];
+  const isSwap = x[0] === y[1] && x[1] === y[0] && x.slice(2) === y.slice(2);
+  return isSwap || x.slice(1) === y.slice(1) || x.slice(1) === y || x === y.slice(1);
 }

@@ -151,16 +151,12 @@ export function sumOf(several: readonly (readonly Family[])[]): Family[] {
   const families = new Map<string, { about: Family; series: Map<string, Series> }>();
   for (const family of several.flat()) {
     const { name } = family;
-    const { series } = families.get(name) ?? setIn(families, name, { about: family, series: new Map() });
+    const known = families.get(name) ?? { about: family, series: new Map() };
+    families.set(name, known);
     for (const one of family.values) {
       const identity = JSON.stringify([one.metricName, one.labels]);
-      series.set(identity, { ...one, value: one.value + (series.get(identity)?.value ?? 0) });
+      known.series.set(identity, { ...one, value: one.value + (known.series.get(identity)?.value ?? 0) });
     }
   }
   return [...families.values()].map(({ about, series }) => ({ ...about, values: [...series.values()] }));
-}
-
-function setIn<K, V>(map: Map<K, V>, key: K, value: V): V {
-  map.set(key, value);
-  return value;
 }

@@ -1,48 +1,28 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, rm } from 'node:fs/promises';
+import { link, mkdir, open, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const OWNER_ONLY = 0o600;
 
 /**
- * Writes a file for the owner only. The text goes into a draft in the same folder, and `place` puts the draft in its
- * place: with rename(2) to replace a file, with link(2) only if there is none. Draft and folder are synced, so that
- * readers see a whole file or none, even after a crash. The draft is always removed.
+ * Writes a file for the owner only, unless it exists. The text goes into a draft in the same folder, which is then linked
+ * (link(2)). Draft and folder are synced, so that readers see a whole file or none, even after a crash. The draft is
+ * always removed.
  * @param path the file, whose folder is created if missing
- * @throws the system's error, and what `place` throws
+ * @throws the system's error
  */
-export async function throughDraft(
-  path: string,
-  text: string,
-  place: (draft: string, path: string) => Promise<void>,
-): Promise<void> {
+export async function writeUnlessThere(path: string, text: string): Promise<void> {
   const folder = dirname(path);
   await mkdir(folder, { recursive: true });
   const draft = `${path}.${randomUUID()}`;
   try {
-    await write(draft, text);
-    await place(draft, path);
-    await sync(folder);
+    await writeFile(draft, text, { flag: 'wx', mode: OWNER_ONLY, flush: true });
+    await link(draft, path);
+    await using directory = await open(folder, 'r');
+    await directory.sync();
+  } catch (fault) {
+    if ((fault as NodeJS.ErrnoException).code !== 'EEXIST') throw fault;
   } finally {
     await rm(draft, { force: true });
-  }
-}
-
-async function write(path: string, text: string): Promise<void> {
-  const file = await open(path, 'wx', OWNER_ONLY);
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
-async function sync(folder: string): Promise<void> {
-  const directory = await open(folder, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
   }
 }

@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { type DestinationStream, type Level, type Logger, pino } from 'pino';
 import type { Family } from './counts.ts';
 
@@ -93,21 +94,23 @@ const LONGEST_PAUSE_MS = 128;
 const NEWLINE = 10;
 const NOTHING = Buffer.alloc(0);
 
+/** Files are written in the background, because a disk may be slow. */
+const writeInBackground = promisify(fs.write);
+
 /**
  * Writes lines of text to an open file, pipe or socket. A slow or stopped reader blocks nobody: lines wait up to a
  * limit, and further lines are dropped and counted. A partial write continues where it stopped, so no line is torn. A
  * failed write is retried, because a disk can get free space and a reader can return.
  */
 class LogOutput {
-  readonly #target: Target;
+  readonly #fd: number;
+  /** Whether it is a file, which takes a write of any size in one piece. */
+  readonly #isFile: boolean;
   /** Called with the number of dropped lines once there is room again. */
   readonly #onDropped: (lines: number) => void;
-  /** Lines that are not encoded yet. */
+  /** Lines that are written after #underWay. */
   #lines = '';
-  /** Whole lines that are written after #underWay. */
-  #chunks: Buffer[] = [];
   #underWay: Buffer = NOTHING;
-  #bytes = 0;
   #unreported = 0;
   #dropped = 0;
   #isReporting = false;
@@ -115,7 +118,8 @@ class LogOutput {
   #whenWritten: (() => void)[] = [];
 
   constructor(fd: number, onDropped: (lines: number) => void) {
-    this.#target = targetOf(fd);
+    this.#isFile = fs.fstatSync(fd).isFile();
+    this.#fd = this.#isFile ? fd : nonBlocking(fd);
     this.#onDropped = onDropped;
     setInterval(() => this.flush(), FLUSH_EVERY_MS).unref();
   }
@@ -126,32 +130,28 @@ class LogOutput {
 
   /** @param line with its line end */
   write(line: string): void {
-    const isOver = this.#bytes + this.#lines.length + line.length > MAX_WAITING_BYTES;
+    const isOver = this.#underWay.length + this.#lines.length + line.length > MAX_WAITING_BYTES;
     if (isOver && !this.#isReporting) {
       this.#dropped += 1;
       this.#unreported += 1;
       return;
     }
     this.#lines += line;
-    if (this.#lines.length < TOGETHER_CHARACTERS) return;
-    this.#seal();
-    void this.#writeAll();
+    if (this.#lines.length >= TOGETHER_CHARACTERS && !this.#isReporting) void this.#writeAll();
   }
 
   /** @param done called when all current lines have been written */
   flush(done?: () => void): void {
-    this.#seal();
     if (done !== undefined) this.#whenWritten.push(done);
     void this.#writeAll();
   }
 
   /** Writes as much as possible without waiting, at the end of the process. */
   flushSync(): void {
-    this.#seal();
     // A write that a thread has begun completes before the process ends.
-    if (this.#isWriting && this.#target.isFile) this.#underWay = NOTHING;
+    if (this.#isWriting && this.#isFile) this.#underWay = NOTHING;
     try {
-      while (this.#next()) this.#wrote(fs.writeSync(this.#target.fd, this.#piece()));
+      while (this.#next()) this.#wrote(fs.writeSync(this.#fd, this.#piece()));
     } catch {
       // The reader is stuck or gone, so nobody can be informed.
     }
@@ -163,8 +163,10 @@ class LogOutput {
     let pauseMs = FIRST_PAUSE_MS;
     while (this.#next()) {
       try {
-        const written = this.#target.write(this.#piece());
-        this.#wrote(typeof written === 'number' ? written : await written);
+        const bytes = this.#piece();
+        this.#wrote(
+          this.#isFile ? (await writeInBackground(this.#fd, bytes)).bytesWritten : fs.writeSync(this.#fd, bytes),
+        );
         pauseMs = FIRST_PAUSE_MS;
       } catch {
         await sleep(pauseMs, undefined, { ref: false });
@@ -179,9 +181,8 @@ class LogOutput {
   #next(): boolean {
     if (this.#underWay.length > 0) return true;
     if (this.#unreported > 0) this.#reportDropped();
-    const [only = NOTHING, ...more] = this.#chunks;
-    this.#underWay = more.length === 0 ? only : Buffer.concat(this.#chunks);
-    this.#chunks = [];
+    this.#underWay = Buffer.from(this.#lines);
+    this.#lines = '';
     return this.#underWay.length > 0;
   }
 
@@ -192,7 +193,6 @@ class LogOutput {
     this.#isReporting = true;
     this.#onDropped(lines);
     this.#isReporting = false;
-    this.#seal();
   }
 
   /**
@@ -201,66 +201,30 @@ class LogOutput {
    */
   #piece(): Buffer {
     const all = this.#underWay;
-    if (this.#target.isFile || all.length <= PIPE_BUF) return all;
+    if (this.#isFile || all.length <= PIPE_BUF) return all;
     const last = all.lastIndexOf(NEWLINE, PIPE_BUF - 1);
     return all.subarray(0, (last === -1 ? all.indexOf(NEWLINE) : last) + 1);
   }
 
   #wrote(bytes: number): void {
     this.#underWay = this.#underWay.subarray(bytes);
-    this.#bytes -= bytes;
   }
-
-  #seal(): void {
-    if (this.#lines === '') return;
-    const chunk = Buffer.from(this.#lines);
-    this.#lines = '';
-    this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
-  }
-}
-
-interface Target {
-  readonly fd: number;
-  /** Whether the target is a file, which takes a write of any size in one piece. */
-  readonly isFile: boolean;
-  /** @returns the number of bytes written. @throws if none can be written now */
-  write(bytes: Buffer): number | Promise<number>;
-}
-
-/**
- * Files are written in the background, because a disk may be slow. Other targets are made non-blocking: a thread that
- * waits for a reader would keep the process from ending.
- */
-function targetOf(fd: number): Target {
-  if (fs.fstatSync(fd).isFile()) return { fd, isFile: true, write: (bytes) => writeFile(fd, bytes) };
-  const own = nonBlocking(fd);
-  return { fd: own, isFile: false, write: (bytes) => fs.writeSync(own, bytes) };
-}
-
-function writeFile(fd: number, bytes: Buffer): Promise<number> {
-  const { promise, resolve, reject } = Promise.withResolvers<number>();
-  fs.write(fd, bytes, (fault, written) => (fault === null ? resolve(written) : reject(fault)));
-  return promise;
 }
 
 const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = fs.constants;
 
 /**
- * Reopens the same pipe or terminal, so that other processes with the same pipe stay blocking. A socket cannot be
- * reopened.
+ * Makes what is no file non-blocking, because a thread that waits for a reader would keep the process from ending. It
+ * reopens the same pipe or terminal, so that other processes with the same pipe stay blocking.
  */
 function nonBlocking(fd: number): number {
   try {
     return fs.openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   } catch {
-    return madeNonBlocking(fd);
+    // A socket cannot be reopened.
   }
-}
-
-/** Makes it non-blocking, as node:net does. Like Node, this leaves the terminal of another process unchanged. */
-function madeNonBlocking(fd: number): number {
   try {
+    // As node:net does. Like Node, this leaves the terminal of another process unchanged.
     new net.Socket({ fd, readable: false, writable: true }).unref();
   } catch {
     // The target is neither a pipe nor a socket.

@@ -13,8 +13,6 @@ import type { Family } from './counts.ts';
 
 export interface Metrics {
   requests(): (operation: string, status: number, seconds: number) => void;
-  /** A histogram of the service. Returns the function that adds a value. */
-  histogram(name: string, help: string, buckets: number[]): (value: number) => void;
   /** A value that is read on each scrape; undefined shows no series. `name` is the full name. */
   gauge(name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void;
   /** As `gauge`, with a value for each of several things, which the label distinguishes. */
@@ -55,10 +53,6 @@ export function createMetrics(service: string, worker?: number): Metrics {
   for (const metric of metricsOfProcess()) registry.registerMetric(metric);
   return {
     requests: () => countRequests(service, registry),
-    histogram(name, help, buckets) {
-      const histogram = new Histogram({ name: `${service}_${name}`, help, buckets, registers });
-      return (value) => histogram.observe(value);
-    },
     gauge(name, help, read) {
       new Gauge({
         name,
@@ -97,8 +91,7 @@ export function createMetrics(service: string, worker?: number): Metrics {
     counted,
     snapshot: () => snapshotOf(registry),
     async expose(others = []) {
-      const isAlone = others.length === 0 && sources.length === 0;
-      const whole = isAlone ? registry : merge([await snapshotOf(registry), counted().map(mergeable), ...others]);
+      const whole = merge([await snapshotOf(registry), counted().map(mergeable), ...others]);
       return { text: await whole.metrics(), type: registry.contentType };
     },
   };

@@ -15,7 +15,14 @@ const RANGE = (issue: { readonly input?: unknown }): string =>
 export const int64 = z
   .union([z.int({ error: RANGE }), z.bigint()], { error: RANGE })
   .transform(BigInt)
-  .refine((value) => value >= INT64_MIN && value <= INT64_MAX, { error: RANGE });
+  .refine((value) => value >= INT64_MIN && value <= INT64_MAX, { error: RANGE })
+  // JSON Schema has no bigint.
+  .meta({ type: 'integer', format: 'int64' });
+
+/** An id that the service assigns. */
+export const id = int64.describe(
+  'Assigned by the service. It can be any 64-bit integer: read it as an exact integer or as text.',
+);
 
 /** An int64 in a path or a query, in canonical decimal digits as the service writes them; undefined otherwise. */
 export function parseInt64(text: string): bigint | undefined {

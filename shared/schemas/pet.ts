@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { int64 } from './int64.ts';
+import { id, int64 } from './int64.ts';
 import { must } from './must.ts';
 
-export const PetStatus = z.enum(['available', 'pending', 'sold'], {
-  error: must('be one of available, pending, sold'),
-});
+export const PetStatus = z
+  .enum(['available', 'pending', 'sold'], { error: must('be one of available, pending, sold') })
+  .describe('The availability of a pet.');
 
 const MAX_NAME_CHARACTERS = 200;
 
@@ -26,16 +26,23 @@ const petName = z
   .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' })
   .refine((text) => text === '' || /[^ \xa0]/.test(text), { error: 'must not be blank' })
   .meta({
+    description: "The pet's name. Its length is counted in Unicode code points.",
     minLength: 1,
     maxLength: MAX_NAME_CHARACTERS,
     pattern: NOT_BLANK,
     not: { pattern: CONTROL_CHARACTER },
   });
 
-const fields = { name: petName, categoryId: int64, status: PetStatus };
+const categoryId = int64.describe('The category to which the pet belongs.');
+const fields = { name: petName, categoryId, status: PetStatus };
 
 /** The body of a request that adds a pet. */
-export const NewPet = z.strictObject({ ...fields, status: PetStatus.default('available') });
+export const NewPet = z
+  .strictObject({
+    ...fields,
+    status: PetStatus.default('available').describe('The availability of the pet. Default: `available`.'),
+  })
+  .describe('A pet to add.');
 
 /** The body of an internal request that changes a pet. Omitted members stay unchanged. */
 export const PetChanges = z
@@ -44,7 +51,7 @@ export const PetChanges = z
   .refine((changes) => Object.keys(changes).length > 0, { error: 'it changes nothing' });
 
 /** A pet as the store returns it. */
-export const Pet = z.strictObject({ id: int64, ...fields });
+export const Pet = z.strictObject({ id, ...fields }).describe('A pet.');
 
 export type PetStatus = z.infer<typeof PetStatus>;
 export type NewPet = z.infer<typeof NewPet>;

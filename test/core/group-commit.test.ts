@@ -7,7 +7,7 @@ import { temporaryFolder } from '../support/stack.ts';
 
 async function openStore(): Promise<{ store: SqliteStore; commits: number[]; count: () => Promise<number> }> {
   const commits: number[] = [];
-  const store = new SqliteStore(`${await temporaryFolder()}/store.db`, { onCommit: (writes) => commits.push(writes) });
+  const store = new SqliteStore(`${await temporaryFolder()}/store.db`, (writes) => commits.push(writes));
   const count = async () =>
     Number((await store.read(() => query<{ n: bigint }>('SELECT COUNT(*) AS n FROM pets')))[0]?.n);
   return { store, commits, count };

@@ -1,12 +1,13 @@
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { descriptionFile } from '../support/description.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 /** Clients from other people's generators, made from our description, each in a folder of its own. */
 
 const MODULES = join(import.meta.dirname, 'node_modules');
-const DESCRIPTION = join(ROOT, 'gateway/reference/openapi.json');
+const DESCRIPTION = await descriptionFile();
 
 export interface Generator {
   readonly name: string;

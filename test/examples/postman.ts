@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
-import { ROOT } from '../support/process.ts';
+import { description } from '../support/description.ts';
 
 /** Our description imported into Postman as a collection, and newman, which runs it. Neither has types. */
 
@@ -44,9 +42,8 @@ export interface Collection {
 
 /** The collection, with examples as values. */
 export function importIntoPostman(): Promise<Collection> {
-  const data = readFileSync(join(ROOT, 'gateway/reference/openapi.json'), 'utf8');
   const { promise, resolve, reject } = Promise.withResolvers<Collection>();
-  convertV2({ type: 'string', data }, { parametersResolution: 'Example' }, (fault, { reason, output }) => {
+  convertV2({ type: 'string', data: description }, { parametersResolution: 'Example' }, (fault, { reason, output }) => {
     const collection = output?.[0]?.data;
     if (collection === undefined) reject(fault ?? new Error(reason));
     else resolve(collection);

@@ -1,6 +1,5 @@
 import { registerHooks } from 'node:module';
-import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { describeApi } from '../../gateway/reference/openapi.ts';
 
 /**
  * Prints the types that openapi-typescript generates from the API's description. It needs the compiler API of
@@ -14,7 +13,6 @@ registerHooks({
 });
 const { default: openapiTypes, astToString } = await import('openapi-typescript');
 
-const description = join(import.meta.dirname, '../../gateway/reference/openapi.json');
 // What the description says stands there, and in the reference.
-const types = await openapiTypes(pathToFileURL(description));
+const types = await openapiTypes(JSON.stringify(describeApi()));
 process.stdout.write(astToString(types, { formatOptions: { removeComments: true } }));

@@ -78,6 +78,23 @@ test('every panel has a unit and a description, and links to a section of the ru
   }
 });
 
+test('panels of the dashboard fit beside each other', () => {
+  const places = DASHBOARD.panels.map(({ title, gridPos: { x, y, w, h } }) => ({
+    title,
+    x,
+    y,
+    end: x + w,
+    below: y + h,
+  }));
+  expect(places.filter(({ end }) => end > 24)).toEqual([]);
+  const overlapping = places.filter((one, at) =>
+    places
+      .slice(at + 1)
+      .some((other) => one.x < other.end && other.x < one.end && one.y < other.below && other.y < one.below),
+  );
+  expect(overlapping).toEqual([]);
+});
+
 test('no query of the dashboard names a key', () => {
   expect(DASHBOARD_TEXT).not.toMatch(/key_?id/i);
 });

@@ -1,22 +1,15 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { describeApi } from '../../gateway/reference/openapi.ts';
 import { schemas } from '../../gateway/reference/schemas.ts';
 import { parseJson } from '../../shared/schemas/json.ts';
 import { NewPet } from '../../shared/schemas/pet.ts';
+import { description } from '../support/description.ts';
 import { send } from '../support/http.ts';
 import { schemaValidator } from '../support/json-schema.ts';
-import { ROOT } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 
-const FILE = join(ROOT, 'gateway/reference/openapi.json');
 const api = describeApi();
-
-test('the committed description is current with the code, from which npm run generate writes it', () => {
-  expect(JSON.parse(readFileSync(FILE, 'utf8'))).toEqual(JSON.parse(JSON.stringify(api)));
-});
 
 test('the description has the operations of the interface document with the same content', () => {
   const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
@@ -111,7 +104,7 @@ test('the gateway serves the description to everyone with the limits of the addr
   const answer = await send(`${stack.gateway}/v1/openapi.json`);
   expect(answer.status).toBe(200);
   expect(answer.headers).toMatchObject({ 'content-type': 'application/json', 'x-ratelimit-limit': '4000' });
-  expect(answer.text).toBe(readFileSync(FILE, 'utf8'));
+  expect(answer.json).toEqual(JSON.parse(description));
 });
 
 test('lists and texts have the bounds of the code, and the contact has an absolute URL', () => {
@@ -130,7 +123,7 @@ test('lists and texts have the bounds of the code, and the contact has an absolu
 
 test('each schema of the description is valid JSON Schema 2020-12', () => {
   const ajv = schemaValidator();
-  const document = JSON.parse(readFileSync(FILE, 'utf8')) as { components: Record<string, Record<string, object>> };
+  const document = JSON.parse(description) as { components: Record<string, Record<string, object>> };
   const { schemas: bodies = {}, headers = {}, parameters = {} } = document.components;
   const inner = [...Object.values(headers), ...Object.values(parameters)].map(
     (one) => (one as { schema: object }).schema,

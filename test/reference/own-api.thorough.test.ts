@@ -1,8 +1,6 @@
-import { execFile } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import type { Document } from '../../gateway/reference/document.ts';
 import { ctlWith } from '../support/ctl.ts';
@@ -62,8 +60,6 @@ const GENRE: Parameter = {
 const FOUND = { status: 200, description: 'The book.', content: { 'application/json': { schema: BOOK, example: { title: 'x' } } } };
 `;
 
-const run = promisify(execFile);
-
 /** Replaces a text from the end of a declaration to the beginning of another text. */
 function replaced(text: string, declaration: RegExp, by: string, end: string): string {
   const [found = ''] = declaration.exec(text) ?? [];
@@ -91,7 +87,6 @@ async function ownProject(): Promise<string> {
     const tagged = named.replace(/pets: 'Pets\.', store: '[^']+'/, "books: 'Books.'");
     return replaced(tagged, /export const OPERATIONS: [^=]+ = /, OPERATIONS, '  getLimits: {');
   });
-  await run(process.execPath, ['deploy/generate.ts'], { cwd: folder });
   return folder;
 }
 

@@ -232,7 +232,7 @@ test('the 80 % signal says where a client sees what is left of its day while the
 test('the figures of the line, the ban and the 80 % signal have a correct text alternative', async () => {
   const { gateway, issueKey } = await startStack();
   const { text } = await send(`${gateway}/docs/`);
-  const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)"><desc id="\1">([^<]+)</g)];
+  const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)">\s*<desc id="\1">([^<]+)</g)];
   const [day = '', line = '', ban = ''] = alternatives.map(([, , alternative]) => alternative);
   expect(alternatives.map(([, id]) => id)).toEqual(['figure-day', 'figure-line', 'figure-ban']);
   // What the figure shows is what the gateway does.

@@ -8,6 +8,7 @@ export interface Panel {
   readonly id: number;
   readonly type: 'row' | 'stat' | 'timeseries';
   readonly title: string;
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
   readonly description?: string;
   readonly links?: readonly { readonly url: string }[];
   readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[];
