@@ -40,13 +40,7 @@ export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {
     sequence: { sequencer: LongestFirst },
-    globalSetup: [
-      'test/support/needed-packages.ts',
-      // What is named installs by itself what it needs.
-      ...(isNamed ? [] : ['test/support/packages.ts']),
-      'test/support/redis.ts',
-      'test/support/postgres.ts',
-    ],
+    globalSetup: ['test/support/needed-packages.ts', 'test/support/redis.ts', 'test/support/postgres.ts'],
     projects: [
       {
         test: {

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { median, spreadOf } from '../support/statistics.ts';
 import { type Ask, LIST } from './load/asks.ts';
-import { runWrk } from './load/wrk.ts';
+import { runWrk } from './load/load.ts';
 import { folder, startNode } from './machine/processes.ts';
 import { usageOf } from './machine/usage.ts';
 import type { Table } from './results/data.ts';

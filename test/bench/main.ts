@@ -7,7 +7,7 @@ Compares the gateway with its peers on one machine: one run, interleaved, in fro
   --scenario <names>    only these, list-32,banned-32 for instance
   --only <contenders>   only these, gateway,nginx-lua for instance
   --rounds <n>          rounds of each; --seconds <n>, how long each is
-  --write               write test/bench/results/speed.csv (or floor.csv) and speed.svg
+  --write               write test/bench/results/speed.csv and speed.svg
   --floor               gateway and core beside their floors, and what a request takes, in about three minutes
   --base <folder>       also the gateway of another checkout; ratios are to it
   --help                this

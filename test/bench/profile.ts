@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { sum } from '../support/statistics.ts';
 import { type Ask, LIST, listsOf } from './load/asks.ts';
 import { aDay } from './load/day.ts';
-import { runWrk } from './load/wrk.ts';
+import { runWrk } from './load/load.ts';
 import { ROOT } from './machine/processes.ts';
 import { installPrograms } from './machine/programs.ts';
 import { NAMED_FUNCTIONS, sampleParts } from './machine/stacks.ts';

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { json } from 'node:stream/consumers';
 import { beforeAll, describe, expect, inject, test } from 'vitest';
 import { type Container, runContainer } from '../support/containers/container.ts';
 import { dockerOn } from '../support/containers/docker.ts';
@@ -8,10 +9,49 @@ import { withoutDigest } from '../support/containers/stand-ins.ts';
 import { readDockerfile } from '../support/dockerfile.ts';
 import { LONGEST_STOP_MS } from '../support/drain.ts';
 import { post, send } from '../support/http.ts';
+import { serveHttp } from '../support/http-server.ts';
 import { readAndWrite } from '../support/load.ts';
-import { otlpCollector } from '../support/otlp-collector.ts';
 import { ROOT } from '../support/process.ts';
-import { ADMIN_TOKEN, BOUNDLESS, eventually } from '../support/workers.ts';
+import { ADMIN_TOKEN } from '../support/stack.ts';
+import { BOUNDLESS, eventually } from '../support/workers.ts';
+
+/** A span, of what OTLP's JSON tells (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding). */
+interface Span {
+  readonly service: string;
+  readonly name: string;
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId?: string;
+}
+
+interface Attribute {
+  readonly key: string;
+  readonly value: { readonly stringValue?: string };
+}
+
+interface Export {
+  readonly resourceSpans: readonly {
+    readonly resource: { readonly attributes: readonly Attribute[] };
+    readonly scopeSpans: readonly { readonly spans: readonly Omit<Span, 'service'>[] }[];
+  }[];
+}
+
+/** A collector of traces in JSON that keeps all spans. @param host where it listens */
+async function otlpCollector(host: string): Promise<{ url: string; spans: readonly Span[] }> {
+  const spans: Span[] = [];
+  const url = await serveHttp(async (request, response) => {
+    const sent = await json(request);
+    if (request.url === '/v1/traces') spans.push(...spansIn(sent as Export));
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  }, host);
+  return { url, spans };
+}
+
+const spansIn = ({ resourceSpans }: Export): Span[] =>
+  resourceSpans.flatMap(({ resource, scopeSpans }) => {
+    const service = resource.attributes.find(({ key }) => key === 'service.name')?.value.stringValue ?? '';
+    return scopeSpans.flatMap(({ spans }) => spans.map((span) => ({ ...span, service })));
+  });
 
 /** The images of deploy/Dockerfile, built and run by an engine with the rights that compose.yaml gives them. */
 
@@ -102,7 +142,7 @@ describe.skipIf(engine === '')('images', () => {
     }
     await load.end();
     // Afterwards nobody listens; until then nobody is refused.
-    const answered = [...load.outcomes.keys()].filter((outcome) => /^(GET|POST) /.test(outcome));
+    const answered = [...load.outcomes.keys()].filter((outcome) => /^(GET|POST) \d/.test(outcome));
     expect(answered.sort()).toEqual(['GET 200', 'POST 201']);
   });
 

@@ -1,3 +1,4 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, inject, test, vi } from 'vitest';
@@ -5,14 +6,70 @@ import { openBrowser } from '../support/browser.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { isShown, logIn, rowOf, visitConsole } from '../support/console.ts';
 import { type ComposeProject, composeProject } from '../support/containers/compose-up.ts';
-import { dockerOn } from '../support/containers/docker.ts';
+import { containerNamed } from '../support/containers/container.ts';
+import { type Docker, dockerOn } from '../support/containers/docker.ts';
 import { buildImage } from '../support/containers/images.ts';
-import { type Mishaps, mishapsOf } from '../support/containers/mishaps.ts';
 import { ctlWith } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
-import { type Noted, type NotedLoad, notedLoad } from '../support/noted-load.ts';
+import { type EverydayLoad, type Noted, readAndWrite } from '../support/load.ts';
 import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually } from '../support/workers.ts';
+
+/** What happens to containers: they crash, are stopped and started, and are replaced by new ones. */
+
+/** Each returns once it has happened, and everything that it starts is healthy. */
+interface Mishaps {
+  /** Its first process is killed. The engine starts it again, because of its restart policy. */
+  crash(service: string): Promise<void>;
+  stopAndStart(service: string): Promise<void>;
+  replace(service: string): Promise<void>;
+}
+
+const HEALTHY_MS = 60_000;
+
+function mishapsOf(docker: Docker, { compose, nameOf }: ComposeProject): Mishaps {
+  const inspect = (service: string, format: string) => docker(['inspect', '--format', format, nameOf(service)]);
+  const untilHealthy = async (service: string, startedBefore: string) => {
+    const until = performance.now() + HEALTHY_MS;
+    for (;;) {
+      const { StartedAt, Health } = await containerNamed(docker, nameOf(service)).state();
+      if (StartedAt !== startedBefore && Health?.Status === 'healthy') return;
+      if (performance.now() > until) throw new Error(`${service} is not healthy again: ${Health?.Status}.`);
+    }
+  };
+  return {
+    async crash(service) {
+      const [pid, startedAt = ''] = (await inspect(service, '{{.State.Pid}} {{.State.StartedAt}}')).split(' ');
+      process.kill(pidOutside(Number(pid)), 'SIGKILL');
+      await untilHealthy(service, startedAt);
+    },
+    async stopAndStart(service) {
+      const startedAt = await inspect(service, '{{.State.StartedAt}}');
+      await compose('stop', service);
+      await compose('start', service);
+      await untilHealthy(service, startedAt);
+    },
+    replace: async (service) =>
+      void (await compose('up', '--detach', '--no-deps', '--no-build', '--force-recreate', '--wait', service)),
+  };
+}
+
+/** A process's id on this machine. @param inside its id among the engine's processes */
+function pidOutside(inside: number): number {
+  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
+    const [, , ofEngine] = /^NSpid:\t(\d+)\t(\d+)/m.exec(statusOf(name)) ?? [];
+    if (Number(ofEngine) === inside) return Number(name);
+  }
+  throw new Error(`The engine has no process ${inside}.`);
+}
+
+function statusOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/status`, 'utf8');
+  } catch {
+    return '';
+  }
+}
 
 /**
  * deploy/compose.yaml as it is shipped, without Grafana: clients ask through haproxy while each container in turn is
@@ -28,6 +85,8 @@ const CLIENTS = `http://${PUBLISH_ON}:8080`;
 const ADMIN = 'http://127.0.0.1:9090';
 const ALERTMANAGER = 'http://127.0.0.1:9093';
 const CONNECTIONS = 8;
+/** The longest of a connection after an answer. */
+const PAUSE_MS = 40;
 const OWNER = 'me';
 /** Everything but Grafana, which Debian has no package of. */
 const STARTED = ['haproxy', 'backup', 'prometheus', 'alertmanager'];
@@ -69,7 +128,7 @@ const isFailure = ({ outcome }: Noted): boolean => outcome !== 'GET 200' && outc
 
 describe.skipIf(engine === '')('the compose file', () => {
   let project: ComposeProject;
-  let load: NotedLoad;
+  let load: EverydayLoad;
 
   beforeAll(async () => {
     for (const service of ['core', 'gateway']) await buildImage(docker, service, `animal-store-${service}`);
@@ -81,7 +140,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     await project.compose('up', '--detach', '--wait', '--no-build', ...STARTED);
     say(`up and healthy after ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`);
     const key = await createKey();
-    load = notedLoad(CLIENTS, key, CONNECTIONS);
+    load = readAndWrite(CLIENTS, key, CONNECTIONS, PAUSE_MS);
     // Both gateways have seen the key when the first container fails.
     await vi.waitFor(() => expect(load.requests.length).toBeGreaterThan(100), { timeout: 60_000 });
   });

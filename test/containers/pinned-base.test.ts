@@ -5,11 +5,32 @@ import { expect, inject, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
 import { dockerOn, environmentOf } from '../support/containers/docker.ts';
 import { REGISTRY } from '../support/containers/engine.ts';
-import { startRegistry } from '../support/containers/registry.ts';
 import { nameInDeploy } from '../support/containers/stand-ins.ts';
-import { pathOf } from '../support/install.ts';
+import { send } from '../support/http.ts';
+import { need, pathOf } from '../support/install.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
+
+/** A real registry, empty, where the tests' engine pulls from. Ended after the test. */
+async function startRegistry(): Promise<void> {
+  need('docker-registry');
+  const folder = await temporaryFolder();
+  const configuration = {
+    version: 0.1,
+    storage: { filesystem: { rootdirectory: join(folder, 'data') } },
+    http: { addr: REGISTRY },
+  };
+  const file = join(folder, 'config.yml');
+  // JSON is YAML.
+  writeFileSync(file, JSON.stringify(configuration));
+  startProcess('docker-registry', ['serve', file], {}, { stdio: 'ignore' });
+  const isUp = () =>
+    send(`http://${REGISTRY}/v2/`).then(
+      ({ status }) => status,
+      () => 0,
+    );
+  await expect.poll(isUp).toBe(200);
+}
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);

@@ -13,8 +13,8 @@ import type { LogLine } from '../support/log.ts';
 import { freePort } from '../support/port.ts';
 import { type Started, startProcess, startService } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { temporaryFolder } from '../support/stack.ts';
-import { ADMIN_TOKEN, BOUNDLESS, eventually } from '../support/workers.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { BOUNDLESS, eventually } from '../support/workers.ts';
 
 /** Two gateway processes with one Redis, behind a real haproxy with the shipped configuration. */
 

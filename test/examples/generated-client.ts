@@ -2,7 +2,11 @@ import createClient from 'openapi-fetch';
 import { patientFetch } from './patient-fetch.ts';
 import type { paths } from './store-api.generated.d.ts';
 
-/** Lists the animals that can be had, with a client of types that print-types.ts generates from /v1/openapi.json. */
+/**
+ * Lists the available animals, with a client whose types come from the API's description:
+ *
+ *     npx openapi-typescript $STORE_URL/v1/openapi.json --output store-api.generated.d.ts
+ */
 
 const { STORE_URL, API_KEY } = process.env;
 

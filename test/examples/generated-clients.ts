@@ -31,7 +31,7 @@ import { patientFetch } from '${ROOT}/test/examples/patient-fetch.ts';
 import { useStore } from '${ROOT}/test/support/use-store.ts';
 const { STORE_URL = '', API_KEY = '' } = process.env;`;
 
-/** Writes the types that openapi-typescript makes of a description. */
+/** A module that writes the types that openapi-typescript makes of a description. */
 export function typesOf(description: string, target: string): string {
   return `${WITH_COMPILER}
 import { writeFileSync } from 'node:fs';

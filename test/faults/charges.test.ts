@@ -1,12 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { type Fault, startFaultProxy } from '../support/fault-proxy.ts';
 import { send } from '../support/http.ts';
 import { ask } from '../support/paced-load.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { withModes } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -16,10 +14,8 @@ const ROUNDS = 3;
 const DEADLINE_MS = 1_000;
 
 async function setUp() {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
+  const server = await ownRedis();
+  const redis = connectionTo(server.url);
   const proxy = await startFaultProxy(server.url);
   const stack = await startStack({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: String(DEADLINE_MS) });
   const limits = { minute: 1e6, day: 1e6 };
@@ -56,8 +52,7 @@ test.for(losses)('a decision whose answer %s is charged once, and its request is
 });
 
 test('a reset is not undone by a gateway that lost contact and charges later', async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
+  const server = await ownRedis();
   const proxy = await startFaultProxy(server.url);
   const [one, other] = await Promise.all(
     [server.url, proxy.url].map((REDIS_URL) => startStack({ REDIS_URL, REDIS_TIMEOUT_MS: String(DEADLINE_MS) })),

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { cleanUp } from '../support/clean-up.ts';
 import { type Answered, ask } from '../support/paced-load.ts';
 import { startService } from '../support/process.ts';
-import { type RedisServer, startRedisServer } from '../support/redis.ts';
+import type { RedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startGatewayProcess } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { temporaryFolder } from '../support/stack.ts';
@@ -26,11 +26,8 @@ const wrongClock = (offsetMs: number): string => {
 };
 
 async function setUp(): Promise<{ server: RedisServer; redis: Redis; coreUrl: string }> {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  redis.on('error', () => {});
-  cleanUp(() => redis.disconnect());
+  const server = await ownRedis();
+  const redis = connectionTo(server.url);
   const folder = await temporaryFolder();
   const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` });
   return { server, redis, coreUrl: core.addresses.core ?? '' };

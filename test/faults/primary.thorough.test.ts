@@ -6,8 +6,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { waitingCore } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { emptyDatabase } from '../support/redis-database.ts';
+import { emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
@@ -24,8 +23,7 @@ function kill(pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL'): void
 }
 
 async function redisServer() {
-  const server = await startRedisServer();
-  cleanUp(() => server.stop());
+  const server = await ownRedis();
   return server;
 }
 

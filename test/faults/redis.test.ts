@@ -1,12 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { type Answer, send } from '../support/http.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
 import { type Answered, ask } from '../support/paced-load.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startRig, withModes } from '../support/redis-fault.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { LOADING } from '../support/redis-outages.ts';
@@ -18,11 +16,8 @@ const MINUTE = 60;
 
 /** @param settings a long deadline that a busy machine does not miss, for faults other than silence */
 async function setUp(settings: Record<string, string> = { REDIS_TIMEOUT_MS: '2000' }) {
-  const server = await startRedisServer({ dir: await temporaryFolder() });
-  cleanUp(server.stop);
-  const redis = new Redis(server.url, { retryStrategy: () => 50 });
-  redis.on('error', () => {});
-  cleanUp(() => redis.disconnect());
+  const server = await ownRedis({ dir: await temporaryFolder() });
+  const redis = connectionTo(server.url, { retryStrategy: () => 50 });
   const stack = await startStack({ REDIS_URL: server.url, ...settings });
   return { server, redis, stack };
 }
@@ -136,8 +131,7 @@ test('a Redis that loads faster than it estimates is used at once', async () => 
 
 test('a Redis that became a replica of an empty one does not cause a 401 for valid keys', async () => {
   const { redis, stack } = await setUp();
-  const empty = await startRedisServer({ dir: await temporaryFolder(), 'repl-diskless-sync-delay': '0' });
-  cleanUp(empty.stop);
+  const empty = await ownRedis({ dir: await temporaryFolder(), 'repl-diskless-sync-delay': '0' });
   const [seen, unseen] = [await stack.issueKey(), await stack.issueKey()];
   await request(stack, seen);
   await redis.replicaof('127.0.0.1', new URL(empty.url).port);

@@ -1,13 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createAuthority } from '../support/certificates.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { scrape } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
-import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import {
@@ -33,8 +32,7 @@ test('the password of Redis is rotated without a failed request', async () => {
   await root.acl('SETUSER', 'gateway', 'resetpass', `>${OLD}`);
   const { host } = new URL(server.url);
   const REDIS_URL_FILE = await secretFile(`redis://gateway:${OLD}@${host}`);
-  const admin = new Redis(urlOf('admin', server.url));
-  cleanUp(() => admin.disconnect());
+  const admin = connectionTo(urlOf('admin', server.url));
   const stack = await startStack({ REDIS_URL_FILE });
   const load = await startLoad(stack);
   await serves(load);
@@ -146,16 +144,14 @@ test('the CA of Redis is rotated without a failed request', async () => {
   const page = 'CA of Redis';
   const [old, next] = [await createAuthority(), await createAuthority()];
   const port = String(await freePort());
-  const server = await startRedisServer({
+  const server = await ownRedis({
     'tls-port': port,
     'tls-ca-cert-file': old.caFile,
     'tls-cert-file': old.certFile,
     'tls-key-file': old.keyFile,
     'tls-auth-clients': 'no',
   });
-  cleanUp(server.stop);
-  const root = new Redis(server.url);
-  cleanUp(() => root.disconnect());
+  const root = connectionTo(server.url);
   await root.acl('SETUSER', 'gateway', 'on', `>${OLD}`, '~*', '&*', '+@all');
   const REDIS_CA_FILE = await secretFile(await readFile(old.caFile, 'utf8'));
   const stack = await startStack({ REDIS_URL: `rediss://gateway:${OLD}@127.0.0.1:${port}`, REDIS_CA_FILE });

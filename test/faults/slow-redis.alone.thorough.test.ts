@@ -1,12 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { type Fault, startFaultProxy } from '../support/fault-proxy.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { ask, startLoad } from '../support/paced-load.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { withModes } from '../support/redis-fault.ts';
 import { startStack } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
@@ -18,10 +16,8 @@ const LASTS_MS = 12_000;
 
 /** Four gateways on one slow Redis, whose clients ask for a key that all of them hammer. */
 async function fourGateways() {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
+  const server = await ownRedis();
+  const redis = connectionTo(server.url);
   const proxy = await startFaultProxy(server.url);
   const stacks = await inTurn([1, 2, 3, 4], 2, () => startStack({ REDIS_URL: proxy.url }));
   const [first] = stacks;
@@ -77,8 +73,7 @@ const NOISE_MS = 100;
 test.for([0, 60, 100])(
   'when a Redis that answers after %d ms is lost, known keys wait at most 300 ms, and share again 0.5 s after contact',
   async (ms) => {
-    const server = await startRedisServer();
-    cleanUp(server.stop);
+    const server = await ownRedis();
     const proxy = await startFaultProxy(server.url);
     const stack = await startStack({ REDIS_URL: proxy.url });
     const keys = await Promise.all(

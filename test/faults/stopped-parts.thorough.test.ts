@@ -7,8 +7,8 @@ import { ctl } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { startRedisServer } from '../support/redis.ts';
-import { temporaryFolder } from '../support/stack.ts';
-import { ADMIN_TOKEN, signalAll, startWorkers } from '../support/workers.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { signalAll, startWorkers } from '../support/workers.ts';
 
 /**
  * Each part of a system hangs in turn. Four seconds later, neither the banner of the console, nor its Health page, nor

@@ -2,10 +2,9 @@ import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
 import type { LogLine } from '../support/log.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { eventually, launchWorkers, untilServing } from '../support/workers.ts';
 
@@ -14,8 +13,7 @@ import { eventually, launchWorkers, untilServing } from '../support/workers.ts';
 const MINUTE = 60;
 const WORKERS = 4;
 
-const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
-cleanUp(server.stop);
+const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
 const workers = await launchWorkers({ WORKERS: String(WORKERS), REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
 
 /** Each request on its own connection, many at once, so that every worker gets some. */

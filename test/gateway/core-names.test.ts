@@ -1,3 +1,5 @@
+import { open, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { type AddressedCore, type AddressedCores, askedDuring, coresOn } from '../support/addressed-cores.ts';
@@ -5,10 +7,37 @@ import { post, send } from '../support/http.ts';
 import { readAndWrite } from '../support/load.ts';
 import { type LogLine, parsedLines } from '../support/log.ts';
 import { eventuallyScraped, scrape } from '../support/metrics.ts';
-import { type PrivateHosts, privateHosts } from '../support/private-hosts.ts';
 import { startService } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
-import { ADMIN_TOKEN, BOUNDLESS, eventually, workersEnvironment } from '../support/workers.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
+import { BOUNDLESS, eventually, workersEnvironment } from '../support/workers.ts';
+
+/** An /etc/hosts of a test's own. */
+interface PrivateHosts {
+  /** In front of a command: what is started so finds names there, and nowhere else. */
+  readonly within: readonly string[];
+  /** From now on the names are these, each with its addresses. */
+  set(names: Readonly<Record<string, readonly string[]>>): Promise<void>;
+}
+
+/** The file is written in place, so that it is never seen half: one write of one size. */
+const SIZE = 2_048;
+const MOUNT = 'mount --bind "$0" /etc/hosts && mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"';
+
+/** Mounted where only the started process sees it. Needs root, or a kernel that lets anyone have namespaces. */
+async function privateHosts(): Promise<PrivateHosts> {
+  const folder = await temporaryFolder();
+  const [hosts, switches] = [join(folder, 'hosts'), join(folder, 'nsswitch.conf')];
+  await writeFile(switches, 'hosts: files\n');
+  const set: PrivateHosts['set'] = async (names) => {
+    const lines = Object.entries(names).flatMap(([name, addresses]) => addresses.map((one) => `${one} ${name}\n`));
+    const file = await open(hosts, 'a+').then((created) => created.close().then(() => open(hosts, 'r+')));
+    await file.write(lines.join('').padEnd(SIZE, '\n'), 0);
+    await file.close();
+  };
+  await set({});
+  const namespace = process.getuid?.() === 0 ? ['--mount'] : ['--map-root-user', '--mount'];
+  return { within: ['unshare', ...namespace, 'sh', '-c', MOUNT, hosts, switches], set };
+}
 
 /** CORE_URL names a name, whose addresses are found as the system finds them. */
 

@@ -5,8 +5,8 @@ import type { KeyRefusal } from '../../gateway/telemetry/key-refusals.ts';
 import { idOf } from '../support/api-key.ts';
 import { post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { startStack } from '../support/stack.ts';
-import { ADMIN_TOKEN, startWorkers } from '../support/workers.ts';
+import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
+import { startWorkers } from '../support/workers.ts';
 
 /** GET /v1/limits?refusals=true: the last refusals of the caller's own key. */
 

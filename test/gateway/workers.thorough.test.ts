@@ -6,9 +6,9 @@ import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { type Ended, startProcess } from '../support/process.ts';
-import { temporaryFolder } from '../support/stack.ts';
+import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
-import { ADMIN_TOKEN, startWorkers, workersEnvironment } from '../support/workers.ts';
+import { startWorkers, workersEnvironment } from '../support/workers.ts';
 
 const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
   await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;

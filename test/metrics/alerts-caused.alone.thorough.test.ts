@@ -1,8 +1,12 @@
 import { expect, test } from 'vitest';
 import { ALERT_NAMES, ALERTS, type AlertOf, type AlertWatch, hasten, watchAlerts } from '../support/alerts.ts';
 import { coreBehindGateway, coreWithBadStore } from '../support/failing-cores.ts';
-import { gatewayAlone, gatewayWithBadPlans, gatewayWithWorkers } from '../support/failing-gateways.ts';
-import { gatewayWithBadKeys } from '../support/failing-keys.ts';
+import {
+  gatewayAlone,
+  gatewayWithBadKeys,
+  gatewayWithBadPlans,
+  gatewayWithWorkers,
+} from '../support/failing-gateways.ts';
 import {
   gatewayOnFullMachine,
   gatewayWithCertificate,

@@ -12,7 +12,7 @@ import { post, send } from '../support/http.ts';
 import { readableLog } from '../support/log.ts';
 import { scrape } from '../support/metrics.ts';
 import { freePort } from '../support/port.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 // Each command starts a process, which is slow on a busy machine.
@@ -146,8 +146,7 @@ test('a core that has left is shown as draining until it has answered', async ()
 });
 
 test('the connection to Redis, its last call and its missed deadlines are reported', async () => {
-  const server = await startRedisServer();
-  cleanUp(() => server.stop());
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });
   const redis = () => expect.poll(async () => (await trafficOf(stack)).redis);
   const fresh = (await trafficOf(stack)).redis;

@@ -5,11 +5,9 @@ import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { CallCounts } from '../../gateway/stores/redis/calls.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { post, send, sendBytes } from '../support/http.ts';
 import { eventuallyScraped, type Scrape, scrape } from '../support/metrics.ts';
-import { startRedisServer } from '../support/redis.ts';
-import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
+import { connectedRedis, emptyDatabase, ownRedis } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
@@ -144,8 +142,7 @@ test('a ban is counted while it runs, also with the embedded limiter', async () 
 });
 
 test('while Redis is away, decisions are counted as local, and unknown keys are not decided', async () => {
-  const server = await startRedisServer();
-  cleanUp(() => server.stop());
+  const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const [seen, unseen] = [await stack.issueKey({ plan: 'pro' }), await stack.issueKey({ plan: 'pro' })];
   const ask = async (key: string) => (await send(`${stack.gateway}/v1/pets`, { key })).status;

@@ -1,15 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import type { HistoryAnswer } from '../../gateway/operators/api/answers.ts';
 import { ALERT_NAMES } from '../support/alerts.ts';
 import { idOf } from '../support/api-key.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { ctl, ctlReading } from '../support/ctl.ts';
 import { send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { ROOT } from '../support/process.ts';
+import { connectionTo } from '../support/redis-database.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -30,8 +29,7 @@ const wordsOf = (command: string): string[] =>
 async function setUp() {
   const { server } = await startRedisWithUsers();
   const stack = await startStack({ REDIS_URL: urlOf('gateway', server.url), REDIS_TIMEOUT_MS: '5000' });
-  const sre = new Redis(urlOf('sre', server.url));
-  cleanUp(() => sre.disconnect());
+  const sre = connectionTo(urlOf('sre', server.url));
   return { stack, sre };
 }
 

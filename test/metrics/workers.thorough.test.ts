@@ -7,7 +7,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { ownRedis } from '../support/redis-database.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { eventually, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
@@ -74,8 +74,7 @@ test('counts are summed over workers and survive the replacement or crash of a w
 });
 
 test('/traffic reports local decisions while one of the workers makes them', async () => {
-  const redis = await startRedisServer();
-  cleanUp(() => redis.stop());
+  const redis = await ownRedis();
   const workers = await startWorkers({ REDIS_URL: redis.url });
   const key = await workers.issueKey();
   await ask(workers, key, 20);

@@ -17,8 +17,8 @@ import { type Answer, post, send } from '../support/http.ts';
 import { inTurn } from '../support/in-turn.ts';
 import { ask, codeOf, get, hashOf, onRedis, viewOf } from '../support/operators.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
-import { ADMIN_TOKEN, startWorkers } from '../support/workers.ts';
+import { ADMIN_TOKEN, bothStacks, type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { startWorkers } from '../support/workers.ts';
 
 /** Bans, and resets, which give a customer a fresh start. */
 

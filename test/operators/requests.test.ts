@@ -19,8 +19,8 @@ import { type Answer, post } from '../support/http.ts';
 import { ask as askWith, get, pagesOf, viewOf } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { bothStacks, type Stack, startStack } from '../support/stack.ts';
-import { ADMIN_TOKEN, eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
+import { ADMIN_TOKEN, bothStacks, type Stack, startStack } from '../support/stack.ts';
+import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
 /** What a gateway remembers of requests, and how operators ask for it. */
 

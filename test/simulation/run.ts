@@ -310,7 +310,7 @@ class Simulation {
 
   #sweep(): void {
     this.#look();
-    this.#judge.sweep(this.#unknown + this.#gateways.reduce((sum, gateway) => sum + (gateway?.unknown() ?? 0), 0));
+    this.#judge.sweep(() => this.#gateways.reduce((sum, gateway) => sum + (gateway?.unknown() ?? 0), this.#unknown));
   }
 }
 

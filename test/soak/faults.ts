@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Load } from './load.ts';
+import type { SoakProcess } from './process.ts';
 import type { Disturbance } from './record.ts';
 import type { Stage } from './stage.ts';
 
@@ -8,7 +9,7 @@ export interface Fault {
   readonly name: string;
   /** Whose failing it is; none where clients are promised to see nothing of it. Of a restart, external clients see nothing. */
   readonly kind: Disturbance['kind'];
-  /** Ends when it is over. */
+  /** Resolves when the fault is over. */
   strike(stage: Stage, load: Load): Promise<unknown>;
 }
 
@@ -16,85 +17,68 @@ const DURATION_MS = 1_500;
 
 /** The cores take turns. */
 let turn = 0;
-const nextCore = ({ cores }: Stage) => cores[turn++ % cores.length] as Stage['cores'][number];
+const nextCore = ({ cores }: Stage) => cores[turn++ % cores.length] as SoakProcess;
+
+/** Strikes a part of the stage, and heals it after a while. */
+const lasting =
+  <Part>(part: (stage: Stage) => Part, cause: (part: Part) => unknown, heal: (part: Part) => unknown) =>
+  async (stage: Stage): Promise<void> => {
+    const struck = part(stage);
+    await cause(struck);
+    await sleep(DURATION_MS);
+    await heal(struck);
+  };
+
+const killed = (part: (stage: Stage) => SoakProcess) =>
+  lasting(
+    part,
+    (process) => process.end('SIGKILL'),
+    (process) => process.start(),
+  );
+
+const suspended = (part: (stage: Stage) => SoakProcess) =>
+  lasting(
+    part,
+    (process) => process.signal('SIGSTOP'),
+    (process) => process.signal('SIGCONT'),
+  );
+
+/** Strikes this many times within the same while. */
+const repeated =
+  (times: number, act: Fault['strike']): Fault['strike'] =>
+  async (stage, load) => {
+    for (let time = 0; time < times; time++) {
+      await act(stage, load);
+      await sleep(DURATION_MS / times);
+    }
+  };
+
+const END_CONNECTIONS = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()';
 
 export const FAULTS: readonly Fault[] = [
-  {
-    name: 'Redis is killed',
-    kind: 'redis',
-    async strike({ redis }) {
-      await redis.end('SIGKILL');
-      await sleep(DURATION_MS);
-      await redis.start();
-    },
-  },
-  {
-    name: 'a core is killed',
-    kind: 'core',
-    async strike(stage) {
-      const core = nextCore(stage);
-      await core.end('SIGKILL');
-      await sleep(DURATION_MS);
-      await core.start();
-    },
-  },
+  { name: 'Redis is killed', kind: 'redis', strike: killed(({ redis }) => redis) },
+  { name: 'a core is killed', kind: 'core', strike: killed(nextCore) },
   {
     name: "clients' connections are cut",
     kind: 'none',
-    async strike(_, load) {
-      for (let cut = 0; cut < 5; cut++) {
-        load.cutClients();
-        await sleep(DURATION_MS / 5);
-      }
-    },
+    strike: repeated(5, async (_, load) => load.cutClients()),
   },
-  {
-    name: 'Redis is stopped',
-    kind: 'redis',
-    async strike({ redis }) {
-      redis.signal('SIGSTOP');
-      await sleep(DURATION_MS);
-      redis.signal('SIGCONT');
-    },
-  },
-  {
-    name: 'a core is stopped',
-    kind: 'core',
-    async strike(stage) {
-      const core = nextCore(stage);
-      core.signal('SIGSTOP');
-      await sleep(DURATION_MS);
-      core.signal('SIGCONT');
-    },
-  },
-  {
-    name: 'scripts are flushed',
-    kind: 'none',
-    async strike({ client }) {
-      for (let flush = 0; flush < 15; flush++) {
-        await client.script('FLUSH');
-        await sleep(DURATION_MS / 15);
-      }
-    },
-  },
+  { name: 'Redis is stopped', kind: 'redis', strike: suspended(({ redis }) => redis) },
+  { name: 'a core is stopped', kind: 'core', strike: suspended(nextCore) },
+  { name: 'scripts are flushed', kind: 'none', strike: repeated(15, ({ client }) => client.script('FLUSH')) },
   {
     name: 'Redis is a replica',
     kind: 'redis',
-    async strike({ client }) {
-      await client.replicaof('127.0.0.1', 1);
-      await sleep(DURATION_MS);
-      await client.replicaof('NO', 'ONE');
-    },
+    strike: lasting(
+      ({ client }) => client,
+      (client) => client.replicaof('127.0.0.1', 1),
+      (client) => client.replicaof('NO', 'ONE'),
+    ),
   },
   {
     name: 'PostgreSQL ends its connections',
     kind: 'database',
-    async strike({ database }) {
-      for (let ended = 0; ended < 15; ended++) {
-        await database.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()');
-        await sleep(DURATION_MS / 15);
-      }
-    },
+    strike: repeated(15, ({ database }) => database.query(END_CONNECTIONS)),
   },
   {
     name: 'a core is restarted',

@@ -14,24 +14,17 @@ export interface Holding {
 
 /** A process of the soak that can be ended and started again. One that ends by itself is a broken promise. */
 export class SoakProcess {
-  readonly name: string;
-  readonly #args: readonly string[];
-  readonly #env: NodeJS.ProcessEnv;
-  readonly #isUp: ((child: ChildProcess) => Promise<unknown>) | undefined;
-  /** Told each line of its standard output. */
-  readonly #onLine: (line: string) => void;
-  readonly #onSelfEnded: (what: string) => void;
+  readonly #options: SoakProcessOptions;
   #child: ChildProcess | undefined;
   #isMeantToEnd = false;
   #startedAt = 0;
 
   constructor(options: SoakProcessOptions) {
-    this.name = options.name;
-    this.#args = options.args;
-    this.#env = options.env ?? {};
-    this.#isUp = options.isUp;
-    this.#onLine = options.onLine ?? (() => {});
-    this.#onSelfEnded = options.onSelfEnded;
+    this.#options = options;
+  }
+
+  get name(): string {
+    return this.#options.name;
   }
 
   /** When it was last started, as of performance.now(). */
@@ -43,13 +36,14 @@ export class SoakProcess {
   async start(): Promise<void> {
     this.#isMeantToEnd = false;
     this.#startedAt = performance.now();
-    const child = spawnForRun(this.name, this.#args, this.#env, ['ignore', 'pipe', 'inherit', 'ipc']);
+    const { name, args, env = {}, isUp, onLine = () => {}, onSelfEnded } = this.#options;
+    const child = spawnForRun(name, args, env, ['ignore', 'pipe', 'inherit', 'ipc']);
     this.#child = child;
-    if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', this.#onLine);
+    if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', onLine);
     child.once('exit', (code, signal) => {
-      if (!this.#isMeantToEnd) this.#onSelfEnded(`${this.name} ended by itself (${signal ?? code})`);
+      if (!this.#isMeantToEnd) onSelfEnded(`${name} ended by itself (${signal ?? code})`);
     });
-    await (this.#isUp?.(child) ?? once(child, 'message'));
+    await (isUp?.(child) ?? once(child, 'message'));
   }
 
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void {

@@ -5,7 +5,7 @@ import { folder } from '../bench/machine/processes.ts';
 import { programPath } from '../bench/machine/programs.ts';
 import { post } from '../support/http.ts';
 import { freePort } from '../support/port.ts';
-import { type PostgresForTests, startPostgres } from '../support/postgres.ts';
+import { startPostgres } from '../support/postgres.ts';
 import { answers } from '../support/redis.ts';
 import { SoakProcess } from './process.ts';
 import type { SoakRecord } from './record.ts';
@@ -34,8 +34,16 @@ export const CORE_TIMEOUT_MS = 2_000;
 
 export async function setStage(record: SoakRecord): Promise<Stage> {
   const onSelfEnded = (what: string) => record.broke(what);
-  const ports = await Promise.all(Array.from({ length: 1 + 3 * COUNT }, freePort));
-  const [redisPort = 0, ...others] = ports;
+  const freePorts = (count: number) => Promise.all(Array.from({ length: count }, freePort));
+  const [[redisPort = 0], corePorts, gatewayPorts, adminPorts] = [
+    await freePorts(1),
+    await freePorts(COUNT),
+    await freePorts(COUNT),
+    await freePorts(COUNT),
+  ];
+  const [coreUrls, urls, adminUrls] = [corePorts, gatewayPorts, adminPorts].map((ports) =>
+    ports.map((port) => `http://127.0.0.1:${port}`),
+  ) as [string[], string[], string[]];
   const redisUrl = `redis://127.0.0.1:${redisPort}`;
   const client = new Redis(redisUrl, { lazyConnect: true, retryStrategy: () => 100, maxRetriesPerRequest: null });
   client.on('error', () => {});
@@ -48,7 +56,7 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
   const postgres = await startPostgres();
   process.once('exit', () => postgres.server?.kill('SIGQUIT'));
 
-  const cores = others.slice(0, COUNT).map(
+  const cores = corePorts.map(
     (port, at) =>
       new SoakProcess({
         name: `core ${at + 1}`,
@@ -58,15 +66,14 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
         onSelfEnded,
       }),
   );
-  const coreUrls = others.slice(0, COUNT).map((port) => `http://127.0.0.1:${port}`);
-  const gateways = others.slice(COUNT, 2 * COUNT).map(
+  const gateways = gatewayPorts.map(
     (port, at) =>
       new SoakProcess({
         name: `gateway ${at + 1}`,
         args: [process.execPath, 'gateway/main.ts'],
         env: {
           PORT: String(port),
-          ADMIN_PORT: String(others[2 * COUNT + at]),
+          ADMIN_PORT: String(adminPorts[at]),
           ADMIN_TOKEN,
           REDIS_URL: redisUrl,
           // Seven processes share the machine; one that had no turn for 50 ms is not away.
@@ -83,8 +90,6 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
   await client.connect();
   const database = new pg.Client(postgres.url);
   await database.connect();
-  const admin = `http://127.0.0.1:${others[2 * COUNT]}`;
-  const urls = others.slice(COUNT, 2 * COUNT).map((port) => `http://127.0.0.1:${port}`);
   return {
     redis,
     cores,
@@ -93,46 +98,25 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
     processes,
     urls,
     coreUrls,
-    adminUrls: others.slice(2 * COUNT).map((port) => `http://127.0.0.1:${port}`),
+    adminUrls,
     client,
-    issueKey: issuer(admin),
-    stop: stopper(processes, client, database, postgres),
-  };
-}
-
-function issuer(admin: string) {
-  return async (limits: object): Promise<string> => {
-    const { status, json } = await post(`${admin}/keys`, { name: 'soak', ...limits }, { key: ADMIN_TOKEN });
-    if (status !== 201) throw new Error(`The gateway answered ${status} to a new key.`);
-    return (json as { key: string }).key;
-  };
-}
-
-function stopper(processes: readonly SoakProcess[], client: Redis, database: pg.Client, postgres: PostgresForTests) {
-  return async (): Promise<void> => {
-    client.disconnect();
-    await database.end();
-    for (const one of processes.toReversed()) await one.end('SIGTERM');
-    await postgres.stop();
+    async issueKey(limits) {
+      const { status, json } = await post(`${adminUrls[0]}/keys`, { name: 'soak', ...limits }, { key: ADMIN_TOKEN });
+      if (status !== 201) throw new Error(`The gateway answered ${status} to a new key.`);
+      return (json as { key: string }).key;
+    },
+    async stop() {
+      client.disconnect();
+      await database.end();
+      for (const one of processes.toReversed()) await one.end('SIGTERM');
+      await postgres.stop();
+    },
   };
 }
 
 /** What is written is with the kernel before it is answered, so that kill -9 loses nothing. */
-const redisArgs = (port: number): string[] => [
-  programPath('redis-server'),
-  ...[
-    '--port',
-    String(port),
-    '--bind',
-    '127.0.0.1',
-    '--dir',
-    folder,
-    '--save',
-    '',
-    '--appendonly',
-    'yes',
-    '--appendfsync',
-    'no',
-  ],
-  ...['--logfile', join(folder, 'redis.log')],
-];
+const redisArgs = (port: number): string[] => {
+  const kept = { dir: folder, save: '', appendonly: 'yes', appendfsync: 'no', logfile: join(folder, 'redis.log') };
+  const directives = Object.entries({ port: String(port), bind: '127.0.0.1', ...kept });
+  return [programPath('redis-server'), ...directives.flatMap(([name, value]) => [`--${name}`, value])];
+};

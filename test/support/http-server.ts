@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { cleanUp } from './clean-up.ts';
 
 /** An HTTP server of the test's own, on a free port. @returns its URL */
-export async function serveHttp(onRequest: http.RequestListener): Promise<string> {
-  const server = http.createServer(onRequest).listen(0, '127.0.0.1');
+export async function serveHttp(onRequest: http.RequestListener, host = '127.0.0.1'): Promise<string> {
+  const server = http.createServer(onRequest).listen(0, host);
   await once(server, 'listening');
   cleanUp(() => server.close().closeAllConnections());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://${host}:${(server.address() as AddressInfo).port}`;
 }

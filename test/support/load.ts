@@ -41,13 +41,27 @@ function ask(gateway: string, key: string, agent: http.Agent): Promise<Observed>
   return promise;
 }
 
+/** What became of a request. */
+export interface Noted {
+  readonly endedAt: number;
+  readonly ms: number;
+  /** `GET 200`, or the method and an error code, as in `GET ECONNREFUSED`. */
+  readonly outcome: string;
+  /** Of the pet that was added. */
+  readonly petId?: number;
+}
+
 /** Reads and writes that continue until they are stopped. */
 export interface EverydayLoad {
-  /** The count of each outcome: `GET 200`, or an error code. */
+  readonly requests: readonly Noted[];
+  /** The count of each outcome. */
   readonly outcomes: ReadonlyMap<string, number>;
   /** Resolves once all sent requests are answered. */
   end(): Promise<void>;
 }
+
+/** After a request without an answer, so that a dead server is not asked without end. */
+const PAUSE_AFTER_FAULT_MS = 100;
 
 /**
  * Keeps kept-alive connections busy: three requests of ten add a pet, the others list pets.
@@ -55,24 +69,37 @@ export interface EverydayLoad {
  */
 export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0): EverydayLoad {
   const agent = new http.Agent({ keepAlive: true, maxSockets: connections });
+  const requests: Noted[] = [];
   const outcomes = new Map<string, number>();
   let running = true;
   const client = async () => {
     while (running) {
       const isPost = Math.random() < 0.3;
+      const method = isPost ? 'POST' : 'GET';
+      const sentAt = performance.now();
       const sent = isPost
         ? post(`${gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key, agent })
         : send(`${gateway}/v1/pets`, { key, agent });
-      const outcome = await sent.then(
-        ({ status }) => `${isPost ? 'POST' : 'GET'} ${status}`,
-        ({ code }) => `${code}`,
+      let pause = Math.random() * pauseMs;
+      const noted = await sent.then(
+        ({ status, json }) => ({
+          outcome: `${method} ${status}`,
+          ...(status === 201 && { petId: (json as { id: number }).id }),
+        }),
+        ({ code, message }) => {
+          pause = PAUSE_AFTER_FAULT_MS;
+          return { outcome: `${method} ${code ?? message}` };
+        },
       );
-      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
-      if (pauseMs > 0) await sleep(Math.random() * pauseMs);
+      const endedAt = performance.now();
+      requests.push({ ...noted, endedAt, ms: endedAt - sentAt });
+      outcomes.set(noted.outcome, (outcomes.get(noted.outcome) ?? 0) + 1);
+      if (pause > 0) await sleep(pause);
     }
   };
   const clients = Array.from({ length: connections }, client);
   return {
+    requests,
     outcomes,
     async end() {
       running = false;

@@ -1,8 +1,19 @@
 import { globSync } from 'node:fs';
+import { BENCH_PACKAGES } from '../bench/machine/programs.ts';
+import { installMissing } from './install.ts';
 import { EXAMPLES, installPackages, PEERS } from './node-packages.ts';
 import { ROOT } from './root.ts';
 
-/** Installs the packages of other people that the tests of this run use: of all tests, or of those that are named. */
+const DEBIAN_PACKAGES = [
+  ...BENCH_PACKAGES,
+  ...(['postgresql', 'chromium', 'haproxy', 'prometheus', 'prometheus-alertmanager', 'zsh'] as const),
+];
+
+/**
+ * Installs the packages of other people that the tests of this run use: of all tests, or of those that are named. Debian's
+ * are installed before the first test, because an installation takes processors and disk from whatever runs beside it.
+ * A named test installs its own. Where that is not possible, each test that misses something says what.
+ */
 export default function installNeeded(): void {
   const names = process.argv.slice(process.argv.indexOf('--config') + 2).filter((name) => !name.startsWith('-'));
   const isNeeded = (files: string) =>
@@ -11,4 +22,5 @@ export default function installNeeded(): void {
       : globSync(files, { cwd: ROOT }).some((file) => names.some((name) => file.includes(name)));
   if (isNeeded(`${EXAMPLES}/*.thorough.test.ts`)) installPackages(EXAMPLES);
   if (isNeeded('test/bench/*.test.ts') || isNeeded(`${EXAMPLES}/tools.*`)) installPackages(PEERS);
+  if (names.length === 0) installMissing(DEBIAN_PACKAGES);
 }

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { cleanUp } from './clean-up.ts';
 import { freePort } from './port.ts';
 import { type RedisServer, startRedisServer } from './redis.ts';
+import { connectionTo } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
 const NODES = 3;
@@ -82,9 +83,7 @@ async function startNode(tls: Record<string, string> | undefined): Promise<Clust
     dir: await temporaryFolder(),
   });
   cleanUp(server.stop);
-  const redis = new Redis(server.url, { retryStrategy: () => 50 });
-  redis.on('error', () => {});
-  cleanUp(() => redis.disconnect());
+  const redis = connectionTo(server.url, { retryStrategy: () => 50 });
   const url = tlsPort === undefined ? server.url : `rediss://127.0.0.1:${tlsPort}`;
   return { server, url, redis, id: (await redis.cluster('MYID')) as string, port: Number(new URL(server.url).port) };
 }

@@ -1,8 +1,24 @@
-import { Redis } from 'ioredis';
+import { Redis, type RedisOptions } from 'ioredis';
 import { inject } from 'vitest';
 import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { cleanUp } from './clean-up.ts';
 import { readableLog } from './log.ts';
+import { type Directives, type RedisServer, startRedisServer } from './redis.ts';
+
+/** A server of a test's own, stopped after the test, or after its file. */
+export async function ownRedis(directives?: Directives): Promise<RedisServer> {
+  const server = await startRedisServer(directives);
+  cleanUp(server.stop);
+  return server;
+}
+
+/** A connection of a test's own, which outlasts what the test does to the server. */
+export function connectionTo(url: string, options: Omit<RedisOptions, 'replyMapping'> = {}): Redis {
+  const redis = new Redis(url, options);
+  redis.on('error', () => {});
+  cleanUp(() => redis.disconnect());
+  return redis;
+}
 
 /** Connects as the gateway does. On a busy machine attempts can fail; this waits for one that does not. */
 export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Redis> {

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import { cleanUp } from './clean-up.ts';
+import type { Redis } from 'ioredis';
 import { type FaultProxy, startFaultProxy } from './fault-proxy.ts';
 import type { LogLine } from './log.ts';
 import { type Answered, ask, startLoad } from './paced-load.ts';
 import { type Started, startService } from './process.ts';
-import { type RedisServer, startRedisServer } from './redis.ts';
+import type { RedisServer } from './redis.ts';
+import { connectionTo, ownRedis } from './redis-database.ts';
 import { createKey } from './redis-keys.ts';
-import { temporaryFolder } from './stack.ts';
+import { ADMIN_TOKEN, temporaryFolder } from './stack.ts';
 
 /** A Redis process, a gateway process, and a controllable network between them. */
 export interface Rig {
@@ -132,16 +132,13 @@ async function unknownFates(adminUrl: string): Promise<number> {
 const nextOf = (keys: { apiKey: string }[]): string => (keys.pop() as { apiKey: string }).apiKey;
 
 export async function startRig(): Promise<Rig> {
-  const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
-  cleanUp(server.stop);
-  const redis = new Redis(server.url, {
+  const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
+  const redis = connectionTo(server.url, {
     retryStrategy: () => 20,
     maxLoadingRetryTime: 20,
     maxRetriesPerRequest: 0,
     commandTimeout: 500,
   });
-  redis.on('error', () => {});
-  cleanUp(() => redis.disconnect());
   return { server, redis, proxy: await startFaultProxy(server.url) };
 }
 
@@ -155,8 +152,6 @@ async function answering(redis: Redis): Promise<number> {
   while (!(await isUp())) await sleep(5);
   return performance.now();
 }
-
-export const ADMIN_TOKEN = 'token-of-the-tests';
 
 export interface GatewayProcess {
   readonly url: string;

@@ -1,10 +1,10 @@
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import { cleanUp } from './clean-up.ts';
+import type { Redis } from 'ioredis';
 import { freePort } from './port.ts';
 import { type Started, startProcess } from './process.ts';
-import { type RedisServer, startRedisServer } from './redis.ts';
+import type { RedisServer } from './redis.ts';
+import { connectionTo, ownRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
 export const MASTER_NAME = 'limits';
@@ -85,20 +85,17 @@ async function hasCaughtUp(primary: SentinelNode, replica: SentinelNode): Promis
 }
 
 async function startNode(directives: Record<string, string>): Promise<SentinelNode> {
-  const server = await startRedisServer({
+  const server = await ownRedis({
     ...directives,
     'repl-diskless-sync-delay': '0',
     'repl-ping-replica-period': '1',
     dir: await temporaryFolder(),
   });
-  cleanUp(server.stop);
   return { server, redis: client(server.url), port: Number(new URL(server.url).port) };
 }
 
 function client(url: string, password = ''): Redis {
-  const redis = new Redis(url, { password, retryStrategy: () => 50 });
-  redis.on('error', () => {});
-  cleanUp(() => redis.disconnect());
+  const redis = connectionTo(url, { password, retryStrategy: () => 50 });
   return redis;
 }
 

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Redis } from 'ioredis';
-import { cleanUp } from './clean-up.ts';
+import type { Redis } from 'ioredis';
 import { ROOT } from './process.ts';
-import { type Directives, type RedisServer, startRedisServer } from './redis.ts';
+import type { Directives, RedisServer } from './redis.ts';
+import { connectionTo, ownRedis } from './redis-database.ts';
 
 /** The rules of each user in deploy/redis/users.acl, by name. */
 export const USERS: ReadonlyMap<string, string[]> = new Map(
@@ -31,11 +31,8 @@ export async function installUsers(redis: Redis): Promise<void> {
 
 /** A server with these users, and a connection with all permissions. */
 export async function startRedisWithUsers(directives?: Directives): Promise<{ server: RedisServer; root: Redis }> {
-  const server = await startRedisServer(directives);
-  cleanUp(server.stop);
-  const root = new Redis(server.url);
-  root.on('error', () => {});
-  cleanUp(() => root.disconnect());
+  const server = await ownRedis(directives);
+  const root = connectionTo(server.url);
   await installUsers(root);
   return { server, root };
 }

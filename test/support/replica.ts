@@ -1,8 +1,8 @@
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect } from 'vitest';
 import { cleanUp } from './clean-up.ts';
 import { type RedisServer, startRedisServer } from './redis.ts';
-import { connectedRedis } from './redis-database.ts';
+import { connectedRedis, connectionTo, ownRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
 export interface WithReplica {
@@ -15,12 +15,11 @@ export interface WithReplica {
 
 /** A primary, and a replica that follows it. */
 export async function startWithReplica(): Promise<WithReplica> {
-  const primary = await startRedisServer({
+  const primary = await ownRedis({
     dir: await temporaryFolder(),
     'repl-diskless-sync-delay': '0',
     'repl-ping-replica-period': '1',
   });
-  cleanUp(primary.stop);
   // What a primary sends at first, a replica writes to a file.
   const dir = await temporaryFolder();
   const replica = await startRedisServer({ dir, replicaof: `127.0.0.1 ${new URL(primary.url).port}` });
@@ -29,9 +28,7 @@ export async function startWithReplica(): Promise<WithReplica> {
     await replica.stop();
   });
   const redis = await connectedRedis(primary.url);
-  const follower = new Redis(replica.url);
-  follower.on('error', () => {});
-  cleanUp(() => follower.disconnect());
+  const follower = connectionTo(replica.url);
   await expect.poll(() => redis.info('replication')).toContain('state=online');
   // It confirms writes once it has loaded what it was sent at first.
   await redis.set('beginning', '1');

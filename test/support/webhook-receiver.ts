@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import http, { type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { cleanUp } from './clean-up.ts';
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { serveHttp } from './http-server.ts';
 
 export const WEBHOOK_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 
@@ -22,21 +21,12 @@ export async function webhookReceiver(
   host = '127.0.0.1',
 ) {
   const told: Told[] = [];
-  const server = http.createServer(async (request, response) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk);
-    const body = Buffer.concat(chunks).toString();
+  const url = await serveHttp(async (request, response) => {
+    const body = await text(request);
     told.push({ headers: request.headers, body, event: JSON.parse(body) });
     answer(response, told.length - 1);
-  });
-  server.listen(0, host);
-  await once(server, 'listening');
-  cleanUp(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const url = `http://${host}:${(server.address() as AddressInfo).port}/hook`;
-  return { url, told, types: () => told.map(({ event }) => event.type).sort() };
+  }, host);
+  return { url: `${url}/hook`, told, types: () => told.map(({ event }) => event.type).sort() };
 }
 
 const noContent = (response: ServerResponse): void => void response.writeHead(204).end();

@@ -6,7 +6,7 @@ import { type Answer, post, send } from './http.ts';
 import { type LogLine, parsedLines } from './log.ts';
 import { type Started, startService } from './process.ts';
 import { emptyDatabase } from './redis-database.ts';
-import { temporaryFolder } from './stack.ts';
+import { ADMIN_TOKEN, temporaryFolder } from './stack.ts';
 
 /** A gateway in several processes, started as by a person or a container. */
 export interface Workers extends Started {
@@ -24,7 +24,6 @@ export interface Workers extends Started {
   issueKey(limits?: Record<string, unknown>): Promise<string>;
 }
 
-export const ADMIN_TOKEN = 'token-of-the-tests';
 export const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
 
 /** The environment of a gateway with two workers, an empty Redis database and a core with empty lists. */

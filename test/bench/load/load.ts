@@ -1,4 +1,7 @@
-import type { Ask } from './asks.ts';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { folder, runProgram } from '../machine/processes.ts';
+import { type Ask, inLines, NEW_PET } from './asks.ts';
 
 /** A load on one contender, and what came of it. */
 
@@ -23,8 +26,30 @@ export interface LoadResult {
 }
 
 /** The line of JSON that a load generator ends with. */
-export function readResult(out: string): LoadResult {
+function readResult(out: string): LoadResult {
   const line = out.split('\n').findLast((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`The load generator reported nothing: ${out}`);
   return JSON.parse(line) as LoadResult;
+}
+
+const DRIVER = join(import.meta.dirname, 'open-loop.ts');
+
+/** Sends `rate` requests a second, come what may. */
+export async function runOpenLoop(load: Load, rate: number): Promise<LoadResult> {
+  const file = join(folder, 'open-loop.json');
+  writeFileSync(file, JSON.stringify({ ...load, rate }));
+  return readResult(await runProgram(process.execPath, [DRIVER, file], {}));
+}
+
+const SCRIPT = join(import.meta.dirname, 'wrk.lua');
+
+let runs = 0;
+
+/** Closed loop: every connection sends its next request when it has the answer to the last. */
+export async function runWrk({ url, connections, seconds, asks }: Load): Promise<LoadResult> {
+  // One of its own: several may run at once.
+  const file = join(folder, `asks-${++runs}.txt`);
+  writeFileSync(file, inLines(asks));
+  const args = ['--threads', '1', '--connections', connections, '--duration', `${seconds}s`, '--script', SCRIPT, url];
+  return readResult(await runProgram('wrk', args.map(String), { BENCH_ASKS: file, BENCH_BODY: NEW_PET }));
 }

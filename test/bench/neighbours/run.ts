@@ -1,10 +1,7 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { DEFAULT_PLANS, storedPlans } from '../../../gateway/limiter/plans.ts';
 import { INDEX } from '../../../gateway/stores/redis/step.ts';
 import { FIRST, setSessionPriority } from '../machine/priority.ts';
-import { ROOT } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine } from '../machine/usage.ts';
 import { markdownOf, writeTable } from '../results/data.ts';
@@ -17,14 +14,8 @@ import { faultsOf, LATE } from './verdict.ts';
 
 /**
  * A healthy client at 200 requests a second beside each hostile neighbour in turn. Ends with 1 where a row fails.
- *
- *     npm run bench -- --neighbours                     about four minutes
- *     npm run bench -- --neighbours --only banned,idle
- *     npm run bench -- --neighbours --report            ends with 0 whatever was measured
- *     npm run bench -- --neighbours --write             writes test/bench/results/neighbours.csv
  */
 
-const OUTPUT = join(ROOT, '.bench');
 const MOST_TRIES = 3;
 
 const { values: flags } = parseArgs({
@@ -96,10 +87,5 @@ const command = ['npm run bench', '--', ...process.argv.slice(2)].join(' ');
 const measuredBy = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}`;
 const table = tableOf(judged);
 process.stdout.write(`\n${measuredBy}\n\n${markdownOf(table)}`);
-mkdirSync(OUTPUT, { recursive: true });
-writeFileSync(
-  join(OUTPUT, 'neighbours.json'),
-  `${JSON.stringify({ command, machine: describeMachine(), judged }, undefined, 1)}\n`,
-);
 if (flags.write) writeTable('neighbours', table, measuredBy);
 process.exit(judged.some(({ faults }) => faults.length > 0) && !flags.report ? 1 : 0);

@@ -11,14 +11,13 @@ import { createLogger } from '../../../shared/process/logger.ts';
 import { secretWith } from '../../support/secrets.ts';
 import { median } from '../../support/statistics.ts';
 import { listsOf } from '../load/asks.ts';
-import { runWrk } from '../load/wrk.ts';
+import { runWrk } from '../load/load.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine, usageOf } from '../machine/usage.ts';
 import { startGateway } from '../setup/gateway.ts';
 import { issueKeys } from '../setup/keys.ts';
 import { scriptCalls, setStage } from '../setup/stage.ts';
-import { calibrate } from './calibrate.ts';
-import { type Costs, sizeFor } from './model.ts';
+import { type Costs, type RedisCosts, sizeFor } from './model.ts';
 
 /**
  * What a request, a decision, a key and a connection cost, and what a thousand, a hundred thousand and ten million requests
@@ -28,6 +27,9 @@ import { type Costs, sizeFor } from './model.ts';
  */
 
 const ROUNDS = 7;
+const ROUND_MS = 400;
+/** Decisions in flight, which share calls. */
+const MANY = 32;
 const CONNECTIONS = 32;
 const IDLE_CONNECTIONS = 2_000;
 const SAMPLE_KEYS = 1_000;
@@ -56,6 +58,37 @@ async function underLoad() {
   const { requests } = await runWrk({ url, connections: CONNECTIONS, seconds: 1, asks: listsOf([hot]) });
   const [ofGateway = 0, ofCore = 0] = cpus().map((cpu, at) => (cpu - (before[at] ?? 0)) / requests);
   return { ofGateway, ofCore, perCall: requests / ((await scriptCalls(stage.client)) - callsBefore) };
+}
+
+/**
+ * What a call costs Redis, and what each decision in it: from calls of one decision and calls of many, in turn.
+ * @param credentials taken in turn; with one alone it is a decision on a key that is in the call anyway
+ */
+async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts> {
+  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
+  let turn = 0;
+  const decide = () => limiter.decide(credentials[turn++ % credentials.length] as Credential);
+  await microsecondsPerDecision(decide, MANY);
+  const [alone, together]: [number[], number[]] = [[], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    alone.push(await microsecondsPerDecision(decide, 1));
+    together.push(await microsecondsPerDecision(decide, MANY));
+  }
+  // alone = call + decision, together = call / MANY + decision
+  const call = (median(alone) - median(together)) / (1 - 1 / MANY);
+  return { call, decision: median(alone) - call };
+}
+
+/** Of Redis' CPU. What comes while a call is under way goes out in the next. */
+async function microsecondsPerDecision(decide: () => Promise<unknown>, inFlight: number): Promise<number> {
+  const before = usageOf(stage.redis.pid).cpuMicroseconds;
+  const end = performance.now() + ROUND_MS;
+  let decisions = 0;
+  const caller = async () => {
+    for (; performance.now() < end; decisions++) await decide();
+  };
+  await Promise.all(Array.from({ length: inFlight }, caller));
+  return (usageOf(stage.redis.pid).cpuMicroseconds - before) / decisions;
 }
 
 async function connect(): Promise<Socket> {
@@ -137,11 +170,8 @@ await underLoad();
 const rounds = [];
 for (let round = 0; round < ROUNDS; round++) rounds.push(await underLoad());
 const perCall = median(rounds.map((round) => round.perCall));
-const ofRedis = { cpuMicroseconds: () => usageOf(stage.redis.pid).cpuMicroseconds };
-const calibrated = (credentials: readonly Credential[]) =>
-  calibrate(new RedisLimiter(connection, () => DEFAULT_PLANS), credentials, ofRedis);
-const redis = await calibrated(many.map((key) => parseApiKey(key) as Credential));
-const { decision: ofSameKey } = await calibrated([credential]);
+const redis = await calibrate(many.map((key) => parseApiKey(key) as Credential));
+const { decision: ofSameKey } = await calibrate([credential]);
 const costs: Costs = {
   gatewayMicroseconds: median(rounds.map(({ ofGateway }) => ofGateway)),
   coreMicroseconds: median(rounds.map(({ ofCore }) => ofCore)),

@@ -4,7 +4,7 @@ import net, { type Socket } from 'node:net';
 import { startPostgres } from '../../support/postgres.ts';
 import { sum } from '../../support/statistics.ts';
 import { listsOf } from '../load/asks.ts';
-import { runWrk } from '../load/wrk.ts';
+import { runWrk } from '../load/load.ts';
 import { startNode } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine, usageOf, withChildren } from '../machine/usage.ts';

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { createApiKey, MAX_SECRETS } from '../../../gateway/limiter/credential.ts';
+import { createApiKey } from '../../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../../gateway/limiter/key-record.ts';
 import type { PlanName } from '../../../gateway/limiter/plans.ts';
 import { writeKey } from '../../../gateway/stores/key-hash.ts';
@@ -63,19 +63,9 @@ export async function issueListedKeys(redis: Redis, count: number): Promise<void
     );
 }
 
-/** A thousand keys of 20 secrets each, with the last one of each. */
-export const issueKeysOf20 = (redis: Redis): Promise<string[]> =>
-  Promise.all(Array.from({ length: MANY }, () => issue(redis, BOUNDLESS, {}, MAX_SECRETS - 1)));
-
-async function issue(
-  redis: Redis,
-  limits: Pick<KeyRecord, 'plan' | 'minute' | 'day'>,
-  state = {},
-  others = 0,
-): Promise<string> {
+async function issue(redis: Redis, limits: Pick<KeyRecord, 'plan' | 'minute' | 'day'>, state = {}): Promise<string> {
   const { apiKey, credential } = createApiKey();
-  const digests = [...Array.from({ length: others }, () => createApiKey().credential.digest), credential.digest];
-  const secrets = digests.map((digest) => secretWith(digest));
+  const secrets = [secretWith(credential.digest)];
   const record = { ...limits, name: 'bench', secrets, createdAt: Date.now() * 1_000 };
   await redis.hset(keyOf(credential.id), { ...writeKey(record), ...state });
   return apiKey;
