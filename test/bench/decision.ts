@@ -3,6 +3,7 @@ import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { createLogger } from '../../shared/process/logger.ts';
+import { targetOf } from '../support/redis-target.ts';
 import { median } from '../support/statistics.ts';
 import { keepInFlight } from './load/in-flight.ts';
 import { installPrograms } from './machine/programs.ts';
@@ -31,7 +32,10 @@ interface Round {
 
 installPrograms();
 const { redis, redisUrl, client } = await startRedis();
-const connection = await connectRedis(redisUrl, { timeoutMs: 5_000, logger: createLogger('bench', 'warn') });
+const connection = await connectRedis(
+  targetOf('single', redisUrl, { timeoutMs: 5_000 }),
+  createLogger('bench', 'warn'),
+);
 const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
 const { many, hot } = await issueKeys(client);
 const sets = new Map([

@@ -3,10 +3,11 @@ import { inject } from 'vitest';
 import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { cleanUp } from './clean-up.ts';
 import { readableLog } from './log.ts';
+import { targetOf } from './redis-target.ts';
 
 /** Connects as the gateway does. On a busy machine attempts can fail; this waits for one that does not. */
 export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Redis> {
-  const redis = await connectRedis(url, { timeoutMs, logger: readableLog().logger });
+  const redis = await connectRedis(targetOf('single', url, { timeoutMs }), readableLog().logger);
   cleanUp(() => redis.disconnect());
   if (redis.status !== 'ready') await new Promise<void>((resolve) => redis.once('ready', resolve));
   return redis;
