@@ -15,26 +15,13 @@ export interface CheckResult {
 
 export const good = (about: string, found: string): CheckResult => ({ about, status: 'good', found });
 
-export const warning = (about: string, found: string, advice: string): CheckResult => ({
-  about,
-  status: 'warning',
-  found,
-  advice,
-});
+const withAdvice =
+  (status: CheckResult['status']) =>
+  (about: string, found: string, advice: string): CheckResult => ({ about, status, found, advice });
 
-export const fault = (about: string, found: string, advice: string): CheckResult => ({
-  about,
-  status: 'fault',
-  found,
-  advice,
-});
-
-export const unknown = (about: string, found: string, advice: string): CheckResult => ({
-  about,
-  status: 'unknown',
-  found,
-  advice,
-});
+export const warning = withAdvice('warning');
+export const fault = withAdvice('fault');
+export const unknown = withAdvice('unknown');
 
 /** A core that did not answer in time. */
 export const silentCore = (about: string): CheckResult =>

@@ -43,8 +43,6 @@ export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>
 export class KeyOwner implements Owner {
   readonly storage: SqliteStorage;
   readonly #workers: () => readonly WorkerProcess[];
-  /** Only one worker loads a key at a time. */
-  readonly #loads = new Map<string, Promise<unknown>>();
   #flush: Promise<unknown> | undefined;
 
   constructor(workers: () => readonly WorkerProcess[], open: (owner: Owner) => SqliteStorage) {
@@ -69,12 +67,14 @@ export class KeyOwner implements Owner {
   }
 
   /** @returns the fields of a key; undefined if they cannot be read now */
-  async load(worker: WorkerProcess, id: string) {
-    const loading = this.#takeOver(worker, id, this.#loads.get(id));
-    this.#loads.set(id, loading);
-    const loaded = await loading;
-    if (this.#loads.get(id) === loading) this.#loads.delete(id);
-    return loaded;
+  load(worker: WorkerProcess, id: string) {
+    // A worker that is loading the key too goes on waiting, because its turn follows.
+    const others = () => this.#workers().filter((other) => other !== worker && other.hasKeys);
+    const takeOver = () => Promise.all(others().map((other) => other.release({ id, isChanged: false })));
+    return this.storage.load(id, takeOver).then(
+      (fields) => ({ fields }),
+      () => undefined,
+    );
   }
 
   /** Calls the storage for a worker. Never throws. */
@@ -87,16 +87,5 @@ export class KeyOwner implements Owner {
       const fault = cause instanceof NotMade ? 'not made' : cause instanceof Unknown ? 'unknown' : 'unavailable';
       return { fault, message, shown };
     }
-  }
-
-  /** Makes the other workers give the key up. One that is loading it too goes on waiting, because its turn follows. */
-  async #takeOver(worker: WorkerProcess, id: string, before: Promise<unknown> | undefined) {
-    await before;
-    const others = this.#workers().filter((other) => other !== worker && other.hasKeys);
-    await Promise.all(others.map((other) => other.release({ id, isChanged: false })));
-    return await this.storage.load(id).then(
-      (fields) => ({ fields }),
-      () => undefined,
-    );
   }
 }

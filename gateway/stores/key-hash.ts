@@ -15,7 +15,7 @@ import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts
 import { isPlanName, parseLimit } from '../limiter/plans.ts';
 import { readTags, writeTags } from '../limiter/tags.ts';
 import type { FieldChange } from './audit.ts';
-import { readState, readUsed, USED, withoutSecrets, writeStateChanges, writeUsed } from './key-state.ts';
+import { readState, readUsed, USED, withoutSecrets, writeUsed } from './key-state.ts';
 import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from './storage.ts';
 
 /**
@@ -37,10 +37,21 @@ const RECORD = {
 
 type Member = keyof typeof RECORD;
 
-/** Fields that people edit by hand and that can therefore hold anything. */
-const EDITABLE = ['plan', 'minute', 'day', 'expires_at', 'disabled', 'name', 'tags'] as const;
+const isLimit = (text: string): boolean => parseLimit(text) !== undefined;
 
-type Editable = (typeof EDITABLE)[number];
+/** Fields that people edit by hand and that can therefore hold anything, each with the check of its text. */
+const CHECKS = {
+  plan: isPlanName,
+  minute: isLimit,
+  day: isLimit,
+  expires_at: (text: string) => text === '' || readTime(text) !== undefined,
+  disabled: () => true,
+  name: (text: string) => isName(text),
+  tags: (text: string) => readTags(text) !== undefined,
+};
+
+type Editable = keyof typeof CHECKS;
+const EDITABLE = Object.keys(CHECKS) as Editable[];
 
 /**
  * The editable fields as a gateway last left them, and a digest of the secrets. A difference shows an edit by hand.
@@ -56,9 +67,8 @@ export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
 /** The fields that stay when a key is revoked. */
 export const REVOKED_FIELDS = ['name', 'plan', 'tags', 'created_at', 'left', 'admitted', 'refused', 'usage_days'];
 
-/** The fields of a key. Before its first decision a key has no state. */
-export const writeKey = (record: KeyRecord, state?: KeyState): Fields =>
-  withChanges({}, { ...writeRecord(record), ...(state && writeStateChanges(state)) });
+/** The fields of a new key. */
+export const writeKey = (record: KeyRecord): Fields => withChanges({}, writeRecord(record));
 
 /**
  * Changes of a record, together with the changes of its kept copies. @param before the present fields that are in force
@@ -135,23 +145,9 @@ export function fieldsForBackup(stored: Fields): Fields {
   return faultInCreation(fields) === undefined ? fields : { ...fields, created_at: '0.000000' };
 }
 
-function isValid(field: Editable, text: string | undefined): boolean {
-  if (field === 'plan') return isPlanName(text ?? '');
-  if (text === undefined) return true;
-  switch (field) {
-    case 'minute':
-    case 'day':
-      return parseLimit(text) !== undefined;
-    case 'expires_at':
-      return text === '' || readTime(text) !== undefined;
-    case 'name':
-      return isName(text);
-    case 'tags':
-      return readTags(text) !== undefined;
-    default:
-      return true;
-  }
-}
+/** Only the plan is required. */
+const isValid = (field: Editable, text: string | undefined): boolean =>
+  text === undefined ? field !== 'plan' : CHECKS[field](text);
 
 /** Undefined if the fields do not make a key. */
 export function readKey(fields: Fields): { record: KeyRecord; state: KeyState } | undefined {

@@ -77,7 +77,7 @@ export async function post(url: string, secret: Buffer, { id, body }: Message, s
 }
 
 function reasonOf({ name, cause }: Error): string {
-  if (name === 'AbortError') return 'no answer in time';
+  if (name === 'TimeoutError') return 'no answer in time';
   const { code, message = 'no connection' } = (cause ?? {}) as Partial<NodeJS.ErrnoException>;
   return code ?? message;
 }

@@ -8,6 +8,7 @@ import { dayOf, type Happening, type Message, messageOf, post, secretBytes } fro
 const MAX_WAITING = 1_000;
 const AT_ONCE = 4;
 const STOP_GRACE_MS = 1_000;
+const STOPS = 'The gateway stops.';
 
 /** Ten attempts, over about four minutes. */
 const PATIENCE = { timeoutMs: 5_000, attempts: 10, firstRetryMs: 1_000, longestRetryMs: 64_000 };
@@ -22,7 +23,7 @@ export interface WebhookOptions extends Partial<typeof PATIENCE> {
 
 type Keys = Pick<AllKeys, 'claim' | 'get'>;
 
-interface Pending {
+interface Event {
   readonly happening: Happening;
   /** Each retry claims the event under this name, because a claim without an answer may be in force. */
   readonly claimant: string;
@@ -48,12 +49,12 @@ export class Webhooks {
     },
     this.#result,
   );
-  readonly #waiting: Pending[] = [];
-  readonly #underWay = new Map<Pending, AbortController>();
-  readonly #resting = new Map<Pending, NodeJS.Timeout>();
-  #isStopping = false;
-  #isStopped = false;
-  #onIdle: () => void = () => {};
+  /** The events that are not settled, each with its delivery. */
+  readonly #events = new Map<Event, Promise<void>>();
+  #sending = 0;
+  readonly #line: (() => void)[] = [];
+  readonly #stopping = new AbortController();
+  readonly #stopped = new AbortController();
 
   /** @param keys the keys, or a promise that resolves once they can be reached */
   constructor(keys: Keys | Promise<Keys>, logger: Logger, { url, secret, ...patience }: WebhookOptions) {
@@ -68,73 +69,73 @@ export class Webhooks {
   /** Adds the event to the queue and returns at once. */
   send(happening: Happening): void {
     if (this.#url === '') return;
-    if (this.#isStopping || this.#size >= MAX_WAITING) {
+    if (this.#stopping.signal.aborted || this.#events.size >= MAX_WAITING) {
       this.#count('dropped');
       return;
     }
-    this.#waiting.push({ happening, claimant: randomUUID(), message: undefined, failed: 0 });
-    this.#sendNext();
+    const event: Event = { happening, claimant: randomUUID(), message: undefined, failed: 0 };
+    this.#events.set(event, this.#report(event));
   }
 
   counted = () => [this.#counts.family()];
 
   /** Sends the waiting events once more, for at most one second. */
   async stop(): Promise<void> {
-    this.#isStopping = true;
-    for (const [pending, timer] of this.#resting) {
-      clearTimeout(timer);
-      this.#waiting.push(pending);
+    this.#stopping.abort();
+    if (this.#events.size > 0) await Promise.race([Promise.all(this.#events.values()), sleep(STOP_GRACE_MS)]);
+    this.#stopped.abort();
+    for (const event of this.#events.keys()) this.#giveUp(event, STOPS);
+    this.#events.clear();
+  }
+
+  /** Sends an event until it is delivered or must be given up. Never rejects. */
+  async #report(event: Event): Promise<void> {
+    for (;;) {
+      const fault = await this.#inTurn(() =>
+        this.#deliver(event).then(
+          () => undefined,
+          (reason: Error) => reason,
+        ),
+      );
+      if (this.#stopped.signal.aborted) return;
+      if (fault === undefined) break;
+      event.failed += 1;
+      const isLast = event.failed >= this.#patience.attempts;
+      if (isLast || this.#stopping.signal.aborted) {
+        this.#giveUp(event, isLast ? fault.message : STOPS);
+        break;
+      }
+      this.#count('retried');
+      const rest = { ref: false, signal: this.#stopping.signal };
+      await sleep(this.#restMs(event.failed), undefined, rest).catch(() => {});
     }
-    this.#resting.clear();
-    this.#sendNext();
-    const { promise: idle, resolve } = Promise.withResolvers<void>();
-    this.#onIdle = resolve;
-    if (this.#waiting.length + this.#underWay.size > 0) await Promise.race([idle, sleep(STOP_GRACE_MS)]);
-    this.#isStopped = true;
-    for (const timer of this.#resting.values()) clearTimeout(timer);
-    const lost = [...this.#resting.keys(), ...this.#waiting, ...this.#underWay.keys()];
-    for (const attempt of this.#underWay.values()) attempt.abort();
-    this.#waiting.length = 0;
-    for (const pending of lost) this.#giveUp(pending, 'The gateway stops.');
+    this.#events.delete(event);
   }
 
-  get #size(): number {
-    return this.#waiting.length + this.#underWay.size + this.#resting.size;
-  }
-
-  #sendNext(): void {
-    while (this.#underWay.size < AT_ONCE) {
-      const next = this.#waiting.shift();
-      if (next === undefined) break;
-      void this.#attempt(next);
-    }
-    if (this.#underWay.size === 0) this.#onIdle();
-  }
-
-  async #attempt(pending: Pending): Promise<void> {
-    const attempt = new AbortController();
-    this.#underWay.set(pending, attempt);
+  /** Lets a few attempts run at once. The others wait in line. */
+  async #inTurn<T>(attempt: () => Promise<T>): Promise<T> {
+    if (this.#sending < AT_ONCE) this.#sending += 1;
+    else await new Promise<void>((resolve) => this.#line.push(resolve));
     try {
-      await this.#deliver(pending, attempt);
-    } catch (fault) {
-      if (!this.#isStopped) this.#failed(pending, fault as Error);
+      return await attempt();
+    } finally {
+      const next = this.#line.shift();
+      if (next === undefined) this.#sending -= 1;
+      else next();
     }
-    this.#underWay.delete(pending);
-    this.#sendNext();
   }
 
   /** @throws if the event must be sent again */
-  async #deliver(pending: Pending, attempt: AbortController): Promise<void> {
-    pending.message ??= await this.#claim(pending);
-    if (pending.message === undefined) return;
-    const timer = setTimeout(() => attempt.abort(), this.#patience.timeoutMs);
-    const secret = secretBytes(this.#secret() ?? '');
-    await post(this.#url, secret, pending.message, attempt.signal).finally(() => clearTimeout(timer));
+  async #deliver(event: Event): Promise<void> {
+    event.message ??= await this.#claim(event);
+    if (event.message === undefined) return;
+    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(this.#patience.timeoutMs)]);
+    await post(this.#url, secretBytes(this.#secret() ?? ''), event.message, signal);
     this.#count('delivered');
   }
 
   /** @returns undefined if another gateway sends the event, the key no longer exists, or the event did not take place */
-  async #claim({ happening, claimant }: Pending): Promise<Message | undefined> {
+  async #claim({ happening, claimant }: Event): Promise<Message | undefined> {
     const { keyId, event } = happening;
     const keys = await this.#keys;
     const entry = await keys.get(keyId);
@@ -143,22 +144,7 @@ export class Webhooks {
     return message && (await keys.claim(keyId, event, dayOf(happening), claimant)) ? message : undefined;
   }
 
-  #failed(pending: Pending, { message: reason }: Error): void {
-    pending.failed += 1;
-    if (pending.failed >= this.#patience.attempts) {
-      this.#giveUp(pending, reason);
-      return;
-    }
-    this.#count('retried');
-    const timer = setTimeout(() => {
-      this.#resting.delete(pending);
-      this.#waiting.push(pending);
-      this.#sendNext();
-    }, this.#restMs(pending.failed)).unref();
-    this.#resting.set(pending, timer);
-  }
-
-  #giveUp({ happening: { keyId, event }, failed }: Pending, reason: string): void {
+  #giveUp({ happening: { keyId, event }, failed }: Event, reason: string): void {
     this.#count('given_up');
     this.#logger.error({ keyId, event: `key.${event}`, attempts: failed, reason }, 'webhook event given up');
   }

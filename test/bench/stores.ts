@@ -15,6 +15,7 @@ import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 import type { Storage } from '../../gateway/stores/storage.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { startRedisServer } from '../support/redis.ts';
+import { targetOf } from '../support/redis-target.ts';
 
 /**
  * What the stores cost: `npm run bench -- --stores`. Each line has its bound and what was measured.
@@ -163,7 +164,10 @@ try {
 }
 
 const server = await startRedisServer();
-const redis = await connectRedis(server.url, { timeoutMs: 60_000, logger: createLogger('bench', 'silent') });
+const redis = await connectRedis(
+  targetOf('single', server.url, { timeoutMs: 60_000 }),
+  createLogger('bench', 'silent'),
+);
 try {
   const storage = new RedisStorage(redis);
   const calls = async () =>

@@ -8,7 +8,8 @@ import { type Change, type LogEntry, NotMade } from '../../gateway/stores/storag
 import { cleanUp } from '../support/clean-up.ts';
 import { readableLog } from '../support/log.ts';
 import { moveSlot, startRedisCluster } from '../support/redis-cluster.ts';
-import { auditEntry, idOfKey, issuing, revoking, targetOf } from '../support/redis-storage.ts';
+import { auditEntry, idOfKey, issuing, revoking } from '../support/redis-storage.ts';
+import { targetOf } from '../support/redis-target.ts';
 
 const cluster = await startRedisCluster();
 

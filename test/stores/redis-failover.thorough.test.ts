@@ -1,16 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { connectBySentinels } from '../../gateway/stores/redis/connection.ts';
+import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { NotMade, Unconfirmed, Unknown } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { readableLog } from '../support/log.ts';
 import { MASTER_NAME, startSentinels } from '../support/redis-sentinel.ts';
-import { idOfKey, issuing, targetOf } from '../support/redis-storage.ts';
+import { idOfKey, issuing } from '../support/redis-storage.ts';
+import { targetOf } from '../support/redis-target.ts';
 
 test('a killed primary loses no acknowledged key, and a key that was not issued does not exist', async () => {
   const watched = await startSentinels();
-  const redis = await connectBySentinels(targetOf('sentinel', watched.urls, MASTER_NAME), readableLog().logger);
+  const redis = await connectRedis(
+    targetOf('sentinel', watched.urls, { masterName: MASTER_NAME }),
+    readableLog().logger,
+  );
   cleanUp(() => redis.disconnect());
   await expect.poll(() => redis.status).toBe('ready');
   const storage = new RedisStorage(redis);

@@ -4,6 +4,7 @@ import { connectRedis } from '../../gateway/stores/redis/connection.ts';
 import { cleanUp } from './clean-up.ts';
 import { readableLog } from './log.ts';
 import { type Directives, type RedisServer, startRedisServer } from './redis.ts';
+import { targetOf } from './redis-target.ts';
 
 /** A server of a test's own, stopped after the test, or after its file. */
 export async function ownRedis(directives?: Directives): Promise<RedisServer> {
@@ -22,7 +23,7 @@ export function connectionTo(url: string, options: Omit<RedisOptions, 'replyMapp
 
 /** Connects as the gateway does. On a busy machine attempts can fail; this waits for one that does not. */
 export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Redis> {
-  const redis = await connectRedis(url, { timeoutMs, logger: readableLog().logger });
+  const redis = await connectRedis(targetOf('single', url, { timeoutMs }), readableLog().logger);
   cleanUp(() => redis.disconnect());
   if (redis.status !== 'ready') await new Promise<void>((resolve) => redis.once('ready', resolve));
   return redis;

@@ -1,27 +1,10 @@
 import { RedisStorage, type RedisStorageOptions } from '../../gateway/stores/redis/storage.ts';
-import { credentialsOf, type RedisTarget } from '../../gateway/stores/redis/target.ts';
 import type { Change, Fields, LogEntry } from '../../gateway/stores/storage.ts';
 import { connectedRedis } from './redis-database.ts';
 
 /** A storage with a connection of its own, as a gateway has it for its operators. */
 export async function storageAt(url: string, options: RedisStorageOptions = {}, timeoutMs = 5_000) {
   return new RedisStorage(await connectedRedis(url, timeoutMs), options);
-}
-
-/** The Redis of these URLs, separated by commas. */
-export function targetOf(mode: RedisTarget['mode'], urls: string, masterName?: string): RedisTarget {
-  const list = urls.split(',');
-  const credentials = () => credentialsOf(list[0] as string);
-  return {
-    mode,
-    urls: list,
-    masterName,
-    credentials,
-    sentinelUsername: undefined,
-    ca: undefined,
-    timeoutMs: 2_000,
-    startMs: 5_000,
-  };
 }
 
 /** Ids of keys, in order. */

@@ -1,12 +1,11 @@
 import type { Logger } from '../../../shared/process/logger.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
 import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
-import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { Debts, surviveOutages } from '../../limiter/outage.ts';
 import type { PlanTable } from '../../limiter/plans.ts';
 import type { Backend } from '../backend.ts';
-import type { LogEntry, Storage } from '../storage.ts';
-import { CallCounts, FAILED, loadScript, type RedisConnection, refusalIn } from './calls.ts';
+import type { LogEntry } from '../storage.ts';
+import { CallCounts, loadScript, type RedisConnection } from './calls.ts';
 import { isCluster, nodeOf } from './connection.ts';
 import { ClusterLimiter, RedisLimiter } from './limiter.ts';
 import { checkRedis, memoryUsed } from './nodes.ts';
@@ -59,7 +58,7 @@ export function redisBackend(
       operators = await connectOperators();
       const storage = new RedisStorage(operators, { auditLength, onLost });
       if (isCluster(redis)) void repeat(MOVE_EVERY_MS, stopped.signal, () => storage.moveOutboxes());
-      return explained(storage);
+      return storage;
     },
     loadScript: () => loadScript(redis),
     nodesAway: () => limiter.nodesAway(),
@@ -81,21 +80,6 @@ export function redisBackend(
       operators?.disconnect();
     },
   };
-}
-
-/** The storage of operators, which explains a failed call that has no reason for operators. */
-function explained(storage: Storage): Storage {
-  const explain = (fault: unknown) => {
-    if (!(fault instanceof StoreUnavailable) || fault.shown !== undefined) throw fault;
-    const message = fault.message.slice(FAILED.length);
-    throw new StoreUnavailable(fault, refusalIn({ name: '', message }) ?? 'Redis does not answer.');
-  };
-  return new Proxy(storage, {
-    get(target, name: keyof Storage) {
-      const method = target[name] as ((...given: unknown[]) => Promise<unknown>) | undefined;
-      return method && ((...given: unknown[]) => method.apply(target, given).catch(explain));
-    },
-  });
 }
 
 /** When the connection was last made or lost: Unix time in ms. */

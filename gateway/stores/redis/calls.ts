@@ -100,10 +100,10 @@ export class CallCounts {
   }
 }
 
-/** The beginning of a message about a failed command. */
-export const FAILED = 'Redis failed: ';
-
-/** Returns the answer of Redis. Any failed command means that the data is unavailable, though Redis may answer. */
+/**
+ * Returns the answer of Redis. Any failed command means that the data is unavailable, though Redis may answer.
+ * @throws {StoreUnavailable} with a reason for operators
+ */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer;
@@ -111,8 +111,9 @@ export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
     const { message, command } = cause as Error & { command?: { args?: readonly unknown[] } };
     const [record] = command?.args ?? [];
     if (message.startsWith('WRONGTYPE ') && record !== undefined)
-      throw new OtherValue(`${FAILED}WRONGTYPE in ${record}`);
-    throw new StoreUnavailable(FAILED + message);
+      throw new OtherValue(`Redis failed: WRONGTYPE in ${record}`, notTheRecord(String(record)));
+    const why = refusalIn({ name: '', message }) ?? 'Redis does not answer.';
+    throw new StoreUnavailable(`Redis failed: ${message}`, why);
   }
 }
 

@@ -6,16 +6,7 @@ import { AbstractConnector, Cluster, Redis, type RedisOptions, SentinelConnector
 import type { Logger } from '../../../shared/process/logger.ts';
 import type { Credential } from '../../limiter/credential.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
-import {
-  type Address,
-  addresses,
-  type Credentials,
-  commonOptions,
-  credentialsOf,
-  type RedisTarget,
-  START_MS,
-  tlsOptions,
-} from './target.ts';
+import { type Address, addresses, commonOptions, type RedisTarget } from './target.ts';
 
 /** The timeout of an operator's command: far longer than Redis is ever busy or takes to fail over. */
 const OPERATORS_TIMEOUT_MS = 5_000;
@@ -37,16 +28,8 @@ export function connectOperators(target: RedisTarget, logger: Logger, isAway: bo
  * Connects to a Redis of any kind, or keeps trying in the background.
  * @throws if the database number in the URLs does not exist
  */
-export async function connect(target: RedisTarget, logger: Logger): Promise<RedisConnection> {
-  switch (target.mode) {
-    case 'cluster':
-      return await connectCluster(target, logger);
-    case 'sentinel':
-      return await connectBySentinels(target, logger);
-    case 'single':
-      return await connectRedis(target.urls[0] ?? '', { ...target, logger });
-  }
-}
+export const connect = (target: RedisTarget, logger: Logger): Promise<RedisConnection> =>
+  target.mode === 'cluster' ? connectCluster(target, logger) : connectRedis(target, logger);
 
 const DEFAULT_PORT = 6379;
 const SENTINEL_PORT = 26_379;
@@ -58,12 +41,6 @@ const LONGEST_RETRY_MS = 100;
 const LOADING_RETRY_MS = 100;
 
 export const retryDelayMs = (attempt: number): number => Math.min(50 * attempt, LONGEST_RETRY_MS);
-
-/** A retry strategy that uses the credentials in force at each attempt. */
-function retryAs(redis: Redis, credentials: () => Credentials, attempt: number): number {
-  Object.assign(redis.options, credentials());
-  return retryDelayMs(attempt);
-}
 
 /**
  * Options of every connection. Everything fails fast, and nothing is queued or sent twice: it would be charged twice.
@@ -87,39 +64,63 @@ function prepare(redis: Redis): void {
   loadOnConnect(redis);
 }
 
-interface ConnectOptions extends Partial<Pick<RedisTarget, 'ca' | 'startMs' | 'credentials'>> {
-  readonly timeoutMs: number;
-  readonly logger: Logger;
-}
-
-/** Connects to one Redis, or keeps trying in the background: a gateway starts without its Redis. */
-export async function connectRedis(
-  url: string,
-  { timeoutMs, logger, ca, startMs = START_MS, credentials = () => credentialsOf(url) }: ConnectOptions,
-): Promise<Redis> {
-  const tls = url.startsWith('rediss:') ? tlsOptions(ca) : undefined;
-  const redis: Redis = new Redis(url, {
-    ...failFast(timeoutMs),
+/**
+ * Connects to one Redis, or to the primary that sentinels name, or keeps trying in the background: a gateway starts
+ * without its Redis.
+ * @throws if the Redis has no such database
+ */
+export async function connectRedis(target: RedisTarget, logger: Logger): Promise<Redis> {
+  const isWatched = target.mode === 'sentinel';
+  const common = commonOptions(target);
+  const servers = addresses(target, isWatched ? SENTINEL_PORT : DEFAULT_PORT);
+  const retryStrategy = (attempt: number): number => {
+    // Each attempt uses the credentials in force.
+    Object.assign(redis.options, target.credentials());
+    return retryDelayMs(attempt);
+  };
+  const redis: Redis = new Redis({
+    ...failFast(target.timeoutMs),
+    ...common,
+    ...target.credentials(),
     enableOfflineQueue: false,
-    retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
-    ...(tls && { tls, Connector: TlsConnector }),
+    retryStrategy,
+    ...(common.tls && { Connector: isWatched ? SentinelTlsConnector : TlsConnector }),
+    ...(isWatched ? { ...watchedBy(servers, target, common.tls), sentinelRetryStrategy: retryStrategy } : servers[0]),
   });
-  return await begin(redis, startMs, logger, () =>
-    logRefusedTls(addresses({ urls: [url] }, DEFAULT_PORT), tls, logger),
-  );
+  prepare(redis);
+  logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger));
+  await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
+  if (redis.status !== 'ready' || common.db === 0) return redis;
+  // If a server lacks the database, ioredis only emits an error and uses database 0, which is not ours.
+  if ((await redis.client('INFO')).includes(` db=${common.db} `)) return redis;
+  redis.disconnect();
+  throw new Error(`REDIS_URL: this Redis has no database ${common.db}.`);
 }
 
-/** Connects. If a server lacks the database, ioredis only emits an error and uses database 0, which is not ours. */
-async function begin(redis: Redis, startMs: number, logger: Logger, onAway: () => unknown): Promise<Redis> {
-  prepare(redis);
-  logOutages(redis, logger, onAway);
-  await Promise.race([redis.connect().catch(() => undefined), sleep(startMs, undefined, { ref: false })]);
-  const wanted = redis.options.db ?? 0;
-  if (redis.status !== 'ready' || wanted === 0) return redis;
-  if ((await redis.client('INFO')).includes(` db=${wanted} `)) return redis;
-  redis.disconnect();
-  throw new Error(`REDIS_URL: this Redis has no database ${wanted}.`);
-}
+/** Longer than a connection may take: the library must not close one during its handshake (see TlsConnector). */
+const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
+
+/**
+ * Options to connect to the primary that the sentinels name. A node that answers READONLY is no longer the primary: the
+ * decision fails, and the sentinels are asked again. While none of them answers, the library calls only
+ * `sentinelRetryStrategy`.
+ */
+const watchedBy = (
+  sentinels: Address[],
+  { masterName = '', sentinelUsername }: RedisTarget,
+  tls: ConnectionOptions | undefined,
+) =>
+  ({
+    sentinels,
+    name: masterName,
+    role: 'master',
+    // Uses only the configured sentinels: an address that a sentinel reports may be unreachable from here.
+    updateSentinels: false,
+    sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
+    reconnectOnError: ({ message }) => message.startsWith('READONLY '),
+    ...(sentinelUsername !== undefined && { sentinelUsername }),
+    ...(tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
+  }) satisfies RedisOptions;
 
 /** ioredis reports every failed attempt. This logs only that Redis went away and that it came back. */
 function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknown): void {
@@ -160,38 +161,6 @@ function endWhenSilent(redis: Redis): void {
     }, ms / SILENT_PARTS).unref();
     stream.once('close', () => clearInterval(timer));
   });
-}
-
-/** Longer than a connection may take: the library must not close one during its handshake (see TlsConnector). */
-const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
-
-/**
- * Connects to the primary that the sentinels name, or keeps asking them in the background. A node that answers READONLY
- * is no longer the primary: the decision fails, and the sentinels are asked again.
- */
-export async function connectBySentinels(target: RedisTarget, logger: Logger): Promise<Redis> {
-  const { sentinelUsername, credentials } = target;
-  const common = commonOptions(target);
-  const sentinels = addresses(target, SENTINEL_PORT);
-  const redis: Redis = new Redis({
-    ...failFast(target.timeoutMs),
-    ...common,
-    ...credentials(),
-    sentinels,
-    name: target.masterName ?? '',
-    role: 'master',
-    // Uses only the configured sentinels: an address that a sentinel reports may be unreachable from here.
-    updateSentinels: false,
-    sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
-    // While no sentinel answers, the library calls only this strategy.
-    sentinelRetryStrategy: (attempt) => retryAs(redis, credentials, attempt),
-    ...(sentinelUsername !== undefined && { sentinelUsername }),
-    ...(common.tls && { sentinelTLS: common.tls, enableTLSForSentinelMode: true, Connector: SentinelTlsConnector }),
-    enableOfflineQueue: false,
-    retryStrategy: (attempt) => retryAs(redis, credentials, attempt),
-    reconnectOnError: ({ message }) => message.startsWith('READONLY '),
-  });
-  return await begin(redis, target.startMs, logger, () => logRefusedTls(sentinels, common.tls, logger));
 }
 
 /**

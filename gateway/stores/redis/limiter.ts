@@ -47,7 +47,7 @@ type Group = [Question, ...Question[]];
  * batch is never sent twice, because a failed one may have been charged.
  */
 export class RedisLimiter implements RemoteLimiter, Charger {
-  readonly atOnce = MAX_BATCH;
+  readonly atOnce: number = MAX_BATCH;
   readonly #redis: RedisConnection;
   readonly #plans: () => PlanTable;
   readonly #options: RedisLimiterOptions;
@@ -323,51 +323,22 @@ function bucket(name: BucketState['name'], window: number, level: string | undef
  * slot are rare, and while that slot migrates such a call is refused (TRYAGAIN) until both have moved. Keys do not wait
  * for each other, so that a slow node delays no other keys.
  */
-export class ClusterLimiter implements RemoteLimiter, Charger {
-  readonly atOnce = 1;
-  readonly #cluster: ClusterConnection;
-  readonly #plans: () => PlanTable;
-  readonly #options: RedisLimiterOptions;
+export class ClusterLimiter extends RedisLimiter {
+  override readonly atOnce = 1;
   /** A limiter for each key with a decision in progress. */
   readonly #lanes = new Map<string, RedisLimiter>();
+  readonly #newLane: (onIdle: () => void) => RedisLimiter;
 
-  constructor(cluster: ClusterConnection, plans: () => PlanTable, options: RedisLimiterOptions = {}) {
-    this.#cluster = cluster;
-    this.#plans = plans;
-    this.#options = { ...options, bound: boundSecrets() };
+  constructor(cluster: ClusterConnection, plans: () => PlanTable, given: RedisLimiterOptions = {}) {
+    const options = { ...given, bound: boundSecrets() };
+    super(cluster, plans, options);
+    this.#newLane = (onIdle) => new RedisLimiter(cluster, plans, { ...options, onIdle });
   }
 
-  decide(credential: Credential): Promise<Verdict> {
-    return this.#laneOf(credential.id).decide(credential);
-  }
-
-  ask(question: Question): void {
-    this.#laneOf(question.credential.id).ask(question);
-  }
-
-  peek(credential: Credential): Promise<Verdict> {
-    return this.#alone().peek(credential);
-  }
-
-  answers(id: string): Promise<boolean> {
-    return this.#alone().answers(id);
-  }
-
-  charge(debts: Parameters<Charger['charge']>[0]): ReturnType<Charger['charge']> {
-    return this.#alone().charge(debts);
-  }
-
-  /** A limiter for calls that need not wait for the decisions of a key. */
-  #alone(): RedisLimiter {
-    return new RedisLimiter(this.#cluster, this.#plans, this.#options);
-  }
-
-  #laneOf(id: string): RedisLimiter {
-    const known = this.#lanes.get(id);
-    if (known !== undefined) return known;
-    const onIdle = () => void this.#lanes.delete(id);
-    const lane = new RedisLimiter(this.#cluster, this.#plans, { ...this.#options, onIdle });
+  override ask(question: Question): void {
+    const { id } = question.credential;
+    const lane = this.#lanes.get(id) ?? this.#newLane(() => void this.#lanes.delete(id));
     this.#lanes.set(id, lane);
-    return lane;
+    lane.ask(question);
   }
 }

@@ -39,7 +39,7 @@ export function credentialsOf(url: string, sentinelPassword?: string): Credentia
  * Options of the client library, which reads them for every new connection. @param ca the present certificates; Node's
  * own apply if undefined
  */
-export const tlsOptions = (ca?: () => string): ConnectionOptions =>
+const tlsOptions = (ca?: () => string): ConnectionOptions =>
   ca === undefined
     ? {}
     : {

@@ -309,7 +309,6 @@ const inodesOf = (path: string): string =>
 
 /** By how many bytes the database's file grows when the log is moved into it. */
 function growthOf(database: DatabaseSync): number {
-  const { page_count = 0 } = database.prepare('PRAGMA page_count').get() as { page_count?: number };
-  const { page_size = 0 } = database.prepare('PRAGMA page_size').get() as { page_size?: number };
-  return page_count * page_size - statSync(database.location() ?? '').size;
+  const { page_count: pages } = database.prepare('PRAGMA page_count').get() as { page_count: number };
+  return pages * PAGE_BYTES - statSync(database.location() ?? '').size;
 }

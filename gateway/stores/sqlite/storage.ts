@@ -49,7 +49,8 @@ export class SqliteStorage implements Storage, KeySource {
   readonly #records: Records;
   readonly #log: Log;
   readonly #owner: Owner | undefined;
-  readonly #held: HeldKeys;
+  /** The last change or load of each key. The next one waits for it. */
+  readonly #turns = new Map<string, Promise<unknown>>();
   /** Changes by decisions that are not yet in the database, by key. */
   readonly #unsaved = new Map<string, FieldChanges>();
   readonly #commits: Commits;
@@ -68,7 +69,6 @@ export class SqliteStorage implements Storage, KeySource {
     this.#records = new Records(database, clock);
     this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH });
     this.#owner = owner;
-    this.#held = new HeldKeys(owner);
     let saved: readonly string[] = [];
     this.#commits = new Commits(database, {
       room,
@@ -125,16 +125,25 @@ export class SqliteStorage implements Storage, KeySource {
       for (const entry of entries) this.#log.add(entry);
       return true;
     };
-    return await this.#held.during(ids, () => this.#commits.make({ run, ids, urgency }));
+    const make = () => this.#commits.make({ run, ids, urgency });
+    const [id] = ids;
+    if (id === undefined) return await make();
+    return await this.#inTurn(id, async () => {
+      await this.#release(id);
+      return await make();
+    });
   }
 
   /**
-   * Loads a key for the deciding process, which owns the key's state from then on. Waits until a pending change of the
-   * key is settled. Send the answer before waiting for anything else.
+   * Loads a key for the deciding process, which owns the key's state from then on. Waits for the changes and loads of
+   * the key that came before. Send the answer before waiting for anything else.
+   * @param takeOver makes any other process give the key up
    */
-  async load(id: string): Promise<Fields | undefined> {
-    await this.#held.untilFree(id);
-    return this.#read(`key:${id}`);
+  load(id: string, takeOver = async (): Promise<unknown> => undefined): Promise<Fields | undefined> {
+    return this.#inTurn(id, async () => {
+      await takeOver();
+      return this.#read(`key:${id}`);
+    });
   }
 
   /**
@@ -171,6 +180,24 @@ export class SqliteStorage implements Storage, KeySource {
     return this.#opened.room === undefined;
   }
 
+  async #inTurn<T>(id: string, act: () => Promise<T>): Promise<T> {
+    const turn = (this.#turns.get(id) ?? Promise.resolve()).then(act, act);
+    this.#turns.set(id, turn);
+    try {
+      return await turn;
+    } finally {
+      if (this.#turns.get(id) === turn) this.#turns.delete(id);
+    }
+  }
+
+  /** Waits a turn first, so that a key loaded in this turn reaches the owner before the request to release it. */
+  async #release(id: string): Promise<void> {
+    await nextTurn();
+    await this.#owner?.release(id).catch((fault: unknown) => {
+      throw new NotMade('The process that decides did not release the key.', fault);
+    });
+  }
+
   /** A record, including changes by decisions that are not saved yet. */
   #read(record: RecordName): Fields | undefined {
     const fields = readable(() => this.#records.read(record));
@@ -184,53 +211,5 @@ function readable<T>(read: () => T): T {
     return read();
   } catch (fault) {
     throw whyOf(fault) === undefined ? fault : new Unavailable(fault);
-  }
-}
-
-/** Keys that are being changed. Their owner was asked to release them and must not load them yet. */
-class HeldKeys {
-  readonly #owner: Owner | undefined;
-  readonly #held = new Map<string, { users: number; released: Promise<void>; freed: PromiseWithResolvers<void> }>();
-
-  constructor(owner: Owner | undefined) {
-    this.#owner = owner;
-  }
-
-  /** Runs a change of keys. Nobody loads these keys until it is settled. */
-  async during<T>(ids: readonly string[], change: () => Promise<T>): Promise<T> {
-    if (this.#owner === undefined || ids.length === 0) return await change();
-    const released = ids.map((id) => this.#hold(id));
-    try {
-      await Promise.all(released);
-      return await change();
-    } finally {
-      for (const id of ids) this.#free(id);
-    }
-  }
-
-  async untilFree(id: string): Promise<void> {
-    for (let held = this.#held.get(id); held !== undefined; held = this.#held.get(id)) await held.freed.promise;
-  }
-
-  #hold(id: string): Promise<void> {
-    const held = this.#held.get(id) ?? { users: 0, released: this.#release(id), freed: Promise.withResolvers() };
-    held.users += 1;
-    this.#held.set(id, held);
-    return held.released;
-  }
-
-  #free(id: string): void {
-    const held = this.#held.get(id);
-    if (held === undefined || --held.users > 0) return;
-    this.#held.delete(id);
-    held.freed.resolve();
-  }
-
-  /** Waits a turn first, so that a key loaded in this turn reaches the owner before the request to release it. */
-  async #release(id: string): Promise<void> {
-    await nextTurn();
-    await this.#owner?.release(id).catch((fault: unknown) => {
-      throw new NotMade('The process that decides did not release the key.', fault);
-    });
   }
 }

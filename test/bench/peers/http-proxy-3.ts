@@ -11,13 +11,14 @@ import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
 import { bearerToken } from '../../../shared/http/request-head.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
+import { targetOf } from '../../support/redis-target.ts';
 
 /** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No backend log. */
 
 const { CORE_URL = '', REDIS_URL = '' } = process.env;
 
 const logger = createLogger('http-proxy-3', 'warn');
-const redis = await connectRedis(REDIS_URL, { timeoutMs: 1_000, logger });
+const redis = await connectRedis(targetOf('single', REDIS_URL, { timeoutMs: 1_000 }), logger);
 const backend = redisBackend(redis, (): PlanTable => planCache.table, logger);
 const planCache = new PlanCache(new Plans(backend.storage), logger);
 await planCache.start();

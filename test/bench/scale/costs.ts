@@ -8,6 +8,7 @@ import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
 import { RedisLimiter } from '../../../gateway/stores/redis/limiter.ts';
 import { RedisStorage } from '../../../gateway/stores/redis/storage.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
+import { targetOf } from '../../support/redis-target.ts';
 import { secretWith } from '../../support/secrets.ts';
 import { median } from '../../support/statistics.ts';
 import { listsOf } from '../load/asks.ts';
@@ -47,7 +48,10 @@ const { hot, many } = await issueKeys(stage.client);
 const credential = parseApiKey(hot) as Credential;
 const gateway = await startGateway('gateway', stage, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
-const connection = await connectRedis(stage.redisUrl, { timeoutMs: 5_000, logger: createLogger('bench', 'warn') });
+const connection = await connectRedis(
+  targetOf('single', stage.redisUrl, { timeoutMs: 5_000 }),
+  createLogger('bench', 'warn'),
+);
 const keys = new Keys(new RedisStorage(connection));
 
 /** µs of CPU a request, of the gateway and of the core, and how many decisions share a call. */

@@ -1,0 +1,20 @@
+import { credentialsOf, type RedisTarget } from '../../gateway/stores/redis/target.ts';
+
+/** The Redis of these URLs, separated by commas. */
+export function targetOf(
+  mode: RedisTarget['mode'],
+  urls: string,
+  { timeoutMs = 2_000, masterName }: { timeoutMs?: number; masterName?: string } = {},
+): RedisTarget {
+  const list = urls.split(',');
+  return {
+    mode,
+    urls: list,
+    masterName,
+    credentials: () => credentialsOf(list[0] as string),
+    sentinelUsername: undefined,
+    ca: undefined,
+    timeoutMs,
+    startMs: 5_000,
+  };
+}
