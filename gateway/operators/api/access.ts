@@ -7,7 +7,6 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/request-head.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
 import { isLoopback } from '../../../shared/process/env.ts';
-import { must } from '../../../shared/schemas/must.ts';
 import { SECOND, systemClock, ticksUntilToken } from '../../limiter/bucket.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { AddressAllowance } from '../../limiter/newcomers.ts';
@@ -18,7 +17,7 @@ import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
 import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
 import { orUnclaimed } from './keys.ts';
-import { type Operator, operation, who } from './operation.ts';
+import { choice, type Operator, operation, who } from './operation.ts';
 
 /** Who may call the operators' listener, and the operators' tokens. */
 
@@ -174,7 +173,7 @@ function isSameOrigin({
 
 const NewToken = z.strictObject({
   name: line(100),
-  role: z.enum(ROLES, { error: must(`be one of ${ROLES.join(', ')}`) }),
+  role: choice(ROLES),
   ...who,
 });
 

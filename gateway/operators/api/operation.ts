@@ -4,7 +4,7 @@ import type { Answer, Call, ServiceOptions, ServiceRoute } from '../../../shared
 import type { Logger } from '../../../shared/process/logger.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { CheckResult } from '../../check-result.ts';
-import { type PlanField, rangeOf, ruleOf } from '../../limiter/plans.ts';
+import { type PlanField, ruleOf } from '../../limiter/plans.ts';
 import { MAX_TAGS, splitTags, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
 import type { OperatorsStores } from '../../stores/backend.ts';
 import { line } from '../../stores/key-hash.ts';
@@ -136,11 +136,13 @@ export const tags = refusingProto(
   NO_TAG_NAME,
 );
 
-/** A number of a plan in an operator's request. */
-export function planNumber(field: PlanField) {
-  const [{ least, most }, error] = [ruleOf(field), must(`be ${rangeOf(field)}`)];
+export const integer = (least: number, most: number, what = 'a whole number') => {
+  const error = must(`be ${what} from ${least} to ${most}`);
   return z.int({ error }).min(least, { error }).max(most, { error });
-}
+};
+
+/** A number of a plan in an operator's request. */
+export const planNumber = (field: PlanField) => integer(ruleOf(field).least, ruleOf(field).most);
 
 /** A limit in an operator's request. */
 export const limitValue = planNumber('minute');
@@ -179,12 +181,11 @@ const isList = (schema: unknown): boolean => schema instanceof z.ZodDefault && s
 
 export function wholeNumber(min: number, max: number) {
   const error = must(`be a whole number from ${min} to ${max}`);
-  const number = z.int({ error }).min(min, { error }).max(max, { error });
   return z
     .string({ error })
     .regex(/^\d{1,9}$/, { error })
     .transform(Number)
-    .pipe(number);
+    .pipe(integer(min, max));
 }
 
 /** The number of keys to skip. */
