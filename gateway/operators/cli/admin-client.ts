@@ -8,7 +8,7 @@ import { readToken, tokenFile } from '../tokens.ts';
 
 /** An error that the reader can act on. */
 export class AdminError extends Error {
-  /** The code of the listener's error, or one of ours: `no_token`, `no_gateway`. */
+  /** The code of the listener's error, or one of ours: `no_token`, `no_gateway`, `usage`, `not_confirmed`. */
   readonly code: string;
   /** The status of the response; undefined if there was no response. */
   readonly status: number | undefined;
@@ -73,18 +73,6 @@ export interface AdminReply {
 }
 
 const ANSWER_WITHIN_MS = 30_000;
-
-/**
- * Makes one call of the admin API.
- * @returns the body, or undefined if there is none
- * @throws {AdminError} as `exchange` does
- */
-export const callAdmin = async (
-  admin: AdminAddress,
-  method: AdminRequest['method'],
-  path: string,
-  body?: unknown,
-): Promise<unknown> => (await exchange(admin, { method, path, body })).body;
 
 /**
  * Makes one call of the admin API.

@@ -32,7 +32,5 @@ export function add(program: Command, session: Session): void {
     .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'why; shown with the ban')
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
-    .action((key: string, options: { for: number; reason: string }) =>
-      onKey(session, 'PUT', key, '/ban', { seconds: options.for, reason: options.reason }),
-    );
+    .action((key: string, options: { for: number }) => onKey(session, 'PUT', key, '/ban', { seconds: options.for }));
 }
