@@ -36,7 +36,6 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 const actorName = line(100);
 
 interface OperatorsAccessOptions {
-  /** The host that the listener is bound to. */
   readonly host: string;
   /** The address that wrong tokens are counted for. */
   addressOf(request: IncomingMessage): string;
@@ -177,7 +176,6 @@ const NewToken = z.strictObject({
   ...who,
 });
 
-/** Creates a token. Only this answer ever shows it. */
 export const createToken = operation(
   { needs: 'admin', body: NewToken, answer: IssuedToken, creates: true },
   async (call) => {
@@ -191,7 +189,6 @@ export const createToken = operation(
   },
 );
 
-/** Returns the caller's name, and the role of the token. */
 export const whoAmI = operation({ answer: CallerAnswer }, async ({ caller: { name, role } }) => ({
   name,
   role: role ?? 'viewer',
@@ -203,7 +200,6 @@ export const listTokens = operation({ answer: TokensAnswer }, async ({ deps }) =
   return { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) };
 });
 
-/** Revokes a token, so that its next request gets 401. */
 export const revokeToken = operation({ needs: 'admin' }, async (call) => {
   const [id = ''] = call.params;
   const about = aboutCall(call);

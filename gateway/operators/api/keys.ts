@@ -57,7 +57,6 @@ function isWithinReach(text: string): boolean {
   return at > Date.now() && at < Date.parse(LATEST);
 }
 
-/** Issues a key. Only this answer ever shows the whole key. */
 export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: true }, async (call) => {
   const { deps } = call;
   const { about, given } = await readChange(call, NewKey);
@@ -84,7 +83,6 @@ export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, n
   return { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
 }
 
-/** A key with the current state of its buckets. */
 export const getKey = operation({ answer: KeyView }, async (call) => {
   const { deps } = call;
   const [key] = await withBanRefusals(deps, [await describe(deps, await findKey(call))]);
@@ -100,7 +98,6 @@ export const reindexKeys = operation({ answer: ReindexAnswer }, async (call) => 
   return { reindexed };
 });
 
-/** Revokes a key permanently. The next decision refuses it. */
 export const revokeKey = operation({}, async (call) => {
   const {
     deps,

@@ -51,7 +51,6 @@ const SecretChanges = z.strictObject({
   ...who,
 });
 
-/** Adds a secret. Only this answer ever shows the whole key. */
 export const addSecret = operation({ body: NewSecret, answer: IssuedSecret, creates: true }, async (call) => {
   const { deps } = call;
   const { id } = await findKey(call);
@@ -65,7 +64,6 @@ export const addSecret = operation({ body: NewSecret, answer: IssuedSecret, crea
   return { id: secret.id, key: apiKey };
 });
 
-/** Changes the name, the bounds or the expiry of a secret. */
 export const changeSecret = operation({ body: SecretChanges, answer: SecretView }, async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(call);
@@ -84,7 +82,6 @@ export const changeSecret = operation({ body: SecretChanges, answer: SecretView 
   return describeSecret(secretIn(params[1])(key.record)!, key.used);
 });
 
-/** Revokes a secret at once. The other secrets stay valid. */
 export const revokeSecret = operation({}, async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(call);

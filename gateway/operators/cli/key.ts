@@ -136,13 +136,11 @@ export const describeTop = tableOf(
   ['of the day', ({ buckets }) => buckets && percent(buckets.day)],
 );
 
-/** Describes keys with their last use. */
 export const describeIdle = tableOf(...COUNTS, [
   'last used',
   ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt)),
 ]);
 
-/** Describes keys with their use of the day limit. */
 export const describeNear = tableOf(
   ['day', ({ buckets }) => buckets?.day.limit],
   ['used', ({ buckets }) => buckets?.day.used],
@@ -150,12 +148,10 @@ export const describeNear = tableOf(
   ['full again', ({ buckets }) => buckets?.day.fullAt && timeText(buckets.day.fullAt)],
 );
 
-/** Notes that a key is banned, or that its limits are too small. */
 function noteOf(key: Listed): string | undefined {
   return banNote(key) ?? (key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined);
 }
 
-/** Notes that a key is banned. */
 export const banNote = (ban: RunningBan | undefined): string | undefined =>
   ban?.bannedUntil && `banned until ${banInWords(ban, timeText(ban.bannedUntil))}`;
 
@@ -174,7 +170,6 @@ export function describeBans(views: readonly KeySummary[]): string {
   return table(['id', 'name', 'plan', 'until', 'bans', 'refused since', 'reason'], rows);
 }
 
-/** Describes one key, with its buckets at the time of the call. */
 export function describeKey(key: KeyView): string {
   const facts: Facts = [
     ['id', key.id],

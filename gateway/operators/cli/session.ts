@@ -14,7 +14,6 @@ export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
 
 interface SessionOptions {
   readonly json?: boolean;
-  /** Whether to skip confirmations. */
   readonly yes?: boolean;
 }
 
@@ -41,7 +40,6 @@ export class Session {
 
   readonly get = <T>(path: string): Promise<T> => this.call<T>('GET', path);
 
-  /** Iterates over the parts of an answer. */
   parts<T extends Part>(path: string, asked?: Readonly<Record<string, string>>): AsyncGenerator<T> {
     return partsOf<T>(this.get, path, asked);
   }
@@ -49,7 +47,6 @@ export class Session {
   /** Who makes the changes of the running command and why. A named token already identifies its owner. */
   said: { readonly author?: string; readonly reason?: string } = {};
 
-  /** Adds who makes a change and why, for the audit log. */
   #withWho(request: AdminRequest): AdminRequest {
     if (request.method === 'GET' || request.isTrial) return request;
     const { author = operator(), reason } = this.said;
@@ -115,7 +112,6 @@ export class Session {
   }
 }
 
-/** The system name of the user who runs the command. */
 export function operator(): string {
   try {
     return userInfo().username;

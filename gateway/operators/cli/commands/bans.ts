@@ -5,7 +5,6 @@ import type { Session } from '../session.ts';
 import { REASON, seconds } from '../values.ts';
 import { onKey } from './keys.ts';
 
-/** Adds `bans …`. */
 export function add(program: Command, session: Session): void {
   const bans = program.command('bans').description('show, lift and set bans');
 

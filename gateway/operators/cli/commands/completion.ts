@@ -16,7 +16,6 @@ type Shell = keyof typeof SHELLS;
 /** The names that the package installs. */
 export const PROGRAM_NAMES = Object.keys(packageFile.bin);
 
-/** Adds `completion`. */
 export function add(program: Command, session: Session): void {
   program
     .command('completion')

@@ -10,7 +10,6 @@ import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
 import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
 
-/** Adds `keys …`: all commands for single API keys, except bans. */
 export function add(program: Command, session: Session): void {
   const keys = program.command('keys').description('issue, show, change and revoke API keys');
   addKeyLists(keys, session);
@@ -233,7 +232,6 @@ interface About {
   readonly expires?: string;
 }
 
-/** Adds `keys secrets …`, for several secrets that share one pair of buckets. */
 function addSecretCommands(keys: Command, session: Session): void {
   const secrets = keys.command('secrets').description('manage several secrets of one key, which share its limits');
   const ofSecret = (path: string, secretId: string) => `${path}/secrets/${encodeURIComponent(secretId)}`;

@@ -30,7 +30,6 @@ import { EXIT, endWith, operator, type Session } from '../session.ts';
 import { harmless, table, timeText } from '../text.ts';
 import { limit, orNull, planNumber } from '../values.ts';
 
-/** Adds `plans …`: the limits of every plan, and the history of their changes. */
 export function add(program: Command, session: Session): void {
   const plans = program.command('plans').description('show and set plan limits, and show who set them');
   addReading(plans, session);
@@ -133,7 +132,6 @@ const withAuthor = (command: Command): Command =>
 
 const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-/** Adds `plans export`, `plans diff` and `plans apply`, with which a file in git determines the plans. */
 function addPlanFiles(plans: Command, session: Session): void {
   plans
     .command('export')
@@ -219,7 +217,6 @@ function changesIn(drift: ReturnType<typeof driftOf>, file: PlanFile): Record<st
   return changes;
 }
 
-/** Adds `plans try`. */
 function addTry(plans: Command, session: Session): void {
   plans
     .command('try')

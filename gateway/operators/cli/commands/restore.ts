@@ -8,10 +8,8 @@ import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 /** The number of keys per call, so low that reading it does not block the gateway's clients. */
 const BATCH_KEYS = 100;
 const BATCH_CHARACTERS = 64_000;
-/** The number of rejected keys that are shown. */
 const MOST_SHOWN = 20;
 
-/** Adds `restore`. */
 export function add(program: Command, session: Session): void {
   const restore = program
     .command('restore')
@@ -105,7 +103,6 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
   return end;
 }
 
-/** The results of all calls. */
 class Sum {
   readonly #session: Session;
   readonly #counts = { restored: 0, present: 0, revoked: 0 };
