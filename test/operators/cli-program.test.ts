@@ -45,10 +45,19 @@ test.for([
 );
 
 test('ctl reports a server that is no gateway, a gateway that is away, and a wrong token', async () => {
-  const adminUrl = await serveHttp((_request, response) => response.end('<html>'));
+  const others = (
+    [
+      [200, '<html>'],
+      [404, ''],
+      [502, '{"error":"away"}'],
+    ] as const
+  ).map(([status, body]) => serveHttp((_request, response) => response.writeHead(status).end(body)));
   const stack = await startStack();
   for (const [environment, message] of [
-    [operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.\n`],
+    ...(await Promise.all(others)).map(
+      (adminUrl) =>
+        [operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.\n`] as const,
+    ),
     [NOWHERE, 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.\n'],
     [{ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'The token is wrong or has been revoked.\n'],
   ] as const)

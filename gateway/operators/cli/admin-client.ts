@@ -100,19 +100,24 @@ export async function exchange(
     const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT are its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });
-  const value = parse(await response.body.text(), admin.url);
-  if (response.statusCode >= 400) {
-    const { code, message } = value as { code: string; message: string };
-    throw new AdminError(code, message, { status: response.statusCode });
+  const { statusCode: status } = response;
+  const isRefused = status >= 400;
+  const value = parse(await response.body.text(), isRefused ? Refusal : z.unknown(), admin.url);
+  if (isRefused) {
+    const { code, message } = value as z.infer<typeof Refusal>;
+    throw new AdminError(code, message, { status });
   }
   const { etag, warning } = response.headers as Readonly<Record<string, string | undefined>>;
   // The text of a Warning header (RFC 7234 §5.5).
   return { body: value, etag, warning: warning && /"(.*)"/.exec(warning)?.[1] };
 }
 
-function parse(text: string, url: string): unknown {
+const Refusal = z.object({ code: z.string(), message: z.string() });
+
+/** @throws {AdminError} for the answer of another server */
+function parse(text: string, schema: z.ZodType, url: string): unknown {
   try {
-    return text === '' ? undefined : JSON.parse(text);
+    return schema.parse(text === '' ? undefined : JSON.parse(text));
   } catch (cause) {
     throw new AdminError('no_gateway', `The server at ${url} is not a gateway's admin listener.`, { cause });
   }
