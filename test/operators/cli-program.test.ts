@@ -258,6 +258,10 @@ test('times are local on a terminal, and UTC with --utc, in a pipe and as JSON',
   const note = 'Note: the time zone Nonsense is unknown. Times are in UTC.\r\n';
   expect([nowhere.out.startsWith(note), nowhere.out.includes('2030-06-30 20:00:00 +00:00')]).toEqual([true, true]);
   expect([shown, utc, json, inPipe].filter(({ out }) => out.includes('is unknown'))).toEqual([]);
+  const asShown = ['--expires', '2030-07-01 01:30:00 +05:30'];
+  const created = await ctl(stack, '--json', 'keys', 'create', '--plan', 'free', '--name', 'a', ...asShown);
+  expect(JSON.parse(created.out)).toMatchObject({ expiresAt: '2030-06-30T20:00:00.000Z' });
+  expect((await ctl(stack, 'keys', 'secrets', 'add', idOf(key), '--name', 'b', ...asShown)).code).toBe(0);
 });
 
 test('the status of a refused request is coloured', async () => {

@@ -37,7 +37,7 @@ function addIssuing(keys: Command, session: Session): void {
     .requiredOption('--name <name>', 'the owner of the key')
     .option('--minute <requests>', "own limit of requests per minute, instead of the plan's", limit)
     .option('--day <requests>', "own limit of requests per day, instead of the plan's", limit)
-    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z')
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z', time)
     .option('--tag <name=value>', 'a tag to group keys by; can be repeated', tag)
     .option(...REASON)
     .addHelpText(
@@ -204,7 +204,7 @@ Example:
     .action((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
-/** Also reads `never`, for `keys expire`. */
+/** Also reads `never`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
 /** Makes a call about a key, by its id or its name, and shows the key. */
@@ -295,7 +295,7 @@ const withBounds = (command: Command): Command =>
   command
     .addOption(new Option('--scope <scope...>', 'read, write or both; default both').choices(SCOPES))
     .option('--networks <network...>', 'where it works: addresses or blocks such as 10.0.0.0/8; default anywhere')
-    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry');
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry', endTime);
 
 const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
 
