@@ -64,15 +64,6 @@ test.for([
   expect((await everything()).map(({ text }) => text)).toEqual(before);
 });
 
-test('an invalid tag is refused before anything is sent', async () => {
-  for (const words of [
-    ['set', 'x', '--tag', 'customer=a, env=b'],
-    ['set', 'x', '--untag', 'a=b'],
-    ['list', '--tag', '=acme'],
-  ])
-    expect(await ctl({ adminUrl: 'http://127.0.0.1:1' }, 'keys', ...words)).toMatchObject({ code: 2, out: '' });
-});
-
 /** How the command line reads and writes values. */
 
 afterEach(() => vi.unstubAllEnvs());
