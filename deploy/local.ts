@@ -4,7 +4,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import { type AdminAddress, AdminError, callAdmin, findAdmin } from '../gateway/operators/cli/admin-client.ts';
+import { type AdminAddress, AdminError, exchange, findAdmin } from '../gateway/operators/cli/admin-client.ts';
 import { tokenFile } from '../gateway/operators/tokens.ts';
 import { asksForHelp } from '../shared/process/arguments.ts';
 import { COMPILED } from '../shared/process/compile-cache.ts';
@@ -86,8 +86,9 @@ async function demoKeys(): Promise<Record<string, string>> {
   const kept = await readKept();
   for (const demo of DEMO_KEYS) {
     const key = kept[demo.plan];
-    if (key === undefined || !(await isThere(key, at)) || !(await opens(key)))
-      kept[demo.plan] = ((await callAdmin(at, 'POST', '/keys', demo)) as { key: string }).key;
+    if (key !== undefined && (await isThere(key, at)) && (await opens(key))) continue;
+    const { body } = await exchange(at, { method: 'POST', path: '/keys', body: demo });
+    kept[demo.plan] = (body as { key: string }).key;
   }
   await mkdir(DATA_DIR, { recursive: true });
   await writeFile(DEMO_KEYS_FILE, `${JSON.stringify(kept, undefined, 2)}\n`, { mode: 0o600 });
@@ -104,7 +105,7 @@ async function readKept(): Promise<Record<string, string>> {
 
 async function isThere(key: string, at: AdminAddress): Promise<boolean> {
   try {
-    await callAdmin(at, 'GET', `/keys/${encodeURIComponent(key.slice(3, 15))}`);
+    await exchange(at, { method: 'GET', path: `/keys/${encodeURIComponent(key.slice(3, 15))}` });
     return true;
   } catch (fault) {
     if (fault instanceof AdminError && fault.status === 404) return false;

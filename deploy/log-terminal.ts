@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { styleText } from 'node:util';
 import { LRUCache } from 'lru-cache';
-import { type AdminAddress, callAdmin } from '../gateway/operators/cli/admin-client.ts';
+import { type AdminAddress, exchange } from '../gateway/operators/cli/admin-client.ts';
 import type { Activity } from '../gateway/stores/audit.ts';
 
 /** The log of services on the terminal of `npm start`: one short line each. Anywhere else it stays JSON. */
@@ -60,7 +60,8 @@ export class TerminalLog {
 
   async #ask(keyId: string): Promise<string> {
     const admin = (await this.#admin?.()) as AdminAddress;
-    return ((await callAdmin(admin, 'GET', `/keys/${encodeURIComponent(keyId)}`)) as { name: string }).name;
+    const { body } = await exchange(admin, { method: 'GET', path: `/keys/${encodeURIComponent(keyId)}` });
+    return (body as { name: string }).name;
   }
 }
 

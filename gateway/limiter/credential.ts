@@ -75,7 +75,8 @@ export const createSecretId = (): string => randomText(SECRET_ID_LENGTH);
  */
 const digestOf = (secret: string): string => hash('sha256', secret, 'base64url');
 
-const randomText = (length: number): string =>
+/** Letters and digits from a CSPRNG. */
+export const randomText = (length: number): string =>
   Array.from({ length }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
 
 /** CRC-32 in base 62, padded to six characters. */

@@ -90,7 +90,6 @@ export function addUp(sums: Iterable<UsageSum>): UsageSum[] {
   return [...totals.values()].sort(largestFirst);
 }
 
-/** Sorts by admitted requests, then by refused ones. */
 const largestFirst = (a: Omit<UsageSum, 'keys'>, b: Omit<UsageSum, 'keys'>): number =>
   b.admitted - a.admitted || b.refused - a.refused;
 

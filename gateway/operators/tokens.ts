@@ -1,16 +1,15 @@
-import { hash, randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeUnlessThere } from '../../shared/process/draft.ts';
 import { SettingsError, token as tokenForm } from '../../shared/process/env.ts';
-import { redactApiKeys } from '../limiter/credential.ts';
+import { randomText, redactApiKeys } from '../limiter/credential.ts';
 
 /**
  * Named tokens of operators: `op_<id>_<secret>`. The id is public and may appear in logs. The secret is 256 bits from a
  * CSPRNG. Only the digest of the whole token is stored.
  */
 
-const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const ID_LENGTH = 8;
 const SECRET_BYTES = 32;
 const TOKEN = new RegExp(`^op_([0-9A-Za-z]{${ID_LENGTH}})_[\\w-]{43}$`);
@@ -18,7 +17,7 @@ const TOKEN_IN_TEXT = new RegExp(`op_([0-9A-Za-z]{${ID_LENGTH}})_[\\w-]+`, 'g');
 
 /** Creates a token, with its id and its digest. The token is shown only once. */
 export function createAccessToken(): { readonly id: string; readonly token: string; readonly digest: string } {
-  const id = Array.from({ length: ID_LENGTH }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
+  const id = randomText(ID_LENGTH);
   const token = `op_${id}_${randomBytes(SECRET_BYTES).toString('base64url')}`;
   return { id, token, digest: digestOf(token).toString('hex') };
 }

@@ -45,10 +45,19 @@ test.for([
 );
 
 test('ctl reports a server that is no gateway, a gateway that is away, and a wrong token', async () => {
-  const adminUrl = await serveHttp((_request, response) => response.end('<html>'));
+  const others = (
+    [
+      [200, '<html>'],
+      [404, ''],
+      [502, '{"error":"away"}'],
+    ] as const
+  ).map(([status, body]) => serveHttp((_request, response) => response.writeHead(status).end(body)));
   const stack = await startStack();
   for (const [environment, message] of [
-    [operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.\n`],
+    ...(await Promise.all(others)).map(
+      (adminUrl) =>
+        [operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.\n`] as const,
+    ),
     [NOWHERE, 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.\n'],
     [{ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'The token is wrong or has been revoked.\n'],
   ] as const)
@@ -249,6 +258,10 @@ test('times are local on a terminal, and UTC with --utc, in a pipe and as JSON',
   const note = 'Note: the time zone Nonsense is unknown. Times are in UTC.\r\n';
   expect([nowhere.out.startsWith(note), nowhere.out.includes('2030-06-30 20:00:00 +00:00')]).toEqual([true, true]);
   expect([shown, utc, json, inPipe].filter(({ out }) => out.includes('is unknown'))).toEqual([]);
+  const asShown = ['--expires', '2030-07-01 01:30:00 +05:30'];
+  const created = await ctl(stack, '--json', 'keys', 'create', '--plan', 'free', '--name', 'a', ...asShown);
+  expect(JSON.parse(created.out)).toMatchObject({ expiresAt: '2030-06-30T20:00:00.000Z' });
+  expect((await ctl(stack, 'keys', 'secrets', 'add', idOf(key), '--name', 'b', ...asShown)).code).toBe(0);
 });
 
 test('the status of a refused request is coloured', async () => {

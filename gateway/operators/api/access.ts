@@ -7,7 +7,6 @@ import { HttpError } from '../../../shared/http/errors.ts';
 import { bearerToken, carriesToken } from '../../../shared/http/request-head.ts';
 import { type Access, noToken } from '../../../shared/http/service.ts';
 import { isLoopback } from '../../../shared/process/env.ts';
-import { must } from '../../../shared/schemas/must.ts';
 import { SECOND, systemClock, ticksUntilToken } from '../../limiter/bucket.ts';
 import { StoreUnavailable } from '../../limiter/limiter.ts';
 import { AddressAllowance } from '../../limiter/newcomers.ts';
@@ -18,7 +17,7 @@ import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
 import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
 import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
 import { orUnclaimed } from './keys.ts';
-import { type Operator, operation, who } from './operation.ts';
+import { choice, type Operator, operation, who } from './operation.ts';
 
 /** Who may call the operators' listener, and the operators' tokens. */
 
@@ -37,7 +36,6 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 const actorName = line(100);
 
 interface OperatorsAccessOptions {
-  /** The host that the listener is bound to. */
   readonly host: string;
   /** The address that wrong tokens are counted for. */
   addressOf(request: IncomingMessage): string;
@@ -174,11 +172,10 @@ function isSameOrigin({
 
 const NewToken = z.strictObject({
   name: line(100),
-  role: z.enum(ROLES, { error: must(`be one of ${ROLES.join(', ')}`) }),
+  role: choice(ROLES),
   ...who,
 });
 
-/** Creates a token. Only this answer ever shows it. */
 export const createToken = operation(
   { needs: 'admin', body: NewToken, answer: IssuedToken, creates: true },
   async (call) => {
@@ -192,7 +189,6 @@ export const createToken = operation(
   },
 );
 
-/** Returns the caller's name, and the role of the token. */
 export const whoAmI = operation({ answer: CallerAnswer }, async ({ caller: { name, role } }) => ({
   name,
   role: role ?? 'viewer',
@@ -204,7 +200,6 @@ export const listTokens = operation({ answer: TokensAnswer }, async ({ deps }) =
   return { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) };
 });
 
-/** Revokes a token, so that its next request gets 401. */
 export const revokeToken = operation({ needs: 'admin' }, async (call) => {
   const [id = ''] = call.params;
   const about = aboutCall(call);

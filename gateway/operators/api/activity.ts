@@ -30,7 +30,6 @@ import {
 
 const Who = z.object(who);
 
-/** The author and the reason as given in a body. */
 interface Given {
   readonly author?: string | undefined;
   readonly reason?: string | undefined;
@@ -166,7 +165,6 @@ function describe({ id, ...entry }: RecordedActivity, name: string | undefined):
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...entry, targetName };
 }
 
-/** Whether an entry is about a target, by its id or its name. */
 async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf): Promise<boolean> {
   const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
   return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await nameOf(entry));

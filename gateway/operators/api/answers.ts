@@ -92,7 +92,6 @@ export type KeysAnswer = z.infer<typeof KeysAnswer>;
 export const IssuedKey = KeyView.extend({ key: z.string() });
 export type IssuedKey = z.infer<typeof IssuedKey>;
 
-/** The same for another secret. */
 export const IssuedSecret = z.object({ id: z.string(), key: z.string() });
 export type IssuedSecret = z.infer<typeof IssuedSecret>;
 
@@ -105,11 +104,9 @@ export type BansAnswer = z.infer<typeof BansAnswer>;
 export const LoudKey = KeyView.extend({ recent: z.object({ admitted: count, refused: count }) });
 export type LoudKey = z.infer<typeof LoudKey>;
 
-/** The busiest keys of some minutes, the busiest first. */
 export const TopAnswer = KeysAnswer.extend({ minutes: count, keys: listOf(LoudKey) });
 export type TopAnswer = z.infer<typeof TopAnswer>;
 
-/** A key that was found, and the part that matched. */
 export const FoundKey = KeyView.extend({ foundBy: z.string() });
 export type FoundKey = z.infer<typeof FoundKey>;
 
@@ -167,7 +164,6 @@ export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
 export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true }).extend({
   /** The current name of the key, or its name at the revocation. */
   keyName: z.string().optional(),
-  /** The running ban of the key. */
   keyBan: BanView.optional(),
   secretId: z.string().optional(),
   /** Why it was answered this way. Undefined if it was served. */
@@ -191,7 +187,6 @@ const fieldValue = (field: PlanField) => {
 
 const planFields = FIELD_NAMES.map((field) => [field, fieldValue(field).optional()]);
 
-/** The fields of a plan that are in force. */
 export const PlanView: z.ZodType<PlanTable[keyof PlanTable]> = z.object(Object.fromEntries(planFields));
 export const Plans: z.ZodType<PlanTable> = z.object(
   Object.fromEntries(PLAN_NAMES.map((plan) => [plan, PlanView])) as Record<keyof PlanTable, typeof PlanView>,

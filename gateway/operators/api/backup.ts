@@ -213,7 +213,6 @@ const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
 });
 
-/** Notes that a backup of all keys is complete. */
 export const noteBackup = operation({ body: BackupMade, answer: BackupNoted, creates: true }, async (call) => {
   const { about, given } = await readChange(call, BackupMade);
   const seconds = Math.floor(Date.now() / 1_000);

@@ -108,7 +108,6 @@ const MOST_NAMED = 10;
 const PATIENCE_MS = 1_500;
 
 interface Seen {
-  /** The number of good and bad keys. */
   readonly total: number;
   readonly findings: readonly CheckResult[];
 }
@@ -142,7 +141,6 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
 
 const slowChecks = new WeakMap<Keys, readonly ReturnType<typeof slowCheck>[]>();
 
-/** Checks all keys, and the list of keys. */
 export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
   const both = slowChecks.get(keys) ?? [
     slowCheck('keys', () => readAll(keys), KEYS_KEPT_MS),
@@ -199,7 +197,6 @@ function faultsOf(key: KeyEntry): CheckResult[] {
   return [...(key.isReadable ? [] : [unreadable]), ...malformedSecrets(key), ...invalidValues(key)];
 }
 
-/** Finds values that were typed by hand and are not valid. */
 const invalidValues = ({ id, rejected = [] }: KeyEntry): CheckResult[] =>
   rejected.map(({ field, value, kept: stays }) =>
     fault(

@@ -13,20 +13,13 @@ type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 
 /** Returns the findings of a check, or after three seconds that they are unknown. It never rejects. */
 export async function answered(about: string, check: () => Findings): Promise<readonly CheckResult[]> {
-  const late = new AbortController();
-  const waited = sleep(KNOWN_WITHIN_MS, [noAnswer(about)], { ref: false, signal: late.signal });
+  const silent = [unknown(about, 'does not answer', 'Check whether it or its machine hangs.')];
   try {
-    return await Promise.race([check(), waited]);
+    return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, silent, { ref: false })]);
   } catch (thrown) {
     return [unknown(about, `cannot be checked: ${(thrown as Error).message}`, 'The log of the gateway may say more.')];
-  } finally {
-    late.abort();
-    waited.catch(() => undefined);
   }
 }
-
-const noAnswer = (about: string): CheckResult =>
-  unknown(about, 'does not answer', 'Check whether it or its machine hangs.');
 
 /**
  * Checks what the gateway depends on, once a second while somebody asks. The console, readiness and the doctor report

@@ -174,23 +174,22 @@ async function keysOfRequest(deps: AdminDependencies, requestId: string): Promis
   return found.filter((entry) => entry !== undefined);
 }
 
-type Filter = (entry: KeyEntry) => boolean;
-
 /** @param now in microseconds */
-function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: number): Filter {
+function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: number): (entry: KeyEntry) => boolean {
   const { plan, state, near, unusedSeconds } = given;
   const name = given.name?.toLowerCase();
   const tags = tagsIn(given.tag);
-  const filters: readonly (false | Filter)[] = [
-    name !== undefined && (({ record }) => record.name.toLowerCase().includes(name)),
-    plan !== undefined && (({ record }) => record.plan === plan),
-    state !== undefined && ((entry) => stateOf(entry, plans, now) === state),
-    tags.length > 0 && (({ record }) => hasTags(record.tags, tags)),
-    near !== undefined && ((entry) => hasUsed(near, dayUse(entry, plans, now))),
-    unusedSeconds !== undefined && (({ asOf, record }) => (asOf ?? record.createdAt) + unusedSeconds * SECOND <= now),
-  ];
-  const chosen = filters.filter((filter) => filter !== false);
-  return (entry) => chosen.every((isMatch) => isMatch(entry));
+  return (entry) => {
+    const { record, asOf } = entry;
+    return (
+      (name === undefined || record.name.toLowerCase().includes(name)) &&
+      (plan === undefined || record.plan === plan) &&
+      (state === undefined || stateOf(entry, plans, now) === state) &&
+      hasTags(record.tags, tags) &&
+      (near === undefined || hasUsed(near, dayUse(entry, plans, now))) &&
+      (unusedSeconds === undefined || (asOf ?? record.createdAt) + unusedSeconds * SECOND <= now)
+    );
+  };
 }
 
 /** A key without usable limits never matches. */

@@ -62,7 +62,6 @@ export function isBanned({ record, bannedUntil, banReason }: KeyEntry, plans: Pl
   return bannedUntil > now && (!isShadowed || banReason?.until === bannedUntil);
 }
 
-/** The running ban of a key. */
 export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   const { bannedUntil, banReason, bans } = entry;
   const isRunning = isBanned(entry, plans, now);
@@ -110,7 +109,6 @@ export const toTime = (microseconds: number): string => new Date(microseconds / 
 
 type Counts = Readonly<Record<'admitted' | 'refused', number>>;
 
-/** The sums of counts of decisions. */
 export const sumsOf = (counts: readonly Counts[]): Counts => ({
   admitted: counts.reduce((total, { admitted }) => total + admitted, 0),
   refused: counts.reduce((total, { refused }) => total + refused, 0),
@@ -124,7 +122,6 @@ export const sumsOf = (counts: readonly Counts[]): Counts => ({
 
 type Requests = Pick<AdminDependencies, 'requests'>;
 
-/** Adds what running bans have refused. */
 export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedUntil'>>(
   { requests }: Requests,
   keys: readonly K[],

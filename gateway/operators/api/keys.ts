@@ -13,13 +13,28 @@ import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { aboutCall, allOf, differences, entry, keyTexts, readChange } from './activity.ts';
 import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
 import { describeKey, describeKeyInFull, isBanned, toTime, withBanRefusals } from './key-view.ts';
-import { type AdminCall, type AdminDependencies, limitValue, offset, operation, tags, time, who } from './operation.ts';
+import {
+  type AdminCall,
+  type AdminDependencies,
+  choice,
+  integer,
+  limitValue,
+  offset,
+  operation,
+  tags,
+  time,
+  who,
+} from './operation.ts';
 
 /** Later times are not exact in microseconds. */
 const LATEST = '2255-01-01T00:00:00Z';
 
-export const planName = z.enum(PLAN_NAMES, { error: must(`be one of ${PLAN_NAMES.join(', ')}`) });
-export const futureTime = time.refine(isWithinReach, `must lie in the future, before ${LATEST}`);
+export const planName = choice(PLAN_NAMES);
+
+/** An expiry of something new, in microseconds. */
+export const futureTime = time
+  .refine(isWithinReach, `must lie in the future, before ${LATEST}`)
+  .transform(toMicroseconds);
 
 const NewKey = z
   .strictObject({
@@ -33,24 +48,21 @@ const NewKey = z
   })
   .refine(hasLimits, { path: ['minute'], error: 'and day are required: an enterprise key carries its own limits' });
 
+function toMicroseconds(text: string): number {
+  return Date.parse(text) * 1_000;
+}
+
 function isWithinReach(text: string): boolean {
   const at = Date.parse(text);
   return at > Date.now() && at < Date.parse(LATEST);
 }
 
-/** Issues a key. Only this answer ever shows the whole key. */
 export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: true }, async (call) => {
   const { deps } = call;
   const { about, given } = await readChange(call, NewKey);
-  const { expiresAt } = given;
   const { apiKey, credential } = createApiKey();
   const createdAt = await deps.keys.now();
-  const record: KeyRecord = {
-    ...given,
-    secrets: [makeSecret(credential.digest, createdAt)],
-    createdAt,
-    expiresAt: expiresAt === undefined ? undefined : toMicroseconds(expiresAt),
-  };
+  const record: KeyRecord = { ...given, secrets: [makeSecret(credential.digest, createdAt)], createdAt };
   const activity = entry(about, 'key.create', credential.id, allOf(keyTexts(record)));
   await orUnclaimed(deps.keys.create(credential.id, record, activity), `key ${credential.id}`);
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
@@ -71,9 +83,6 @@ export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, n
   return { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
 }
 
-export const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
-
-/** A key with the current state of its buckets. */
 export const getKey = operation({ answer: KeyView }, async (call) => {
   const { deps } = call;
   const [key] = await withBanRefusals(deps, [await describe(deps, await findKey(call))]);
@@ -89,7 +98,6 @@ export const reindexKeys = operation({ answer: ReindexAnswer }, async (call) => 
   return { reindexed };
 });
 
-/** Revokes a key permanently. The next decision refuses it. */
 export const revokeKey = operation({}, async (call) => {
   const {
     deps,
@@ -139,6 +147,7 @@ const KeyChanges = z.strictObject({
   day: limitValue.nullable().optional(),
   expiresAt: time
     .refine((text) => toMicroseconds(text) > 0 && text < '2255', 'must lie between 1970 and 2255')
+    .transform(toMicroseconds)
     .nullable()
     .optional(),
   disabled: z.boolean({ error: must('be true or false') }).optional(),
@@ -157,7 +166,8 @@ export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async 
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
   const now = await deps.keys.now();
   const key = await apply(deps, id, (record) => {
-    const changes = toRecord(given);
+    // Undefined removes a field.
+    const changes = Object.fromEntries(Object.entries(given).map(([member, value]) => [member, value ?? undefined]));
     const after = { ...record, ...changes };
     // A key without limits after an edit by hand can still be disabled.
     if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
@@ -167,11 +177,6 @@ export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async 
   });
   return describe(deps, key, now);
 });
-
-function toRecord({ expiresAt, ...given }: Omit<z.infer<typeof KeyChanges>, keyof typeof who>): Partial<KeyRecord> {
-  const changes = expiresAt === undefined ? given : { ...given, expiresAt: expiresAt && toMicroseconds(expiresAt) };
-  return Object.fromEntries(Object.entries(changes).map(([member, value]) => [member, value ?? undefined]));
-}
 
 /**
  * Changes a key.
@@ -191,10 +196,9 @@ export async function apply(
 const PAGE = 100;
 /** To lock a key out for longer, disable or revoke it. */
 const LONGEST_SECONDS = 366 * 86_400;
-const LENGTH = must(`be a whole number of seconds from 1 to ${LONGEST_SECONDS}`);
 
 const NewBan = z.strictObject({
-  seconds: z.int({ error: LENGTH }).min(1, { error: LENGTH }).max(LONGEST_SECONDS, { error: LENGTH }),
+  seconds: integer(1, LONGEST_SECONDS, 'a whole number of seconds'),
   ...who,
 });
 

@@ -42,9 +42,7 @@ const HEADERS_OF: Readonly<Record<number, Readonly<Record<string, Header>>>> = {
 };
 
 const ERRORS = new Map(errorResponses(CODES, (status) => ({ ...EVERYWHERE, ...HEADERS_OF[status] })));
-/** Errors of some operations only. */
 const SPECIAL_ERRORS = [404, 409, 413, 415];
-/** Errors of any operation. */
 const COMMON_ERRORS = [...ERRORS.keys()].filter((status) => !SPECIAL_ERRORS.includes(status));
 
 const ETAG: Header = {

@@ -4,7 +4,7 @@ import type { Answer, Call, ServiceOptions, ServiceRoute } from '../../../shared
 import type { Logger } from '../../../shared/process/logger.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { CheckResult } from '../../check-result.ts';
-import { type PlanField, rangeOf, ruleOf } from '../../limiter/plans.ts';
+import { type PlanField, ruleOf } from '../../limiter/plans.ts';
 import { MAX_TAGS, splitTags, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
 import type { OperatorsStores } from '../../stores/backend.ts';
 import { line } from '../../stores/key-hash.ts';
@@ -24,7 +24,6 @@ export interface AdminDependencies extends OperatorsStores {
   readonly logger: Logger;
   readonly traffic: WatchedTraffic;
   readonly redisMode: RedisMode;
-  /** Checks of the gateway's dependencies, by name. */
   readonly checkDependencies: Readonly<Record<string, () => Promise<CheckResult[]> | CheckResult[]>>;
   readonly health: Pick<Health, 'watch' | 'seen' | 'bad'>;
   readonly requests: RequestSource;
@@ -44,7 +43,6 @@ export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'me
     doubt(key: string): void;
   };
 
-/** Who calls the operators' listener. */
 export interface Operator {
   /** The name from a trusted proxy, or the token's name. The shared token has none: it does not identify a person. */
   readonly name: string | undefined;
@@ -106,7 +104,6 @@ export function operation<Q extends z.ZodObject, A extends z.ZodType>(
 /** The maximum size of the body of an operator's request, except for a restore. */
 export const ADMIN_BODY_LIMIT_BYTES = 16_384;
 
-/** Who makes a change, and why. */
 export const who = {
   author: line(100).optional(),
   reason: z.union([line(500), z.literal('')], { error: must('be a string') }).optional(),
@@ -124,7 +121,6 @@ export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
 
 const NO_TAG_NAME = `is not a tag name: a name has ${TAG_NAME_RULE}`;
 
-/** All tags of a key. */
 export const tags = refusingProto(
   z
     .record(
@@ -136,13 +132,13 @@ export const tags = refusingProto(
   NO_TAG_NAME,
 );
 
-/** A number of a plan in an operator's request. */
-export function planNumber(field: PlanField) {
-  const [{ least, most }, error] = [ruleOf(field), must(`be ${rangeOf(field)}`)];
+export const integer = (least: number, most: number, what = 'a whole number') => {
+  const error = must(`be ${what} from ${least} to ${most}`);
   return z.int({ error }).min(least, { error }).max(most, { error });
-}
+};
 
-/** A limit in an operator's request. */
+export const planNumber = (field: PlanField) => integer(ruleOf(field).least, ruleOf(field).most);
+
 export const limitValue = planNumber('minute');
 
 /** The parameters of an operation, which reads no others. Each change may have an author and a reason. */
@@ -179,15 +175,13 @@ const isList = (schema: unknown): boolean => schema instanceof z.ZodDefault && s
 
 export function wholeNumber(min: number, max: number) {
   const error = must(`be a whole number from ${min} to ${max}`);
-  const number = z.int({ error }).min(min, { error }).max(max, { error });
   return z
     .string({ error })
     .regex(/^\d{1,9}$/, { error })
     .transform(Number)
-    .pipe(number);
+    .pipe(integer(min, max));
 }
 
-/** The number of keys to skip. */
 export const offset = wholeNumber(0, 999_999_999).default(0);
 
 export const choice = <const T extends readonly string[]>(options: T) =>
@@ -220,7 +214,6 @@ export function checkOrder(from: number | undefined, to: number | undefined): vo
     throw new HttpError('invalid_parameter', 'from must not be after to.');
 }
 
-/** In Unix time in ms. */
 export const msOf = (time: string | undefined): number | undefined =>
   time === undefined ? undefined : Date.parse(time);
 

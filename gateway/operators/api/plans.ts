@@ -175,7 +175,6 @@ const PAGE = 20;
 
 const HistoryQuery = z.object({ limit: wholeNumber(1, HISTORY_LENGTH).default(PAGE) });
 
-/** Lists the changes of limits: who, when and why, the newest first. */
 export const showHistory = operation({ query: HistoryQuery, answer: HistoryAnswer }, async ({ deps }, { limit }) => {
   return { history: (await deps.plans.history(limit)).map(describe) };
 });

@@ -26,8 +26,6 @@ import {
   wholeNumber,
 } from './operation.ts';
 
-/** Lists the last requests of all gateways, each with the reason for its answer. */
-
 const PAGE = 50;
 const MOST = 200;
 /** Gateways that do not answer within this time are listed as missing. Each waits less for its own workers. */
@@ -199,7 +197,6 @@ function viewOf(
   };
 }
 
-/** Why a request was answered as it was, and what to check or to change. */
 type Why = readonly [reason?: string | undefined, advice?: string | undefined];
 
 const FIRST_FAILURE = 400;

@@ -11,8 +11,8 @@ import { Unreadable } from '../../stores/keys.ts';
 import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity.ts';
 import { IssuedKey, IssuedSecret, SecretView } from './answers.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, apply, findKey, futureTime, makeSecret, orUnclaimed, toMicroseconds } from './keys.ts';
-import { type AdminDependencies, operation, who } from './operation.ts';
+import { answerWithKey, apply, findKey, futureTime, makeSecret, orUnclaimed } from './keys.ts';
+import { type AdminDependencies, integer, operation, who } from './operation.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and expiry. A change affects no other secret. */
 
@@ -51,24 +51,19 @@ const SecretChanges = z.strictObject({
   ...who,
 });
 
-/** Adds a secret. Only this answer ever shows the whole key. */
 export const addSecret = operation({ body: NewSecret, answer: IssuedSecret, creates: true }, async (call) => {
   const { deps } = call;
   const { id } = await findKey(call);
   const { about, given } = await readChange(call, NewSecret);
   const { apiKey, credential } = createApiKey(id);
   const now = await deps.keys.now();
-  const secret = makeSecret(credential.digest, now, {
-    ...given,
-    expiresAt: given.expiresAt === undefined ? undefined : toMicroseconds(given.expiresAt),
-  });
+  const secret = makeSecret(credential.digest, now, given);
   const activity = entry(about, 'secret.create', id, allOf(secretTexts(secret)));
   const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
   await orUnclaimed(added, `secret ${secret.id}`);
   return { id: secret.id, key: apiKey };
 });
 
-/** Changes the name, the bounds or the expiry of a secret. */
 export const changeSecret = operation({ body: SecretChanges, answer: SecretView }, async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(call);
@@ -76,10 +71,7 @@ export const changeSecret = operation({ body: SecretChanges, answer: SecretView 
   if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
   const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     const { name = old.name, scope = old.scope, networks = old.networks } = given;
-    const expiry = given.expiresAt !== undefined && {
-      expiresAt: given.expiresAt === null ? undefined : toMicroseconds(given.expiresAt),
-      own: undefined,
-    };
+    const expiry = given.expiresAt !== undefined && { expiresAt: given.expiresAt ?? undefined, own: undefined };
     checkUnreadable(old, given);
     const changed: StoredSecret = { ...old, name, scope, networks, ...expiry };
     const fields = differences(secretTexts(old), secretTexts(changed));
@@ -90,7 +82,6 @@ export const changeSecret = operation({ body: SecretChanges, answer: SecretView 
   return describeSecret(secretIn(params[1])(key.record)!, key.used);
 });
 
-/** Revokes a secret at once. The other secrets stay valid. */
 export const revokeSecret = operation({}, async (call) => {
   const { deps, params } = call;
   const { id } = await findKey(call);
@@ -105,10 +96,9 @@ export const revokeSecret = operation({}, async (call) => {
 });
 
 const LONGEST_GRACE_SECONDS = 90 * 86_400;
-const GRACE = must(`be a whole number of seconds from 0 to ${LONGEST_GRACE_SECONDS}`);
 
 const Rotation = z.strictObject({
-  graceSeconds: z.int({ error: GRACE }).min(0, { error: GRACE }).max(LONGEST_GRACE_SECONDS, { error: GRACE }),
+  graceSeconds: integer(0, LONGEST_GRACE_SECONDS, 'a whole number of seconds'),
   /** The secret to replace. Optional if the key has only one, or if only one does not expire. */
   secretId: z.string({ error: must('be the id of a secret') }).optional(),
   scope: scope.optional(),
@@ -167,8 +157,8 @@ function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<
  * When the new secret expires: at the time when the replaced one would have.
  * @throws {HttpError} 409 if that time has passed
  */
-function expiryOf(old: number | undefined, given: string | null | undefined, now: number): number | undefined {
-  if (given !== undefined) return given === null ? undefined : toMicroseconds(given);
+function expiryOf(old: number | undefined, given: number | null | undefined, now: number): number | undefined {
+  if (given !== undefined) return given ?? undefined;
   if (old === undefined || old > now) return old;
   throw new HttpError('conflict', 'This secret has expired. Set the expiry of the new one with expiresAt.');
 }

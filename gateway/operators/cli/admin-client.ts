@@ -8,7 +8,7 @@ import { readToken, tokenFile } from '../tokens.ts';
 
 /** An error that the reader can act on. */
 export class AdminError extends Error {
-  /** The code of the listener's error, or one of ours: `no_token`, `no_gateway`. */
+  /** The code of the listener's error, or one of ours: `no_token`, `no_gateway`, `usage`, `not_confirmed`. */
   readonly code: string;
   /** The status of the response; undefined if there was no response. */
   readonly status: number | undefined;
@@ -76,18 +76,6 @@ const ANSWER_WITHIN_MS = 30_000;
 
 /**
  * Makes one call of the admin API.
- * @returns the body, or undefined if there is none
- * @throws {AdminError} as `exchange` does
- */
-export const callAdmin = async (
-  admin: AdminAddress,
-  method: AdminRequest['method'],
-  path: string,
-  body?: unknown,
-): Promise<unknown> => (await exchange(admin, { method, path, body })).body;
-
-/**
- * Makes one call of the admin API.
  * @throws {AdminError} with the listener's message, or because there was no response
  */
 export async function exchange(
@@ -112,19 +100,24 @@ export async function exchange(
     const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT are its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });
-  const value = parse(await response.body.text(), admin.url);
-  if (response.statusCode >= 400) {
-    const { code, message } = value as { code: string; message: string };
-    throw new AdminError(code, message, { status: response.statusCode });
+  const { statusCode: status } = response;
+  const isRefused = status >= 400;
+  const value = parse(await response.body.text(), isRefused ? Refusal : z.unknown(), admin.url);
+  if (isRefused) {
+    const { code, message } = value as z.infer<typeof Refusal>;
+    throw new AdminError(code, message, { status });
   }
   const { etag, warning } = response.headers as Readonly<Record<string, string | undefined>>;
   // The text of a Warning header (RFC 7234 §5.5).
   return { body: value, etag, warning: warning && /"(.*)"/.exec(warning)?.[1] };
 }
 
-function parse(text: string, url: string): unknown {
+const Refusal = z.object({ code: z.string(), message: z.string() });
+
+/** @throws {AdminError} for the answer of another server */
+function parse(text: string, schema: z.ZodType, url: string): unknown {
   try {
-    return text === '' ? undefined : JSON.parse(text);
+    return schema.parse(text === '' ? undefined : JSON.parse(text));
   } catch (cause) {
     throw new AdminError('no_gateway', `The server at ${url} is not a gateway's admin listener.`, { cause });
   }

@@ -38,7 +38,7 @@ export async function createCommands(session: Session, isJson: () => boolean): P
     import(`./commands/${subject}.ts`);
   for (const { add } of await Promise.all(SUBJECTS.map(load))) add(program, session);
   program.hook('preAction', (_, command) => {
-    session.reason = command.opts<{ reason?: string }>().reason;
+    session.said = command.opts<Session['said']>();
   });
   return program;
 }

@@ -55,7 +55,6 @@ Examples:
   ctl keys list --plan pro --state banned
   ctl keys list --tag customer=acme --tag env=prod`;
 
-/** Adds `keys list` and `keys top`. */
 export function addKeyLists(keys: Command, session: Session): void {
   withFilters(keys.command('list'))
     .description('list keys, the newest first')
@@ -160,12 +159,10 @@ async function offerAll<K extends KeyView>(
   return total;
 }
 
-/** The maximum number of keys that are shown. */
 const MOST_FOUND = 100;
 /** Keys, ids and log lines are shorter. */
 const MOST_READ = 65_536;
 
-/** Adds `keys find`. */
 export function addFind(keys: Command, session: Session): void {
   const find = keys
     .command('find')
@@ -215,7 +212,6 @@ async function search(session: Session, text: string): Promise<FoundKey[]> {
   throw new AdminError('not_found', nothing, { status: 404 });
 }
 
-/** Adds `keys explain`, which shows why requests were admitted or refused. */
 export function addExplain(keys: Command, session: Session): void {
   const explain = keys
     .command('explain')

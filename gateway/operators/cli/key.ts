@@ -3,7 +3,7 @@ import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeysAnswer, KeyView, LoudKey, SecretView } from '../api/answers.ts';
 import { banInWords, type RunningBan, searchText, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
-import { type Session, UnclearKey } from './session.ts';
+import type { Session } from './session.ts';
 import { type Cell, colour, type Facts, harmless, linesOf, type Style, table, timeText } from './text.ts';
 
 /** The key that a command is about: how it is named, found and described. */
@@ -26,12 +26,13 @@ export const pathTo = async (session: Session, given: string): Promise<string> =
  * Finds a key by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
  * An id that no key has is returned as it is: the listener answers for it, and a revocation can be repeated.
  * @param isForGood whether a text in the form of an id never counts as a name, because the key may just be revoked
- * @throws {AdminError} 404 if no key has this name, {UnclearKey} if several have it and there is no terminal to ask on
+ * @throws {AdminError} 404 if no key has this name, with the code `usage` if several have it and there is no terminal to ask on
  */
 export async function findKey(session: Session, given: string, isForGood = false): Promise<NamedKey> {
   const { text, hadSecret } = searchText(given);
   if (hadSecret) {
-    if (text === '') throw new UnclearKey('This looks like the secret of a key without its id. Nothing was sent.');
+    if (text === '')
+      throw new AdminError('usage', 'This looks like the secret of a key without its id. Nothing was sent.');
     session.tell('Note: the secret was dropped and not sent. It may be in your shell history: next time, use the id.');
   }
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
@@ -79,10 +80,10 @@ async function choose(session: Session, name: string, same: readonly KeyView[]):
   ]);
   const list = table(['', 'id', 'plan', 'state', 'created', 'last used'], rows);
   if (!process.stdin.isTTY || session.isJson)
-    throw new UnclearKey(`${same.length} keys have the name “${harmless(name)}”. Use the id of one:\n${list}`);
+    throw new AdminError('usage', `${same.length} keys have the name “${harmless(name)}”. Use the id of one:\n${list}`);
   session.tell(`${same.length} keys have the name “${harmless(name)}”:\n${list}`);
   const key = same[Number(await session.question('Number of the key: ')) - 1];
-  if (key === undefined) throw new UnclearKey('No key was chosen. Nothing was done.');
+  if (key === undefined) throw new AdminError('usage', 'No key was chosen. Nothing was done.');
   return key;
 }
 
@@ -135,13 +136,11 @@ export const describeTop = tableOf(
   ['of the day', ({ buckets }) => buckets && percent(buckets.day)],
 );
 
-/** Describes keys with their last use. */
 export const describeIdle = tableOf(...COUNTS, [
   'last used',
   ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt)),
 ]);
 
-/** Describes keys with their use of the day limit. */
 export const describeNear = tableOf(
   ['day', ({ buckets }) => buckets?.day.limit],
   ['used', ({ buckets }) => buckets?.day.used],
@@ -149,12 +148,10 @@ export const describeNear = tableOf(
   ['full again', ({ buckets }) => buckets?.day.fullAt && timeText(buckets.day.fullAt)],
 );
 
-/** Notes that a key is banned, or that its limits are too small. */
 function noteOf(key: Listed): string | undefined {
   return banNote(key) ?? (key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined);
 }
 
-/** Notes that a key is banned. */
 export const banNote = (ban: RunningBan | undefined): string | undefined =>
   ban?.bannedUntil && `banned until ${banInWords(ban, timeText(ban.bannedUntil))}`;
 
@@ -173,7 +170,6 @@ export function describeBans(views: readonly KeySummary[]): string {
   return table(['id', 'name', 'plan', 'until', 'bans', 'refused since', 'reason'], rows);
 }
 
-/** Describes one key, with its buckets at the time of the call. */
 export function describeKey(key: KeyView): string {
   const facts: Facts = [
     ['id', key.id],

@@ -30,7 +30,6 @@ export type PlanFile = { readonly [plan in PlanName]?: GivenPlan };
 /** Values of a plan as they were typed. null stands for an absent number. */
 export type GivenPlan = { readonly [F in PlanField]?: Plan[F] | null };
 
-/** Returns a plan with these values in force. */
 export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
   Object.fromEntries(Object.entries({ ...plan, ...given }).filter(([, value]) => value !== null));
 
@@ -141,7 +140,6 @@ export function describePlans(shown: Readonly<Record<string, Plan>>): string {
   return table(['plan', ...FIELD_NAMES], rows);
 }
 
-/** Describes each field on one line, with its current and its new value. */
 export function describeChanges(changes: readonly FieldChange[], stream: NodeJS.WriteStream): string {
   const width = Math.max(...changes.map(({ field }) => field.length));
   const lines = changes.map(({ field, from = 'none', to = 'none' }) => {

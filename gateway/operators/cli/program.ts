@@ -3,7 +3,7 @@ import { SettingsError } from '../../../shared/process/env.ts';
 import { isZoneUnknown } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
 import { createCommands } from './commands.ts';
-import { EXIT, NotConfirmed, Session, UnclearKey } from './session.ts';
+import { EXIT, Session } from './session.ts';
 import { harmless } from './text.ts';
 
 /** The command line is a thin client of the admin listener, the same for Redis and for the embedded limiter. */
@@ -14,6 +14,15 @@ process.stdout.on('error', (fault: NodeJS.ErrnoException) => {
   process.stderr.write(`The output cannot be written: ${fault.message}\n`);
   process.exit(EXIT.fault);
 });
+
+/** The exit codes of errors, by the status of the gateway's response or else by their code. */
+const EXITS: Readonly<Record<string, number>> = {
+  400: EXIT.usage,
+  404: EXIT.notFound,
+  409: EXIT.conflict,
+  usage: EXIT.usage,
+  not_confirmed: EXIT.notConfirmed,
+};
 
 /** The options of a command that could not be parsed are unknown. */
 const isJson = () => process.argv.includes('--json');
@@ -49,13 +58,10 @@ function outcomeOf(
 ): readonly [exit: number, code: string, message: string, status?: number | undefined] {
   if (fault instanceof CommanderError)
     return [fault.exitCode === 0 ? EXIT.done : EXIT.usage, 'usage', usageMessage(fault)];
-  if (fault instanceof UnclearKey) return [EXIT.usage, 'usage', fault.message];
-  if (fault instanceof NotConfirmed) return [EXIT.notConfirmed, 'not_confirmed', fault.message];
   if (fault instanceof SettingsError) return [EXIT.fault, 'invalid_settings', fault.message];
   if (!(fault instanceof AdminError)) throw fault;
   const { code, message, status } = fault;
-  const exit = { 400: EXIT.usage, 404: EXIT.notFound, 409: EXIT.conflict }[Number(status)] ?? EXIT.fault;
-  return [exit, code, message, status];
+  return [EXITS[status ?? code] ?? EXIT.fault, code, message, status];
 }
 
 /** Commander has no message when a group is called without a command, because it shows the help. */

@@ -1,15 +1,9 @@
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import { type Part, partsOf } from '../clients.ts';
-import { type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
+import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
 /** The context of every command: the gateway on one side, the operator on the other. */
-
-/** The operator did not confirm, or there is no terminal to ask on. */
-export class NotConfirmed extends Error {}
-
-/** The given name belongs to several keys, or to none. It is a fault of the command line. */
-export class UnclearKey extends Error {}
 
 export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
 
@@ -20,7 +14,6 @@ export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
 
 interface SessionOptions {
   readonly json?: boolean;
-  /** Whether to skip confirmations. */
   readonly yes?: boolean;
 }
 
@@ -47,20 +40,18 @@ export class Session {
 
   readonly get = <T>(path: string): Promise<T> => this.call<T>('GET', path);
 
-  /** Iterates over the parts of an answer. */
   parts<T extends Part>(path: string, asked?: Readonly<Record<string, string>>): AsyncGenerator<T> {
     return partsOf<T>(this.get, path, asked);
   }
 
-  /** The reason for the changes of the running command, for the audit log. */
-  reason: string | undefined;
+  /** Who makes the changes of the running command and why. A named token already identifies its owner. */
+  said: { readonly author?: string; readonly reason?: string } = {};
 
-  /** Adds who makes a change and why, for the audit log. A named token already identifies its owner. */
   #withWho(request: AdminRequest): AdminRequest {
     if (request.method === 'GET' || request.isTrial) return request;
-    const said = { author: operator(), ...(this.reason && { reason: this.reason }) };
-    const separator = request.path.includes('?') ? '&' : '?';
-    return { ...request, path: `${request.path}${separator}${new URLSearchParams(said)}` };
+    const { author = operator(), reason } = this.said;
+    const query = new URLSearchParams({ author, ...(reason && { reason }) });
+    return { ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}${query}` };
   }
 
   get isJson(): boolean {
@@ -99,10 +90,10 @@ export class Session {
 
   /**
    * Asks before an action that is irreversible or probably a mistake.
-   * @throws {NotConfirmed} unless the operator answers yes or passed --yes
+   * @throws {AdminError} unless the operator answers yes or passed --yes
    */
   async confirmForGood(question: string, why = 'This cannot be undone'): Promise<void> {
-    if (!this.canConfirm) throw new NotConfirmed(`${question} ${why}; without a terminal, pass --yes.`);
+    if (!this.canConfirm) throw new AdminError('not_confirmed', `${question} ${why}; without a terminal, pass --yes.`);
     await this.#ask(question);
   }
 
@@ -117,11 +108,10 @@ export class Session {
   async #ask(question: string): Promise<void> {
     if (this.#options().yes) return;
     if (!/^y(es)?$/i.test(await this.question(`${question} [y/N] `)))
-      throw new NotConfirmed('Not confirmed; nothing was changed.');
+      throw new AdminError('not_confirmed', 'Not confirmed; nothing was changed.');
   }
 }
 
-/** The system name of the user who runs the command. */
 export function operator(): string {
   try {
     return userInfo().username;

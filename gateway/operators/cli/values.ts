@@ -45,7 +45,6 @@ export function wantedTag(text: string, before?: string): string {
   return [...(before === undefined ? [] : [before]), pair.join(':')].join(',');
 }
 
-/** The option --tag of commands that filter by it. */
 export const TAG_FILTER = [
   '--tag <name=value>',
   'only for keys with this tag; if repeated, keys must have all of them',

@@ -14,7 +14,6 @@ type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | '
 
 const SHOWN = 50;
 
-/** Adds `activity`: who did what, when and why. */
 export function add(program: Command, session: Session): void {
   program
     .command('activity')

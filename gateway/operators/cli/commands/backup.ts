@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs';
 import type { Command } from 'commander';
+import { z } from 'zod';
 import type { BackedUpKey } from '../../../stores/keys.ts';
 import { writeCursor } from '../../../stores/storage.ts';
 import type { ActivityAnswer, BackupAnswer } from '../../api/answers.ts';
@@ -72,9 +73,9 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
       return refuse(`${file}: line ${line.number} is not a line of a backup.`);
     }
     if ('end' in read) return { keys, after, at: header.at, isWhole: true };
-    session.write(keyLine(read.key));
+    session.write(keyLine(read));
     keys += 1;
-    after = writeCursor(read.key);
+    after = writeCursor(read);
   }
   return { keys, after, at: header.at, isWhole: false };
 }
@@ -117,12 +118,6 @@ const VERSION = 1;
 const MAX_LINE_BYTES = 300_000;
 const LINE_FEED = 10;
 
-interface Header {
-  /** When the backup began. */
-  readonly at: string;
-  readonly plans: NonNullable<BackupAnswer['plans']>;
-}
-
 export interface Line {
   readonly number: number;
   /** Empty if the line is too long. */
@@ -132,41 +127,37 @@ export interface Line {
   readonly isEnded: boolean;
 }
 
-const headerLine = ({ at, plans }: Header): string =>
+const Header = z.object({
+  format: z.literal(FORMAT),
+  version: z.unknown(),
+  /** When the backup began. */
+  at: z.coerce.string(),
+  plans: z.custom<NonNullable<BackupAnswer['plans']>>((plans) => typeof plans === 'object' && plans !== null),
+});
+
+const headerLine = ({ at, plans }: Omit<z.infer<typeof Header>, 'format' | 'version'>): string =>
   `${JSON.stringify({ format: FORMAT, version: VERSION, at, plans })}\n`;
 const keyLine = (key: BackedUpKey): string => `${JSON.stringify(key)}\n`;
 
 /** Reads the header. @returns a message if it is invalid */
-export function readHeader(line: Line | undefined): Header | string {
-  const { format, version, at, plans } = objectIn(line?.text ?? '') ?? {};
-  if (format !== FORMAT || typeof plans !== 'object' || plans === null)
-    return 'This is not a backup of keys: its first line is not from `ctl backup`.';
-  if (version !== VERSION) return `This is a backup of version ${version}; this program reads version ${VERSION}.`;
-  return { at: String(at), plans: plans as Header['plans'] };
+export function readHeader(line: Line | undefined): z.infer<typeof Header> | string {
+  const { data } = Header.safeParse(valueIn(line?.text ?? ''));
+  if (data === undefined) return 'This is not a backup of keys: its first line is not from `ctl backup`.';
+  if (data.version === VERSION) return data;
+  return `This is a backup of version ${data.version}; this program reads version ${VERSION}.`;
 }
+
+const Entry = z.union([
+  z.strictObject({ id: z.string(), createdAt: z.number(), fields: z.record(z.string(), z.string()) }),
+  z.object({ end: z.literal(true), keys: z.number() }),
+]);
 
 /** Reads a line after the header; undefined if it is neither a key nor the end. */
-export function readLine({ text }: Line): { key: BackedUpKey } | { end: number } | undefined {
-  const value = objectIn(text);
-  if (value?.end === true) return { end: Number(value.keys) };
-  return isKey(value) ? { key: value } : undefined;
-}
+export const readLine = ({ text }: Line): z.infer<typeof Entry> | undefined => Entry.safeParse(valueIn(text)).data;
 
-const isKey = (value: unknown): value is BackedUpKey => {
-  const { id, createdAt, fields } = (value ?? {}) as Partial<BackedUpKey>;
-  return (
-    typeof id === 'string' &&
-    typeof createdAt === 'number' &&
-    typeof fields === 'object' &&
-    fields !== null &&
-    Object.values(fields).every((text) => typeof text === 'string')
-  );
-};
-
-function objectIn(text: string): Record<string, unknown> | undefined {
+function valueIn(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+    return JSON.parse(text);
   } catch {
     return undefined;
   }

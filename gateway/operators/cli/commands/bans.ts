@@ -5,7 +5,6 @@ import type { Session } from '../session.ts';
 import { REASON, seconds } from '../values.ts';
 import { onKey } from './keys.ts';
 
-/** Adds `bans …`. */
 export function add(program: Command, session: Session): void {
   const bans = program.command('bans').description('show, lift and set bans');
 
@@ -32,7 +31,5 @@ export function add(program: Command, session: Session): void {
     .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'why; shown with the ban')
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
-    .action((key: string, options: { for: number; reason: string }) =>
-      onKey(session, 'PUT', key, '/ban', { seconds: options.for, reason: options.reason }),
-    );
+    .action((key: string, options: { for: number }) => onKey(session, 'PUT', key, '/ban', { seconds: options.for }));
 }

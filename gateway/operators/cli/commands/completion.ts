@@ -16,7 +16,6 @@ type Shell = keyof typeof SHELLS;
 /** The names that the package installs. */
 export const PROGRAM_NAMES = Object.keys(packageFile.bin);
 
-/** Adds `completion`. */
 export function add(program: Command, session: Session): void {
   program
     .command('completion')
@@ -129,32 +128,17 @@ _animal_store_keys() {
     [[ $word == [\\"\\']* ]] || printf -v found %q "$found"
     COMPREPLY+=("$found")
   done < <("\${COMP_WORDS[0]}" ${COMPLETE_KEYS} -- "\${typed#[\\"\\']}" 2>/dev/null)
+  [[ \${#COMPREPLY[@]} != 0 ]]
 }
 _animal_store_ctl() {
-  local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} place='' at
   COMPREPLY=()
-  for ((at = 1; at < COMP_CWORD; at++)); do
-    case "$place \${COMP_WORDS[at]}" in
-      ${pathPattern(places)}) place="$place \${COMP_WORDS[at]}" ;;
-    esac
-  done
-  case "$place $before" in
-${valueCases(places, {
-  choices: (words) => `COMPREPLY=($(compgen -W ${quoted(words.join(' '))} -- "$word"))`,
+${search(places, {
+  line: 'COMP_WORDS',
+  current: 'COMP_CWORD',
+  first: 1,
+  offer: (words) => `COMPREPLY=($(compgen -W ${quoted(words.map(({ word }) => word).join(' '))} -- "$word"))`,
   file: 'COMPREPLY=($(compgen -f -- "$word"))',
-  key: '_animal_store_keys',
 })}
-  esac
-  if [[ $word != -* && ($place == *" $before" || $before == -*) ]]; then
-    case "$place" in
-      ${keyPattern(places)}) _animal_store_keys; [[ \${#COMPREPLY[@]} == 0 ]] || return ;;
-    esac
-  fi
-  local words
-  case "$place" in
-${places.map(({ path, words }) => `    ${quoted(path)}) words=${quoted(words.map(({ word }) => word).join(' '))} ;;`).join('\n')}
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
 complete -F _animal_store_ctl ${PROGRAM_NAMES.join(' ')}
 `;
@@ -162,7 +146,6 @@ complete -F _animal_store_ctl ${PROGRAM_NAMES.join(' ')}
 
 /** https://zsh.sourceforge.io/Doc/Release/Completion-System.html */
 function zsh(places: readonly Place[]): string {
-  const described = ({ word, help }: Word) => quoted(`${word.replaceAll(':', '\\:')}:${help}`);
   return `#compdef ${PROGRAM_NAMES.join(' ')}
 # Completion for zsh, printed by \`ctl completion zsh\`.
 _animal_store_keys() {
@@ -171,29 +154,17 @@ _animal_store_keys() {
   [[ -n $keys ]] && compadd -- $keys
 }
 _animal_store_ctl() {
-  local place='' before=\${words[CURRENT-1]} at
-  for ((at = 2; at < CURRENT; at++)); do
-    case "$place \${words[at]}" in
-      ${pathPattern(places)}) place="$place \${words[at]}" ;;
-    esac
-  done
-  case "$place $before" in
-${valueCases(places, {
-  choices: (words) => `compadd -- ${words.map(quoted).join(' ')}`,
-  file: '_files',
-  key: '_animal_store_keys',
-})}
-  esac
-  if [[ \${words[CURRENT]} != -* && ($place == *" $before" || $before == -*) ]]; then
-    case "$place" in
-      ${keyPattern(places)}) _animal_store_keys && return ;;
-    esac
-  fi
   local -a found
-  case "$place" in
-${places.map(({ path, words }) => `    ${quoted(path)}) found=(${words.map(described).join(' ')}) ;;`).join('\n')}
-  esac
-  _describe 'ctl' found
+${search(places, {
+  line: 'words',
+  current: 'CURRENT',
+  first: 2,
+  offer: (words) =>
+    words.every(({ help }) => help === '')
+      ? `compadd -- ${words.map(({ word }) => quoted(word)).join(' ')}`
+      : `found=(${words.map(({ word, help }) => quoted(`${word.replaceAll(':', '\\:')}:${help}`)).join(' ')}); _describe 'ctl' found`,
+  file: '_files',
+})}
 }
 if [[ \${funcstack[1]} == _animal_store_ctl || \${funcstack[1]} == _ctl ]]; then
   _animal_store_ctl
@@ -203,27 +174,45 @@ fi
 `;
 }
 
-const patternOf = (paths: readonly string[]): string => paths.map(quoted).join(' | ');
+/** What differs between the shells. */
+interface Syntax {
+  /** The array of words on the command line, the index of the one at the cursor, and that of the one after `ctl`. */
+  readonly line: string;
+  readonly current: string;
+  readonly first: number;
+  /** Completes one of some words. */
+  offer(words: readonly Word[]): string;
+  /** Completes the name of a file. */
+  readonly file: string;
+}
 
-const pathPattern = (places: readonly Place[]): string =>
-  patternOf(places.map(({ path }) => path).filter((path) => path !== ''));
-
-const keyPattern = (places: readonly Place[]): string =>
-  patternOf(places.filter(({ takesKey }) => takesKey).map(({ path }) => path));
-
-/** After an option with a value, only that value is completed. */
-function valueCases(
-  places: readonly Place[],
-  write: { choices(words: readonly string[]): string; file: string; key: string },
-): string {
-  const cases = places.flatMap(({ path, values }) =>
+/** Finds the place of the cursor and completes what can stand there. After an option with a value, only that value. */
+function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
+  const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');
+  const values = places.flatMap(({ path, values }) =>
     values.map(({ flags, choices }) => {
-      const pattern = patternOf(flags.map((flag) => `${path} ${flag}`));
-      const action = choices === 'any' ? ':' : typeof choices === 'string' ? write[choices] : write.choices(choices);
-      return `    ${pattern}) ${action}; return ;;`;
+      const ofKind = { file, key: '_animal_store_keys', any: ':' };
+      const action = typeof choices === 'string' ? ofKind[choices] : offer(choices.map((word) => ({ word, help: '' })));
+      return `    ${patternOf(flags.map((flag) => `${path} ${flag}`))}) ${action}; return ;;`;
     }),
   );
-  return cases.join('\n');
+  return `  local word=\${${line}[${current}]} before=\${${line}[${current} - 1]} place='' at
+  for ((at = ${first}; at < ${current}; at++)); do
+    case "$place \${${line}[at]}" in
+      ${patternOf(places.flatMap(({ path }) => path || []))}) place="$place \${${line}[at]}" ;;
+    esac
+  done
+  case "$place $before" in
+${values.join('\n')}
+  esac
+  if [[ $word != -* && ($place == *" $before" || $before == -*) ]]; then
+    case "$place" in
+      ${patternOf(places.flatMap(({ path, takesKey }) => (takesKey ? path : [])))}) _animal_store_keys && return ;;
+    esac
+  fi
+  case "$place" in
+${places.map(({ path, words }) => `    ${quoted(path)}) ${offer(words)} ;;`).join('\n')}
+  esac`;
 }
 
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;

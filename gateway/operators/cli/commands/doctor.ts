@@ -11,7 +11,6 @@ const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' 
 /** Longer than the gateway waits for what it checks. */
 const ANSWER_WITHIN_MS = 5_000;
 
-/** Adds `doctor`. */
 export function add(program: Command, session: Session): void {
   program
     .command('doctor')

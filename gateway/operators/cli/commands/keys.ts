@@ -10,7 +10,6 @@ import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
 import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
 
-/** Adds `keys …`: all commands for single API keys, except bans. */
 export function add(program: Command, session: Session): void {
   const keys = program.command('keys').description('issue, show, change and revoke API keys');
   addKeyLists(keys, session);
@@ -38,7 +37,7 @@ function addIssuing(keys: Command, session: Session): void {
     .requiredOption('--name <name>', 'the owner of the key')
     .option('--minute <requests>', "own limit of requests per minute, instead of the plan's", limit)
     .option('--day <requests>', "own limit of requests per day, instead of the plan's", limit)
-    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z')
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z', time)
     .option('--tag <name=value>', 'a tag to group keys by; can be repeated', tag)
     .option(...REASON)
     .addHelpText(
@@ -205,7 +204,7 @@ Example:
     .action((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
-/** Also reads `never`, for `keys expire`. */
+/** Also reads `never`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
 /** Makes a call about a key, by its id or its name, and shows the key. */
@@ -233,7 +232,6 @@ interface About {
   readonly expires?: string;
 }
 
-/** Adds `keys secrets …`, for several secrets that share one pair of buckets. */
 function addSecretCommands(keys: Command, session: Session): void {
   const secrets = keys.command('secrets').description('manage several secrets of one key, which share its limits');
   const ofSecret = (path: string, secretId: string) => `${path}/secrets/${encodeURIComponent(secretId)}`;
@@ -297,7 +295,7 @@ const withBounds = (command: Command): Command =>
   command
     .addOption(new Option('--scope <scope...>', 'read, write or both; default both').choices(SCOPES))
     .option('--networks <network...>', 'where it works: addresses or blocks such as 10.0.0.0/8; default anywhere')
-    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry');
+    .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry', endTime);
 
 const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });
 

@@ -30,12 +30,6 @@ import { EXIT, endWith, operator, type Session } from '../session.ts';
 import { harmless, table, timeText } from '../text.ts';
 import { limit, orNull, planNumber } from '../values.ts';
 
-interface Author {
-  readonly author: string;
-  readonly reason: string;
-}
-
-/** Adds `plans …`: the limits of every plan, and the history of their changes. */
 export function add(program: Command, session: Session): void {
   const plans = program.command('plans').description('show and set plan limits, and show who set them');
   addReading(plans, session);
@@ -83,7 +77,7 @@ Examples:
   ctl plans set free --minute 30 --mode shadow    try it: no request is refused, but the log shows which would be
   ctl plans set free --mode enforce`,
     )
-    .action(async (plan: PlanName, { author, reason, ...options }: Author & Record<string, string | number>) => {
+    .action(async (plan: PlanName, options: Readonly<Record<string, string | number>>) => {
       const typed = FIELD_NAMES.filter((field) => options[camelCase(field)] !== undefined);
       const given = (field: PlanField) => orNull(options[camelCase(field)] as number | 'none');
       const changes: GivenPlan = Object.fromEntries(typed.map((field) => [field, given(field)]));
@@ -93,8 +87,7 @@ Examples:
       if (drift.length > 0) session.tell(describeChanges(drift, process.stderr));
       for (const warning of warningsOf(withGiven(table[plan], changes))) session.tell(`Note: ${warning}`);
       if (Object.keys(changes).length > 0) await session.confirmChange('Make this change?');
-      const change = { ...changes, author, reason };
-      const changed = await session.exchange({ method: 'PATCH', path: `/plans/${plan}`, body: change, ifMatch: etag });
+      const changed = await session.exchange({ method: 'PATCH', path: `/plans/${plan}`, body: changes, ifMatch: etag });
       session.print(changed.body, () => describePlans({ [plan]: changed.body as Plan }));
     });
   for (const field of FIELD_NAMES) set.addOption(optionOf(field));
@@ -114,7 +107,7 @@ function addRollback(plans: Command, session: Session): void {
     .description('revert the last change; a rollback itself is only reverted by its id')
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
     .addHelpText('after', '\nIt is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
-    .action(async ({ author, reason, id }: Author & { id?: string }) => {
+    .action(async ({ id }: { id?: string }) => {
       const [last] = await historyOf(session, '1');
       const isDone = last?.action === 'rollback' && id === undefined;
       if (last !== undefined && !isDone) {
@@ -124,7 +117,7 @@ function addRollback(plans: Command, session: Session): void {
           `Roll back the change by ${harmless(last.author)} at ${timeText(last.at, process.stderr)}?`,
         );
       }
-      const body = { author, reason, id: id ?? (isDone ? undefined : last?.id) };
+      const body = { id: id ?? (isDone ? undefined : last?.id) };
       const changed = await session.call<PlanTable>('POST', '/plans/rollback', body);
       session.print(changed, () => describePlans(changed));
     });
@@ -139,7 +132,6 @@ const withAuthor = (command: Command): Command =>
 
 const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
-/** Adds `plans export`, `plans diff` and `plans apply`, with which a file in git determines the plans. */
 function addPlanFiles(plans: Command, session: Session): void {
   plans
     .command('export')
@@ -181,7 +173,7 @@ unless --yes is given. Plans and fields that are not in the file stay. \`plans r
 Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,
     )
-    .action(async ({ file, author, reason }: Author & { file: string }) => {
+    .action(async ({ file }: { file: string }) => {
       const wanted = await fileOf(apply, file);
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
       const table = body as PlanTable;
@@ -193,7 +185,7 @@ Example:
         for (const warning of warningsOf(withGiven(table[plan], wanted[plan])))
           session.tell(`Note: ${plan}: ${warning}`);
       await session.confirmChange(`Make ${drift.length === 1 ? 'this change' : `these ${drift.length} changes`}?`);
-      const change = { plans: changesIn(drift, wanted), author, reason };
+      const change = { plans: changesIn(drift, wanted) };
       const changed = await session.exchange({ method: 'PATCH', path: '/plans', body: change, ifMatch: etag });
       session.print(changed.body, () => describePlans(changed.body as PlanTable));
     });
@@ -225,7 +217,6 @@ function changesIn(drift: ReturnType<typeof driftOf>, file: PlanFile): Record<st
   return changes;
 }
 
-/** Adds `plans try`. */
 function addTry(plans: Command, session: Session): void {
   plans
     .command('try')

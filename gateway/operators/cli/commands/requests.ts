@@ -23,7 +23,6 @@ interface RequestOptions extends Readonly<Partial<Record<'tag' | 'status' | 'cod
   readonly why?: boolean;
 }
 
-/** Adds `requests`: the last requests of all gateways. */
 export function add(program: Command, session: Session): void {
   const requests = program
     .command('requests')
@@ -77,7 +76,6 @@ Examples:
     });
 }
 
-/** Removes secrets from a text that somebody pasted. */
 function withoutSecret(session: Session, command: Command, given: string): string {
   const { text, hadSecret } = searchText(given);
   if (hadSecret && text === '')
@@ -139,19 +137,16 @@ function describeRequests(requests: readonly RequestView[], hasReasons: boolean)
   return [first, ...lines.flatMap((line, at) => [line, ...(hasReasons ? reasonsOf(requests[at]) : [])])].join('\n');
 }
 
-/** Paints failures yellow, and those of the gateway or the core red. */
 function paintStatus(text: string, column: string): string {
   if (column !== 'status' || !/^[45]/.test(text)) return text;
   return colour(text.startsWith('5') ? 'red' : 'yellow', text);
 }
 
-/** The lines below a request. */
 function reasonsOf({ reason, advice }: Partial<RequestView> = {}): string[] {
   const why = [reason, advice].filter((one) => one !== undefined).join(' ');
   return why === '' ? [] : [`    ${harmless(why)}`];
 }
 
-/** Describes one request in full. */
 function describeRequest(request: RequestView): string {
   const { decision, gateway, status, code, keyId, keyName, repeated } = request;
   const buckets = decision?.buckets;

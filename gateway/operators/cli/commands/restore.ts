@@ -8,10 +8,8 @@ import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 /** The number of keys per call, so low that reading it does not block the gateway's clients. */
 const BATCH_KEYS = 100;
 const BATCH_CHARACTERS = 64_000;
-/** The number of rejected keys that are shown. */
 const MOST_SHOWN = 20;
 
-/** Adds `restore`. */
 export function add(program: Command, session: Session): void {
   const restore = program
     .command('restore')
@@ -39,48 +37,67 @@ Examples:
     .action(async ({ anyAge = false, strict = false }: { anyAge?: boolean; strict?: boolean }) => {
       if (process.stdin.isTTY)
         restore.error('error: pass a backup on standard input, as in `ctl restore < keys.jsonl`.');
-      const lines = linesOf(process.stdin);
-      const first = await lines.next();
+      const input = linesOf(process.stdin);
+      const first = await input.next();
       const header = readHeader(first.done ? undefined : first.value);
       if (typeof header === 'string') return restore.error(`error: ${header}`);
-      const trial = new Sum(session, header.at, anyAge, true);
-      if (strict) await trial.send({ plans: header.plans });
-      const all = strict ? await checked(lines, trial) : lines;
-      if (all === undefined) return;
-      const sum = new Sum(session, header.at, anyAge, false);
-      await sum.send({ plans: header.plans });
-      const end = await restoreKeys(all, sum);
-      const isWhole = end === sum.keys;
-      session.print({ ...sum.counts(), isWhole }, () => sum.describe());
+      const kept: Line[] = [];
+      if (strict) {
+        for await (const line of input) kept.push(line);
+        const { isWhole, rejected, faults } = await restoreAll(session, header, kept, { anyAge, dryRun: true });
+        if (!isWhole || rejected > 0) {
+          const note = isWhole ? 'Nothing was restored.' : 'The backup is incomplete. Nothing was restored.';
+          const nothing = { restored: 0, present: 0, revoked: 0, rejected, faults, isWhole: false };
+          session.print(nothing, () => [...notTaken(nothing), note].map(harmless).join('\n'));
+          return endWith(EXIT.fault);
+        }
+      }
+      const done = await restoreAll(session, header, strict ? kept : input, { anyAge, dryRun: false });
+      const { end, keys, ...shown } = done;
+      session.print(shown, () => describe(done));
       if (end === undefined)
         session.tell('The backup was cut off: its last line is missing. The lines before it were restored.');
-      else if (!isWhole) session.tell(`The backup had ${end} keys, but the file has ${sum.keys}.`);
-      if (!isWhole || sum.faults > 0) endWith(EXIT.fault);
+      else if (!done.isWhole) session.tell(`The backup had ${end} keys, but the file has ${keys}.`);
+      if (!done.isWhole || done.rejected > 0) endWith(EXIT.fault);
     });
 }
 
-/**
- * Tries a whole backup without writing anything, and keeps its lines.
- * @returns undefined if part of it would be rejected, which is then printed
- */
-async function checked(lines: AsyncIterable<Line>, sum: Sum): Promise<readonly Line[] | undefined> {
-  const all: Line[] = [];
-  for await (const line of lines) all.push(line);
-  const end = await restoreKeys(all, sum);
-  if (end === sum.keys && sum.faults === 0) return all;
-  sum.print(end === sum.keys ? 'Nothing was restored.' : 'The backup is incomplete. Nothing was restored.');
-  endWith(EXIT.fault);
-  return undefined;
-}
-
-/** @returns the number of keys in the last line; undefined if there is none */
-async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum): Promise<number | undefined> {
-  let [keys, characters]: [BackedUpKey[], number] = [[], 0];
-  const seen = new Set<string>();
+/** Sends a backup in parts, and adds up the answers. */
+async function restoreAll(
+  session: Session,
+  { at, plans: given }: { readonly at: string; readonly plans: unknown },
+  lines: AsyncIterable<Line> | Iterable<Line>,
+  asked: { readonly anyAge: boolean; readonly dryRun: boolean },
+) {
+  const counts = { restored: 0, present: 0, revoked: 0, rejected: 0 };
+  const faults: { readonly id: string; readonly reason: string }[] = [];
+  let plans: RestoreAnswer['plans'];
+  let keys = 0;
+  /** The number of keys in the last line. */
   let end: number | undefined;
+
+  function reject(id: string, reason: string): void {
+    counts.rejected += 1;
+    if (faults.length < MOST_SHOWN) faults.push({ id, reason });
+  }
+
+  async function send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
+    const path = `/restore?anyAge=${asked.anyAge}&dryRun=${asked.dryRun}`;
+    const answer = await session.call<RestoreAnswer>('POST', path, { at, ...page });
+    plans ??= answer.plans;
+    for (const name of ['restored', 'present', 'revoked'] as const) counts[name] += answer[name];
+    for (const { id, reason } of answer.rejected) reject(id, reason);
+    for (const field of answer.plans?.rejected ?? []) reject(field, 'No plan can have this field with this value.');
+    keys += page.keys?.length ?? 0;
+    session.progress(`${keys} keys`, false);
+  }
+
+  await send({ plans: given });
+  let [batch, characters]: [BackedUpKey[], number] = [[], 0];
+  const seen = new Set<string>();
   const flush = async () => {
-    if (keys.length > 0) await sum.send({ keys });
-    [keys, characters] = [[], 0];
+    if (batch.length > 0) await send({ keys: batch });
+    [batch, characters] = [[], 0];
   };
   for await (const line of lines) {
     const read = readLine(line);
@@ -88,82 +105,39 @@ async function restoreKeys(lines: AsyncIterable<Line> | Iterable<Line>, sum: Sum
       // The last line of a file that was cut off may be incomplete.
       const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
       const why = end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
-      if (!isHalf) sum.reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : why);
+      if (!isHalf) reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : why);
     } else if ('end' in read) {
-      end = read.end;
-    } else if (seen.has(read.key.id)) {
-      sum.keys += 1;
-      sum.reject(read.key.id, `Line ${line.number} repeats this key.`);
+      end = read.keys;
+    } else if (seen.has(read.id)) {
+      keys += 1;
+      reject(read.id, `Line ${line.number} repeats this key.`);
     } else {
-      seen.add(read.key.id);
-      if (keys.length === BATCH_KEYS || characters + line.text.length > BATCH_CHARACTERS) await flush();
-      keys.push(read.key);
+      seen.add(read.id);
+      if (batch.length === BATCH_KEYS || characters + line.text.length > BATCH_CHARACTERS) await flush();
+      batch.push(read);
       characters += line.text.length;
     }
   }
   await flush();
-  return end;
+  return { ...counts, faults, plans, isWhole: end === keys, end, keys };
 }
 
-/** The results of all calls. */
-class Sum {
-  readonly #session: Session;
-  readonly #counts = { restored: 0, present: 0, revoked: 0 };
-  readonly #rejected: { readonly id: string; readonly reason: string }[] = [];
-  #plans: RestoreAnswer['plans'];
-  readonly #at: string;
-  readonly #path: string;
-  keys = 0;
-  faults = 0;
+type Result = Awaited<ReturnType<typeof restoreAll>>;
 
-  /** @param at when the backup was made */
-  constructor(session: Session, at: string, anyAge: boolean, dryRun: boolean) {
-    this.#session = session;
-    this.#at = at;
-    this.#path = `/restore?anyAge=${anyAge}&dryRun=${dryRun}`;
-  }
+function notTaken({ faults, rejected }: Pick<Result, 'faults' | 'rejected'>): string[] {
+  const more = rejected > faults.length ? [`Rejected: ${rejected - faults.length} more.`] : [];
+  return [...faults.map(({ id, reason }) => `Rejected: ${id}: ${reason}`), ...more];
+}
 
-  /** Prints the result of a backup of which nothing was restored. */
-  print(note: string): void {
-    const none = { restored: 0, present: 0, revoked: 0, rejected: this.faults, faults: this.#rejected, isWhole: false };
-    this.#session.print(none, () => [...this.#notTaken(), note].map(harmless).join('\n'));
-  }
-
-  #notTaken(): string[] {
-    const more = this.faults > MOST_SHOWN ? [`Rejected: ${this.faults - MOST_SHOWN} more.`] : [];
-    return [...this.#rejected.map(({ id, reason }) => `Rejected: ${id}: ${reason}`), ...more];
-  }
-
-  async send(page: { plans?: unknown; keys?: readonly BackedUpKey[] }): Promise<void> {
-    const answer = await this.#session.call<RestoreAnswer>('POST', this.#path, { at: this.#at, ...page });
-    this.#plans ??= answer.plans;
-    for (const name of ['restored', 'present', 'revoked'] as const) this.#counts[name] += answer[name];
-    for (const { id, reason } of answer.rejected) this.reject(id, reason);
-    for (const field of answer.plans?.rejected ?? [])
-      this.reject(field, 'No plan can have this field with this value.');
-    this.keys += page.keys?.length ?? 0;
-    this.#session.progress(`${this.keys} keys`, false);
-  }
-
-  reject(id: string, reason: string): void {
-    this.faults += 1;
-    if (this.#rejected.length < MOST_SHOWN) this.#rejected.push({ id, reason });
-  }
-
-  counts() {
-    return { ...this.#counts, rejected: this.faults, faults: this.#rejected, plans: this.#plans };
-  }
-
-  describe(): string {
-    const { restored, present, revoked } = this.#counts;
-    const { restored: fields = [], kept = [] } = this.#plans ?? {};
-    const lines = [
-      `Keys restored: ${restored}. Fields of plans restored: ${fields.length}.`,
-      present > 0 && `Keys that existed already: ${present}.`,
-      revoked > 0 && `Keys that have been revoked since, and stay revoked: ${revoked}.`,
-      ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
-      ...this.#notTaken(),
-    ].filter((line) => line !== false);
-    return lines.map(harmless).join('\n');
-  }
+function describe(result: Result): string {
+  const { restored, present, revoked, plans } = result;
+  const { restored: fields = [], kept = [] } = plans ?? {};
+  const lines = [
+    `Keys restored: ${restored}. Fields of plans restored: ${fields.length}.`,
+    present > 0 && `Keys that existed already: ${present}.`,
+    revoked > 0 && `Keys that have been revoked since, and stay revoked: ${revoked}.`,
+    ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
+    ...notTaken(result),
+  ].filter((line) => line !== false);
+  return lines.map(harmless).join('\n');
 }

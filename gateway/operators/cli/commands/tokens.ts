@@ -5,7 +5,6 @@ import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
 import { REASON } from '../values.ts';
 
-/** Adds `tokens …`: who may use the console, this command line and the admin API. */
 export function add(program: Command, session: Session): void {
   const tokens = program.command('tokens').description("create, list and revoke operators' tokens");
 

@@ -53,7 +53,6 @@ function sumOf(text: string): string {
   throw new InvalidArgumentError('It must be key, or tag: with the name of a tag, such as tag:customer.');
 }
 
-/** Shows the whole use, the largest first. */
 async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
   const { keptFrom, rows } = await readUsage(session.get, { ...asked });
   noteKept(session, asked, keptFrom);
@@ -105,7 +104,6 @@ async function writeDays(session: Session, range: Asked, { head, row, end }: For
   session.write(end);
 }
 
-/** Right-aligns numbers. */
 function line(cells: readonly (string | number)[]): string {
   const padded = cells.map((cell, at) => {
     const [text, width] = [harmless(String(cell)), WIDTHS[at] ?? 0];
