@@ -292,7 +292,9 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
     isBelow(minute, before.minute) ||
     isBelow(day, before.day) ||
     secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)));
-  if (isTaken) return 'revocation';
+  // A rotation with a grace time makes the record larger.
+  if (isTaken && secrets.length <= before.secrets.length) return 'revocation';
+  if (isTaken) return 'ban';
   return typeof change.ban === 'object' ? 'ban' : undefined;
 }
 

@@ -63,8 +63,9 @@ export interface Part {
 }
 
 /**
- * Which changes work on a full disk: bans until half of the reserved room is left, and all others that take something
- * away from a client. So bans, of which there can be any number, never keep a key from being revoked.
+ * Which changes work on a full disk: those that take something away from a client. Bans, and rotations with a grace
+ * time, work until half of the reserved room is left: there can be any number of them, and they must not keep a key
+ * from being revoked.
  */
 export type Urgency = 'ban' | 'revocation';
 

@@ -76,6 +76,27 @@ test('on a full disk keys can be revoked, disabled, banned and rotated, and noth
   await gateway.stop();
 });
 
+test('on a full disk no number of rotations keeps a key from being revoked', async (context) => {
+  const disk = await smallDisk(16);
+  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  const gateway = await startOn(disk.folder);
+  const networks = Array.from({ length: 19 }, (_, at) => `10.0.${at}.0/24`);
+  const ids = await Promise.all(Array.from({ length: 150 }, async () => idOf(await issue(gateway))));
+  for (const id of ids) {
+    const [secret] = ((await gateway.ask('GET', `/keys/${id}`)).json as KeyView).secrets;
+    await gateway.ask('PATCH', `/keys/${id}/secrets/${secret?.id}`, { networks });
+  }
+  await disk.fill();
+  let refused = 0;
+  for (let pass = 0; pass < 19 && refused === 0; pass++) {
+    const rotate = (id: string) => gateway.ask('POST', `/keys/${id}/rotate`, { graceSeconds: 36_000 });
+    refused = (await Promise.all(ids.map(rotate))).filter(({ status }) => status === 503).length;
+  }
+  expect(refused).toBeGreaterThan(0);
+  for (const id of ids) expect((await gateway.ask('DELETE', `/keys/${id}`)).status).toBe(204);
+  await gateway.stop();
+});
+
 test('a restart on a full disk refills no bucket', async (context) => {
   const disk = await smallDisk(8);
   if (disk === undefined) return context.skip('This process may not mount a disk.');
