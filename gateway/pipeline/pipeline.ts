@@ -52,7 +52,7 @@ interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependenci
 export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
-  const shedder = new LoadShedder(() => deps.forwarder.limit);
+  const shedder = new LoadShedder(() => deps.forwarder.cores.limit);
   const authorizer = new Authorizer(deps.limiter, deps.clients);
   const ownAnswers = new OwnAnswers(deps, router.allowed, record);
   const pacing = new RefusalPacing();
@@ -232,7 +232,7 @@ function tunnelTo(deps: ForwardDependencies, socket: Socket): Forward {
     if (request.hasBody) throw takesNoBody();
     if (deps.tunnels.stopped) throw unavailable('The gateway is stopping.');
     const asked = {
-      core: deps.forwarder.nextCore(),
+      core: deps.forwarder.cores.next().address,
       target: request.target,
       headers: [...headersForCore(exchange, request, deps), 'X-Request-Id', attemptIdOf(exchange.id)],
       extraHeaders: clientHeaders(exchange, deps.draftFields),

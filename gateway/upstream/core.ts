@@ -69,12 +69,6 @@ export class CoreCounts {
   }
 }
 
-/** The metric families of several cores, each with the series of all. */
-export function familiesOf(cores: readonly CoreCounts[]): Family[] {
-  const each = cores.map((counts) => counts.families());
-  return (each[0] ?? []).map((family, at) => ({ ...family, values: each.flatMap((one) => one[at]?.values ?? []) }));
-}
-
 /** The number of wires that reads share, and of requests that may each have a wire of their own. */
 const SHARED = 16;
 const OWN = 64;
