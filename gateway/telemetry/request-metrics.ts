@@ -3,17 +3,17 @@ import { Counter, type Family, Histogram, Label } from '../../shared/process/cou
 import type { Logger } from '../../shared/process/logger.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
-import type { Exchange } from './exchange.ts';
 import {
   DECISION_OUTCOMES,
   type DecisionOutcome,
+  type Exchange,
   isNoDecision,
   NO_DECISION_REASONS,
   type NoDecisionReason,
   ON_NO_PLAN,
   ON_PLANS,
   type Outcome,
-} from './outcomes.ts';
+} from './exchange.ts';
 
 /**
  * Counts requests and their outcomes. Each answer adds to a few numbers in place. Labels have only the values listed

@@ -7,8 +7,8 @@ import type { Backend, RedisState } from '../stores/backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { CoreState } from '../upstream/core.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
+import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './exchange.ts';
 import type { KeysOfMinute, KeyWatch } from './key-watch.ts';
-import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './outcomes.ts';
 import { DECISIONS, NONE, REQUEST_DURATION, REQUESTS, WITHOUT_DECISION } from './request-metrics.ts';
 
 /**
