@@ -262,20 +262,3 @@ const planIn = (name: string): PlanName => name.slice(0, name.indexOf('.')) as P
 function isSet(entry: readonly unknown[]): boolean {
   return entry[1] !== undefined;
 }
-
-/** Computed once for each table, because every request needs it. */
-const WITHOUT_BANS = new WeakMap<PlanTable, PlanTable>();
-
-/** The plans, but with more strikes than any key reaches. */
-export function withoutBans(table = NO_PLANS): PlanTable {
-  let plans = WITHOUT_BANS.get(table);
-  if (plans === undefined) {
-    const unreachable = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
-    const entries = PLAN_NAMES.map((name) => [name, { ...table[name], ...unreachable }]);
-    plans = Object.fromEntries(entries) as unknown as PlanTable;
-    WITHOUT_BANS.set(table, plans);
-  }
-  return plans;
-}
-
-const NO_PLANS = Object.fromEntries(PLAN_NAMES.map((name) => [name, {}])) as unknown as PlanTable;

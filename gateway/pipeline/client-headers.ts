@@ -29,17 +29,11 @@ export function serverTiming({ times: { decision, waiting, core } }: Exchange): 
 }
 
 /**
- * All limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
+ * Adds all limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
  * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.
+ * @param withRetryAfter is false for an answer that only reports a limit status
  */
-export function limitHeaders(status: LimitStatus, draftFields: boolean): string[] {
-  const headers: string[] = [];
-  addLimits(headers, status, draftFields, true);
-  return headers;
-}
-
-/** @param withRetryAfter is false for an answer that only reports a limit status */
-function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter: boolean): void {
+export function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter = true): void {
   const bucket = describedBucket(status);
   const retryAfter = retryAfterSeconds(status);
   const remaining = remainingOf(status, bucket);

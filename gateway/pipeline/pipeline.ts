@@ -156,14 +156,9 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
 
   function take(request: IncomingMessage, response: ServerResponse, forward: Forward): void {
     const address = clientAddress(request, deps.trustedProxies);
-    const exchange = new Exchange({
-      request,
-      response,
-      clientAddress: address,
-      peerAddress: plainAddress(request.socket.remoteAddress),
-      network: networkOf(address),
-      cors: deps.cors.headersFor(request.headers.origin),
-    });
+    const peer = plainAddress(request.socket.remoteAddress);
+    const cors = deps.cors.headersFor(request.headers.origin);
+    const exchange = new Exchange(request, response, address, peer, networkOf(address), cors);
     if (deps.showsTiming) exchange.lateHeaders = () => serverTiming(exchange);
     response.on('close', () => {
       deps.traffic.answered(exchange);

@@ -28,8 +28,10 @@ export interface CanonicalRequest {
   readonly hasBody: boolean;
 }
 
-/** What is known of a request when it arrives. */
-interface Arrival {
+/**
+ * One request and what is known of it. Each step adds to it, and limit headers, log line and metrics derive from it.
+ */
+export class Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly clientAddress: string;
@@ -38,18 +40,6 @@ interface Arrival {
   /** The client's IPv4 address or IPv6 /64. Its allowance pays for a request without a valid key. */
   readonly network: string;
   /** CORS headers of the answer, so that pages of other origins can read it. */
-  readonly cors: readonly string[];
-}
-
-/**
- * One request and what is known of it. Each step adds to it, and limit headers, log line and metrics derive from it.
- */
-export class Exchange {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly clientAddress: string;
-  readonly peerAddress: string;
-  readonly network: string;
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;
@@ -81,7 +71,14 @@ export class Exchange {
   noted: NotedRequest | undefined;
   notedPlace = 0;
 
-  constructor({ request, response, clientAddress, peerAddress, network, cors }: Arrival) {
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    clientAddress: string,
+    peerAddress: string,
+    network: string,
+    cors: readonly string[],
+  ) {
     this.request = request;
     this.response = response;
     this.clientAddress = clientAddress;
