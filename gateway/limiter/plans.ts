@@ -80,9 +80,6 @@ type ValueOf<F extends Field> = F extends { readonly options: readonly (infer Op
 export type Plan = { readonly [F in PlanField]?: ValueOf<(typeof PLAN_FIELDS)[F]> };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 
-/** In shadow mode, requests over the limit are counted and logged but admitted. */
-export type PlanMode = NonNullable<Plan['mode']>;
-
 /** The stored values of the table: `{ 'free.minute': '60', … }`. In a change, undefined removes a value. */
 export type StoredPlans = Readonly<Record<string, string | undefined>>;
 

@@ -139,8 +139,11 @@ export class Core {
 
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
   takeOwn(): Wire {
-    const wire = this.#idle.pop() ?? this.#newOwn();
-    if (!this.echoes) wire.end();
+    const idle = this.#idle.pop();
+    if (!this.echoes) idle?.end();
+    if (idle !== undefined) return idle;
+    const wire = this.#newWire(false);
+    this.#own.push(wire);
     return wire;
   }
 
@@ -222,12 +225,6 @@ export class Core {
 
   close(): void {
     for (const wire of [...this.quick.all, ...this.slow.all, ...this.retired, ...this.#own]) wire.close();
-  }
-
-  #newOwn(): Wire {
-    const wire = this.#newWire(false);
-    this.#own.push(wire);
-    return wire;
   }
 
   #newWire(needsEcho: boolean): Wire {
