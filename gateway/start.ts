@@ -25,7 +25,7 @@ import { KeyWatch } from './telemetry/key-watch.ts';
 import { Traffic } from './telemetry/request-metrics.ts';
 import { exposeCertificate, exposeState } from './telemetry/state.ts';
 import type { CoreState } from './upstream/core.ts';
-import { createForwarder } from './upstream/forwarder.ts';
+import { Forwarder } from './upstream/forwarder.ts';
 import { type Happening, happeningOf } from './webhooks/message.ts';
 
 /** What serves clients needs of the process that serves operators. */
@@ -47,10 +47,16 @@ export async function serveClients(
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<RunningServer & { cores(): CoreState[] }> {
   const limits = { ...DEFAULT_LIMITS, ...given };
-  const forwarder = await createForwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS, logger);
+  const forwarder = new Forwarder(settings.CORE_URL, settings.CORE_TIMEOUT_MS, logger);
+  await forwarder.start();
   const traffic = new Traffic(routes.map(({ operation }) => operation));
   const watch = new KeyWatch(backend.clients, (...event) => notify(happeningOf(...event)));
-  metrics.counts(() => [...traffic.families(), ...backend.counted(), ...forwarder.counted(), droppedLines('gateway')]);
+  metrics.counts(() => [
+    ...traffic.families(),
+    ...backend.counted(),
+    ...forwarder.cores.counted(),
+    droppedLines('gateway'),
+  ]);
   exposeState(metrics, backend, forwarder, watch);
   const tunnels = new Tunnels(backend.keys, limits.webSocketIdleMs);
   const allowance = new AddressAllowance();
@@ -108,7 +114,7 @@ export async function serveClients(
   exposeCertificate(metrics, watchedFiles);
   return {
     url: server.url,
-    cores: () => [...forwarder.states(), ...forwarder.draining()],
+    cores: () => [...forwarder.cores.states(), ...forwarder.cores.draining()],
     get stopping() {
       return server.stopping;
     },
@@ -118,7 +124,7 @@ export async function serveClients(
       stopLooking();
       tunnels.stop();
       await server.stop(options);
-      await forwarder.close();
+      forwarder.close();
     },
   };
 }

@@ -51,14 +51,11 @@ export function ticksUntil(wanted: number, level: Level, limit: number, window: 
 }
 
 /** Ticks until the bucket holds one more token than it does now. 0 if it is full. */
-export function ticksUntilNextToken(level: Level, limit: number, window: number): number {
-  return level.tokens >= limit ? 0 : Math.ceil((window - level.fraction) / limit);
-}
+export const ticksUntilNextToken = (level: Level, limit: number, window: number): number =>
+  ticksUntil(level.tokens + 1, level, limit, window);
 
-export function ticksUntilFull(level: Level, limit: number, window: number): number {
-  const [ticks, rest] = multiplyDivide(window, limit - level.tokens, limit);
-  return ticks + Math.ceil((rest - level.fraction) / limit);
-}
+export const ticksUntilFull = (level: Level, limit: number, window: number): number =>
+  ticksUntil(limit, level, limit, window);
 
 const HALF = 32_768;
 

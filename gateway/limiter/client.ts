@@ -19,26 +19,30 @@ export interface KeyFacts {
 }
 
 /** What one process knows of a key in use. All secrets of the key share this record. */
-export interface Client {
+export class Client {
   readonly id: string;
   heard: Heard | undefined;
   /** The digests of the secrets that the store accepted, each with the last decision on it. */
-  readonly secrets: Map<string, Heard>;
+  readonly secrets = new Map<string, Heard>();
   /** The levels after local decisions; undefined if there were none since the last decision of the store. */
   state: KeyState | undefined;
-  readonly debt: Debt;
-  readonly changes: Changes;
+  readonly debt = noDebt();
+  readonly changes = new Changes();
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
   /** Requests of the key in the gateway that take capacity (load-shedder.ts). */
-  inFlight: number;
+  inFlight = 0;
   /** Until when reads of the client are expected to be slow, and answers to be large (upstream/call.ts). */
-  slowUntil: number;
-  largeUntil: number;
+  slowUntil = 0;
+  largeUntil = 0;
   /** When a request of the key was last decided, and last refused, in microseconds that never go back. */
-  askedAt: number;
-  refusedAt: number;
+  askedAt = Number.NEGATIVE_INFINITY;
+  refusedAt = Number.NEGATIVE_INFINITY;
   /** The day, counted from 1970 in UTC, on which each event was last reported; undefined if none was. */
   notifiedOn: { [event: string]: number } | undefined;
+
+  constructor(id: string) {
+    this.id = id;
+  }
 }
 
 /** What one process reports to another about a key. It holds ages instead of times, in microseconds. */
@@ -51,23 +55,6 @@ export interface KnownKey {
 }
 
 export type KnownPage = readonly (readonly [id: string, KnownKey])[];
-
-/** A record without any knowledge. */
-export const newClient = (id: string): Client => ({
-  id,
-  heard: undefined,
-  secrets: new Map(),
-  state: undefined,
-  debt: noDebt(),
-  changes: new Changes(),
-  facts: undefined,
-  inFlight: 0,
-  slowUntil: 0,
-  largeUntil: 0,
-  askedAt: Number.NEGATIVE_INFINITY,
-  refusedAt: Number.NEGATIVE_INFINITY,
-  notifiedOn: undefined,
-});
 
 /** When operators last changed a key, or any of several keys. Verdicts from before a change are not used. */
 export class Changes {

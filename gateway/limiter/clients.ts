@@ -2,14 +2,13 @@ import { boundedMap } from '../../shared/bounded-map.ts';
 import { monotonicClock, SECOND } from './bucket.ts';
 import {
   Changes,
-  type Client,
+  Client,
   type Debt,
   debited,
   type Heard,
   type KeyFacts,
   type KnownKey,
   type KnownPage,
-  newClient,
   owe,
   owedBy,
   refillDue,
@@ -17,10 +16,10 @@ import {
   spare,
 } from './client.ts';
 import { type Bounds, type Credential, isFromAllowedNetwork, MAX_SECRETS, SCOPES } from './credential.ts';
-import { decide, peek } from './decide.ts';
+import { decide } from './decide.ts';
 import { FRESH, type KeyRecord, type KeyState, UNUSED } from './key-record.ts';
 import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
-import { type Plan, type PlanTable, withoutBans } from './plans.ts';
+import { MAX_LIMIT, type Plan, type PlanTable } from './plans.ts';
 
 /** How long a verdict of the store serves local decisions. */
 const VERDICT_HOLDS = 15 * 60 * SECOND;
@@ -114,8 +113,8 @@ export class Clients implements LocalDecisions {
   decide(credential: Credential, owes: boolean): Verdict | undefined {
     const facts = this.#localFacts(credential);
     if (facts === undefined || 'outcome' in facts) return facts;
-    const { client, record, state, plans, now } = facts;
-    const decided = decide(record, state, credential, plans, now);
+    const { client, record, state, plan, now } = facts;
+    const decided = decide(record, state, credential, plan, now);
     const { verdict } = decided;
     // The next charge of the debt counts usage, so its marks would only take memory.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
@@ -129,8 +128,8 @@ export class Clients implements LocalDecisions {
   peek(credential: Credential): Verdict | undefined {
     const facts = this.#localFacts(credential);
     if (facts === undefined || 'outcome' in facts) return facts;
-    const { record, state, plans, now } = facts;
-    return local(peek(record, state, credential, plans, now));
+    const { record, state, plan, now } = facts;
+    return local(decide(record, state, credential, plan, now, false).verdict);
   }
 
   /**
@@ -270,7 +269,7 @@ export class Clients implements LocalDecisions {
     const known = this.#find(id);
     if (this.#isOutdated(known?.changes ?? this.#otherChanges, askedAt, decision)) return undefined;
     if (known !== undefined) return known;
-    const client = newClient(id);
+    const client = new Client(id);
     this.#clients.set(id, client);
     return client;
   }
@@ -312,9 +311,9 @@ export class Clients implements LocalDecisions {
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
     // An outage must not ban anyone, so a refused request gets a place in line but is no strike.
-    const plans = withoutBans(this.#plans());
-    const record = recordOf(decision, plans[decision.plan], digest, bounds);
-    return { client, heardAt: decision.now, record, state: client.state ?? stateAfter(decision), plans, now };
+    const plan = { ...this.#plans()?.[decision.plan], ...NO_BANS };
+    const record = recordOf(decision, plan, digest, bounds);
+    return { client, heardAt: decision.now, record, state: client.state ?? stateAfter(decision), plan, now };
   }
 }
 
@@ -323,11 +322,13 @@ interface LocalFacts {
   readonly heardAt: number;
   readonly record: KeyRecord;
   readonly state: KeyState;
-  readonly plans: PlanTable;
+  readonly plan: Plan;
   readonly now: number;
 }
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
+/** More strikes than any key reaches. */
+const NO_BANS: Plan = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
 const UNBOUND: Bounds = { scope: SCOPES, networks: [] };
 
 const local = (verdict: Verdict): Verdict =>

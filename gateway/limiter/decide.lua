@@ -16,7 +16,7 @@
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
---                   take no token. `due` is what a minute bucket loses that is full (debt.ts).
+--                   take no token. `due` is what a minute bucket loses that is full (client.ts).
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -85,7 +85,7 @@ local function add(changes, field, value)
   changes[at + 1], changes[at + 2] = field, value
 end
 
--- Usage (usage-marks.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
+-- Usage (key-record.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
 -- marks. A damaged list starts again. The first mark is only written with the second: until then, all requests belong
 -- to the minute of the last decision.
 local function with_mark(marks, first, at, totals, kept)

@@ -11,7 +11,7 @@ import {
 } from './credential.ts';
 import { type KeyRecord, type KeyState, marked, type StoredLevel } from './key-record.ts';
 import type { BucketState, Decision, Unauthorized, Undecided, Verdict } from './limiter.ts';
-import type { Plan, PlanTable } from './plans.ts';
+import type { Plan } from './plans.ts';
 import { NO_REFUSALS, nextPlace, patienceOf, type Refusals, refusalsAt, withRefusal } from './refusals.ts';
 
 /**
@@ -29,16 +29,21 @@ export interface Decided {
   readonly state?: KeyState;
 }
 
+/**
+ * @param plan the plan of the key
+ * @param takes false for the verdict on the next request, which then takes and counts nothing
+ */
 export function decide(
   record: KeyRecord,
   state: KeyState,
   presented: Presented,
-  plans: PlanTable,
+  plan: Plan,
   clock: number,
+  takes = true,
 ): Decided {
-  const facts = gatherFacts(record, state, presented, plans, clock);
+  const facts = gatherFacts(record, state, presented, plan, clock);
   if ('verdict' in facts) return facts;
-  const { plan, limits, now, shift, levels, banEnd, refusals } = facts;
+  const { limits, now, shift, levels, banEnd, refusals } = facts;
   const later = { ...state, asOf: now, bannedUntil: banEnd, usage: marked(state, now) };
   const outcome =
     facts.bannedUntil > now ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
@@ -52,6 +57,7 @@ export function decide(
   const isThere = hasToken(levels);
   const isShadowed = !isThere && plan.mode === 'shadow';
   if (isThere || isShadowed) {
+    if (!takes) return { verdict: answer(facts, 'admitted', levels, 0) };
     const left = isThere ? { minute: take(levels.minute), day: take(levels.day) } : levels;
     const counts = { admitted: state.admitted + 1, shadowed: state.shadowed + (isShadowed ? 1 : 0) };
     return {
@@ -60,8 +66,9 @@ export function decide(
     };
   }
 
-  const refused = { ...counted, ...stored(levels, limits), refused: state.refused + 1 };
   const place = nextPlace(refusals, now, bucketsOf(limits, levels));
+  if (!takes) return { verdict: answer(facts, 'refused', levels, place) };
+  const refused = { ...counted, ...stored(levels, limits), refused: state.refused + 1 };
   const after = withRefusal(refusals, now, place, limits);
   if (!after.isTooMany)
     return { verdict: answer(facts, 'refused', levels, place), state: { ...refused, refusals: after.refusals } };
@@ -70,27 +77,9 @@ export function decide(
   return { verdict, state: { ...refused, ...ban, refusals: NO_REFUSALS } };
 }
 
-/** The verdict for the next request. Takes and counts nothing. */
-export function peek(
-  record: KeyRecord,
-  state: KeyState,
-  presented: Presented,
-  plans: PlanTable,
-  clock: number,
-): Verdict {
-  const facts = gatherFacts(record, state, presented, plans, clock);
-  if ('verdict' in facts) return facts.verdict;
-  const { plan, limits, now, levels, bannedUntil, refusals } = facts;
-  if (bannedUntil > now) return answer(facts, 'banned', levels, bannedUntil);
-  if (!allowsScope(facts.secret, presented.use)) return answer(facts, 'forbidden', levels, 0);
-  if (plan.mode === 'shadow' || hasToken(levels)) return answer(facts, 'admitted', levels, 0);
-  return answer(facts, 'refused', levels, nextPlace(refusals, now, bucketsOf(limits, levels)));
-}
-
 interface Facts {
   readonly record: KeyRecord;
   readonly secret: Secret;
-  readonly plan: Plan;
   readonly limits: AllLimits;
   readonly now: number;
   /** By how much the clock was set back since the last decision. */
@@ -108,7 +97,7 @@ function gatherFacts(
   record: KeyRecord,
   state: KeyState,
   { digest, use }: Presented,
-  plans: PlanTable,
+  plan: Plan,
   now: number,
 ): Facts | { verdict: Unauthorized | Undecided } {
   const secret = secretOf(record, digest);
@@ -116,7 +105,6 @@ function gatherFacts(
   const rejection = rejectionOf(record, secret, now, use);
   if (rejection !== undefined) return { verdict: { outcome: 'unauthorized', ...rejection } };
   if (!isDecidable(secret)) return { verdict: { outcome: 'undecided', reason: 'unreadable' } };
-  const plan = plans[record.plan];
   const limits = limitsOf(record, plan);
   if (limits === undefined) return { verdict: { outcome: 'undecided', reason: 'misconfigured' } };
   const shift = Math.max((state.asOf ?? now) - now, 0);
@@ -133,7 +121,6 @@ function gatherFacts(
   return {
     record,
     secret,
-    plan,
     limits,
     now,
     shift,

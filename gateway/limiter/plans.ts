@@ -80,9 +80,6 @@ type ValueOf<F extends Field> = F extends { readonly options: readonly (infer Op
 export type Plan = { readonly [F in PlanField]?: ValueOf<(typeof PLAN_FIELDS)[F]> };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 
-/** In shadow mode, requests over the limit are counted and logged but admitted. */
-export type PlanMode = NonNullable<Plan['mode']>;
-
 /** The stored values of the table: `{ 'free.minute': '60', … }`. In a change, undefined removes a value. */
 export type StoredPlans = Readonly<Record<string, string | undefined>>;
 
@@ -262,20 +259,3 @@ const planIn = (name: string): PlanName => name.slice(0, name.indexOf('.')) as P
 function isSet(entry: readonly unknown[]): boolean {
   return entry[1] !== undefined;
 }
-
-/** Computed once for each table, because every request needs it. */
-const WITHOUT_BANS = new WeakMap<PlanTable, PlanTable>();
-
-/** The plans, but with more strikes than any key reaches. */
-export function withoutBans(table = NO_PLANS): PlanTable {
-  let plans = WITHOUT_BANS.get(table);
-  if (plans === undefined) {
-    const unreachable = { ban_after: MAX_LIMIT, ban_grace_seconds: MAX_LIMIT, ban_seconds: 1 };
-    const entries = PLAN_NAMES.map((name) => [name, { ...table[name], ...unreachable }]);
-    plans = Object.fromEntries(entries) as unknown as PlanTable;
-    WITHOUT_BANS.set(table, plans);
-  }
-  return plans;
-}
-
-const NO_PLANS = Object.fromEntries(PLAN_NAMES.map((name) => [name, {}])) as unknown as PlanTable;

@@ -20,31 +20,20 @@ export function clientHeaders(
   return headers;
 }
 
-/** How long each step of a request took until its answer began, in ms (W3C Server Timing). */
-export function serverTiming({ startedAt, decidedAt, sentAt, answeredAt }: Exchange): string[] {
-  const parts: [name: string, from: number | undefined, to: number | undefined][] = [
-    ['decision', startedAt, decidedAt],
-    ['waiting', decidedAt, sentAt],
-    ['core', sentAt, answeredAt],
-  ];
-  const known = parts.flatMap(([name, from, to]) =>
-    from === undefined || to === undefined ? [] : `${name};dur=${Math.max(0, to - from).toFixed(3)}`,
+/** How long each part of a request took until its answer began, in ms (W3C Server Timing). */
+export function serverTiming({ times: { decision, waiting, core } }: Exchange): string[] {
+  const known = Object.entries({ decision, waiting, core }).flatMap(([name, ms]) =>
+    ms === undefined ? [] : `${name};dur=${ms.toFixed(3)}`,
   );
   return known.length === 0 ? [] : ['Server-Timing', known.join(', ')];
 }
 
 /**
- * All limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
+ * Adds all limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
  * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.
+ * @param withRetryAfter is false for an answer that only reports a limit status
  */
-export function limitHeaders(status: LimitStatus, draftFields: boolean): string[] {
-  const headers: string[] = [];
-  addLimits(headers, status, draftFields, true);
-  return headers;
-}
-
-/** @param withRetryAfter is false for an answer that only reports a limit status */
-function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter: boolean): void {
+export function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter = true): void {
   const bucket = describedBucket(status);
   const retryAfter = retryAfterSeconds(status);
   const remaining = remainingOf(status, bucket);

@@ -232,13 +232,6 @@ export class Cors {
   }
 }
 
-interface FileRequest {
-  readonly method: string;
-  /** Path and query. */
-  readonly target: string;
-  readonly hasBody: boolean;
-}
-
 /** The cost of a file in reads. @param headers the request's headers: a file that the client already has costs one */
 const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
@@ -249,7 +242,7 @@ const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
  */
 async function answerWithFile(
   exchange: Exchange,
-  asked: FileRequest,
+  asked: CanonicalRequest,
   file: ReferenceFile,
   addressStatus: LimitStatus,
 ): Promise<OwnAnswer> {

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { readJsonBytes, takesNoBody } from '../../shared/http/body.ts';
 import { HttpError, toHttpError, unavailable } from '../../shared/http/errors.ts';
 import { CALLER_ID, traceHeaders } from '../../shared/http/request-head.ts';
@@ -18,7 +19,7 @@ import type { Done } from '../upstream/call.ts';
 import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';
-import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
+import { openTunnel } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { clientHeaders, serverTiming } from './client-headers.ts';
 import {
@@ -51,7 +52,7 @@ interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependenci
 export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);
-  const shedder = new LoadShedder(() => deps.forwarder.limit);
+  const shedder = new LoadShedder(() => deps.forwarder.cores.limit);
   const authorizer = new Authorizer(deps.limiter, deps.clients);
   const ownAnswers = new OwnAnswers(deps, router.allowed, record);
   const pacing = new RefusalPacing();
@@ -155,14 +156,9 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
 
   function take(request: IncomingMessage, response: ServerResponse, forward: Forward): void {
     const address = clientAddress(request, deps.trustedProxies);
-    const exchange = new Exchange({
-      request,
-      response,
-      clientAddress: address,
-      peerAddress: plainAddress(request.socket.remoteAddress),
-      network: networkOf(address),
-      cors: deps.cors.headersFor(request.headers.origin),
-    });
+    const peer = plainAddress(request.socket.remoteAddress);
+    const cors = deps.cors.headersFor(request.headers.origin);
+    const exchange = new Exchange(request, response, address, peer, networkOf(address), cors);
     if (deps.showsTiming) exchange.lateHeaders = () => serverTiming(exchange);
     response.on('close', () => {
       deps.traffic.answered(exchange);
@@ -178,7 +174,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     onRequest: (request, response) => take(request, response, forward),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
-      take: (request, response, socket) => take(request, response, tunnelTo(deps, { request, socket })),
+      take: (request, response, socket) => take(request, response, tunnelTo(deps, socket)),
     },
   };
 }
@@ -225,19 +221,19 @@ function forwardTo(deps: ForwardDependencies): Forward {
 }
 
 /** Opens the WebSocket that the request asks for. */
-function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
+function tunnelTo(deps: ForwardDependencies, socket: Socket): Forward {
   return (exchange, request, _body, done) => {
     checkHandshake(exchange.request);
     if (request.hasBody) throw takesNoBody();
     if (deps.tunnels.stopped) throw unavailable('The gateway is stopping.');
     const asked = {
-      core: deps.forwarder.nextCore(),
+      core: deps.forwarder.cores.next().address,
       target: request.target,
       headers: [...headersForCore(exchange, request, deps), 'X-Request-Id', attemptIdOf(exchange.id)],
       extraHeaders: clientHeaders(exchange, deps.draftFields),
       timeoutMs: deps.coreTimeoutMs,
     };
-    openTunnel(asked, upgrade).then(
+    openTunnel(asked, socket).then(
       (opened) => {
         exchange.tunnel = opened;
         deps.tunnels.add(opened, exchange.credential as Credential);

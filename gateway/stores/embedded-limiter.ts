@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { type Clock, systemClock } from '../limiter/bucket.ts';
 import type { Credential } from '../limiter/credential.ts';
-import { decide, peek } from '../limiter/decide.ts';
+import { type Decided, decide } from '../limiter/decide.ts';
 import type { KeyRecord, KeyState } from '../limiter/key-record.ts';
 import { type Limiter, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanTable } from '../limiter/plans.ts';
@@ -77,7 +77,7 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   async peek(credential: Credential): Promise<Verdict> {
-    const peekHeld = ({ record, state }: HeldKey) => peek(record, state, credential, this.#plans(), this.#clock());
+    const peekHeld = (held: HeldKey) => this.#decided(held, credential, false).verdict;
     const held = this.#held(credential.id);
     return held === undefined ? await this.#whenLoaded(credential, peekHeld) : peekHeld(held);
   }
@@ -127,8 +127,12 @@ export class EmbeddedLimiter implements Limiter {
     return this.#unsaved.get(id) ?? this.#stored.get(id);
   }
 
+  #decided({ record, state }: HeldKey, credential: Credential, takes: boolean): Decided {
+    return decide(record, state, credential, this.#plans()[record.plan], this.#clock(), takes);
+  }
+
   async #decideHeld(held: HeldKey, credential: Credential): Promise<Verdict> {
-    const { verdict, state } = decide(held.record, held.state, credential, this.#plans(), this.#clock());
+    const { verdict, state } = this.#decided(held, credential, true);
     if (state !== undefined) this.#keep(held, state);
     if (verdict.outcome === 'banned' && held.ban !== undefined && !(await held.ban))
       throw new StoreUnavailable('The ban of the key could not be stored.');

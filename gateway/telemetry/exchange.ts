@@ -7,8 +7,6 @@ import { type Credential, redactApiKeys } from '../limiter/credential.ts';
 import { type Decision, type LimitStatus, later, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import type { PlanName } from '../limiter/plans.ts';
 import type { GatewayRoute } from '../routes.ts';
-import type { NoDecisionReason, Outcome } from './outcomes.ts';
-import type { NotedRequest } from './recent-requests.ts';
 
 /** nginx's status for a client that left before its answer was complete. It is never sent. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -30,8 +28,10 @@ export interface CanonicalRequest {
   readonly hasBody: boolean;
 }
 
-/** What is known of a request when it arrives. */
-interface Arrival {
+/**
+ * One request and what is known of it. Each step adds to it, and limit headers, log line and metrics derive from it.
+ */
+export class Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly clientAddress: string;
@@ -40,18 +40,6 @@ interface Arrival {
   /** The client's IPv4 address or IPv6 /64. Its allowance pays for a request without a valid key. */
   readonly network: string;
   /** CORS headers of the answer, so that pages of other origins can read it. */
-  readonly cors: readonly string[];
-}
-
-/**
- * One request and what is known of it. Each step adds to it, and limit headers, log line and metrics derive from it.
- */
-export class Exchange {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly clientAddress: string;
-  readonly peerAddress: string;
-  readonly network: string;
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;
@@ -83,7 +71,14 @@ export class Exchange {
   noted: NotedRequest | undefined;
   notedPlace = 0;
 
-  constructor({ request, response, clientAddress, peerAddress, network, cors }: Arrival) {
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    clientAddress: string,
+    peerAddress: string,
+    network: string,
+    cors: readonly string[],
+  ) {
     this.request = request;
     this.response = response;
     this.clientAddress = clientAddress;
@@ -122,6 +117,16 @@ export class Exchange {
     return (this.decision ?? this.keyStatus)?.plan;
   }
 
+  get times(): Times {
+    const { startedAt, decidedAt, sentAt, answeredAt } = this;
+    return {
+      decision: between(startedAt, decidedAt),
+      waiting: between(decidedAt, sentAt),
+      core: between(sentAt, answeredAt),
+      sending: between(answeredAt, performance.now()),
+    };
+  }
+
   /** The outcome of the decision, or why there was none. */
   get outcome(): Outcome {
     const { verdict } = this;
@@ -153,9 +158,106 @@ export class Exchange {
   }
 }
 
+/** The duration of each part of a request in ms; undefined for a part that was not reached. */
+interface Times {
+  /** Until the decision. */
+  readonly decision?: number | undefined;
+  /** The wait for the rest of the body and for a connection to the core. */
+  readonly waiting?: number | undefined;
+  /** Until the core began to answer. */
+  readonly core?: number | undefined;
+  /** Until now, when the answer was handed over. */
+  readonly sending?: number | undefined;
+}
+
+export const NO_TIMES: Times = {};
+
+const between = (from: number | undefined, to: number | undefined): number | undefined =>
+  from === undefined || to === undefined ? undefined : Math.max(0, to - from);
+
+/** The kinds of requests that are kept: served ones, refused ones, and those without a valid key. */
+export type Kind = 'served' | 'refused' | 'strangers';
+
+/** What is kept of one request. */
+export class NotedRequest {
+  /** The number of the request among all that this process has recorded; 0 if the slot is empty. */
+  place = 0;
+  /** The place that the slot last had. */
+  order = 0;
+  /** When it was recorded: Unix time in ms that never goes back. */
+  recordedAt = 0;
+  readonly kind: Kind;
+  requestId = '';
+  /** When it arrived: Unix time in ms, on this machine's clock. */
+  at = 0;
+  method = '';
+  path = '';
+  address = '';
+  keyId: string | undefined;
+  digest: string | undefined;
+  verdict: Verdict | undefined;
+  planVersion: string | undefined;
+  outcome: Outcome = 'left';
+  /** 0 until the request is answered. */
+  status = 0;
+  code: string | undefined;
+  fault: string | undefined;
+  times = NO_TIMES;
+  durationMs = 0;
+  /** How many similar requests followed in the same minute and were not kept. */
+  repeated = 0;
+
+  constructor(kind: Kind) {
+    this.kind = kind;
+  }
+}
+
 /** The cause of a 503 from load shedding. */
 export class Shed extends Error {
   constructor() {
     super('Too many requests are under way.');
   }
 }
+
+/** The outcomes before a request is forwarded: a decision, or a reason without one. Each is a label value. */
+
+/** Decisions on a key that has a plan. `forbidden` means that its secret lacks the scope. */
+export const ON_PLANS = ['admitted', 'refused_minute', 'refused_day', 'banned', 'forbidden'] as const;
+
+/** Decisions on an invalid key. `elsewhere` means that its secret is bound to other networks. */
+export const ON_NO_PLAN = ['unknown', 'disabled', 'expired', 'elsewhere'] as const;
+
+export const DECISION_OUTCOMES = [...ON_PLANS, ...ON_NO_PLAN] as const;
+export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
+
+/**
+ * Why there was no decision.
+ * - `malformed`: the key is missing or malformed
+ * - `shed`: the gateway is overloaded
+ * - `unavailable`: Redis is unavailable and the key has not been seen before
+ * - `unusable`: the key's data is corrupt
+ * - `reference`: the file needs no key
+ * - `own`: the gateway itself has the answer, such as a key's limit status
+ * - `invalid`: the request itself was refused
+ * - `failed`: the gateway failed
+ * - `left`: the client left first
+ */
+export const NO_DECISION_REASONS = [
+  'malformed',
+  'shed',
+  'unavailable',
+  'unusable',
+  'reference',
+  'own',
+  'invalid',
+  'failed',
+  'left',
+] as const;
+export type NoDecisionReason = (typeof NO_DECISION_REASONS)[number];
+
+/** The outcome of a request in the log. Its decision shows which limit refused it. */
+export type Outcome = 'admitted' | 'refused' | 'banned' | 'forbidden' | (typeof ON_NO_PLAN)[number] | NoDecisionReason;
+
+const REASONS: ReadonlySet<string> = new Set(NO_DECISION_REASONS);
+
+export const isNoDecision = (outcome: Outcome): outcome is NoDecisionReason => REASONS.has(outcome);

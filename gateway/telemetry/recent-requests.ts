@@ -5,16 +5,15 @@ import { count, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/bucket.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
-import type { Outcome } from './outcomes.ts';
+import { type Exchange, type Kind, NO_TIMES, NotedRequest } from './exchange.ts';
 
 /**
  * Keeps the last requests of this process, so that operators can look them up. Recording one takes a few assignments
  * into a reused slot; a report is only made on demand.
  */
 
-/** How the slots are divided between served requests, refused requests, and requests without a valid key. */
-const SHARES = { served: 0.5, refused: 0.3, strangers: 0.2 } as const;
-type Kind = keyof typeof SHARES;
+/** How the slots are divided. */
+const SHARES: Readonly<Record<Kind, number>> = { served: 0.5, refused: 0.3, strangers: 0.2 };
 
 /**
  * The share of slots for refusals of one key or address with the same outcome, status and code in a minute, and its
@@ -28,34 +27,10 @@ const MINUTE_MS = 60_000;
 const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
 
-/** What is known of a request. Times are those of performance.now(). */
-export interface SeenRequest {
-  readonly id: string;
-  readonly request: { readonly method?: string | undefined; readonly url?: string | undefined };
-  readonly canonical: { readonly path: string } | undefined;
-  readonly network: string;
-  readonly keyId: string | undefined;
-  readonly credential: { readonly digest: string } | undefined;
-  readonly verdict: Verdict | undefined;
-  readonly outcome: Outcome;
-  readonly status: number;
-  readonly error: { readonly code: string; readonly message: string; readonly cause?: unknown } | undefined;
-  readonly startedAt: number;
-  readonly decidedAt: number | undefined;
-  /** When it was sent to the core, and when the core began to answer. */
-  readonly sentAt: number | undefined;
-  readonly answeredAt: number | undefined;
-  /** The slot in which it is recorded, and its place there. */
-  noted: NotedRequest | undefined;
-  notedPlace: number;
-}
-
 /** Longer texts are copied before a part of them is kept: a part keeps the whole alive. */
 const KEPT_WHOLE = 256;
 const ownText = (part: string, whole = ''): string =>
   whole.length > KEPT_WHOLE ? Buffer.from(part, 'latin1').toString('latin1') : part;
-
-const NO_TIMES: RequestReport['times'] = {};
 
 export class RecentRequests {
   readonly #rings: Readonly<Record<Kind, Ring>>;
@@ -78,12 +53,12 @@ export class RecentRequests {
   }
 
   /** Must be called after the decision on a request, so that an admitted one without an answer can be found. */
-  decided(seen: SeenRequest): void {
+  decided(seen: Exchange): void {
     if (seen.verdict?.outcome === 'admitted') this.#note(seen, 'served');
   }
 
   /** Must be called when the answer has ended or the client has left. A failure is kept longer than a success. */
-  ended(seen: SeenRequest): void {
+  ended(seen: Exchange): void {
     const { noted, notedPlace, verdict, status } = seen;
     const isServed = status < FIRST_FAILURE && (verdict === undefined || verdict.outcome === 'admitted');
     let slot = noted?.place === notedPlace ? noted : undefined;
@@ -94,7 +69,7 @@ export class RecentRequests {
   }
 
   /** @returns undefined if the refusal is only counted, in the last one with the same outcome, status and code */
-  #noteRefusal(seen: SeenRequest, kind: Kind): NotedRequest | undefined {
+  #noteRefusal(seen: Exchange, kind: Kind): NotedRequest | undefined {
     const who = kind === 'refused' ? seen.keyId : seen.network;
     const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
     const minute = Math.floor(Date.now() / MINUTE_MS);
@@ -109,7 +84,7 @@ export class RecentRequests {
     return last;
   }
 
-  #note(seen: SeenRequest, kind: Kind): NotedRequest {
+  #note(seen: Exchange, kind: Kind): NotedRequest {
     const slot = this.#rings[kind].next();
     slot.place = slot.order = ++this.#places;
     slot.recordedAt = this.#recordedAt = Math.max(this.#recordedAt, Date.now());
@@ -134,20 +109,14 @@ export class RecentRequests {
     return slot;
   }
 
-  #finish(slot: NotedRequest, seen: SeenRequest): void {
-    const now = performance.now();
-    const { startedAt, decidedAt, sentAt, answeredAt, error } = seen;
+  #finish(slot: NotedRequest, seen: Exchange): void {
+    const { error, times } = seen;
     slot.outcome = seen.outcome;
     slot.status = seen.status;
     slot.code = error?.code;
     slot.fault = error === undefined ? undefined : faultOf(error);
-    slot.durationMs = now - startedAt;
-    slot.times = {
-      decision: between(startedAt, decidedAt),
-      waiting: between(decidedAt, sentAt),
-      core: between(sentAt, answeredAt),
-      sending: answeredAt === undefined ? undefined : now - answeredAt,
-    };
+    slot.durationMs = performance.now() - seen.startedAt;
+    slot.times = times;
   }
 
   /** Finds the requests that match, the newest first. */
@@ -225,40 +194,6 @@ class Ring {
     const count = this.#slots.length;
     for (let back = 1; back <= count; back++) yield this.#slots[(this.#next - back + count) % count] as NotedRequest;
     return undefined;
-  }
-}
-
-/** A slot for one request. */
-export class NotedRequest {
-  /** The number of the request among all that this process has recorded; 0 if the slot is empty. */
-  place = 0;
-  /** The place that the slot last had. */
-  order = 0;
-  /** When it was recorded: Unix time in ms that never goes back. */
-  recordedAt = 0;
-  readonly kind: Kind;
-  requestId = '';
-  /** When it arrived: Unix time in ms, on this machine's clock. */
-  at = 0;
-  method = '';
-  path = '';
-  address = '';
-  keyId: string | undefined;
-  digest: string | undefined;
-  verdict: Verdict | undefined;
-  planVersion: string | undefined;
-  outcome: Outcome = 'left';
-  /** 0 until the request is answered. */
-  status = 0;
-  code: string | undefined;
-  fault: string | undefined;
-  times = NO_TIMES;
-  durationMs = 0;
-  /** How many similar requests followed in the same minute and were not kept. */
-  repeated = 0;
-
-  constructor(kind: Kind) {
-    this.kind = kind;
   }
 }
 
@@ -387,9 +322,6 @@ const decisionIn = ({ kind, verdict }: NotedRequest): Verdict | undefined =>
   kind === 'strangers' ? undefined : verdict;
 
 const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
-
-const between = (from: number | undefined, to: number | undefined): number | undefined =>
-  from === undefined || to === undefined ? undefined : Math.max(0, to - from);
 
 /** The message of an error, followed by that of its cause. */
 function faultOf({ message, cause }: { readonly message: string; readonly cause?: unknown }): string {

@@ -3,17 +3,17 @@ import { Counter, type Family, Histogram, Label } from '../../shared/process/cou
 import type { Logger } from '../../shared/process/logger.ts';
 import { redactApiKeys } from '../limiter/credential.ts';
 import { PLAN_NAMES } from '../limiter/plans.ts';
-import type { Exchange } from './exchange.ts';
 import {
   DECISION_OUTCOMES,
   type DecisionOutcome,
+  type Exchange,
   isNoDecision,
   NO_DECISION_REASONS,
   type NoDecisionReason,
   ON_NO_PLAN,
   ON_PLANS,
   type Outcome,
-} from './outcomes.ts';
+} from './exchange.ts';
 
 /**
  * Counts requests and their outcomes. Each answer adds to a few numbers in place. Labels have only the values listed
@@ -31,6 +31,20 @@ export const WITHOUT_DECISION = 'gateway_requests_without_decision_total';
 export const REQUESTS = 'gateway_requests_total';
 export const REQUEST_DURATION = 'gateway_request_duration_seconds';
 
+export const CLIENT_ADDRESSES = 'gateway_client_addresses_total';
+
+/** `ignored` means that the peer named a client but is not trusted. */
+const SOURCES = ['peer', 'proxy', 'ignored'] as const;
+export type Source = (typeof SOURCES)[number];
+
+const NETWORKS = ['public', 'private', 'loopback'] as const;
+export type Network = (typeof NETWORKS)[number];
+
+const LOOPBACK = /^(?:127\.|::1$)/;
+/** RFC 1918, RFC 6598, RFC 3927, RFC 4193 and RFC 4291 define these. */
+const PRIVATE =
+  /^(?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|169\.254\.|f[cd]|fe[89ab])/i;
+
 const FIRST_STATUS = 100;
 /** RFC 9110 §15. A core's status above this is counted as `other`. */
 const LAST_STATUS = 599;
@@ -45,17 +59,43 @@ export class Traffic {
   readonly #outcome = new Label('outcome', DECISION_OUTCOMES);
   readonly #reason = new Label('reason', NO_DECISION_REASONS);
   readonly #mode = new Label('mode', MODES);
+  readonly #source = new Label('source', SOURCES);
+  readonly #network = new Label('network', NETWORKS);
   readonly #requests: Counter;
-  readonly #decisions: Counter;
-  readonly #withoutDecision: Counter;
-  readonly #shadowRefusals: Counter;
-  readonly #origins = new ClientOrigins();
+  readonly #requestSeconds: Histogram;
+  readonly #decisions = new Counter(
+    { name: DECISIONS, help: 'Decisions, by outcome, plan and mode (made by Redis or locally).' },
+    this.#outcome,
+    this.#plan,
+    this.#mode,
+  );
+  readonly #withoutDecision = new Counter(
+    { name: WITHOUT_DECISION, help: 'Requests answered without a decision, by reason.' },
+    this.#reason,
+  );
+  readonly #shadowRefusals = new Counter(
+    {
+      name: 'gateway_shadow_refusals_total',
+      help: 'Requests over a limit that were admitted because their plan is in shadow mode, by plan.',
+    },
+    this.#plan,
+  );
+  readonly #origins = new Counter(
+    { name: CLIENT_ADDRESSES, help: 'Requests, by the source and the kind of the client address.' },
+    this.#source,
+    this.#network,
+  );
   readonly #badKeyValues = new Counter({
     name: 'gateway_key_values_rejected_total',
     help: "Decisions on keys with an unusable value, in whose place the last valid one or the plan's was used.",
   });
-  readonly #requestSeconds: Histogram;
-  readonly #decisionSeconds: Histogram;
+  readonly #decisionSeconds = new Histogram(
+    {
+      name: 'gateway_decision_duration_seconds',
+      help: 'Time from the head of a request to the decision on it, which is what the gateway adds before it forwards the request.',
+    },
+    DECISION_SECONDS,
+  );
 
   constructor(operations: readonly string[]) {
     this.#operation = new Label('operation', [NONE, ...operations]);
@@ -65,30 +105,6 @@ export class Traffic {
       new Label('status', ['other', ...STATUSES]),
       this.#plan,
     );
-    this.#decisions = new Counter(
-      { name: DECISIONS, help: 'Decisions, by outcome, plan and mode (made by Redis or locally).' },
-      this.#outcome,
-      this.#plan,
-      this.#mode,
-    );
-    this.#withoutDecision = new Counter(
-      { name: WITHOUT_DECISION, help: 'Requests answered without a decision, by reason.' },
-      this.#reason,
-    );
-    this.#shadowRefusals = new Counter(
-      {
-        name: 'gateway_shadow_refusals_total',
-        help: 'Requests over a limit that were admitted because their plan is in shadow mode, by plan.',
-      },
-      this.#plan,
-    );
-    for (const plan of PLAN_NAMES) this.#shadowRefusals.declare(plan);
-    for (const mode of MODES) {
-      for (const outcome of ON_NO_PLAN) this.#decisions.declare(outcome, NONE, mode);
-      for (const outcome of ON_PLANS) for (const plan of PLAN_NAMES) this.#decisions.declare(outcome, plan, mode);
-    }
-    this.#badKeyValues.declare('');
-    for (const reason of NO_DECISION_REASONS) this.#withoutDecision.declare(reason);
     this.#requestSeconds = new Histogram(
       {
         name: REQUEST_DURATION,
@@ -97,18 +113,21 @@ export class Traffic {
       REQUEST_SECONDS,
       this.#operation,
     );
-    this.#decisionSeconds = new Histogram(
-      {
-        name: 'gateway_decision_duration_seconds',
-        help: 'Time from the head of a request to the decision on it, which is what the gateway adds before it forwards the request.',
-      },
-      DECISION_SECONDS,
-    );
+    for (const plan of PLAN_NAMES) this.#shadowRefusals.declare(plan);
+    for (const mode of MODES) {
+      for (const outcome of ON_NO_PLAN) this.#decisions.declare(outcome, NONE, mode);
+      for (const outcome of ON_PLANS) for (const plan of PLAN_NAMES) this.#decisions.declare(outcome, plan, mode);
+    }
+    this.#badKeyValues.declare('');
+    for (const reason of NO_DECISION_REASONS) this.#withoutDecision.declare(reason);
   }
 
   /** Must be called for every request once its answer has ended. */
   answered(exchange: Exchange): void {
-    this.#origins.note(exchange);
+    const { clientAddress, peerAddress, request } = exchange;
+    const isNamed = request.headers['x-forwarded-for'] !== undefined;
+    const source = !isNamed ? 'peer' : clientAddress === peerAddress ? 'ignored' : 'proxy';
+    this.#origins.add(this.#source.positionOf(source), this.#network.positionOf(networkKindOf(clientAddress)));
     const operation = this.#operation.positionOf(exchange.route?.operation);
     const plan = this.#plan.positionOf(exchange.plan);
     this.#requests.add(operation, positionOfStatus(exchange.status), plan);
@@ -141,41 +160,6 @@ function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { decision }: E
 
 const positionOfStatus = (status: number): number =>
   status >= FIRST_STATUS && status <= LAST_STATUS ? status - FIRST_STATUS + 1 : 0;
-
-export const CLIENT_ADDRESSES = 'gateway_client_addresses_total';
-
-/** `ignored` means that the peer named a client but is not trusted. */
-const SOURCES = ['peer', 'proxy', 'ignored'] as const;
-export type Source = (typeof SOURCES)[number];
-
-const NETWORKS = ['public', 'private', 'loopback'] as const;
-export type Network = (typeof NETWORKS)[number];
-
-const LOOPBACK = /^(?:127\.|::1$)/;
-/** RFC 1918, RFC 6598, RFC 3927, RFC 4193 and RFC 4291 define these. */
-const PRIVATE =
-  /^(?:10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|169\.254\.|f[cd]|fe[89ab])/i;
-
-/** Counts where clients' addresses come from, without the addresses. */
-class ClientOrigins {
-  readonly #source = new Label('source', SOURCES);
-  readonly #network = new Label('network', NETWORKS);
-  readonly #requests = new Counter(
-    { name: CLIENT_ADDRESSES, help: 'Requests, by the source and the kind of the client address.' },
-    this.#source,
-    this.#network,
-  );
-
-  note({ clientAddress, peerAddress, request }: Exchange): void {
-    const isNamed = request.headers['x-forwarded-for'] !== undefined;
-    const source = !isNamed ? 'peer' : clientAddress === peerAddress ? 'ignored' : 'proxy';
-    this.#requests.add(this.#source.positionOf(source), this.#network.positionOf(networkKindOf(clientAddress)));
-  }
-
-  family(): Family {
-    return this.#requests.family();
-  }
-}
 
 export function networkKindOf(address: string): Network {
   if (LOOPBACK.test(address)) return 'loopback';

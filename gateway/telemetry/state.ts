@@ -7,8 +7,8 @@ import type { Backend, RedisState } from '../stores/backend.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
 import type { CoreState } from '../upstream/core.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
+import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './exchange.ts';
 import type { KeysOfMinute, KeyWatch } from './key-watch.ts';
-import { DECISION_OUTCOMES, type DecisionOutcome, NO_DECISION_REASONS, type NoDecisionReason } from './outcomes.ts';
 import { DECISIONS, NONE, REQUEST_DURATION, REQUESTS, WITHOUT_DECISION } from './request-metrics.ts';
 
 /**
@@ -58,9 +58,9 @@ export function exposeState(
   );
   metrics.gauge('gateway_plans_readable', '1 while the plan table can be read.', () => Number(planCache.isReadable));
 
-  const byCore = (name: string, help: string, read: (state: ReturnType<Forwarder['states']>[number]) => number) =>
+  const byCore = (name: string, help: string, read: (state: CoreState) => number) =>
     metrics.gauges(`gateway_upstream_${name}`, help, 'core', () =>
-      forwarder.states().map((state) => [state.origin, read(state)]),
+      forwarder.cores.states().map((state) => [state.origin, read(state)]),
     );
   byCore('ready', '1 while a core is ready, as far as the gateway knows.', ({ ready }) => Number(ready));
   byCore('in_flight', 'Requests handed to a core that have not finished.', ({ inFlight }) => inFlight);
@@ -68,7 +68,7 @@ export function exposeState(
   metrics.gauge(
     'gateway_upstream_names_lost',
     'Core names that cannot be resolved, whose last addresses are still in use.',
-    () => forwarder.namesLost(),
+    () => forwarder.namesLost,
   );
   byCore('limit', 'The current limit of concurrent requests to a core.', ({ limit }) => limit);
 }

@@ -34,24 +34,8 @@ export interface Destination {
   lateHeaders?: (() => readonly string[]) | undefined;
 }
 
+/** Called once: when the answer has been handed over, or with the {HttpError} that prevented it: 502, 503 or 504. */
 export type Done = (fault?: HttpError) => void;
-
-/** A forwarded request and the destination of its answer. */
-export interface Forwarding {
-  readonly request: UpstreamRequest;
-  readonly response: ServerResponse;
-  readonly destination: Destination;
-  readonly extraHeaders: readonly string[];
-  /** Called once: when the answer has been handed over, or with the {HttpError} that prevented it. */
-  readonly done: Done;
-  /** When it arrived here. */
-  readonly arrivedAt: number;
-  /** The deadline of all attempts together. */
-  readonly deadline: number;
-}
-
-const withLate = (headers: readonly string[], { lateHeaders }: Destination): readonly string[] =>
-  lateHeaders === undefined ? headers : [...headers, ...lateHeaders()];
 
 export interface CallContext {
   readonly cores: Cores;
@@ -64,7 +48,7 @@ export interface CallContext {
  * first answer is no longer wanted.
  */
 export class Call implements PendingRequest {
-  readonly forwarding: Forwarding;
+  readonly request: UpstreamRequest;
   /** Its index in the list of running calls. */
   place: number;
   /** The X-Request-Id of the current attempt. */
@@ -74,7 +58,12 @@ export class Call implements PendingRequest {
   isWanted = true;
   isAlone = false;
   readonly #context: CallContext;
+  readonly #destination: Destination;
+  readonly #response: ServerResponse;
+  readonly #extraHeaders: readonly string[];
+  readonly #done: Done;
   readonly #isRead: boolean;
+  readonly #arrivedAt = performance.now();
   /** When the current attempt began, before it waited for a wire. */
   #begunAt = 0;
   /** The core of the current attempt; undefined if there is none. */
@@ -88,15 +77,23 @@ export class Call implements PendingRequest {
   #readSince = 0;
   #attempts = 0;
 
-  constructor(context: CallContext, forwarding: Forwarding, place: number) {
+  /** @param extraHeaders flat list, sent after the core's own headers */
+  constructor(
+    context: CallContext,
+    request: UpstreamRequest,
+    destination: Destination,
+    extraHeaders: readonly string[],
+    done: Done,
+    place: number,
+  ) {
     this.#context = context;
+    this.request = request;
+    this.#destination = destination;
+    this.#response = destination.response;
+    this.#extraHeaders = extraHeaders;
+    this.#done = done;
     this.place = place;
-    this.forwarding = forwarding;
-    this.#isRead = isRepeatable(forwarding.request);
-  }
-
-  get request(): UpstreamRequest {
-    return this.forwarding.request;
+    this.#isRead = isRepeatable(request);
   }
 
   /** Places for wires of its own count for this client. */
@@ -111,10 +108,10 @@ export class Call implements PendingRequest {
 
   /** Makes the first attempt. Reads share a wire if possible. */
   send(core: Core): void {
-    const { arrivedAt } = this.forwarding;
-    if (!this.#begin(core, arrivedAt)) return;
+    const now = this.#arrivedAt;
+    if (!this.#begin(core, now)) return;
     try {
-      if (this.#isRead && core.echoes) this.#wire = this.#wiresAt(core, arrivedAt)?.send(this, arrivedAt);
+      if (this.#isRead && core.echoes) this.#wire = this.#wiresAt(core, now)?.send(this, now);
       if (this.#wire === undefined) this.#waitForOwn(core);
     } catch (fault) {
       this.failed(fault);
@@ -132,10 +129,10 @@ export class Call implements PendingRequest {
   }
 
   checkDeadlines(now: number, silentAfterMs: number): void {
-    if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
+    if (this.#response.destroyed) this.#fail(new ClientGone());
     else if (this.#streamed !== undefined) this.#checkStream(now);
-    else if (this.forwarding.deadline <= now) this.#giveUp(now);
-    else if (now - this.forwarding.arrivedAt >= silentAfterMs && this.mayBeResent) {
+    else if (this.#isLate(now)) this.#giveUp(now);
+    else if (now - this.#arrivedAt >= silentAfterMs && this.mayBeResent) {
       const core = this.#core;
       const other = core && this.#context.cores.other(core);
       if (core === undefined || other === undefined || !this.#isSent) return;
@@ -144,8 +141,13 @@ export class Call implements PendingRequest {
     }
   }
 
+  /** Whether the deadline of all attempts together has passed. */
+  #isLate(now: number): boolean {
+    return now - this.#arrivedAt >= this.#context.timeoutMs;
+  }
+
   #checkStream(now: number): void {
-    const isLate = !this.forwarding.response.headersSent && this.forwarding.deadline <= now;
+    const isLate = !this.#response.headersSent && this.#isLate(now);
     // While the client does not take what was read, the core has nothing to send.
     if (isLate || now - this.#readSince >= this.#context.timeoutMs) this.#wire?.end(new CoreTooSlow());
   }
@@ -169,7 +171,7 @@ export class Call implements PendingRequest {
     }
     this.sentAt = performance.now();
     try {
-      if (this.forwarding.response.destroyed) throw new ClientGone();
+      if (this.#response.destroyed) throw new ClientGone();
       wire.send(this, this.sentAt);
     } catch (fault) {
       this.failed(fault);
@@ -185,16 +187,15 @@ export class Call implements PendingRequest {
     if (this.isAlone && !core.echoes) this.#wire?.end();
     this.#leave();
     if (!this.isWanted) return;
-    const { response, destination, extraHeaders } = this.forwarding;
     if (CoreRefusedUs.saysSo(answer.status)) {
       const fault = new CoreRefusedUs(answer.status);
       core.counts.failed(faultKind(fault));
       this.#fail(fault);
-    } else if (response.destroyed) this.#fail(new ClientGone());
+    } else if (this.#response.destroyed) this.#fail(new ClientGone());
     else {
       this.#end();
-      sendAnswer(answer, response, withLate(extraHeaders, destination));
-      this.forwarding.done();
+      sendAnswer(answer, this.#response, this.#headersNow());
+      this.#done();
     }
   }
 
@@ -210,7 +211,7 @@ export class Call implements PendingRequest {
 
   /** The head is sent with the first piece: a fault of the core before it can still be answered with an error. */
   piece(parts: readonly Buffer[], isEnd: boolean): void {
-    const { response, destination, extraHeaders, done } = this.forwarding;
+    const response = this.#response;
     const { status, headers } = this.#streamed as AnswerHead;
     const wire = this.#wire as Wire;
     const id = this.id;
@@ -224,12 +225,11 @@ export class Call implements PendingRequest {
       this.isWanted = false;
       if (!(this.#core as Core).echoes) wire.end();
       this.#leave();
-      done();
+      this.#done();
     };
     this.#readSince = Number.POSITIVE_INFINITY;
     if (response.destroyed) return;
-    if (!response.headersSent)
-      response.writeHead(status, responseHeaders(headers, status).concat(withLate(extraHeaders, destination)));
+    if (!response.headersSent) response.writeHead(status, responseHeaders(headers, status).concat(this.#headersNow()));
     const last = parts.length - 1;
     for (const [at, part] of parts.entries()) response.write(part, at === last && !isEnd ? sent : undefined);
     if (isEnd) response.end(sent);
@@ -246,8 +246,13 @@ export class Call implements PendingRequest {
     }
     core.counts.failed(faultKind(fault));
     if (this.#streamed !== undefined) this.#fail(fault);
-    else if (this.forwarding.response.destroyed) this.#fail(new ClientGone());
+    else if (this.#response.destroyed) this.#fail(new ClientGone());
     else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
+  }
+
+  #headersNow(): readonly string[] {
+    const { lateHeaders } = this.#destination;
+    return lateHeaders === undefined ? this.#extraHeaders : [...this.#extraHeaders, ...lateHeaders()];
   }
 
   #noteLarge(now: number): void {
@@ -317,8 +322,8 @@ export class Call implements PendingRequest {
   }
 
   #noteTimes(now: number): void {
-    this.forwarding.destination.sentAt = this.sentAt;
-    this.forwarding.destination.answeredAt = now;
+    this.#destination.sentAt = this.sentAt;
+    this.#destination.answeredAt = now;
   }
 
   /** False while all wires that its client may have are in use. */
@@ -342,7 +347,7 @@ export class Call implements PendingRequest {
     if (!this.isWanted) return;
     if (this.#isSent && this.#streamed === undefined) this.#noteTimes(performance.now());
     this.#end();
-    this.forwarding.done(upstreamFault(fault));
+    this.#done(upstreamFault(fault));
   }
 
   /** Ends a call whose answer is no longer wanted. A wire of its own is closed, so that the core notices. */

@@ -1,8 +1,7 @@
-import { Client } from 'undici';
 import { FairShare } from '../../shared/fair-share.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
-import type { CoreAddress } from './core-addresses.ts';
+import { type CoreAddress, statusOf } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
@@ -68,12 +67,6 @@ export class CoreCounts {
   families(): Family[] {
     return [this.#seconds.family(), this.#faults.family(), this.#resends.family()];
   }
-}
-
-/** The metric families of several cores, each with the series of all. */
-export function familiesOf(cores: readonly CoreCounts[]): Family[] {
-  const each = cores.map((counts) => counts.families());
-  return (each[0] ?? []).map((family, at) => ({ ...family, values: each.flatMap((one) => one[at]?.values ?? []) }));
 }
 
 /** The number of wires that reads share, and of requests that may each have a wire of their own. */
@@ -146,8 +139,11 @@ export class Core {
 
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
   takeOwn(): Wire {
-    const wire = this.#idle.pop() ?? this.#newOwn();
-    if (!this.echoes) wire.end();
+    const idle = this.#idle.pop();
+    if (!this.echoes) idle?.end();
+    if (idle !== undefined) return idle;
+    const wire = this.#newWire(false);
+    this.#own.push(wire);
     return wire;
   }
 
@@ -200,20 +196,14 @@ export class Core {
     this.notReadyBecause = ready ? undefined : because;
   }
 
-  /** Probes whether it is ready, on a separate connection: on a busy one the probe would measure the gateway. */
+  /** Probes whether it is ready. */
   async probe(): Promise<void> {
-    const { url, connect } = this.address;
-    const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
-    const timeouts = { headersTimeout: CONNECT_TIMEOUT_MS, bodyTimeout: CONNECT_TIMEOUT_MS };
     try {
-      const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
-      await body.dump();
-      this.setReady(statusCode === 200, `/readyz answers ${statusCode}.`);
-      this.isSilent = false;
+      const status = await statusOf(this.address, '/readyz', CONNECT_TIMEOUT_MS);
+      this.setReady(status === 200, status === undefined ? 'It does not answer.' : `/readyz answers ${status}.`);
+      if (status !== undefined) this.isSilent = false;
     } catch (fault) {
       this.setReady(false, (fault as Error).message);
-    } finally {
-      await client.destroy();
     }
   }
 
@@ -237,16 +227,9 @@ export class Core {
     for (const wire of [...this.quick.all, ...this.slow.all, ...this.retired, ...this.#own]) wire.close();
   }
 
-  #newOwn(): Wire {
-    const wire = this.#newWire(false);
-    this.#own.push(wire);
-    return wire;
-  }
-
   #newWire(needsEcho: boolean): Wire {
     const { url, connect } = this.address;
-    const options = { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, needsEcho };
-    return new Wire(url, options);
+    return new Wire(url, { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, needsEcho });
   }
 }
 

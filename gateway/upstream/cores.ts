@@ -1,4 +1,5 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
+import type { Family } from '../../shared/process/counts.ts';
 import { Core, type CoreCounts, type CoreState } from './core.ts';
 import type { CoreAddress } from './core-addresses.ts';
 
@@ -94,9 +95,10 @@ export class Cores {
     return [...this.#leaving].map((core) => core.state(true));
   }
 
-  /** The counts of all cores, including a limited number of those that left. */
-  counts(): CoreCounts[] {
-    return [...this.open.map(({ counts }) => counts), ...this.#past.values()];
+  /** The metric families, each with the series of all cores, including a limited number of those that left. */
+  counted(): Family[] {
+    const each = [...this.open.map(({ counts }) => counts), ...this.#past.values()].map((counts) => counts.families());
+    return (each[0] ?? []).map((family, at) => ({ ...family, values: each.flatMap((one) => one[at]?.values ?? []) }));
   }
 
   close(): void {

@@ -1,66 +1,10 @@
-import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import { Call, type CallContext, type Destination, type Done, type Forwarding, NOTED_MS } from './call.ts';
-import { type Core, type CoreState, familiesOf, LATE_AFTER_MS } from './core.ts';
-import { type CoreAddress, CoreNames } from './core-addresses.ts';
+import { Call, type CallContext, type Destination, type Done, NOTED_MS } from './call.ts';
+import { type Core, LATE_AFTER_MS } from './core.ts';
+import { CoreNames } from './core-addresses.ts';
 import { Cores } from './cores.ts';
 import type { UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
-
-export interface Forwarder {
-  /**
-   * Forwards a request to a core and its answer to the client.
-   * @param extraHeaders flat list, sent after the core's own headers
-   * @param done called once the answer has been handed over, or with the {HttpError} that prevented it: 502, 503 or 504.
-   *   If a part has been sent by then, the client's connection is closed
-   */
-  forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[], done: Done): void;
-  /** The next core in turn, for requests that reach it another way. */
-  nextCore(): CoreAddress;
-  /** The current limit of concurrent requests for all cores. */
-  readonly limit: number;
-  states(): CoreState[];
-  /** Cores that have left and still have to answer. */
-  draining(): CoreState[];
-  /** How many names of cores cannot be resolved at present. */
-  namesLost(): number;
-  counted(): Family[];
-  close(): void;
-}
-
-/**
- * Forwards to one core, or to several in turn. Small answers are read as a whole, large ones are streamed. Reads are
- * pipelined where they are likely to be answered first, and sent at most twice. Writes have their own connection and
- * are sent once; another core gets them only if they certainly never arrived.
- * @param urls entries of CORE_URL
- * @returns once their names have been resolved, or resolution took too long
- */
-export async function createForwarder(urls: readonly string[], timeoutMs: number, logger: Logger): Promise<Forwarder> {
-  const cores = new Cores(timeoutMs);
-  const names = new CoreNames(urls, logger, (addresses) => cores.set(addresses));
-  await names.start();
-  const calls = new Calls(cores, timeoutMs);
-
-  return {
-    forward(request, destination, extraHeaders, done) {
-      const arrivedAt = performance.now();
-      const { response } = destination;
-      calls.forward({ request, response, destination, extraHeaders, done, arrivedAt, deadline: arrivedAt + timeoutMs });
-    },
-    nextCore: () => cores.next().address,
-    get limit() {
-      return cores.limit;
-    },
-    states: () => cores.states(),
-    draining: () => cores.draining(),
-    namesLost: () => names.lost,
-    counted: () => familiesOf(cores.counts()),
-    close() {
-      names.close();
-      cores.close();
-    },
-  };
-}
 
 const LOOK_EVERY_MS = 20;
 /** If a request sent this much later is answered, the core is well and the oldest request is slow. */
@@ -71,23 +15,51 @@ const SILENT_AFTER = 0.1;
 /** The index of a call that was removed. */
 const REMOVED = -1;
 
-class Calls implements CallContext {
+/**
+ * Forwards to one core, or to several in turn. Small answers are read as a whole, large ones are streamed. Reads are
+ * pipelined where they are likely to be answered first, and sent at most twice. Writes have their own connection and
+ * are sent once; another core gets them only if they certainly never arrived.
+ */
+export class Forwarder implements CallContext {
   readonly cores: Cores;
   readonly timeoutMs: number;
+  readonly #names: CoreNames;
   /** A list, not a Set: when requests come and go in a Set, V8 moves them to its old generation. */
   readonly #underWay: Call[] = [];
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(cores: Cores, timeoutMs: number) {
-    this.cores = cores;
+  /** @param urls entries of CORE_URL */
+  constructor(urls: readonly string[], timeoutMs: number, logger: Logger) {
     this.timeoutMs = timeoutMs;
+    this.cores = new Cores(timeoutMs);
+    this.#names = new CoreNames(urls, logger, (addresses) => this.cores.set(addresses));
   }
 
-  forward(forwarding: Forwarding): void {
-    const call = new Call(this, forwarding, this.#underWay.length);
+  /** Resolves the names of the cores. Returns after that, or when it takes too long. */
+  start(): Promise<void> {
+    return this.#names.start();
+  }
+
+  /** How many names of cores cannot be resolved at present. */
+  get namesLost(): number {
+    return this.#names.lost;
+  }
+
+  /**
+   * Forwards a request to a core and its answer to the client. If a part has been sent when a fault occurs, the client's
+   * connection is closed.
+   * @param extraHeaders flat list, sent after the core's own headers
+   */
+  forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[], done: Done): void {
+    const call = new Call(this, request, destination, extraHeaders, done, this.#underWay.length);
     this.#underWay.push(call);
     this.#timer ??= setInterval(() => setImmediate(() => this.#sweep()), LOOK_EVERY_MS).unref();
     call.send(this.cores.next());
+  }
+
+  close(): void {
+    this.#names.close();
+    this.cores.close();
   }
 
   /** Removes a call by moving the last one to its index. */

@@ -5,7 +5,6 @@ import { pino } from 'pino';
 import { DAY, MINUTE } from '../../gateway/limiter/bucket.ts';
 import { createApiKey, parseApiKey } from '../../gateway/limiter/credential.ts';
 import type { LimitStatus } from '../../gateway/limiter/limiter.ts';
-import { limitHeaders } from '../../gateway/pipeline/client-headers.ts';
 import { canonicalRequest } from '../../gateway/pipeline/client-request.ts';
 import { ROUTES } from '../../gateway/routes.ts';
 import type { Exchange } from '../../gateway/telemetry/exchange.ts';
@@ -14,6 +13,7 @@ import { CoreCounts } from '../../gateway/upstream/core.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
 import { traceHeaders, traceOf } from '../../shared/http/request-head.ts';
 import { loggerTo, logInfoLine } from '../../shared/process/logger.ts';
+import { limitHeaders } from '../support/limit-headers.ts';
 import { describeMachine } from './machine/usage.ts';
 import { timeEach } from './results/timing.ts';
 

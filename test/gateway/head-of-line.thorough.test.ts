@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { createForwarder } from '../../gateway/upstream/forwarder.ts';
+import { Forwarder } from '../../gateway/upstream/forwarder.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
@@ -86,7 +86,8 @@ test.for([40, 250])(
   TIMED,
   async (many) => {
     const { url } = await coreWithSlowOrders();
-    const forwarder = await createForwarder([url], 5 * SLOW_MS, readableLog().logger);
+    const forwarder = new Forwarder([url], 5 * SLOW_MS, readableLog().logger);
+    await forwarder.start();
     cleanUp(() => forwarder.close());
     const arrived: [IncomingMessage, ServerResponse][] = [];
     const own = await serveHttp((...exchange) => void arrived.push(exchange));

@@ -6,10 +6,10 @@ import { credentialOf } from '../../gateway/limiter/credential.ts';
 import { decide } from '../../gateway/limiter/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import type { Plan, PlanTable } from '../../gateway/limiter/plans.ts';
-import { limitHeaders } from '../../gateway/pipeline/client-headers.ts';
+import type { Plan } from '../../gateway/limiter/plans.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import { send } from '../support/http.ts';
+import { limitHeaders } from '../support/limit-headers.ts';
 import { secretWith } from '../support/secrets.ts';
 import { startStack } from '../support/stack.ts';
 
@@ -53,13 +53,7 @@ function paced(key: Key, seconds: number): { admitted: number; refused: number }
   const seen = { admitted: 0, refused: 0 };
   let now = START;
   while (now < START + seconds * SECOND) {
-    const { verdict, state: after = state } = decide(
-      record,
-      state,
-      credentialOf('', 'x'),
-      { free: plan } as PlanTable,
-      now,
-    );
+    const { verdict, state: after = state } = decide(record, state, credentialOf('', 'x'), plan, now);
     state = after;
     const decision = verdict as Decision;
     seen[decision.outcome === 'admitted' ? 'admitted' : 'refused'] += 1;

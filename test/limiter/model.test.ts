@@ -1,7 +1,7 @@
 import { createHash, randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { credentialOf, SCOPES, type Secret } from '../../gateway/limiter/credential.ts';
-import { decide, peek } from '../../gateway/limiter/decide.ts';
+import { decide } from '../../gateway/limiter/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
 import type { Verdict } from '../../gateway/limiter/limiter.ts';
 import { addressDigits, parseNetwork } from '../../gateway/limiter/networks.ts';
@@ -76,9 +76,9 @@ function* embedded({ record, steps }: World): Generator<string[]> {
       const { count, now, use, plans } = step;
       const secret = presented(use);
       const said: string[] = [];
-      if (count === 0) said.push(inWords(peek(held, state, secret, plans, now)));
+      if (count === 0) said.push(inWords(decide(held, state, secret, plans[held.plan], now, false).verdict));
       for (let sent = 0; sent < count; sent++) {
-        const decided = decide(held, state, secret, plans, now);
+        const decided = decide(held, state, secret, plans[held.plan], now);
         state = decided.state ?? state;
         said.push(inWords(decided.verdict));
       }

@@ -28,7 +28,7 @@ function keyOf(minute: number, state = FRESH, day = 1_000_000_000): DecideAt {
   const record: KeyRecord = { plan: 'free', name: '', secrets, createdAt: 0, minute, day };
   let kept = state;
   return (now) => {
-    const decided = decide(record, kept, CREDENTIAL, DEFAULT_PLANS, now);
+    const decided = decide(record, kept, CREDENTIAL, DEFAULT_PLANS[record.plan], now);
     kept = decided.state ?? kept;
     return decided.verdict as Decision;
   };

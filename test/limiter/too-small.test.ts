@@ -28,7 +28,7 @@ function run(workers: number, minutes: number, isAtWork = (_sinceMinutes: number
       const first = next.indexOf(Math.min(...next));
       const now = next[first] ?? Infinity;
       if (now >= end) break;
-      const decided = decide(RECORD, state, CREDENTIAL, DEFAULT_PLANS, now);
+      const decided = decide(RECORD, state, CREDENTIAL, DEFAULT_PLANS[RECORD.plan], now);
       state = decided.state ?? state;
       const { outcome, retryAt = 0 } = decided.verdict as { outcome: string; retryAt?: number };
       const isServed = outcome === 'admitted' && !isAtWork((now - BEGIN) / MINUTE);

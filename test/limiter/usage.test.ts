@@ -304,7 +304,7 @@ function walkDays(
       day,
     };
     for (let sent = 0; sent < requests; sent++) {
-      const decided = decide(record, state, credential, DEFAULT_PLANS, now);
+      const decided = decide(record, state, credential, DEFAULT_PLANS[record.plan], now);
       state = decided.state ?? state;
       const decision = decided.verdict as Decision;
       see(decision.buckets[1] as BucketState, state, decision.now);

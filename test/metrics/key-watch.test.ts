@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { DAY, MINUTE, SECOND } from '../../gateway/limiter/bucket.ts';
-import { type Client, newClient } from '../../gateway/limiter/client.ts';
+import { Client } from '../../gateway/limiter/client.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { type KeyEvent, KeyWatch } from '../../gateway/telemetry/key-watch.ts';
 import { createAuthority } from '../support/certificates.ts';
@@ -38,7 +38,7 @@ function watched() {
     () => clock.now,
   );
   const note = (id: string, decision: Decision) => {
-    const client = clients.get(id) ?? newClient(id);
+    const client = clients.get(id) ?? new Client(id);
     client.heard = { decision, at: clock.now };
     clients.set(id, client);
     watch.note(client, decision);

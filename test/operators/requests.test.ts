@@ -10,7 +10,8 @@ import type {
   SeenFinding,
   TrafficAnswer,
 } from '../../gateway/operators/api/answers.ts';
-import { RecentRequests, type SeenRequest } from '../../gateway/telemetry/recent-requests.ts';
+import type { Exchange } from '../../gateway/telemetry/exchange.ts';
+import { RecentRequests } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
@@ -220,12 +221,12 @@ const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
   ({
     ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
     verdict: { outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' },
-    ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), notedPlace: 0 },
-  }) as unknown as SeenRequest;
+    ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), times: {}, notedPlace: 0 },
+  }) as unknown as Exchange;
 
 test('refusals are kept longer than successes, and an aggressive client does not displace those of others', async () => {
   const recent = new RecentRequests(100, () => 'a version');
-  const record = (one: SeenRequest) => {
+  const record = (one: Exchange) => {
     recent.decided(one);
     recent.ended(one);
   };
@@ -250,9 +251,9 @@ test('admitted requests that fail displace no served ones', async () => {
   }
   for (const one of inFlight) recent.decided(one);
   for (let at = 0; at < 5_000; at++) {
-    const one = { ...seen(`missing ${at}`, 'loud', 'admitted'), status: 404 };
+    const one = Object.assign(seen(`missing ${at}`, 'loud', 'admitted'), { status: 404 });
     recent.decided(one);
-    if (at % 1_000 === 0) recent.ended({ ...(inFlight[at / 1_000] as SeenRequest), status: 404 });
+    if (at % 1_000 === 0) recent.ended(Object.assign(inFlight[at / 1_000] as Exchange, { status: 404 }));
     recent.ended(one);
   }
   const served = (await recent.find({ limit: 1_000 })).filter(({ status }) => status === 200);

@@ -1,4 +1,4 @@
-import { PLAN_NAMES, type Plan, type PlanMode, type PlanName } from '../../gateway/limiter/plans.ts';
+import { PLAN_NAMES, type Plan, type PlanName } from '../../gateway/limiter/plans.ts';
 import { ModelKey, type ModelRecord, type ModelSecret, type ModelUse } from './decision-model.ts';
 import { generator } from './fleets.ts';
 import { BEGIN, SECOND } from './limiters.ts';
@@ -117,7 +117,7 @@ export function randomWorld(seed: number, requests: number, met: Set<string>): W
     const { [secret]: _old, ...others } = key.record.secrets;
     change({ secrets: about === undefined ? others : { ...others, [secret]: about } });
   };
-  const setMode = (mode: PlanMode) => {
+  const setMode = (mode: NonNullable<Plan['mode']>) => {
     plans = { ...plans, [plan]: { ...plans[plan], mode } };
   };
   function operate(): void {

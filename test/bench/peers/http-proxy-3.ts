@@ -4,13 +4,13 @@ import { createProxyServer } from 'http-proxy-3';
 import { parseApiKey } from '../../../gateway/limiter/credential.ts';
 import type { Decision } from '../../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../../gateway/limiter/plans.ts';
-import { limitHeaders } from '../../../gateway/pipeline/client-headers.ts';
 import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../../gateway/stores/plans.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
 import { connectRedis } from '../../../gateway/stores/redis/connection.ts';
 import { bearerToken } from '../../../shared/http/request-head.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
+import { limitHeaders } from '../../support/limit-headers.ts';
 import { targetOf } from '../../support/redis-target.ts';
 
 /** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No backend log. */
