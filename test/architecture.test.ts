@@ -83,7 +83,8 @@ test('benchmarks and the soak run import no package of the tests without install
 
 test.for([
   ['ioredis', ['gateway/stores/redis/connection.ts', 'gateway/stores/redis/calls.ts']],
-  ['undici', ['gateway/operators/cli/admin-client.ts', 'shared/client/transport.ts']],
+  ['http-proxy-3', ['gateway/upstream/tunnel.ts']],
+  ['undici', ['gateway/upstream/', 'gateway/operators/cli/admin-client.ts', 'shared/client/transport.ts']],
   ['pg', ['core/store/postgres']],
   ['@prometheus-io/client', ['shared/process/metrics.ts']],
   ['pino', ['shared/process/logger.ts']],

@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import { readJsonBytes, takesNoBody } from '../../shared/http/body.ts';
 import { HttpError, toHttpError, unavailable } from '../../shared/http/errors.ts';
 import { CALLER_ID, traceHeaders } from '../../shared/http/request-head.ts';
@@ -19,7 +18,7 @@ import type { Done } from '../upstream/call.ts';
 import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';
-import { openTunnel } from '../upstream/tunnel.ts';
+import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { clientHeaders, serverTiming } from './client-headers.ts';
 import {
@@ -174,7 +173,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     onRequest: (request, response) => take(request, response, forward),
     upgrades: {
       accepts: (request) => asksForWebSocket(request) && asksForTunnel(request),
-      take: (request, response, socket) => take(request, response, tunnelTo(deps, socket)),
+      take: (request, response, socket) => take(request, response, tunnelTo(deps, { request, socket })),
     },
   };
 }
@@ -221,7 +220,7 @@ function forwardTo(deps: ForwardDependencies): Forward {
 }
 
 /** Opens the WebSocket that the request asks for. */
-function tunnelTo(deps: ForwardDependencies, socket: Socket): Forward {
+function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
   return (exchange, request, _body, done) => {
     checkHandshake(exchange.request);
     if (request.hasBody) throw takesNoBody();
@@ -233,7 +232,7 @@ function tunnelTo(deps: ForwardDependencies, socket: Socket): Forward {
       extraHeaders: clientHeaders(exchange, deps.draftFields),
       timeoutMs: deps.coreTimeoutMs,
     };
-    openTunnel(asked, socket).then(
+    openTunnel(asked, upgrade).then(
       (opened) => {
         exchange.tunnel = opened;
         deps.tunnels.add(opened, exchange.credential as Credential);

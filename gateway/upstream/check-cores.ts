@@ -1,6 +1,10 @@
+import https from 'node:https';
+import { http } from '../../shared/http/node-http.ts';
 import { type CheckResult, fault, good, refusingCore, silentCore, unreachableCore, warning } from '../check-result.ts';
-import { type CoreAddress, resolveCores, statusOf } from './core-addresses.ts';
+import { type CoreAddress, resolveCores } from './core-addresses.ts';
 import { CoreRefusedUs } from './faults.ts';
+
+/** Checks the cores without an HTTP library, because the operators' process loads none. */
 
 const SLOW_MS = 250;
 
@@ -28,7 +32,7 @@ async function checkCore(
   if (ready.status === 'fault' || ready.status === 'unknown' || path === undefined) return ready;
   try {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    const status = await statusOf(address, path, TIMEOUT_MS, headers);
+    const status = await statusOf(address, path, headers);
     if (status === undefined) return silentCore(about);
     if (CoreRefusedUs.saysSo(status)) return refusingCore(about);
     if (status >= 500) return fault(about, `answers ${status} to GET ${path}`, 'Its log says why.');
@@ -41,6 +45,8 @@ async function checkCore(
 }
 
 const TIMEOUT_MS = 2_000;
+/** The user agent in the core's log. */
+const PROBE_AGENT = 'animal-store-gateway-health';
 const READY = 200;
 const NO_PROBE = 404;
 
@@ -68,7 +74,7 @@ async function lookAtAll(url: string, look: Check, isOnlyUrl: boolean): Promise<
 async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult> {
   const about = `core ${address.origin}`;
   try {
-    const status = await statusOf(address, '/readyz', TIMEOUT_MS);
+    const status = await statusOf(address, '/readyz');
     if (status === READY) return good(about, 'is ready');
     if (status === undefined) return silentCore(about);
     if (status === NO_PROBE && isOnly)
@@ -81,4 +87,32 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
   } catch (thrown) {
     return unreachableCore(about, (thrown as Error).message);
   }
+}
+
+/**
+ * The status of the answer to a GET.
+ * @returns undefined without an answer in time
+ * @throws the fault of the connection
+ */
+function statusOf(
+  { url, connect }: CoreAddress,
+  path: string,
+  given: Readonly<Record<string, string>> = {},
+): Promise<number | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
+  const { request } = url.startsWith('https:') ? https : http;
+  const headers = { 'user-agent': PROBE_AGENT, ...given };
+  const asked = request(`${url}${path}`, { ...connect, headers, agent: false }, (answer) => {
+    answer.once('error', reject);
+    answer.once('end', () => resolve(answer.statusCode));
+    answer.resume();
+  });
+  const timer = setTimeout(() => {
+    resolve(undefined);
+    asked.destroy();
+  }, TIMEOUT_MS).unref();
+  asked.once('error', reject);
+  asked.once('close', () => clearTimeout(timer));
+  asked.end();
+  return promise;
 }

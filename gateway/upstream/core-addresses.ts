@@ -1,8 +1,6 @@
 import dns from 'node:dns/promises';
-import https from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { http } from '../../shared/http/node-http.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 
 /** How CORE_URL names cores, and what a connection to a core needs. */
@@ -233,38 +231,4 @@ async function lookupTargets(name: CoreName, srv: string): Promise<CoreAddress[]
   const [lost] = found.filter((one) => one.status === 'rejected');
   if (addresses.length === 0 && lost !== undefined) throw lost.reason;
   return addresses;
-}
-
-/** The user agent in the core's log. */
-const PROBE_AGENT = 'animal-store-gateway-health';
-
-/**
- * The status of a core's answer to a GET. It has a connection of its own: on a busy one it would measure the gateway.
- * @returns undefined without an answer in time
- * @throws the fault of the connection
- */
-export function statusOf(
-  { url, connect }: CoreAddress,
-  path: string,
-  timeoutMs: number,
-  given: Readonly<Record<string, string>> = {},
-): Promise<number | undefined> {
-  const { promise, resolve, reject } = Promise.withResolvers<number | undefined>();
-  const { request } = url.startsWith('https:') ? https : http;
-  const headers = { 'user-agent': PROBE_AGENT, ...given };
-  const asked = request(`${url}${path}`, { ...connect, headers, agent: false }, (answer) => {
-    answer.once('error', reject);
-    answer.once('end', () => resolve(answer.statusCode));
-    answer.resume();
-  });
-  const giveUp = () => {
-    resolve(undefined);
-    asked.destroy();
-  };
-  // After a stall of this process, the answer may be in the socket.
-  const timer = setTimeout(() => setImmediate(giveUp), timeoutMs).unref();
-  asked.once('error', reject);
-  asked.once('close', () => clearTimeout(timer));
-  asked.end();
-  return promise;
 }

@@ -1,7 +1,8 @@
+import { Client } from 'undici';
 import { FairShare } from '../../shared/fair-share.ts';
 import { Counter, type Family, Histogram, Label } from '../../shared/process/counts.ts';
 import { ConcurrencyLimit } from './concurrency-limit.ts';
-import { type CoreAddress, statusOf } from './core-addresses.ts';
+import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import { MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
@@ -196,14 +197,20 @@ export class Core {
     this.notReadyBecause = ready ? undefined : because;
   }
 
-  /** Probes whether it is ready. */
+  /** Probes whether it is ready, on a separate connection: on a busy one the probe would measure the gateway. */
   async probe(): Promise<void> {
+    const { url, connect } = this.address;
+    const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
+    const timeouts = { headersTimeout: CONNECT_TIMEOUT_MS, bodyTimeout: CONNECT_TIMEOUT_MS };
     try {
-      const status = await statusOf(this.address, '/readyz', CONNECT_TIMEOUT_MS);
-      this.setReady(status === 200, status === undefined ? 'It does not answer.' : `/readyz answers ${status}.`);
-      if (status !== undefined) this.isSilent = false;
+      const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
+      await body.dump();
+      this.setReady(statusCode === 200, `/readyz answers ${statusCode}.`);
+      this.isSilent = false;
     } catch (fault) {
       this.setReady(false, (fault as Error).message);
+    } finally {
+      await client.destroy();
     }
   }
 
@@ -229,7 +236,8 @@ export class Core {
 
   #newWire(needsEcho: boolean): Wire {
     const { url, connect } = this.address;
-    return new Wire(url, { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, needsEcho });
+    const options = { connect, connectTimeoutMs: CONNECT_TIMEOUT_MS, keepAliveMs: KEEP_ALIVE_MS, needsEcho };
+    return new Wire(url, options);
   }
 }
 

@@ -6,14 +6,6 @@ export class CoreTooSlow extends Error {
   override readonly message = 'No answer in time.';
 }
 
-/** The core accepted no connection in time. */
-export class NotConnected extends Error {
-  /** @param host with the port */
-  constructor(host: string) {
-    super(`No connection to ${host} in time.`);
-  }
-}
-
 /** The client left before its answer was complete. No other side is to blame. */
 export class ClientGone extends Error {
   override readonly message = 'The client went away.';
@@ -57,7 +49,8 @@ export function upstreamFault(cause: unknown): HttpError {
   return new HttpError(isTooSlow(cause) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
 }
 
-const isTooSlow = (cause: unknown): boolean => cause instanceof CoreTooSlow || cause instanceof NotConnected;
+const isTooSlow = (cause: unknown): boolean =>
+  cause instanceof CoreTooSlow || (cause as { code?: string }).code === 'UND_ERR_CONNECT_TIMEOUT';
 
 /** The kinds of core failures in metrics. `full` means that the request was not sent because the core had too many. */
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
@@ -74,10 +67,10 @@ export function faultKind(cause: unknown): FaultKind | undefined {
 
 /** Whether the request never reached the core, because no connection was made. Another core may then get it. */
 export function neverArrived(cause: unknown): boolean {
-  const { syscall, errors } = cause as { syscall?: string; errors?: unknown[] };
+  const { code = '', syscall, errors } = cause as { code?: string; syscall?: string; errors?: unknown[] };
   if (Array.isArray(errors) && errors.length > 0) return errors.every(neverArrived);
   // EHOSTUNREACH alone proves nothing: it can end a connection that worked.
-  return cause instanceof NotConnected || syscall === 'connect' || syscall === 'getaddrinfo';
+  return code === 'UND_ERR_CONNECT_TIMEOUT' || syscall === 'connect' || syscall === 'getaddrinfo';
 }
 
 /**

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { Socket } from 'node:net';
+import { createProxyServer } from 'http-proxy-3';
 import { type ErrorCode, HttpError } from '../../shared/http/errors.ts';
 import { http } from '../../shared/http/node-http.ts';
 import { pairsOf } from '../../shared/lists.ts';
 import type { CoreAddress } from './core-addresses.ts';
-import { ClientGone, CoreTooSlow, NotConnected } from './faults.ts';
+import { ClientGone, CoreTooSlow } from './faults.ts';
 import { responseHeaders } from './headers.ts';
 
 /** A WebSocket through the gateway consists of two connections. All data from one is sent on the other. */
@@ -25,7 +26,15 @@ interface TunnelRequest {
   readonly timeoutMs: number;
 }
 
+/** The client's side. */
+export interface Upgrade {
+  readonly request: IncomingMessage;
+  readonly socket: Socket;
+}
+
 const CONNECT_TIMEOUT_MS = 1_000;
+/** Bytes that follow the client's head are still in the socket. */
+const NOTHING = Buffer.alloc(0);
 /** The time for both sides to end their connections after the close frame. */
 const CLOSE_WITHIN_MS = 1_000;
 
@@ -35,50 +44,66 @@ const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
  * Asks the core for a WebSocket, and connects it to the client once the core accepts.
  * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
  */
-export function openTunnel(
-  { core, target, headers, extraHeaders, timeoutMs }: TunnelRequest,
-  client: Socket,
-): Promise<Tunnel> {
+export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
   // Its 'close' event has fired already, so the core's side would stay open until it is idle.
-  if (client.destroyed) return Promise.reject(new ClientGone());
+  if (socket.destroyed) return Promise.reject(new ClientGone());
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
-  const { request } = core.url.startsWith('https:') ? https : http;
-  const { host } = new URL(core.url);
-  const asked = request(core.url, {
-    ...core.connect,
-    path: target,
-    headers: ['Host', host, ...headers, ...UPGRADE],
-    agent: false,
-    timeout: CONNECT_TIMEOUT_MS,
+  const { url, connect } = asked.core;
+  const { host, protocol } = new URL(url);
+  const agent = new (protocol === 'https:' ? https : http).Agent({ ...connect });
+  // The core's certificate is checked against this Host.
+  const headers = { host };
+  const proxy = createProxyServer({ target: url, agent, headers, connectTimeout: CONNECT_TIMEOUT_MS });
+  // Faults are handled where they occur: below before the tunnel is open, then by the tunnel.
+  proxy.on('error', () => {});
+  proxy.once('proxyReqWs', (outgoing) => {
+    ask(outgoing, asked);
+    outgoing.once('upgrade', (answer) => answerClient(answer, asked.extraHeaders));
+    // After this event the library adds its own listeners. They close the client's connection at any fault, and forward
+    // other answers with their own framing. They are removed before any of them can run.
+    queueMicrotask(() => {
+      outgoing.removeAllListeners('error').on('error', reject);
+      outgoing.removeAllListeners('response').once('response', (answer: IncomingMessage) => {
+        reject(refusal(answer));
+        outgoing.destroy();
+      });
+    });
+    const giveUp = (fault?: Error) => void outgoing.destroy(fault);
+    const timer = setTimeout(() => giveUp(new CoreTooSlow()), asked.timeoutMs);
+    const clientGone = () => giveUp();
+    outgoing.once('close', () => clearTimeout(timer));
+    socket.once('close', clientGone);
+    proxy.once('open', (core) => {
+      clearTimeout(timer);
+      socket.off('close', clientGone);
+      resolve(new Tunnel(socket, core));
+    });
   });
-  const giveUp = () => asked.destroy(new CoreTooSlow());
-  const clientGone = () => asked.destroy();
-  const timer = setTimeout(giveUp, timeoutMs);
-  client.setTimeout(0).once('close', clientGone);
-  const ended = () => {
-    clearTimeout(timer);
-    client.off('close', clientGone);
-  };
-  asked.once('close', ended);
-  asked.on('timeout', () => asked.socket?.connecting && asked.destroy(new NotConnected(host)));
-  asked.on('error', reject);
-  asked.once('response', (answer) => {
-    reject(refusal(answer));
-    asked.destroy();
-  });
-  asked.once('upgrade', (answer, socket, begun) => {
-    ended();
-    for (const side of [client, socket]) side.setTimeout(0).setNoDelay().setKeepAlive(true);
-    if (begun.length > 0) socket.unshift(begun);
-    const lines = pairsOf([...responseHeaders(answer.rawHeaders, 101), ...UPGRADE, ...extraHeaders]);
-    const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
-    client.write(`HTTP/1.1 101 Switching Protocols\r\n${head}\r\n`, 'latin1');
-    const tunnel = new Tunnel(client, socket);
-    socket.pipe(client).pipe(socket);
-    resolve(tunnel);
-  });
-  asked.end();
+  proxy.ws(request, socket, NOTHING);
   return promise;
+}
+
+/** Replaces the headers and the target that the library copied from the client. */
+function ask(outgoing: ClientRequest, { core, target, headers }: TunnelRequest): void {
+  outgoing.path = target;
+  for (const name of outgoing.getHeaderNames()) outgoing.removeHeader(name);
+  const { host } = new URL(core.url);
+  for (const [name, values] of byName(['Host', host, ...headers, ...UPGRADE])) outgoing.setHeader(name, values);
+}
+
+/** The library writes the head of the 101 from these. */
+function answerClient(answer: IncomingMessage, extraHeaders: readonly string[]): void {
+  const headers = byName([...responseHeaders(answer.rawHeaders, 101), ...UPGRADE, ...extraHeaders]);
+  answer.headers = Object.fromEntries(headers) as IncomingMessage['headers'];
+}
+
+function byName(headers: readonly string[]): Map<string, string | string[]> {
+  const values = new Map<string, string | string[]>();
+  for (const [name, value] of pairsOf(headers)) {
+    const before = values.get(name);
+    values.set(name, before === undefined ? value : [before, value].flat());
+  }
+  return values;
 }
 
 /** The refusals of a WebSocket that a core may give. Any other status is not a usable answer. */
@@ -106,7 +131,6 @@ export class Tunnel {
     client.on('data', this.#onClientData);
     core.on('data', this.#onCoreData);
     client.on('error', () => core.destroy());
-    core.on('error', () => client.destroySoon());
     // The remaining side has a moment for data that is still on its way.
     client.once('close', () => endWithin(core));
     core.once('close', () => endWithin(client));

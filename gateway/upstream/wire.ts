@@ -1,9 +1,9 @@
-import net, { isIP, type Socket } from 'node:net';
-import tls from 'node:tls';
+import type { Socket } from 'node:net';
 import Denque from 'denque';
+import { buildConnector } from 'undici';
 import { type Answer, type AnswerHead, AnswerTooLarge, BodyReader, readAnswer } from './answer.ts';
 import type { Connect } from './core-addresses.ts';
-import { ConnectionLost, NotConnected, WrongAnswer } from './faults.ts';
+import { ConnectionLost, WrongAnswer } from './faults.ts';
 import { keepAliveMs, requestIdOf, type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
@@ -19,7 +19,6 @@ const MAX_REST_BYTES = 1_048_576;
 const MAX_SKIPPED_BYTES = 4_194_304;
 /** An idle connection is closed this long before the core would close it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;
-const TCP_KEEP_ALIVE_MS = 60_000;
 
 /** A request on a wire. The wire calls `answered` or `failed`, once; before `failed` it may call `streamed`. */
 export interface PendingRequest {
@@ -62,13 +61,12 @@ export interface WireOptions {
 export class Wire {
   readonly #url: URL;
   readonly #options: WireOptions;
+  readonly #open: ReturnType<typeof connectorTo>;
   readonly #incoming = Buffer.allocUnsafeSlow(READ_BYTES);
   /** Unanswered requests, in the order of sending. */
   readonly #pending = new Denque<PendingRequest>();
   #unsent = '';
   #socket: Socket | undefined;
-  /** Shortens the next TLS handshake. */
-  #session: Buffer | undefined;
   #isConnecting = false;
   #isClosed = false;
   #isRetired = false;
@@ -84,6 +82,7 @@ export class Wire {
   constructor(url: string, options: WireOptions) {
     this.#url = new URL(url);
     this.#options = options;
+    this.#open = connectorTo(this.#url, options, this.#incoming, (length) => this.#read(length));
   }
 
   /** Requests without an answer. */
@@ -177,43 +176,12 @@ export class Wire {
   #connect(): void {
     if (this.#isConnecting) return;
     this.#isConnecting = true;
-    const isTls = this.#url.protocol === 'https:';
-    const socket = this.#open(isTls);
-    const giveUp = () => this.#isConnecting && socket.destroy(new NotConnected(this.#url.host));
-    // After a stall of this process, the connection may have been made.
-    const timer = setTimeout(() => setImmediate(giveUp), this.#options.connectTimeoutMs);
-    const ended = () => {
-      clearTimeout(timer);
+    this.#open((...[fault, socket]) => {
       this.#isConnecting = false;
-    };
-    const failed = (fault: Error) => {
-      ended();
-      this.end(fault);
-    };
-    socket.once('error', failed);
-    socket.once(isTls ? 'secureConnect' : 'connect', () => {
-      ended();
-      socket.off('error', failed);
-      if (this.#isClosed || this.#pending.length === 0) socket.destroy();
+      if (fault !== null) this.end(fault);
+      else if (this.#isClosed || this.#pending.length === 0) socket.destroy();
       else this.#use(socket);
     });
-  }
-
-  #open(isTls: boolean): Socket {
-    const { connect } = this.#options;
-    const { port } = this.#url;
-    // In a URL an IPv6 address is in brackets.
-    const host = this.#url.hostname.replace(/^\[|\]$/g, '');
-    // It reads into one buffer. A false from the callback pauses reading.
-    const onread = { buffer: this.#incoming, callback: (length: number) => this.#read(length) };
-    const to = { ...connect, path: connect?.socketPath, host, port: Number(port || (isTls ? 443 : 80)), onread };
-    if (!isTls) return net.connect(to).setNoDelay().setKeepAlive(true, TCP_KEEP_ALIVE_MS);
-    const servername = isIP(host) === 0 ? host : undefined;
-    const socket = tls.connect({ ...to, servername, session: this.#session, ALPNProtocols: ['http/1.1'] });
-    socket.on('session', (session) => {
-      this.#session = session;
-    });
-    return socket.setNoDelay().setKeepAlive(true, TCP_KEEP_ALIVE_MS);
   }
 
   #use(socket: Socket): void {
@@ -367,3 +335,21 @@ const placeholderOf = ({ request, id, sentAt }: PendingRequest): PendingRequest 
   piece() {},
   failed() {},
 });
+
+/**
+ * Makes connections to a core, by TCP, TLS or a Unix socket.
+ * @param onRead called with the length of each piece of data, which is in `buffer` until it returns; false pauses reading
+ */
+function connectorTo(
+  url: URL,
+  { connect, connectTimeoutMs }: WireOptions,
+  buffer: Buffer,
+  onRead: (length: number) => boolean,
+): (callback: (...result: [Error, null] | [null, Socket]) => void) => void {
+  const onread = { buffer, callback: onRead };
+  const open = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...connect, ...{ onread } });
+  const { host, protocol, port } = url;
+  // In a URL an IPv6 address is in brackets.
+  const hostname = url.hostname.replace(/^\[|\]$/g, '');
+  return (callback) => open({ hostname, host, protocol, port }, callback);
+}
