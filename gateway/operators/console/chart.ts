@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { html } from './parts.ts';
+import { type Column, html, markOf, Table } from './parts.ts';
 
 /** One series of a chart. Bars are drawn on top of those of the series before it. */
 export interface Series {
@@ -40,7 +40,6 @@ export function Chart(props: ChartProps) {
   const [pointed, setPointed] = useState<number | undefined>();
   const latest = useRef(props);
   latest.current = props;
-  const shape = series.map(({ label, kind }) => label + kind).join();
 
   useEffect(() => {
     const root = place.current as HTMLDivElement;
@@ -66,7 +65,7 @@ export function Chart(props: ChartProps) {
       plot.current?.destroy();
       plot.current = undefined;
     };
-  }, [shape]);
+  }, []);
 
   useEffect(() => plot.current?.setData(dataOf(latest.current)), [times, series, marks]);
 
@@ -75,12 +74,11 @@ export function Chart(props: ChartProps) {
   return html`
     <figure class="chart">
       <figcaption>
-        <span class="chart-title">${title}</span>
         <span class="legend">
           ${at !== undefined && html`<time>${timeText(at, step)}</time>`}
           ${series.map(
             ({ label, color, kind, values }) =>
-              html`<span class=${`key-of ${kind} ${color}`}>${label} <b>${format(values[index] ?? null)}</b></span>`,
+              html`<span class=${`key-of ${kind}`} style=${markOf(color)}>${label} <b>${format(values[index] ?? null)}</b></span>`,
           )}
           ${at !== undefined && noteAt !== undefined && html`<span>${noteAt(index)}</span>`}
         </span>
@@ -102,25 +100,20 @@ export function Chart(props: ChartProps) {
 
 /** Lists the newest values first, and leaves out unknown ones at the start. */
 function AsTable({ title, times, series, step, format }: ChartProps) {
-  const firstKnown = times.findIndex((_, row) => series.some(({ values }) => typeof values[row] === 'number'));
+  const isKnown = (row: number) => series.some(({ values }) => typeof values[row] === 'number');
+  const rows = [...times.keys()];
+  const firstKnown = Math.max(0, rows.findIndex(isKnown));
+  const columns: readonly Column<number>[] = [
+    { title: 'Time', show: (row) => timeText(times[row] as number, step) },
+    ...series.map(({ label, values }) => ({
+      title: label,
+      isFigure: true,
+      show: (row: number) => format(values[row] ?? null),
+    })),
+  ];
   return html`
-    <div class="scrolls" tabindex="0" role="region" aria-label=${title}>
-      <table>
-        <thead>
-          <tr><th scope="col">Time</th>${series.map(({ label }) => html`<th scope="col" class="figure">${label}</th>`)}</tr>
-        </thead>
-        <tbody>
-          ${times
-            .map(
-              (at, row) => html`<tr>
-                <th scope="row">${timeText(at, step)}</th>
-                ${series.map(({ values }) => html`<td class="figure">${format(values[row] ?? null)}</td>`)}
-              </tr>`,
-            )
-            .slice(Math.max(0, firstKnown))
-            .reverse()}
-        </tbody>
-      </table>
+    <div tabindex="0" role="region" aria-label=${title}>
+      <${Table} label=${title} columns=${columns} rows=${rows.slice(firstKnown).reverse()} idOf=${(row: number) => times[row]} />
     </div>
   `;
 }

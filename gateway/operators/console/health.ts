@@ -1,15 +1,13 @@
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
-import { bodyOf, type Polled, usePolled } from './api.ts';
+import { bodyOf, type Polled, refresh, usePolled } from './api.ts';
 import { Card, type Column, Facts, html, Missing, Table, When } from './parts.ts';
-import { counted, milliseconds, number, tableFieldInWords } from './words.ts';
+import { counted, milliseconds, number, tableFieldInWords, upperFirst } from './words.ts';
 
 /** The health of everything that the gateway depends on. */
 
-const STATUSES = { good: 'Good', warning: 'Warning', fault: 'Fault', unknown: 'Unknown' } as const;
-
 const COLUMNS: readonly Column<SeenFinding>[] = [
   { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
-  { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${STATUSES[status]}</span>` },
+  { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${upperFirst(status)}</span>` },
   { title: 'Found', show: ({ found }) => html`<span class="wordy">${found}</span>` },
   {
     title: 'Since',
@@ -22,20 +20,20 @@ export function HealthPage() {
   const state = usePolled('state', 3_000, () => bodyOf<TrafficAnswer>('/traffic'));
   const checks = usePolled('doctor', 10_000, () => bodyOf<DoctorAnswer>('/doctor'));
   const findings = checks.value?.findings.toSorted((a, b) => rank(a) - rank(b));
-  const again = html`<button type="button" class="small" onClick=${checks.refresh}>Check again</button>`;
+  const again = html`<button type="button" class="small" onClick=${refresh}>Check again</button>`;
   return html`
     <h1>Health</h1>
     <div class="columns">
-      <${Card} title="This gateway" id="gateway-title">
+      <${Card} title="This gateway">
         ${state.value === undefined ? html`<${Missing} fault=${state.fault} />` : html`<${Gateway} ...${state.value} />`}
       <//>
-      <${Card} title="Redis and the plan table" id="table-title">
+      <${Card} title="Redis and the plan table">
         ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${state.value} /><${PlanTableState} ...${state.value.planTable} />`}
       <//>
     </div>
     <${CoresCard} ...${state} />
     ${state.value?.workers !== undefined && html`<${WorkersCard} workers=${state.value.workers} />`}
-    <${Card} title="Checks" id="checks-title" actions=${again}>
+    <${Card} title="Checks" actions=${again}>
       <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
         idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
     <//>
@@ -123,7 +121,7 @@ const nothing = html`<span class="note">none yet</span>`;
 function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
   const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
-    { title: 'Core', show: ({ origin }) => html`<code class="address">${origin}</code>` },
+    { title: 'Core', show: ({ origin }) => html`<code>${origin}</code>` },
     { title: 'State', show: (core) => html`<${CoreState} core=${core} processes=${processes} />` },
     { title: 'In progress', isFigure: true, show: ({ inFlight }) => number(inFlight) },
     { title: 'Waiting', isFigure: true, show: ({ waiting }) => number(waiting) },
@@ -142,7 +140,7 @@ function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
     },
   ];
   return html`
-    <${Card} title="Cores" id="cores-title">
+    <${Card} title="Cores">
       <${Table} label="Cores" columns=${columns} rows=${state?.cores} fault=${fault} idOf=${({ origin }: Core) => origin}
         empty="No name in CORE_URL has an address." />
       ${state !== undefined && html`<p class="note">${coverage(state)} Requests shed under load since the start: ${number(state.totals.shed)}.</p>`}
@@ -163,7 +161,7 @@ function CoreState({ core: { state, seenBy, since, reason }, processes }: { core
     <span class=${`badge ${badge}`}>${text}</span>
     ${seenBy < processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${processes} workers</span>`}
     ${state !== 'unproven' && state !== 'silent' && html` since <${When} at=${since} />`}
-    ${reason !== undefined && html`<span class="wordy under">${reason}</span>`}
+    ${reason !== undefined && html`<span class="wordy">${reason}</span>`}
   `;
 }
 
@@ -201,7 +199,7 @@ const WORKERS: readonly Column<Worker>[] = [
 
 /** Shown only if there are several workers. */
 const WorkersCard = ({ workers }: { workers: NonNullable<TrafficAnswer['workers']> }) => html`
-  <${Card} title="Workers" id="workers-title">
+  <${Card} title="Workers">
     <${Table} label="Workers" columns=${WORKERS} rows=${workers.each} idOf=${({ worker }: Worker) => worker} empty="" />
   <//>
 `;
