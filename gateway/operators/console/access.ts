@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ROLE_WORDS } from '../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
-import { ApiError, bodyOf, callApi, keepToken, rememberAuthor, usePolled } from './api.ts';
+import { ApiError, callApi, keepToken, rememberAuthor, usePolled } from './api.ts';
 import { ask, showOnce, whyField } from './dialog.ts';
 import { ActionButton, type Column, html, roleInWords, Table, When } from './parts.ts';
 
@@ -9,7 +9,7 @@ import { ActionButton, type Column, html, roleInWords, Table, When } from './par
 
 /** Lists the tokens, each with a name and a role. */
 export function AccessPage() {
-  const { value, fault } = usePolled('tokens', 10_000, () => bodyOf<TokensAnswer>('/tokens'));
+  const { value, fault } = usePolled<TokensAnswer>('/tokens', 10_000);
   const columns: readonly Column<TokenView>[] = [
     { title: 'Name', show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>` },
     { title: 'Role', show: ({ role }) => roleInWords(role) },
@@ -23,7 +23,7 @@ export function AccessPage() {
   return html`
     <div class="page-head">
       <h1>Access</h1>
-      <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken()}>Create token<//>
+      <${ActionButton} kind="main" needs="admin" onClick=${askForToken}>Create token<//>
     </div>
     <p class="note">Give each person or program its own token. The audit log records its name with each change.</p>
     <section class="card" aria-label="Tokens">

@@ -168,10 +168,10 @@ export const refresh = async (): Promise<void> => void (await Promise.all([...po
 
 /**
  * Polls while the page is visible. Each call follows the previous answer.
- * @param name identifies what is polled: a new name clears the value
+ * @param name identifies what is polled, as a path does: a new name clears the value
  * @param ask may throw
  */
-export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T>): Polled<T> {
+export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T> = () => bodyOf<T>(name)): Polled<T> {
   const [state, setState] = useState<{ name: string; value?: T | undefined; fault?: Error }>({ name });
   const latest = useRef(ask);
   latest.current = ask;

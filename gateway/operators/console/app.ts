@@ -59,7 +59,7 @@ function App() {
 function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
   // It is polled only because the first call may fail.
-  const { value: caller } = usePolled('caller', 60_000, () => bodyOf<CallerAnswer>('/whoami'));
+  const { value: caller } = usePolled<CallerAnswer>('/whoami', 60_000);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   const place = `${route.page} ${route.query.get('id') ?? ''}`;
@@ -102,7 +102,7 @@ const isIn = (page: string, shown: PageName): boolean => page === (shown === 'ke
 
 /** Shows the state of the gateway on every page. Any trouble has the time of its start. */
 function StateOfGateway() {
-  const { value } = usePolled('state', 1_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const { value } = usePolled<TrafficAnswer>('/traffic', 1_000);
   const [, render] = useState(0);
   // A request without an answer does not end its poll, so a timer renders the state again.
   useEffect(() => {

@@ -102,9 +102,6 @@ const columnsOf = (isOfOneTarget: boolean): readonly Column<ActivityView>[] => [
   { title: 'Via', show: ({ via }) => viaInWords(via) },
 ];
 
-const COLUMNS = columnsOf(false);
-const COLUMNS_OF_ONE_TARGET = columnsOf(true);
-
 interface AuditListProps {
   /** The query of the call, but for the limit. */
   readonly asked: FilterValues;
@@ -121,7 +118,7 @@ function AuditList({ asked, limit, isOfOneTarget = false, empty, pages }: AuditL
   const read = () => readEntries(bodyOf, asked, limit);
   const { value, fault } = usePolled(`audit ${JSON.stringify(asked)}`, 5_000, read);
   return html`
-    <${Table} label="Audit log" columns=${isOfOneTarget ? COLUMNS_OF_ONE_TARGET : COLUMNS} rows=${value?.activity} fault=${fault} empty=${empty} />
+    <${Table} label="Audit log" columns=${columnsOf(isOfOneTarget)} rows=${value?.activity} fault=${fault} empty=${empty} />
     ${pages && html`<${Pager} route=${pages} next=${value?.next} />`}
   `;
 }
@@ -163,10 +160,11 @@ const valuesOf = ({ field, from, to }: Change, isNew: boolean) =>
     ? html`<ins>${shown(field, to)}</ins>`
     : html`<del>${shown(field, from)}</del> → <ins>${shown(field, to)}</ins>`;
 
-const shown = (field: string, value: string | undefined) =>
-  value !== undefined && TIME.test(value)
-    ? html`<time datetime=${value}>${exactTime(value)}</time>`
-    : recordedValueInWords(field, value);
+function shown(field: string, value: string | undefined) {
+  if (value !== undefined && TIME.test(value)) return html`<time datetime=${value}>${exactTime(value)}</time>`;
+  // Only counts have separators, because names and ids can consist of digits too.
+  return !value || isCount(field) ? valueInWords(value) : value;
+}
 
 /** A gateway of another version may have other actions and origins. */
 const actionInWords = (action: string): string => ACTION_WORDS[action as Action] ?? action;
@@ -191,7 +189,3 @@ const COUNTS: readonly string[] = ['minute', 'day', 'seconds', 'graceSeconds', '
 
 /** Every number in the plan table is also a count. */
 const isCount = (field: string): boolean => field.includes('.') || COUNTS.includes(field);
-
-/** Only counts have separators, because names and ids can consist of digits too. */
-const recordedValueInWords = (field: string, value: string | undefined): string =>
-  !value || isCount(field) ? valueInWords(value) : value;

@@ -1,5 +1,5 @@
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
-import { bodyOf, type Polled, refresh, usePolled } from './api.ts';
+import { type Polled, refresh, usePolled } from './api.ts';
 import { Card, type Column, Facts, html, Missing, Table, When } from './parts.ts';
 import { counted, milliseconds, number, tableFieldInWords, upperFirst } from './words.ts';
 
@@ -17,8 +17,8 @@ const COLUMNS: readonly Column<SeenFinding>[] = [
 ];
 
 export function HealthPage() {
-  const state = usePolled('state', 3_000, () => bodyOf<TrafficAnswer>('/traffic'));
-  const checks = usePolled('doctor', 10_000, () => bodyOf<DoctorAnswer>('/doctor'));
+  const state = usePolled<TrafficAnswer>('/traffic', 3_000);
+  const checks = usePolled<DoctorAnswer>('/doctor', 10_000);
   const findings = checks.value?.findings.toSorted((a, b) => rank(a) - rank(b));
   const again = html`<button type="button" class="small" onClick=${refresh}>Check again</button>`;
   return html`

@@ -1,9 +1,8 @@
-import { useState } from 'preact/hooks';
 import type { BucketView, IssuedSecret, KeyUsageAnswer, KeyView, SecretView } from '../api/answers.ts';
 import { tooSmallInWords } from '../clients.ts';
-import { ApiError, bodyOf, callApi, keyPath, usePolled } from './api.ts';
+import { ApiError, callApi, keyPath, usePolled } from './api.ts';
 import { AuditCard } from './audit-log.ts';
-import { Chart, LONGEST, type Series, type Step, TimeRange, timesUpTo } from './chart.ts';
+import { Chart, type Series, type Step, timesUpTo, useTimeRange } from './chart.ts';
 import { ask, type FieldSpec, showKey, tell, type Values } from './dialog.ts';
 import {
   askForBan,
@@ -36,7 +35,7 @@ import { clock, number, planInWords, relative, runningBan, toIso, toLocal } from
 /** Shows everything about one key, and the actions on it. */
 export function KeyPage({ route: { query } }: { route: Route }) {
   const id = query.get('id') ?? '';
-  const { value: key, fault } = usePolled(`key ${id}`, 2_000, () => bodyOf<KeyView>(keyPath(id)));
+  const { value: key, fault } = usePolled<KeyView>(keyPath(id), 2_000);
   const entries = addressOf('activity', { target: id });
   if (fault instanceof ApiError && fault.status === 404)
     return html`<h1>There is no such key</h1>
@@ -131,7 +130,7 @@ function About({ createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed }
 
 /** Shows the use of a key by minute, for up to an hour, and by day, for today and the 35 days before. */
 function KeyUse({ id }: { id: string }) {
-  const { value, fault } = usePolled(`use ${id}`, 5_000, () => bodyOf<KeyUsageAnswer>(`${keyPath(id)}/usage`));
+  const { value, fault } = usePolled<KeyUsageAnswer>(`${keyPath(id)}/usage`, 5_000);
   if (value === undefined) return html`<${Card} title="Use"><${Missing} fault=${fault} /><//>`;
   const now = Date.parse(value.now) / 1_000;
   return html`
@@ -151,7 +150,7 @@ interface UseProps {
 }
 
 function Use({ title, step, used, now }: UseProps) {
-  const [length, choose] = useState<number>(LONGEST[step]);
+  const [length, range] = useTimeRange(step);
   const times = timesUpTo(now, step, length);
   const byTime = new Map(used.map((one) => [Date.parse(one.at) / 1_000, one as KeyUsageAnswer['minutes'][number]]));
   const bars = (label: string, of: 'admitted' | 'refused' | 'banned'): Series => {
@@ -161,7 +160,7 @@ function Use({ title, step, used, now }: UseProps) {
   // What bans refuse is known as long as the gateways remember the requests.
   if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
   return html`
-    <${Card} title=${title} actions=${html`<${TimeRange} ...${{ step, length, choose }} />`}>
+    <${Card} title=${title} actions=${range}>
       <${Chart} ...${{ title, step, times, series, format: number }} />
     <//>
   `;

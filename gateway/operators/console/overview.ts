@@ -1,4 +1,3 @@
-import { useState } from 'preact/hooks';
 import type {
   HistoryAnswer,
   KeysAnswer,
@@ -10,7 +9,7 @@ import type {
 } from '../api/answers.ts';
 import { firstFilled } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
-import { Chart, LONGEST, lastInWords, type Mark, type Series, TimeRange, timesUpTo } from './chart.ts';
+import { Chart, lastInWords, type Mark, type Series, timesUpTo, useTimeRange } from './chart.ts';
 import { Card, type Column, html, KeyLink, Meter, Missing, markOf, StateOf, Table } from './parts.ts';
 import {
   clock,
@@ -25,13 +24,13 @@ import {
 
 /** Shows the last hour of this gateway, or a quarter of it, and the keys to look at. */
 export function OverviewPage() {
-  const { value, fault } = usePolled('minutes', 3_000, () => bodyOf<MinutesAnswer>('/traffic/minutes'));
-  const history = usePolled('history', 10_000, () => bodyOf<HistoryAnswer>('/plans/history?limit=20'));
-  const [length, choose] = useState<number>(LONGEST.minute);
+  const { value, fault } = usePolled<MinutesAnswer>('/traffic/minutes', 3_000);
+  const history = usePolled<HistoryAnswer>('/plans/history?limit=20', 10_000);
+  const [length, range] = useTimeRange('minute');
   return html`
     <div class="page-head">
       <h1>Overview</h1>
-      <${TimeRange} step="minute" ...${{ length, choose }} />
+      ${range}
     </div>
     ${
       value === undefined

@@ -13,7 +13,7 @@ import {
 } from '../../limiter/plans.ts';
 import type { HistoryAnswer, PlanChangeView, PlanTable, TrafficAnswer, TrialAnswer } from '../api/answers.ts';
 import { readTrial, type Trial } from '../clients.ts';
-import { ApiError, bodyOf, callApi, type Polled, usePolled } from './api.ts';
+import { ApiError, callApi, type Polled, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
 import { ask, askedOf, FieldFaults, type FieldSpec, tell, type Values, who } from './dialog.ts';
 import { rejectedInWords } from './health.ts';
@@ -33,9 +33,9 @@ import {
 
 /** Shows the plans in force, and their history. */
 export function PlansPage() {
-  const plans = usePolled('plans', 2_000, () => bodyOf<PlanTable>('/plans'));
-  const history = usePolled('history', 2_000, () => bodyOf<HistoryAnswer>('/plans/history?limit=20'));
-  const traffic = usePolled('state', 2_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const plans = usePolled<PlanTable>('/plans', 2_000);
+  const history = usePolled<HistoryAnswer>('/plans/history?limit=20', 2_000);
+  const traffic = usePolled<TrafficAnswer>('/traffic', 2_000);
   const rejected = traffic.value?.planTable.rejected ?? [];
   return html`
     <h1>Plans</h1>
@@ -119,22 +119,21 @@ const textOf = (values: Plan, field: PlanField): string => String(valueIn(values
 /** Asks for new values of a plan, with the current ones filled in. */
 async function askForPlan(plan: PlanName): Promise<void> {
   try {
-    form(plan, await readPlan(plan), {});
+    form(plan, await readPlan(plan));
   } catch (fault) {
     tell((fault as Error).message);
   }
 }
 
-/** @param typed the earlier input, if the review led back here */
-function form(plan: PlanName, seen: Seen, typed: Values): void {
+function form(plan: PlanName, seen: Seen): void {
   const fields = fieldsOf(plan).map((field): FieldSpec => {
     const { label, options, hint: ofChoice } = ruleOf(field);
-    const value = typed[field] ?? textOf(seen.values, field);
+    const value = textOf(seen.values, field);
     const common = { name: field, label, value };
     if (options !== undefined)
       return { ...common, options: options.map((one) => [one, upperFirst(one)]), hint: ofChoice };
     const absent = whenAbsent(field);
-    const hint = `Now ${valueInWords(textOf(seen.values, field))}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
+    const hint = `Now ${valueInWords(value)}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
     return { ...common, type: 'number', maxlength: 20, hint };
   });
   ask({
@@ -145,7 +144,7 @@ function form(plan: PlanName, seen: Seen, typed: Values): void {
       checkValues(plan, values);
       const made = differencesIn(plan, seen, values);
       if (made.length === 0) throw new Error('You have not changed anything.');
-      review({ plan, seen, values });
+      review({ plan, seen, typed: Object.fromEntries(made.map(({ name, to }) => [name, to])) });
     },
   });
 }
@@ -161,20 +160,21 @@ function checkValues(plan: PlanName, values: Values): void {
 const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values) =>
   fieldsOf(plan)
     .map((name) => ({ name, field: fieldInWords(name), from: textOf(now, name), to: typed[name] ?? '' }))
-    .filter(({ from, to }) => from !== to);
+    .filter(({ name, from, to }) => name in typed && from !== to);
 
 interface Review {
   readonly plan: PlanName;
   readonly seen: Seen;
-  readonly values: Values;
+  /** Only what differed when it was typed: after a conflict, all other values are those in force. */
+  readonly typed: Values;
   /** Shown at the top if somebody else made a change first. */
   readonly note?: string;
   readonly about?: Values;
 }
 
 /** Shows the difference and its effect on the last hour, and makes the change unless the table has changed. */
-function review({ plan, seen, values, note, about }: Review): void {
-  const made = differencesIn(plan, seen, values);
+function review({ plan, seen, typed, note, about }: Review): void {
+  const made = differencesIn(plan, seen, typed);
   const limits = Object.fromEntries(
     made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, typedValue(name, to)]),
   );
@@ -193,23 +193,13 @@ function review({ plan, seen, values, note, about }: Review): void {
         await callApi('PATCH', `/plans/${plan}`, { body: { ...given, ...askedOf(asked) }, ifMatch: seen.etag });
       } catch (fault) {
         if (!(fault instanceof ApiError && fault.code === 'conflict')) throw fault;
-        const now = await readPlan(plan);
-        const rebased = inForceUnless(made, now, values);
-        return review({ plan, seen: now, values: rebased, note: fault.message, about: asked });
+        return review({ plan, seen: await readPlan(plan), typed, note: fault.message, about: asked });
       }
       tell(
         `${planInWords(plan)} has been changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
       );
     },
   });
-}
-
-/** After a conflict, keeps the values that were changed here, and updates all others. */
-function inForceUnless(made: ReturnType<typeof differencesIn>, now: Seen, typed: Values): Values {
-  const isMade = (field: string) => made.some(({ name }) => name === field);
-  return Object.fromEntries(
-    Object.keys(typed).map((field) => [field, isMade(field) ? typed[field] : textOf(now.values, field as PlanField)]),
-  );
 }
 
 /** Rolls back the last change of the table. */
