@@ -49,12 +49,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   // This runs in the same step as the change of the page, because no element would have the focus in between.
   useLayoutEffect(() => {
     const shown = dialog.current;
+    // The first field gets the focus. Closing returns it to the element that had it.
     shown?.showModal();
-    // A repeated key press must not confirm an action that cannot be undone.
-    const field = isDangerous ? null : shown?.querySelector<HTMLElement>('input, select, textarea');
-    const first = field ?? shown?.querySelector('button[type=button]') ?? shown?.querySelector('button');
-    (first as HTMLElement | null)?.focus();
-    // Closing returns the focus to the element that had it.
     return () => shown?.close();
   }, []);
 
@@ -84,6 +80,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     if (mayClose === undefined) onClose();
   };
   const kind = isDangerous ? 'main danger' : 'main';
+  // With the focus here, a repeated key press does not confirm an action that cannot be undone.
+  const cancelButton = html`<button type="button" autofocus=${isDangerous} onClick=${onClose}>Cancel</button>`;
   return html`
     <dialog ref=${dialog} aria-labelledby="dialog-title" onCancel=${cancel}>
       <form novalidate onSubmit=${submit}>
@@ -92,7 +90,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
         ${fields.map((field) => html`<${Field} key=${field.name} field=${field} fault=${faults[field.name]} />`)}
         <p class="fault" role="alert">${rest}</p>
         <p class="bar end">
-          ${mayClose === undefined && html`<button type="button" onClick=${onClose}>Cancel</button>`}
+          ${mayClose === undefined && cancelButton}
           <button class=${kind} aria-disabled=${isBusy}>${confirm}</button>
         </p>
       </form>
@@ -116,15 +114,12 @@ export class FieldFaults extends Error {
 /** Reads a form by the names of its fields. Empty fields are undefined; boxes of one name are joined with commas. */
 function valuesOf(form: HTMLFormElement): Values {
   const data = new FormData(form);
-  const values: Record<string, string | undefined> = {};
-  for (const name of new Set(data.keys())) {
-    const text = data
+  const textOf = (name: string) =>
+    data
       .getAll(name)
       .map((one) => String(one).trim())
-      .join(',');
-    values[name] = text === '' ? undefined : text;
-  }
-  return values;
+      .join();
+  return Object.fromEntries([...new Set(data.keys())].map((name) => [name, textOf(name) || undefined]));
 }
 
 /** Splits the message about an invalid body by field. `rest` is the part that concerns none of them. */

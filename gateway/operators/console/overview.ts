@@ -74,7 +74,7 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
     series('Refused', 'refused', 'bars', (m) => m.refused),
     series('Refused by a ban', 'banned', 'bars', (m) => m.banned),
   ];
-  const durations = [series('p50', 'p50', 'line', (m) => m.p50), series('p99', 'p99', 'line', (m) => m.p99)];
+  const durations = [series('p50', 'accent', 'line', (m) => m.p50), series('p99', 'p99', 'line', (m) => m.p99)];
   const failures = [series('Server errors', 'banned', 'bars', (m) => m.serverErrors)];
   const isYoung = Date.parse(since) / 1_000 > (times[0] ?? 0);
   return html`
@@ -83,7 +83,7 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
       <${Tile} name="Refused" value=${number(refused)} note=${percent(refused, decided)} color="refused" />
       <${Tile} name="Refused by a ban" value=${number(banned)} note=${`at most ${counted(mostBanned, 'key')} at once`} color="banned" />
       <${Tile} name="Server errors" value=${number(errors)} note="responses with 5xx" color=${errors > 0 ? 'banned' : 'edge'} />
-      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
+      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="accent" />
     </dl>
     <p class="note">
       ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is no earlier data` : ''}.
