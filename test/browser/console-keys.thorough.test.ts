@@ -115,7 +115,7 @@ test("a key's page changes its name, plan, limits and expiry, and sends nothing 
   await question(page).getByLabel('Expires').fill('2199-01-01T00:00');
   await confirm(page, 'Save');
   await page.getByText('0 / 1,000').waitFor();
-  await page.getByText('1 Jan').waitFor();
+  await page.getByText('1 Jan, ').waitFor();
   await press(page, 'Edit');
   await question(page).getByLabel('Own limit per minute').fill('many');
   await question(page).getByRole('button', { name: 'Save' }).click();

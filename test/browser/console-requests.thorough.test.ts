@@ -109,7 +109,7 @@ test('a request under way is marked as such until it has its result', async () =
 
 test('filters are part of the URL and are kept while paging, and an invalid one is explained', async () => {
   const other = await startStack();
-  const key = await other.issueKey({ name: 'many', minute: 55 });
+  const key = await other.issueKey({ name: 'many', day: 55 });
   for (let at = 0; at < 57; at++) await ask(`m-${at}`, key, '/v1/pets', other.gateway);
   await ask('m-stranger', undefined, '/v1/pets', other.gateway);
   const { page, faults } = await openConsole(browser, other, '/console/requests');

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ROLE_WORDS } from '../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../api/answers.ts';
-import { ApiError, bodyOf, callApi, keepToken, type Refresh, rememberAuthor, usePolled } from './api.ts';
+import { ApiError, callApi, keepToken, rememberAuthor, usePolled } from './api.ts';
 import { ask, showOnce, whyField } from './dialog.ts';
 import { ActionButton, type Column, html, roleInWords, Table, When } from './parts.ts';
 
@@ -9,7 +9,7 @@ import { ActionButton, type Column, html, roleInWords, Table, When } from './par
 
 /** Lists the tokens, each with a name and a role. */
 export function AccessPage() {
-  const { value, fault, refresh } = usePolled('tokens', 10_000, () => bodyOf<TokensAnswer>('/tokens'));
+  const { value, fault } = usePolled<TokensAnswer>('/tokens', 10_000);
   const columns: readonly Column<TokenView>[] = [
     { title: 'Name', show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>` },
     { title: 'Role', show: ({ role }) => roleInWords(role) },
@@ -17,23 +17,23 @@ export function AccessPage() {
     {
       title: 'Action',
       show: (token) =>
-        html`<${ActionButton} kind="small danger" needs="admin" onClick=${() => askToRevoke(token, refresh)}>Revoke<span class="unseen"> ${token.name}</span><//>`,
+        html`<${ActionButton} kind="small danger" needs="admin" onClick=${() => askToRevoke(token)}>Revoke<span class="unseen"> ${token.name}</span><//>`,
     },
   ];
   return html`
     <div class="page-head">
       <h1>Access</h1>
-      <${ActionButton} kind="main" needs="admin" onClick=${() => askForToken(refresh)}>Create token<//>
+      <${ActionButton} kind="main" needs="admin" onClick=${askForToken}>Create token<//>
     </div>
     <p class="note">Give each person or program its own token. The audit log records its name with each change.</p>
     <section class="card" aria-label="Tokens">
-      <${Table} label="Tokens" columns=${columns} rows=${value?.tokens} fault=${fault} idOf=${({ id }: TokenView) => id}
+      <${Table} label="Tokens" columns=${columns} rows=${value?.tokens} fault=${fault}
         empty="There are no named tokens. Only the shared operators’ token is accepted." />
     </section>
   `;
 }
 
-function askForToken(changed: Refresh): void {
+function askForToken(): void {
   ask({
     title: 'Create token',
     fields: [
@@ -43,13 +43,12 @@ function askForToken(changed: Refresh): void {
     confirm: 'Create token',
     async act({ name = '', role }) {
       const { body } = await callApi<IssuedToken>('POST', '/tokens', { body: { name, role } });
-      await changed();
       showOnce(`The token of ${name}`, 'Token', body.token);
     },
   });
 }
 
-function askToRevoke({ id, name }: TokenView, changed: Refresh): void {
+function askToRevoke({ id, name }: TokenView): void {
   ask({
     title: `Revoke the token of ${name}?`,
     content: html`<p>Requests with this token will be refused.</p>`,
@@ -57,7 +56,6 @@ function askToRevoke({ id, name }: TokenView, changed: Refresh): void {
     confirm: 'Revoke token',
     isDangerous: true,
     act: ({ reason }) => callApi('DELETE', `/tokens/${encodeURIComponent(id)}`, { reason }),
-    changed,
     done: `The token of ${name} has been revoked.`,
   });
 }
@@ -94,7 +92,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
   // The field has no name, so that a form submitted by the browser itself cannot put the token into the URL.
   return html`
     <main class="log-in">
-      <h1><span class="logo" aria-hidden="true"></span>Animal store gateway</h1>
+      <h1 class="brand">Animal store gateway</h1>
       <form class="card" onSubmit=${submit}>
         <h2>Log in</h2>
         <div class="field">

@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 /**
  * The client of the admin API that served this page: calls, what their answers show about the gateway, and polling. The
@@ -18,7 +18,7 @@ export const author = (): string => sessionStorage.getItem(AUTHOR) ?? '';
 export const rememberAuthor = (name: string): void => sessionStorage.setItem(AUTHOR, name);
 
 /** Forgets the token and the name. */
-export const forgetCaller = (): void => [TOKEN, AUTHOR].forEach((item) => void sessionStorage.removeItem(item));
+export const forgetCaller = (): void => sessionStorage.clear();
 
 /** A refusal by the gateway, with its message. */
 export class ApiError extends Error {
@@ -35,9 +35,6 @@ export class ApiError extends Error {
   }
 }
 
-/** The gateway did not respond. */
-class Unreachable extends Error {}
-
 interface CallOptions {
   readonly body?: unknown;
   readonly ifMatch?: string | null;
@@ -51,7 +48,7 @@ interface CallOptions {
 /**
  * Makes one call.
  * @returns the body, undefined if there is none, and its ETag
- * @throws {ApiError|Unreachable}
+ * @throws {ApiError|Error} if the gateway refuses it, or does not respond
  */
 export async function callApi<T = unknown>(
   method: string,
@@ -59,7 +56,7 @@ export async function callApi<T = unknown>(
   { body, ifMatch, token = keptToken(), reason, isTrial }: CallOptions = {},
 ): Promise<{ readonly body: T; readonly etag: string | null }> {
   // Calls that were running at logout stop here.
-  if (token === null) throw new Unreachable('Nobody is logged in.');
+  if (token === null) throw new Error('Nobody is logged in.');
   const headers: Record<string, string> = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (ifMatch) headers['If-Match'] = ifMatch;
@@ -72,7 +69,8 @@ export async function callApi<T = unknown>(
     ? undefined
     : new ApiError((value ?? {}) as { message?: string }, status, received.get('Retry-After'));
   noteAnswer(path, status);
-  if (!isChange && readsStore(path)) noteRead(fault);
+  // A change may fail although the data is well.
+  if (!isChange && readsStore(path)) note('unreadable', status === 503, fault?.message);
   if (fault === undefined) return { body: value as T, etag: received.get('ETag') };
   if (status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));
   throw fault;
@@ -88,7 +86,7 @@ function saying(path: string, reason: string | undefined): string {
 
 /** The browser stores nothing, and no cookie is sent. */
 async function ask(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
-  noteQuestion(path);
+  if (path === STATE) askedAt ??= new Date();
   try {
     const response = await fetch(path, {
       ...request,
@@ -100,7 +98,7 @@ async function ask(path: string, request: RequestInit): Promise<{ response: Resp
     return { response, text: await response.text() };
   } catch (cause) {
     noteAnswer(path, undefined);
-    throw new Unreachable('The gateway does not answer.', { cause });
+    throw new Error('The gateway does not answer.', { cause });
   }
 }
 
@@ -108,7 +106,7 @@ function read(text: string): unknown {
   try {
     return text === '' ? undefined : JSON.parse(text);
   } catch (cause) {
-    throw new Unreachable('This server is not a gateway’s admin listener.', { cause });
+    throw new Error('This server is not a gateway’s admin listener.', { cause });
   }
 }
 
@@ -121,107 +119,90 @@ const MISSES = 2;
 const KNOWN_WITHIN_MS = 2_000;
 const STATE = '/traffic';
 
-interface Streak {
-  readonly since: Date;
-  readonly misses: number;
-}
-
 export interface Trouble {
   readonly kind: 'silent' | 'unreadable';
   readonly since: Date;
   /** Why data cannot be read. */
-  readonly why?: string;
+  readonly why?: string | undefined;
 }
 
 /** When the oldest unanswered request for the state was sent. */
 let askedAt: Date | undefined;
-let silent: Streak | undefined;
-let unreadable: (Streak & { readonly why: string }) | undefined;
-
-const longer = (streak: Streak | undefined): Streak => ({
-  since: streak?.since ?? new Date(),
-  misses: (streak?.misses ?? 0) + 1,
-});
+/** What went wrong in the last requests, and in how many of them in a row. */
+const streaks = new Map<Trouble['kind'], Trouble & { readonly misses: number }>();
 
 /** Requests that fail without Redis. The plan table is known without it. */
 const readsStore = (path: string): boolean => /^\/(keys|bans|plans\/|usage|activity|tokens)/.test(path);
 
-/** Called before every request. */
-function noteQuestion(path: string): void {
-  if (path === STATE) askedAt ??= new Date();
-}
-
 /** Called after every request. @param status undefined if the gateway did not respond */
 function noteAnswer(path: string, status: number | undefined): void {
   if (path === STATE) askedAt = undefined;
-  silent = status === undefined ? longer(silent) : undefined;
+  note('silent', status === undefined);
 }
 
-/** Called after every answer that needs Redis, and after no change: the data may be well although one failed. */
-function noteRead(fault: ApiError | undefined): void {
-  unreadable = fault?.status === 503 ? { ...longer(unreadable), why: fault.message } : undefined;
+function note(kind: Trouble['kind'], isMiss: boolean, why?: string): void {
+  const { since = new Date(), misses = 0 } = streaks.get(kind) ?? {};
+  if (isMiss) streaks.set(kind, { kind, since, misses: misses + 1, why });
+  else streaks.delete(kind);
 }
 
 /** The most serious current trouble; undefined if there is none. */
 export function trouble(): Trouble | undefined {
+  const silent = streaks.get('silent');
   if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
     return { kind: 'silent', since: silent?.since ?? askedAt };
-  if (silent !== undefined && silent.misses >= MISSES) return { kind: 'silent', since: silent.since };
-  if (unreadable !== undefined && unreadable.misses >= MISSES) return { kind: 'unreadable', ...unreadable };
-  return undefined;
+  return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
 }
-
-/** Polls at once. */
-export type Refresh = () => Promise<void>;
 
 /** What a page shows of the gateway: the last answer, and any fault since then. */
 export interface Polled<T> {
   readonly value: T | undefined;
   readonly fault: Error | undefined;
-  readonly refresh: Refresh;
 }
+
+/** The polls of the page that is shown. */
+const polls = new Set<() => Promise<void>>();
+
+/** Polls everything at once, so that the page shows a change. */
+export const refresh = async (): Promise<void> => void (await Promise.all([...polls].map((poll) => poll())));
 
 /**
  * Polls while the page is visible. Each call follows the previous answer.
- * @param name identifies what is polled: a new name clears the value
+ * @param name identifies what is polled, as a path does: a new name clears the value
  * @param ask may throw
- * @param cause polls at once when it changes
  */
-export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T>, cause?: string): Polled<T> {
+export function usePolled<T>(name: string, everyMs: number, ask: () => Promise<T> = () => bodyOf<T>(name)): Polled<T> {
   const [state, setState] = useState<{ name: string; value?: T | undefined; fault?: Error }>({ name });
   const latest = useRef(ask);
   latest.current = ask;
-  const current = useRef(name);
-  current.current = name;
-
-  const refresh = useCallback(async () => {
-    const asked = current.current;
-    try {
-      const value = await latest.current();
-      if (current.current === asked) setState({ name: asked, value });
-    } catch (fault) {
-      if (current.current === asked)
-        setState((old) => ({ name: asked, value: old.name === asked ? old.value : undefined, fault: fault as Error }));
-    }
-  }, []);
 
   useEffect(() => {
     let isOver = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    const poll = async () => {
+      try {
+        const value = await latest.current();
+        if (!isOver) setState({ name, value });
+      } catch (fault) {
+        if (!isOver)
+          setState((old) => ({ name, value: old.name === name ? old.value : undefined, fault: fault as Error }));
+      }
+    };
     const turn = async () => {
-      if (!document.hidden) await refresh();
+      if (!document.hidden) await poll();
       if (!isOver) timer = setTimeout(turn, everyMs);
     };
     void turn();
-    const seen = () => void (!document.hidden && refresh());
+    const seen = () => void (!document.hidden && poll());
     document.addEventListener('visibilitychange', seen);
+    polls.add(poll);
     return () => {
       isOver = true;
       clearTimeout(timer);
       document.removeEventListener('visibilitychange', seen);
+      polls.delete(poll);
     };
-  }, [name, everyMs, cause, refresh]);
+  }, [name, everyMs]);
 
-  const { value, fault }: typeof state = state.name === name ? state : { name };
-  return { value, fault, refresh };
+  return state.name === name ? { value: state.value, fault: state.fault } : { value: undefined, fault: undefined };
 }

@@ -5,13 +5,13 @@ import { isZoneUnknown, searchText } from '../clients.ts';
 import { AccessPage, LogIn } from './access.ts';
 import { bodyOf, forgetCaller, keptToken, type Trouble, trouble, usePolled } from './api.ts';
 import { AuditLogPage } from './audit-log.ts';
-import { closeDialogs, DialogHost, Toasts } from './dialog.ts';
+import { clearMessage, closeDialog } from './dialog.ts';
 import { HealthPage } from './health.ts';
 import { KeyPage } from './key.ts';
 import { BansPage, KeysPage, UsagePage } from './keys.ts';
 import { OverviewPage } from './overview.ts';
 import { addressOf, MENU, type PageName, TITLES } from './page-names.ts';
-import { Caller, type Content, html, Refusals, roleInWords } from './parts.ts';
+import { Caller, type Content, html, roleInWords } from './parts.ts';
 import { PlansPage } from './plans.ts';
 import { RequestsPage } from './requests.ts';
 import { followLinks, navigate, type Route, useRoute } from './router.ts';
@@ -40,7 +40,8 @@ function App() {
 
   function logOut(reason: string) {
     forgetCaller();
-    closeDialogs();
+    closeDialog();
+    clearMessage();
     setWhy(reason);
     setLoggedIn(false);
   }
@@ -58,7 +59,7 @@ function App() {
 function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
   // It is polled only because the first call may fail.
-  const { value: caller } = usePolled('caller', 60_000, () => bodyOf<CallerAnswer>('/whoami'));
+  const { value: caller } = usePolled<CallerAnswer>('/whoami', 60_000);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   const place = `${route.page} ${route.query.get('id') ?? ''}`;
@@ -75,15 +76,15 @@ function Console({ onLogOut }: { onLogOut(): void }) {
   return html`
     <${Caller.Provider} value=${caller}>
     <div class="console">
-      <a class="skip" href="#main">Skip to the content</a>
+      <a class="skip unseen" href="#main">Skip to the content</a>
       <header class="top">
-        <a class="brand" href="/"><span class="logo" aria-hidden="true"></span>Animal store gateway</a>
+        <a class="brand" href="/">Animal store gateway</a>
         <${Finder} />
         ${caller !== undefined && html`<span class="who note">${caller.name ?? 'Shared token'}, ${roleInWords(caller.role)}</span>`}
         <button type="button" class="quiet" onClick=${onLogOut}>Log out</button>
       </header>
       <nav aria-label="Pages">
-        <ul>
+        <ul class="plain">
           ${Object.entries(MENU).map(([page, name]) => html`<li><a href=${addressOf(page as PageName)} aria-current=${isIn(page, route.page) ? 'page' : undefined}>${name}</a></li>`)}
         </ul>
         <${StateOfGateway} />
@@ -92,9 +93,6 @@ function Console({ onLogOut }: { onLogOut(): void }) {
       <main id="main" tabindex="-1" ref=${main}>
         <${View} key=${place} route=${route} />
       </main>
-      <${DialogHost} />
-      <${Toasts} />
-      <${Refusals} />
     </div>
     <//>
   `;
@@ -104,7 +102,7 @@ const isIn = (page: string, shown: PageName): boolean => page === (shown === 'ke
 
 /** Shows the state of the gateway on every page. Any trouble has the time of its start. */
 function StateOfGateway() {
-  const { value } = usePolled('state', 1_000, () => bodyOf<TrafficAnswer>('/traffic'));
+  const { value } = usePolled<TrafficAnswer>('/traffic', 1_000);
   const [, render] = useState(0);
   // A request without an answer does not end its poll, so a timer renders the state again.
   useEffect(() => {
@@ -114,7 +112,7 @@ function StateOfGateway() {
   const { kind, title, text, since } = stateOf(value, trouble());
   return html`
     <div id="state" class=${`state ${kind}`} role="status">
-      <strong><span class="dot" aria-hidden="true"></span>${title}</strong>
+      <strong>${title}</strong>
       ${text !== '' && html`<span>${text}</span>`}
       ${since !== undefined && html`<span>Since ${clock(since)}, ${relative(since)}.</span>`}
     </div>
@@ -122,7 +120,7 @@ function StateOfGateway() {
 }
 
 interface State {
-  readonly kind: 'well' | 'warning' | 'bad';
+  readonly kind: 'good' | 'warning' | 'bad';
   readonly title: string;
   readonly text: string;
   readonly since?: string | undefined;
@@ -140,12 +138,12 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   }
   if (found?.kind === 'unreadable')
     return bad('Data cannot be read', `${found.why} The data on this page is old.`, since);
-  if (traffic === undefined) return { kind: 'well', title: 'Loading …', text: '' };
+  if (traffic === undefined) return { kind: 'good', title: 'Loading …', text: '' };
   const { planTable, workers, health } = traffic;
   if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
   if (workers !== undefined && workers.serving < workers.wanted)
     return warning(`${workers.serving} of ${workers.wanted} workers serve`);
-  if (health === undefined) return { kind: 'well', title: 'All well', text: 'Every limit is exact.' };
+  if (health === undefined) return { kind: 'good', title: 'All well', text: 'Every limit is exact.' };
   const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found}.`;
   if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);
   return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };
@@ -190,7 +188,7 @@ function Finder() {
   }
 
   return html`
-    <form class="finder" role="search" onSubmit=${submit}>
+    <form class="finder bar" role="search" onSubmit=${submit}>
       <label class="unseen" for="find">Find a key by name, id or whole key, or a request by its id</label>
       <input id="find" ref=${input} type="search" autocomplete="off" spellcheck=${false}
         placeholder="Find by name, id, key or request id" aria-describedby="find-fault" onInput=${drop} />

@@ -9,7 +9,6 @@ import { addressOf } from './page-names.ts';
 import {
   Card,
   type Column,
-  type Content,
   download,
   type FilterSpec,
   Filters,
@@ -35,7 +34,6 @@ import {
 
 /** The audit log: who did what, when, why and how. */
 
-const PAGE = 'activity';
 /** The maximum number of entries in a download. */
 const MOST = 10_000;
 
@@ -49,20 +47,18 @@ const SPECS: readonly FilterSpec[] = [
 ];
 
 /** Shows the entries that the address selects. */
-export function AuditLogPage({ route: { query } }: { route: Route }) {
-  const filters = filtersIn(SPECS, query);
-  const after = query.get('after');
-  const pager = (next: string | undefined) =>
-    html`<${Pager} page=${PAGE} filters=${filters} by="after" isNewest=${after === null} next=${next} />`;
+export function AuditLogPage({ route }: { route: Route }) {
+  const filters = filtersIn(SPECS, route.query);
+  const after = route.query.get('after');
   return html`
     <div class="page-head">
       <h1>Audit log</h1>
       <${Download} filters=${filters} />
     </div>
     <p class="note">The log records each change of keys, bans, plans and tokens. It keeps the newest entries; older ones are in the gateways’ own logs.</p>
-    <${Filters} specs=${SPECS} query=${query} page=${PAGE} />
+    <${Filters} specs=${SPECS} route=${route} />
     <section class="card" aria-label="Audit log">
-      <${AuditList} asked=${{ ...filters, ...(after !== null && { after }) }} limit=${50} below=${pager}
+      <${AuditList} asked=${{ ...filters, ...(after !== null && { after }) }} limit=${50} pages=${route}
         empty=${Object.keys(filters).length > 0 ? 'No entry matches these filters.' : 'Nothing has been changed yet.'} />
     </section>
   `;
@@ -106,9 +102,6 @@ const columnsOf = (isOfOneTarget: boolean): readonly Column<ActivityView>[] => [
   { title: 'Via', show: ({ via }) => viaInWords(via) },
 ];
 
-const COLUMNS = columnsOf(false);
-const COLUMNS_OF_ONE_TARGET = columnsOf(true);
-
 interface AuditListProps {
   /** The query of the call, but for the limit. */
   readonly asked: FilterValues;
@@ -116,27 +109,24 @@ interface AuditListProps {
   /** Whether the page already names the target. */
   readonly isOfOneTarget?: boolean;
   readonly empty: string;
-  /** A new value reloads the list. */
-  readonly version?: string | undefined;
-  /** What follows the table. @param next continues the list */
-  below?(next: string | undefined): Content;
+  /** The page that the list can turn. */
+  readonly pages?: Route;
 }
 
 /** Lists entries, the newest first. */
-function AuditList({ asked, limit, isOfOneTarget = false, empty, below, version }: AuditListProps) {
+function AuditList({ asked, limit, isOfOneTarget = false, empty, pages }: AuditListProps) {
   const read = () => readEntries(bodyOf, asked, limit);
-  const { value, fault } = usePolled(`audit ${JSON.stringify(asked)}`, 5_000, read, version);
+  const { value, fault } = usePolled(`audit ${JSON.stringify(asked)}`, 5_000, read);
   return html`
-    <${Table} label="Audit log" columns=${isOfOneTarget ? COLUMNS_OF_ONE_TARGET : COLUMNS} rows=${value?.activity} fault=${fault}
-      idOf=${({ id }: ActivityView) => id} empty=${empty} />
-    ${below?.(value?.next)}
+    <${Table} label="Audit log" columns=${columnsOf(isOfOneTarget)} rows=${value?.activity} fault=${fault} empty=${empty} />
+    ${pages && html`<${Pager} route=${pages} next=${value?.next} />`}
   `;
 }
 
 /** Shows the last entries that the filters select, with a link to all of them. */
-export const AuditCard = ({ asked, isOfOneTarget, version }: Omit<AuditListProps, 'limit' | 'empty'>) => html`
-  <${Card} title="Audit log" id="audit-title" actions=${html`<a href=${addressOf(PAGE, asked)}>All entries</a>`}>
-    <${AuditList} asked=${asked} limit=${5} version=${version} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
+export const AuditCard = ({ asked, isOfOneTarget }: Omit<AuditListProps, 'limit' | 'empty'>) => html`
+  <${Card} title="Audit log" actions=${html`<a href=${addressOf('activity', asked)}>All entries</a>`}>
+    <${AuditList} asked=${asked} limit=${5} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
   <//>
 `;
 
@@ -170,10 +160,11 @@ const valuesOf = ({ field, from, to }: Change, isNew: boolean) =>
     ? html`<ins>${shown(field, to)}</ins>`
     : html`<del>${shown(field, from)}</del> → <ins>${shown(field, to)}</ins>`;
 
-const shown = (field: string, value: string | undefined) =>
-  value !== undefined && TIME.test(value)
-    ? html`<time datetime=${value}>${exactTime(value)}</time>`
-    : recordedValueInWords(field, value);
+function shown(field: string, value: string | undefined) {
+  if (value !== undefined && TIME.test(value)) return html`<time datetime=${value}>${exactTime(value)}</time>`;
+  // Only counts have separators, because names and ids can consist of digits too.
+  return !value || isCount(field) ? valueInWords(value) : value;
+}
 
 /** A gateway of another version may have other actions and origins. */
 const actionInWords = (action: string): string => ACTION_WORDS[action as Action] ?? action;
@@ -198,7 +189,3 @@ const COUNTS: readonly string[] = ['minute', 'day', 'seconds', 'graceSeconds', '
 
 /** Every number in the plan table is also a count. */
 const isCount = (field: string): boolean => field.includes('.') || COUNTS.includes(field);
-
-/** Only counts have separators, because names and ids can consist of digits too. */
-const recordedValueInWords = (field: string, value: string | undefined): string =>
-  !value || isCount(field) ? valueInWords(value) : value;

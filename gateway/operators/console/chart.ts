@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { html } from './parts.ts';
+import { type Column, type Content, html, markOf, Table } from './parts.ts';
 
 /** One series of a chart. Bars are drawn on top of those of the series before it. */
 export interface Series {
@@ -40,47 +40,42 @@ export function Chart(props: ChartProps) {
   const [pointed, setPointed] = useState<number | undefined>();
   const latest = useRef(props);
   latest.current = props;
-  const shape = series.map(({ label, kind }) => label + kind).join();
 
   useEffect(() => {
     const root = place.current as HTMLDivElement;
-    const draw = () => {
-      plot.current?.destroy();
-      const { width } = root.getBoundingClientRect();
-      plot.current = new uPlot(
-        optionsOf(() => latest.current, width, setPointed),
-        dataOf(latest.current),
-        root,
-      );
-    };
-    draw();
+    const { width } = root.getBoundingClientRect();
+    const drawn = new uPlot(
+      optionsOf(() => latest.current, width, setPointed),
+      dataOf(props),
+      root,
+    );
+    plot.current = drawn;
     const resized = new ResizeObserver(([entry]) => {
       const width = entry?.contentRect.width ?? 0;
-      if (width > 0 && plot.current !== undefined) plot.current.setSize({ width, height: plot.current.height });
+      if (width > 0) drawn.setSize({ width, height: drawn.height });
     });
     resized.observe(root);
-    isDark.addEventListener('change', draw);
+    const redraw = () => drawn.redraw();
+    isDark.addEventListener('change', redraw);
     return () => {
       resized.disconnect();
-      isDark.removeEventListener('change', draw);
-      plot.current?.destroy();
-      plot.current = undefined;
+      isDark.removeEventListener('change', redraw);
+      drawn.destroy();
     };
-  }, [shape]);
+  }, []);
 
-  useEffect(() => plot.current?.setData(dataOf(latest.current)), [times, series, marks]);
+  useEffect(() => plot.current?.setData(dataOf(props)), [times, series, marks]);
 
   const index = pointed !== undefined && pointed < times.length ? pointed : times.length - 1;
   const at = times[index];
   return html`
     <figure class="chart">
       <figcaption>
-        <span class="chart-title">${title}</span>
         <span class="legend">
           ${at !== undefined && html`<time>${timeText(at, step)}</time>`}
           ${series.map(
             ({ label, color, kind, values }) =>
-              html`<span class=${`key-of ${kind} ${color}`}>${label} <b>${format(values[index] ?? null)}</b></span>`,
+              html`<span class=${`key-of ${kind}`} style=${markOf(color)}>${label} <b>${format(values[index] ?? null)}</b></span>`,
           )}
           ${at !== undefined && noteAt !== undefined && html`<span>${noteAt(index)}</span>`}
         </span>
@@ -102,25 +97,20 @@ export function Chart(props: ChartProps) {
 
 /** Lists the newest values first, and leaves out unknown ones at the start. */
 function AsTable({ title, times, series, step, format }: ChartProps) {
-  const firstKnown = times.findIndex((_, row) => series.some(({ values }) => typeof values[row] === 'number'));
+  const isKnown = (row: number) => series.some(({ values }) => typeof values[row] === 'number');
+  const rows = [...times.keys()];
+  const firstKnown = Math.max(0, rows.findIndex(isKnown));
+  const columns: readonly Column<number>[] = [
+    { title: 'Time', show: (row) => timeText(times[row] as number, step) },
+    ...series.map(({ label, values }) => ({
+      title: label,
+      isFigure: true,
+      show: (row: number) => format(values[row] ?? null),
+    })),
+  ];
   return html`
-    <div class="scrolls" tabindex="0" role="region" aria-label=${title}>
-      <table>
-        <thead>
-          <tr><th scope="col">Time</th>${series.map(({ label }) => html`<th scope="col" class="figure">${label}</th>`)}</tr>
-        </thead>
-        <tbody>
-          ${times
-            .map(
-              (at, row) => html`<tr>
-                <th scope="row">${timeText(at, step)}</th>
-                ${series.map(({ values }) => html`<td class="figure">${format(values[row] ?? null)}</td>`)}
-              </tr>`,
-            )
-            .slice(Math.max(0, firstKnown))
-            .reverse()}
-        </tbody>
-      </table>
+    <div tabindex="0" role="region" aria-label=${title}>
+      <${Table} label=${title} columns=${columns} rows=${rows.slice(firstKnown).reverse()} idOf=${(row: number) => times[row]} />
     </div>
   `;
 }
@@ -170,9 +160,9 @@ function colorOf(name: string): string {
 function optionsOf(read: () => ChartProps, width: number, point: (index: number | undefined) => void): uPlot.Options {
   const { series, step, format } = read();
   const axis = {
-    stroke: colorOf('quiet'),
+    stroke: () => colorOf('quiet'),
     font: '12px system-ui, sans-serif',
-    grid: { stroke: colorOf('line'), width: 1 },
+    grid: { stroke: () => colorOf('line'), width: 1 },
     ticks: { show: false },
   };
   const bars = uPlot.paths.bars?.({ size: [0.75, 40], gap: 1 });
@@ -203,7 +193,7 @@ function optionsOf(read: () => ChartProps, width: number, point: (index: number 
       {},
       ...series
         .map(({ color, kind }) => {
-          const stroke = colorOf(color);
+          const stroke = () => colorOf(color);
           const points = { show: false, filter: lonely, size: 7, fill: stroke };
           if (kind === 'line') return { stroke, width: 2, points, spanGaps: false };
           return { stroke, fill: stroke, width: 0, points: { show: false }, ...(bars && { paths: bars }) };
@@ -247,7 +237,10 @@ function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, c
   ctx.restore();
 }
 
-/** The ranges of a chart, in full steps and in words. The current step, which is not over, is shown too. */
+/**
+ * The ranges of a chart, in full steps and in words. The current step, which is not over, is shown too. The gateway
+ * keeps nothing longer.
+ */
 const RANGES = {
   minute: [
     [15, '15 minutes'],
@@ -259,30 +252,23 @@ const RANGES = {
   ],
 } as const;
 
-/** The longest range of each step, which is all that the gateway keeps. */
-export const LONGEST = { minute: 60, day: 35 } as const;
-
 /** `The last 15 minutes`, `The last hour`. */
 export const lastInWords = (step: Step, length: number): string =>
   `The last ${(RANGES[step].find(([one]) => one === length)?.[1] ?? '').replace(/^1 /, '')}`;
 
-/** Chooses a range. */
-export const TimeRange = ({
-  step,
-  length,
-  choose,
-}: {
-  step: Step;
-  length: number;
-  choose(length: number): void;
-}) => html`
-  <div class="bar" role="group" aria-label="Time range">
-    ${RANGES[step].map(
-      ([one, words]) =>
-        html`<button type="button" class="small" aria-pressed=${one === length} onClick=${() => choose(one)}>${words}</button>`,
-    )}
-  </div>
-`;
+/** A choice of the range, at first the longest. @returns its length in steps, and its buttons */
+export function useTimeRange(step: Step): readonly [length: number, buttons: Content] {
+  const [length, choose] = useState<number>(RANGES[step][1][0]);
+  const buttons = html`
+    <div class="bar" role="group" aria-label="Time range">
+      ${RANGES[step].map(
+        ([one, words]) =>
+          html`<button type="button" class="small" aria-pressed=${one === length} onClick=${() => choose(one)}>${words}</button>`,
+      )}
+    </div>
+  `;
+  return [length, buttons];
+}
 
 /** Returns the Unix times in seconds of some full steps, and of the one that contains `now`. */
 export function timesUpTo(now: number, step: Step, length: number): number[] {

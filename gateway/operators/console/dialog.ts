@@ -1,5 +1,6 @@
+import { render } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { author, type Refresh, rememberAuthor } from './api.ts';
+import { author, keptToken, refresh, rememberAuthor } from './api.ts';
 import { type Content, html } from './parts.ts';
 
 /**
@@ -21,34 +22,26 @@ interface Question {
    * their fields. It may open the next dialog.
    */
   act?(values: Values): Promise<unknown>;
-  /** Called after the action, before the message about it. */
-  readonly changed?: Refresh;
   readonly done?: string;
 }
 
-let open: ((question: Question | undefined) => void) | undefined;
+const place = document.body.appendChild(document.createElement('div'));
+let asked = 0;
 
-export const ask = (question: Question): void => open?.(question);
-export const closeDialogs = (): void => open?.(undefined);
-
-export function DialogHost() {
-  const [asked, setAsked] = useState<{ question: Question; number: number } | undefined>();
-  useEffect(() => {
-    let number = 0;
-    open = (question) => setAsked(question && { question, number: ++number });
-    return () => {
-      open = undefined;
-    };
-  }, []);
-  if (asked === undefined) return undefined;
-  const close = () => setAsked((now) => (now === asked ? undefined : now));
-  return html`<${Dialog} key=${asked.number} question=${asked.question} onClose=${close} />`;
+/** Opens a dialog in place of the current one. After logout nothing is shown. */
+export function ask(question: Question): void {
+  if (keptToken() === null) return;
+  const number = ++asked;
+  const close = () => number === asked && closeDialog();
+  render(html`<${Dialog} key=${number} question=${question} onClose=${close} />`, place);
 }
+
+export const closeDialog = (): void => render(null, place);
 
 const NO_FAULTS: { faults: Values; rest: string } = { faults: {}, rest: '' };
 
 function Dialog({ question, onClose }: { question: Question; onClose(): void }) {
-  const { title, fields = [], confirm, isDangerous = false, content, mayClose, act, changed, done } = question;
+  const { title, fields = [], confirm, isDangerous = false, content, mayClose, act, done } = question;
   const dialog = useRef<HTMLDialogElement>(null);
   const [{ faults, rest }, setFound] = useState(NO_FAULTS);
   const [isBusy, setBusy] = useState(false);
@@ -56,12 +49,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   // This runs in the same step as the change of the page, because no element would have the focus in between.
   useLayoutEffect(() => {
     const shown = dialog.current;
+    // The first field gets the focus. Closing returns it to the element that had it.
     shown?.showModal();
-    // A repeated key press must not confirm an action that cannot be undone.
-    const field = isDangerous ? null : shown?.querySelector<HTMLElement>('input, select, textarea');
-    const first = field ?? shown?.querySelector('button[type=button]') ?? shown?.querySelector('button');
-    (first as HTMLElement | null)?.focus();
-    // Closing returns the focus to the element that had it.
     return () => shown?.close();
   }, []);
 
@@ -73,7 +62,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(true);
     try {
       await act?.(valuesOf(event.target as HTMLFormElement));
-      await changed?.();
+      await refresh();
       if (done !== undefined) tell(done);
       onClose();
     } catch (thrown) {
@@ -91,6 +80,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     if (mayClose === undefined) onClose();
   };
   const kind = isDangerous ? 'main danger' : 'main';
+  // With the focus here, a repeated key press does not confirm an action that cannot be undone.
+  const cancelButton = html`<button type="button" autofocus=${isDangerous} onClick=${onClose}>Cancel</button>`;
   return html`
     <dialog ref=${dialog} aria-labelledby="dialog-title" onCancel=${cancel}>
       <form novalidate onSubmit=${submit}>
@@ -99,7 +90,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
         ${fields.map((field) => html`<${Field} key=${field.name} field=${field} fault=${faults[field.name]} />`)}
         <p class="fault" role="alert">${rest}</p>
         <p class="bar end">
-          ${mayClose === undefined && html`<button type="button" onClick=${onClose}>Cancel</button>`}
+          ${mayClose === undefined && cancelButton}
           <button class=${kind} aria-disabled=${isBusy}>${confirm}</button>
         </p>
       </form>
@@ -123,15 +114,12 @@ export class FieldFaults extends Error {
 /** Reads a form by the names of its fields. Empty fields are undefined; boxes of one name are joined with commas. */
 function valuesOf(form: HTMLFormElement): Values {
   const data = new FormData(form);
-  const values: Record<string, string | undefined> = {};
-  for (const name of new Set(data.keys())) {
-    const text = data
+  const textOf = (name: string) =>
+    data
       .getAll(name)
       .map((one) => String(one).trim())
-      .join(',');
-    values[name] = text === '' ? undefined : text;
-  }
-  return values;
+      .join();
+  return Object.fromEntries([...new Set(data.keys())].map((name) => [name, textOf(name) || undefined]));
 }
 
 /** Splits the message about an invalid body by field. `rest` is the part that concerns none of them. */
@@ -165,52 +153,37 @@ export interface FieldSpec {
 }
 
 function Field({ field, fault }: { field: FieldSpec; fault?: string | undefined }) {
-  if (field.type === 'boxes') return html`<${Boxes} field=${field} fault=${fault} />`;
-  const { name, label, hint, value = '', type = 'text', options, maxlength } = field;
-  const id = `field-${name}`;
-  const common = {
-    id,
-    name,
-    'aria-describedby': `${id}-note`,
-    'aria-invalid': fault === undefined ? undefined : 'true',
-  };
-  const numeric = type === 'number' ? { type: 'text', inputMode: 'numeric' } : { type };
-  const input = options
-    ? html`<select ...${common}>
-        ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${text}</option>`)}
-      </select>`
-    : html`<input ...${common} ...${numeric} autocomplete="off" maxlength=${maxlength} defaultValue=${value} />`;
-  return html`
-    <div class="field">
-      <label for=${id}>${label}</label>
-      ${input}
-      <${Note} id=${id} hint=${hint} fault=${fault} />
-    </div>
-  `;
+  const { name, label, hint, type } = field;
+  const [id, noteId] = [`field-${name}`, `note-${name}`];
+  const note = html`<span id=${noteId} class=${fault === undefined ? 'note' : 'note fault'}>${fault ?? hint}</span>`;
+  if (type === 'boxes')
+    return html`<fieldset class="field" aria-describedby=${noteId}><legend>${label}</legend>${boxesOf(field)}${note}</fieldset>`;
+  const attributes = { id, name, 'aria-describedby': noteId, 'aria-invalid': fault === undefined ? undefined : 'true' };
+  return html`<div class="field"><label for=${id}>${label}</label>${inputOf(field, attributes)}${note}</div>`;
 }
 
-function Boxes({ field, fault }: { field: FieldSpec; fault: string | undefined }) {
-  const { name, label, hint, value = '', options = [] } = field;
-  const id = `field-${name}`;
-  const chosen = value.split(',');
+const boxesOf = ({ name, value = '', options = [] }: FieldSpec) => html`
+  <div class="bar">
+    ${options.map(
+      ([key, text]) =>
+        html`<label class="box"
+          ><input type="checkbox" name=${name} value=${key} defaultChecked=${value.split(',').includes(key)} /> ${text}</label
+        >`,
+    )}
+  </div>
+`;
+
+function inputOf({ value = '', type = 'text', options, maxlength }: FieldSpec, attributes: object) {
+  if (options === undefined) {
+    const kind = type === 'number' ? { type: 'text', inputMode: 'numeric' } : { type };
+    return html`<input ...${attributes} ...${kind} autocomplete="off" maxlength=${maxlength} defaultValue=${value} />`;
+  }
   return html`
-    <fieldset class="field" aria-describedby=${`${id}-note`}>
-      <legend>${label}</legend>
-      <div class="bar">
-        ${options.map(
-          ([key, text]) =>
-            html`<label class="box"
-              ><input type="checkbox" name=${name} value=${key} defaultChecked=${chosen.includes(key)} /> ${text}</label
-            >`,
-        )}
-      </div>
-      <${Note} id=${id} hint=${hint} fault=${fault} />
-    </fieldset>
+    <select ...${attributes}>
+      ${options.map(([key, text]) => html`<option value=${key} selected=${key === value}>${text}</option>`)}
+    </select>
   `;
 }
-
-const Note = ({ id, hint, fault }: { id: string; hint: Content; fault: string | undefined }) =>
-  html`<span id=${`${id}-note`} class=${fault === undefined ? 'note' : 'note fault'}>${fault ?? hint}</span>`;
 
 /** Asks who makes a change and why. */
 export const who = (reason = ''): readonly FieldSpec[] => [
@@ -240,43 +213,38 @@ export function askedOf({ author: name, reason }: Values): { author: string; rea
 /** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
 
-/** What decides whether the dialog with a secret text may close. */
-interface Closing {
-  isCopied: boolean;
-  /** Asks whether to close without a copy. It is undefined once it has asked. */
-  warn: (() => void) | undefined;
-}
-
 /** Does the same for any secret text. If the text was not copied, closing must be confirmed once. */
 export function showOnce(title: string, label: string, text: string): void {
-  const closing: Closing = { isCopied: false, warn: undefined };
-  const mayClose = () => {
-    const { isCopied, warn } = closing;
-    closing.warn = undefined;
-    if (!isCopied) warn?.();
-    return isCopied || warn === undefined;
-  };
+  const closing = { mayClose: () => true };
   const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;
-  // The current dialog closes first.
-  setTimeout(() => ask({ title, content, confirm: 'Done', mayClose }));
+  ask({ title, content, confirm: 'Done', mayClose: () => closing.mayClose() });
 }
 
-function WholeText({ label, text, closing }: { label: string; text: string; closing: Closing }) {
+const NOT_COPIED = 'It has not been copied, and will not be shown again. Press Done once more to close this dialog.';
+
+interface WholeTextProps {
+  readonly label: string;
+  readonly text: string;
+  /** Decides whether the dialog may close. */
+  readonly closing: { mayClose(): boolean };
+}
+
+function WholeText({ label, text, closing }: WholeTextProps) {
   const shown = useRef<HTMLTextAreaElement>(null);
   const [isCopied, setCopied] = useState(false);
   const [note, setNote] = useState('');
+  closing.mayClose = () => {
+    if (!isCopied) setNote(NOT_COPIED);
+    return isCopied || note === NOT_COPIED;
+  };
   useEffect(() => {
-    closing.warn = () =>
-      setNote('It has not been copied, and will not be shown again. Press Done once more to close this dialog.');
-    const askBeforeLeaving = (event: Event) => {
-      if (!closing.isCopied) event.preventDefault();
-    };
+    if (isCopied) return;
+    const askBeforeLeaving = (event: Event) => event.preventDefault();
     addEventListener('beforeunload', askBeforeLeaving);
     return () => removeEventListener('beforeunload', askBeforeLeaving);
-  }, []);
+  }, [isCopied]);
 
   function wasCopied() {
-    closing.isCopied = true;
     setCopied(true);
     setNote('');
   }
@@ -296,36 +264,29 @@ function WholeText({ label, text, closing }: { label: string; text: string; clos
     <p>It is shown only this once.</p>
     <div class="field">
       <label for="whole-key">${label}</label>
-      <textarea id="whole-key" ref=${shown} class="mono" rows="3" readonly spellcheck=${false} value=${text}
+      <textarea id="whole-key" ref=${shown} rows="3" readonly spellcheck=${false} value=${text}
         onCopy=${wasCopied}></textarea>
       <span class="bar">
         <button type="button" onClick=${copy}>${isCopied ? 'Copied' : 'Copy'}</button>
         <span class="unseen" role="status">${isCopied ? 'Copied.' : ''}</span>
       </span>
-      <span class="note fault two-lines" role="alert">${note}</span>
+      <span class="note fault" role="alert">${note}</span>
     </div>
   `;
 }
 
 const SHOWN_MS = 6_000;
+const toast = document.querySelector('.toast') as HTMLElement;
+let vanishing: ReturnType<typeof setTimeout> | undefined;
 
-let show: ((text: string) => void) | undefined;
+/** Shows a message about a finished action, which disappears by itself. After logout nothing is shown. */
+export function tell(text: string): void {
+  if (keptToken() === null) return;
+  toast.textContent = text;
+  clearTimeout(vanishing);
+  vanishing = setTimeout(clearMessage, SHOWN_MS);
+}
 
-/** Shows a message about a finished action, which disappears by itself. */
-export const tell = (text: string): void => show?.(text);
-
-export function Toasts() {
-  const [told, setTold] = useState<{ text: string } | undefined>();
-  useEffect(() => {
-    show = (text) => setTold({ text });
-    return () => {
-      show = undefined;
-    };
-  }, []);
-  useEffect(() => {
-    if (told === undefined) return;
-    const timer = setTimeout(() => setTold(undefined), SHOWN_MS);
-    return () => clearTimeout(timer);
-  }, [told]);
-  return html`<p class="toast" role="status">${told?.text}</p>`;
+export function clearMessage(): void {
+  toast.textContent = '';
 }

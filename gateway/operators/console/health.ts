@@ -1,15 +1,13 @@
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
-import { bodyOf, type Polled, usePolled } from './api.ts';
+import { type Polled, refresh, usePolled } from './api.ts';
 import { Card, type Column, Facts, html, Missing, Table, When } from './parts.ts';
-import { counted, milliseconds, number, tableFieldInWords } from './words.ts';
+import { counted, milliseconds, number, tableFieldInWords, upperFirst } from './words.ts';
 
 /** The health of everything that the gateway depends on. */
 
-const STATUSES = { good: 'Good', warning: 'Warning', fault: 'Fault', unknown: 'Unknown' } as const;
-
 const COLUMNS: readonly Column<SeenFinding>[] = [
   { title: 'What', show: ({ about }) => html`<span class="wordy">${about}</span>` },
-  { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${STATUSES[status]}</span>` },
+  { title: 'State', show: ({ status }) => html`<span class=${`badge ${status}`}>${upperFirst(status)}</span>` },
   { title: 'Found', show: ({ found }) => html`<span class="wordy">${found}</span>` },
   {
     title: 'Since',
@@ -19,23 +17,23 @@ const COLUMNS: readonly Column<SeenFinding>[] = [
 ];
 
 export function HealthPage() {
-  const state = usePolled('state', 1_000, () => bodyOf<TrafficAnswer>('/traffic'));
-  const checks = usePolled('doctor', 10_000, () => bodyOf<DoctorAnswer>('/doctor'));
+  const state = usePolled<TrafficAnswer>('/traffic', 1_000);
+  const checks = usePolled<DoctorAnswer>('/doctor', 10_000);
   const findings = checks.value && newestOf(checks.value.findings, state.value?.findings ?? []);
-  const again = html`<button type="button" class="small" onClick=${checks.refresh}>Check again</button>`;
+  const again = html`<button type="button" class="small" onClick=${refresh}>Check again</button>`;
   return html`
     <h1>Health</h1>
     <div class="columns">
-      <${Card} title="This gateway" id="gateway-title">
+      <${Card} title="This gateway">
         ${state.value === undefined ? html`<${Missing} fault=${state.fault} />` : html`<${Gateway} ...${state.value} />`}
       <//>
-      <${Card} title="Redis and the plan table" id="table-title">
+      <${Card} title="Redis and the plan table">
         ${state.value === undefined ? html`<p class="empty">–</p>` : html`<${RedisFacts} ...${{ ...state.value, finding: findingOfRedis(state.value) }} /><${PlanTableState} ...${state.value.planTable} />`}
       <//>
     </div>
     <${CoresCard} ...${state} />
     ${state.value?.workers !== undefined && html`<${WorkersCard} state=${state.value} each=${state.value.workers.each} />`}
-    <${Card} title="Checks" id="checks-title" actions=${again}>
+    <${Card} title="Checks" actions=${again}>
       <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
         idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
     <//>
@@ -147,7 +145,7 @@ const nothing = html`<span class="note">none yet</span>`;
 function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
   const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
-    { title: 'Core', show: ({ origin }) => html`<code class="address">${origin}</code>` },
+    { title: 'Core', show: ({ origin }) => html`<code>${origin}</code>` },
     {
       title: 'State',
       show: (core) =>
@@ -170,7 +168,7 @@ function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
     },
   ];
   return html`
-    <${Card} title="Cores" id="cores-title">
+    <${Card} title="Cores">
       <${Table} label="Cores" columns=${columns} rows=${state?.cores} fault=${fault} idOf=${({ origin }: Core) => origin}
         empty="No name in CORE_URL has an address." />
       ${state !== undefined && html`<p class="note">${coverage(state)} Requests shed under load since the start: ${number(state.totals.shed)}.</p>`}
@@ -198,7 +196,7 @@ function CoreState({ core: { state, seenBy, since, reason }, processes, finding 
     <span class=${`badge ${badge}`}>${text}</span>
     ${seenBy < processes && state !== 'up' && html` <span class="note">in ${seenBy} of ${processes} workers</span>`}
     ${state !== 'unproven' && state !== 'silent' && html` since <${When} at=${since} />`}
-    ${reason !== undefined && html`<span class="wordy under">${reason}</span>`}
+    ${reason !== undefined && html`<span class="wordy">${reason}</span>`}
   `;
 }
 
@@ -241,7 +239,7 @@ const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
 
 /** Shown only if there are several workers. */
 const WorkersCard = ({ state, each }: { state: TrafficAnswer; each: readonly Worker[] }) => html`
-  <${Card} title="Workers" id="workers-title">
+  <${Card} title="Workers">
     <${Table} label="Workers" columns=${workerColumns(state)} rows=${each} idOf=${({ worker }: Worker) => worker} empty="" />
   <//>
 `;

@@ -1,14 +1,14 @@
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, writeTags } from '../../limiter/tags.ts';
 import type { IssuedKey, KeyView } from '../api/answers.ts';
-import { callApi, keyPath, type Refresh } from './api.ts';
+import { callApi, keyPath } from './api.ts';
 import { ask, FieldFaults, type FieldSpec, showKey, tell, type Values, whyField } from './dialog.ts';
 import { addressOf } from './page-names.ts';
 import { html } from './parts.ts';
 import { navigate } from './router.ts';
 import { planInWords, toIso, toLocal } from './words.ts';
 
-/** The dialogs for actions on a key. Those on an existing key call `changed` at the end. */
+/** The dialogs for actions on a key. */
 
 /** Reads a typed number; null for anything else, so that the gateway's own message is shown. */
 const numberOf = (text: string | undefined): number | null =>
@@ -85,7 +85,7 @@ export function askForKey(): void {
 }
 
 /** Sends only what was changed in the form. */
-export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView, changed: Refresh): void {
+export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView): void {
   const before: Values = {
     name,
     plan,
@@ -118,7 +118,6 @@ export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: 
           body: Object.fromEntries(made.map((field) => [field, changeOf(field, values[field])])),
           reason: values.reason,
         });
-      await changed();
       tell(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? name} has been changed.`);
     },
   });
@@ -131,7 +130,7 @@ function changeOf(field: string, value: string | undefined): unknown {
   return value ?? '';
 }
 
-export function askForRotation({ id, name, secrets }: KeyView, changed: Refresh): void {
+export function askForRotation({ id, name, secrets }: KeyView): void {
   const open = secrets.filter(({ expiresAt }) => expiresAt === undefined);
   const choice: FieldSpec = {
     name: 'secretId',
@@ -147,13 +146,12 @@ export function askForRotation({ id, name, secrets }: KeyView, changed: Refresh)
     async act({ graceSeconds, unit, secretId, reason }) {
       const given = { graceSeconds: secondsOf(graceSeconds, unit), secretId };
       const { body } = await callApi<IssuedKey>('POST', `${keyPath(id)}/rotate`, { body: given, reason });
-      await changed();
       showKey(name, body.key);
     },
   });
 }
 
-export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Refresh): void {
+export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
   ask({
     title: `Ban ${name}`,
     fields: [...lengthFields('seconds', 'For', '60'), { name: 'reason', label: 'Why?', maxlength: 500 }],
@@ -161,24 +159,22 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: R
     isDangerous: true,
     act: ({ seconds, unit, reason = '' }) =>
       callApi('PUT', `${keyPath(id)}/ban`, { body: { seconds: secondsOf(seconds, unit), reason } }),
-    changed,
     done: `${name} has been banned.`,
   });
 }
 
-export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>, changed: Refresh): void {
+export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
   ask({
     title: `Lift the ban of ${name}?`,
     content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests stay used: to give them back too, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
     act: ({ reason }) => callApi('DELETE', `${keyPath(id)}/ban`, { reason }),
-    changed,
     done: `The ban of ${name} has been lifted.`,
   });
 }
 
-export function askToReset({ id, name }: KeyView, changed: Refresh): void {
+export function askToReset({ id, name }: KeyView): void {
   ask({
     title: `Reset the limits of ${name}?`,
     content: html`<p>The key gets a fresh start: its requests a minute and a day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
@@ -186,12 +182,11 @@ export function askToReset({ id, name }: KeyView, changed: Refresh): void {
     fields: [whyField],
     confirm: 'Reset limits',
     act: ({ reason }) => callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason }),
-    changed,
     done: `The limits of ${name} have been reset.`,
   });
 }
 
-export function askToDisable({ id, name, state }: KeyView, changed: Refresh): void {
+export function askToDisable({ id, name, state }: KeyView): void {
   const disabled = state !== 'disabled';
   ask({
     title: `${disabled ? 'Disable' : 'Enable'} ${name}?`,
@@ -200,7 +195,6 @@ export function askToDisable({ id, name, state }: KeyView, changed: Refresh): vo
     confirm: disabled ? 'Disable' : 'Enable',
     isDangerous: disabled,
     act: ({ reason }) => callApi('PATCH', keyPath(id), { body: { disabled }, reason }),
-    changed,
     done: `${name} is ${disabled ? 'disabled' : 'enabled'}.`,
   });
 }

@@ -1,9 +1,8 @@
-import { useState } from 'preact/hooks';
 import type { BucketView, IssuedSecret, KeyUsageAnswer, KeyView, SecretView } from '../api/answers.ts';
 import { tooSmallInWords } from '../clients.ts';
-import { ApiError, bodyOf, callApi, keyPath, type Refresh, usePolled } from './api.ts';
+import { ApiError, callApi, keyPath, usePolled } from './api.ts';
 import { AuditCard } from './audit-log.ts';
-import { Chart, LONGEST, type Series, type Step, TimeRange, timesUpTo } from './chart.ts';
+import { Chart, type Series, type Step, timesUpTo, useTimeRange } from './chart.ts';
 import { ask, type FieldSpec, showKey, tell, type Values } from './dialog.ts';
 import {
   askForBan,
@@ -36,7 +35,7 @@ import { clock, number, planInWords, relative, runningBan, toIso, toLocal } from
 /** Shows everything about one key, and the actions on it. */
 export function KeyPage({ route: { query } }: { route: Route }) {
   const id = query.get('id') ?? '';
-  const { value: key, fault, refresh } = usePolled(`key ${id}`, 2_000, () => bodyOf<KeyView>(keyPath(id)));
+  const { value: key, fault } = usePolled<KeyView>(keyPath(id), 2_000);
   const entries = addressOf('activity', { target: id });
   if (fault instanceof ApiError && fault.status === 404)
     return html`<h1>There is no such key</h1>
@@ -48,48 +47,43 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     <p class="crumbs"><a href="/console/keys">Keys</a></p>
     <div class="page-head">
       <h1 class="wordy">${key.name}</h1>
-      <${Actions} of=${key} changed=${refresh} />
+      <${Actions} ...${key} />
     </div>
-    <p class="under-title"><code class="id">${id}</code> <${State} state=${key.state} /> ${planInWords(key.plan)} plan <${TagChips} tags=${key.tags} /></p>
+    <p class="under-title bar"><code class="id">${id}</code> <${State} state=${key.state} /> ${planInWords(key.plan)} plan <${TagChips} tags=${key.tags} /></p>
     <${Stale} fault=${fault} />
-    <${StateNote} of=${key} />
+    <${StateNote} ...${key} />
     <div class="columns">
-      <${Limits} of=${key} />
-      <${About} of=${key} />
+      <${Limits} ...${key} />
+      <${About} ...${key} />
     </div>
     <${KeyUse} id=${id} />
-    <${KeySecrets} of=${key} changed=${refresh} />
-    <${Card} title="Last requests" id="requests-title" actions=${html`<a href=${addressOf('requests', { keyId: id })}>All its requests</a>`}>
+    <${KeySecrets} ...${key} />
+    <${Card} title="Last requests" actions=${html`<a href=${addressOf('requests', { keyId: id })}>All its requests</a>`}>
       <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="There is no remembered request of this key." />
     <//>
     <${AuditCard} asked=${{ target: id }} isOfOneTarget=${true} />
   `;
 }
 
-interface OfKey {
-  readonly of: KeyView;
-  readonly changed: Refresh;
-}
-
-function Actions({ of: key, changed }: OfKey) {
+function Actions(key: KeyView) {
   return html`
     <div class="bar">
-      <${ActionButton} kind="main" onClick=${() => askForChanges(key, changed)}>Edit<//>
-      <${ActionButton} onClick=${() => askForRotation(key, changed)}>Rotate<//>
+      <${ActionButton} kind="main" onClick=${() => askForChanges(key)}>Edit<//>
+      <${ActionButton} onClick=${() => askForRotation(key)}>Rotate<//>
       ${
         key.bannedUntil !== undefined
-          ? html`<${ActionButton} onClick=${() => askToLiftBan(key, changed)}>Lift ban<//>`
-          : html`<${ActionButton} onClick=${() => askForBan(key, changed)}>Ban<//>`
+          ? html`<${ActionButton} onClick=${() => askToLiftBan(key)}>Lift ban<//>`
+          : html`<${ActionButton} onClick=${() => askForBan(key)}>Ban<//>`
       }
-      <${ActionButton} onClick=${() => askToReset(key, changed)}>Reset limits<//>
-      <${ActionButton} onClick=${() => askToDisable(key, changed)}>${key.state === 'disabled' ? 'Enable' : 'Disable'}<//>
+      <${ActionButton} onClick=${() => askToReset(key)}>Reset limits<//>
+      <${ActionButton} onClick=${() => askToDisable(key)}>${key.state === 'disabled' ? 'Enable' : 'Disable'}<//>
       <${ActionButton} kind="danger" onClick=${() => askForRevocation(key)}>Revoke<//>
     </div>
   `;
 }
 
 /** Explains why the key is not active, and until when. */
-function StateNote({ of: key }: Pick<OfKey, 'of'>) {
+function StateNote(key: KeyView) {
   const { state, bannedUntil, banReason, expiresAt, tooSmall, waitSeconds } = key;
   if (bannedUntil !== undefined)
     return html`<p class="notice bad">
@@ -106,7 +100,7 @@ function StateNote({ of: key }: Pick<OfKey, 'of'>) {
   return undefined;
 }
 
-function Limits({ of: { plan, minute, day, buckets } }: Pick<OfKey, 'of'>) {
+function Limits({ plan, minute, day, buckets }: KeyView) {
   const fact = (title: string, own: number | undefined, bucket: BucketView | undefined) => [
     html`${title} <span class="note">${own === undefined ? `from the ${planInWords(plan)} plan` : 'own limit'}</span>`,
     html`
@@ -115,10 +109,10 @@ function Limits({ of: { plan, minute, day, buckets } }: Pick<OfKey, 'of'>) {
     `,
   ];
   const facts = [fact('Requests a minute', minute, buckets?.minute), fact('Requests a day', day, buckets?.day)];
-  return html`<${Card} title="Limits" id="limits-title"><${Facts} of=${facts} /><//>`;
+  return html`<${Card} title="Limits"><${Facts} of=${facts} /><//>`;
 }
 
-function About({ of: { createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed } }: Pick<OfKey, 'of'>) {
+function About({ createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed }: KeyView) {
   const when = (at: string | undefined, otherwise: string) =>
     at === undefined ? otherwise : html`<${When} at=${at} />`;
   const requests = html`
@@ -131,13 +125,13 @@ function About({ of: { createdAt, expiresAt, lastUsedAt, admitted, refused, shad
     ['Expires', when(expiresAt, 'never')],
     ['Requests so far', requests],
   ];
-  return html`<${Card} title="About" id="about-title"><${Facts} of=${facts} /><//>`;
+  return html`<${Card} title="About"><${Facts} of=${facts} /><//>`;
 }
 
 /** Shows the use of a key by minute, for up to an hour, and by day, for today and the 35 days before. */
 function KeyUse({ id }: { id: string }) {
-  const { value, fault } = usePolled(`use ${id}`, 5_000, () => bodyOf<KeyUsageAnswer>(`${keyPath(id)}/usage`));
-  if (value === undefined) return html`<${Card} title="Use" id="use-title"><${Missing} fault=${fault} /><//>`;
+  const { value, fault } = usePolled<KeyUsageAnswer>(`${keyPath(id)}/usage`, 5_000);
+  if (value === undefined) return html`<${Card} title="Use"><${Missing} fault=${fault} /><//>`;
   const now = Date.parse(value.now) / 1_000;
   return html`
     <div class="columns">
@@ -156,7 +150,7 @@ interface UseProps {
 }
 
 function Use({ title, step, used, now }: UseProps) {
-  const [length, choose] = useState<number>(LONGEST[step]);
+  const [length, range] = useTimeRange(step);
   const times = timesUpTo(now, step, length);
   const byTime = new Map(used.map((one) => [Date.parse(one.at) / 1_000, one as KeyUsageAnswer['minutes'][number]]));
   const bars = (label: string, of: 'admitted' | 'refused' | 'banned'): Series => {
@@ -166,18 +160,18 @@ function Use({ title, step, used, now }: UseProps) {
   // What bans refuse is known as long as the gateways remember the requests.
   if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
   return html`
-    <${Card} title=${title} id=${`by-${step}-title`} actions=${html`<${TimeRange} ...${{ step, length, choose }} />`}>
+    <${Card} title=${title} actions=${range}>
       <${Chart} ...${{ title, step, times, series, format: number }} />
     <//>
   `;
 }
 
 /** Lists the secrets of a key, which share its limits. */
-function KeySecrets({ of: key, changed }: OfKey) {
+function KeySecrets(key: KeyView) {
   const columns: readonly Column<SecretView>[] = [
     {
       title: 'Name',
-      show: ({ id, name }) => html`<span class="name wordy">${name}</span><code class="id">${id}</code>`,
+      show: ({ id, name }) => html`<span class="name">${name}</span><code class="id">${id}</code>`,
     },
     {
       title: 'Allows',
@@ -198,16 +192,16 @@ function KeySecrets({ of: key, changed }: OfKey) {
       title: 'Actions',
       show: (secret) => html`
         <span class="bar">
-          <${ActionButton} kind="small" onClick=${() => askForSecretChanges(key, secret, changed)}>Change<span class="unseen"> ${secret.name}</span><//>
-          <${ActionButton} kind="small danger" onClick=${() => askToRevoke(key, secret, changed)}>Revoke<span class="unseen"> ${secret.name}</span><//>
+          <${ActionButton} kind="small" onClick=${() => askForSecretChanges(key, secret)}>Change<span class="unseen"> ${secret.name}</span><//>
+          <${ActionButton} kind="small danger" onClick=${() => askToRevoke(key, secret)}>Revoke<span class="unseen"> ${secret.name}</span><//>
         </span>
       `,
     },
   ];
-  const add = html`<${ActionButton} kind="small" onClick=${() => askForSecret(key, changed)}>Add a secret<//>`;
+  const add = html`<${ActionButton} kind="small" onClick=${() => askForSecret(key)}>Add a secret<//>`;
   return html`
-    <${Card} title="Secrets" id="secrets-title" actions=${add}>
-      <${Table} label="Secrets" columns=${columns} rows=${key.secrets} idOf=${({ id }: SecretView) => id}
+    <${Card} title="Secrets" actions=${add}>
+      <${Table} label="Secrets" columns=${columns} rows=${key.secrets}
         empty="There is no working secret left. Add one." />
     <//>
   `;
@@ -245,7 +239,7 @@ const givenIn = ({ name = '', scope, networks }: Values) => ({
   networks: listOf(networks),
 });
 
-function askForSecret({ id, name }: KeyView, changed: Refresh): void {
+function askForSecret({ id, name }: KeyView): void {
   ask({
     title: `Add a secret to ${name}`,
     fields: fieldsOf(),
@@ -253,7 +247,6 @@ function askForSecret({ id, name }: KeyView, changed: Refresh): void {
     async act(values) {
       const body = { ...givenIn(values), expiresAt: toIso(values.expiresAt) };
       const answer = await callApi<IssuedSecret>('POST', `${keyPath(id)}/secrets`, { body });
-      await changed();
       showKey(name, answer.body.key);
     },
   });
@@ -262,7 +255,7 @@ function askForSecret({ id, name }: KeyView, changed: Refresh): void {
 const secretPath = (key: KeyView, secret: SecretView): string =>
   `${keyPath(key.id)}/secrets/${encodeURIComponent(secret.id)}`;
 
-function askForSecretChanges(key: KeyView, secret: SecretView, changed: Refresh): void {
+function askForSecretChanges(key: KeyView, secret: SecretView): void {
   ask({
     title: `Change the secret ${secret.name}`,
     fields: fieldsOf(secret),
@@ -272,20 +265,18 @@ function askForSecretChanges(key: KeyView, secret: SecretView, changed: Refresh)
       const isSameEnd = (values.expiresAt ?? '') === toLocal(secret.expiresAt);
       const end = isSameEnd ? {} : { expiresAt: toIso(values.expiresAt) ?? null };
       await callApi('PATCH', secretPath(key, secret), { body: { ...givenIn(values), ...end } });
-      await changed();
       tell(`The secret ${values.name ?? secret.name} has been changed.`);
     },
   });
 }
 
-function askToRevoke(key: KeyView, secret: SecretView, changed: Refresh): void {
+function askToRevoke(key: KeyView, secret: SecretView): void {
   ask({
     title: `Revoke the secret ${secret.name}?`,
     content: html`<p>Requests with it will be refused. The other secrets of ${key.name} stay as they are.</p>`,
     confirm: 'Revoke secret',
     isDangerous: true,
     act: () => callApi('DELETE', secretPath(key, secret)),
-    changed,
     done: `The secret ${secret.name} has been revoked.`,
   });
 }

@@ -59,11 +59,11 @@ const COLUMNS: readonly Column<KeyView>[] = [
 const PAST_THE_END = 'The list ends before this page.';
 
 /** Lists all keys, or those that the address selects. */
-export function KeysPage({ route: { query } }: { route: Route }) {
+export function KeysPage({ route }: { route: Route }) {
+  const { query } = route;
   const offset = Number(query.get('offset') ?? 0) || 0;
   const text = query.get('find');
   const filters = filtersIn(SPECS, query);
-  const chosen: FilterValues = text === null ? filters : { find: text };
   const asked = {
     ...(text === null ? { limit: String(SHOWN), ...filters } : { text: searchText(text).text }),
     offset: String(offset),
@@ -72,7 +72,7 @@ export function KeysPage({ route: { query } }: { route: Route }) {
   const { value, fault } = usePolled<KeysAnswer | FoundAnswer>(`keys ${JSON.stringify(asked)}`, 5_000, () =>
     firstFilled<KeysAnswer | FoundAnswer>(bodyOf, path, asked, ({ keys }) => keys),
   );
-  const { sort: _sort, ...narrowing } = chosen;
+  const { sort: _sort, ...narrowing } = filters;
   const empty =
     text !== null
       ? `No key, name or recent request matches “${text}”.`
@@ -86,19 +86,19 @@ export function KeysPage({ route: { query } }: { route: Route }) {
       <h1>Keys</h1>
       <${ActionButton} kind="main" onClick=${askForKey}>Issue a key<//>
     </div>
-    <${Filters} specs=${SPECS} query=${query} page="keys" />
+    <${Filters} specs=${SPECS} route=${route} />
     <section class="card" aria-label="Keys">
-      <${Table} label="Keys" columns=${COLUMNS} rows=${value?.keys} fault=${fault} idOf=${({ id }: KeyView) => id} empty=${empty} />
-      <${Pager} page="keys" filters=${chosen} by="offset" isNewest=${offset === 0} next=${value?.next} />
+      <${Table} label="Keys" columns=${COLUMNS} rows=${value?.keys} fault=${fault} empty=${empty} />
+      <${Pager} route=${route} next=${value?.next} />
       ${value !== undefined && 'total' in value && html`<p class="note">${counted(value.total, 'key')} in all.</p>`}
     </section>
   `;
 }
 
 /** Lists the running bans, each with a button that lifts it. */
-export function BansPage({ route: { query } }: { route: Route }) {
-  const offset = Number(query.get('offset') ?? 0) || 0;
-  const { value, fault, refresh } = usePolled(`bans ${offset}`, 3_000, () =>
+export function BansPage({ route }: { route: Route }) {
+  const offset = Number(route.query.get('offset') ?? 0) || 0;
+  const { value, fault } = usePolled(`bans ${offset}`, 3_000, () =>
     firstFilled<BansAnswer>(bodyOf, '/bans', { offset: String(offset) }, ({ bans }) => bans),
   );
   const columns: readonly Column<KeySummary>[] = [
@@ -115,16 +115,16 @@ export function BansPage({ route: { query } }: { route: Route }) {
     {
       title: 'Action',
       show: (key) =>
-        html`<${ActionButton} kind="small" onClick=${() => askToLiftBan(key, refresh)}>Lift<span class="unseen"> ${key.name}</span><//>`,
+        html`<${ActionButton} kind="small" onClick=${() => askToLiftBan(key)}>Lift<span class="unseen"> ${key.name}</span><//>`,
     },
   ];
   return html`
     <h1>Bans</h1>
     <p class="note">Each further ban of a key within a day is twice as long. A key that respects Retry-After is never banned.</p>
     <section class="card" aria-label="Bans">
-      <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault} idOf=${({ id }: KeySummary) => id}
+      <${Table} label="Bans" columns=${columns} rows=${value?.bans} fault=${fault}
         empty=${offset > 0 ? PAST_THE_END : 'No key is banned.'} />
-      <${Pager} page="bans" by="offset" isNewest=${offset === 0} next=${value?.next} />
+      <${Pager} route=${route} next=${value?.next} />
     </section>
   `;
 }
@@ -144,8 +144,8 @@ const USAGE_SPECS: readonly FilterSpec[] = [
 type Row = UsageOfKey | UsageSum;
 
 /** Shows what keys have used in a period, over all gateways: by key, or by the value of a tag. */
-export function UsagePage({ route: { query } }: { route: Route }) {
-  const { by, ...filters } = filtersIn(USAGE_SPECS, query);
+export function UsagePage({ route }: { route: Route }) {
+  const { by, ...filters } = filtersIn(USAGE_SPECS, route.query);
   const asked = { ...filters, by: by === undefined ? 'key' : `tag:${by}` };
   const { value, fault } = usePolled(`usage ${JSON.stringify(asked)}`, USAGE_EVERY_MS, () => readUsage(bodyOf, asked));
   const rows = value?.rows;
@@ -156,7 +156,7 @@ export function UsagePage({ route: { query } }: { route: Route }) {
       ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
     </div>
     <p class="note">Decisions of all gateways, including those on revoked keys. Days are UTC; today and the 35 days before are kept.</p>
-    <${Filters} specs=${USAGE_SPECS} query=${query} page="usage" />
+    <${Filters} specs=${USAGE_SPECS} route=${route} />
     <section class="card" aria-label="Usage">
       <${Table} label="Usage" columns=${by === undefined ? OF_KEYS : columnsOfValues(by, filters)} rows=${rows?.slice(0, ROWS_SHOWN)} fault=${fault}
         idOf=${idOf} empty="No matching key was used in this period." />

@@ -1,4 +1,3 @@
-import { useState } from 'preact/hooks';
 import type {
   HistoryAnswer,
   KeysAnswer,
@@ -10,8 +9,8 @@ import type {
 } from '../api/answers.ts';
 import { firstFilled } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
-import { Chart, LONGEST, lastInWords, type Mark, type Series, TimeRange, timesUpTo } from './chart.ts';
-import { Card, type Column, html, KeyLink, Meter, Missing, StateOf, Table } from './parts.ts';
+import { Chart, lastInWords, type Mark, type Series, timesUpTo, useTimeRange } from './chart.ts';
+import { Card, type Column, html, KeyLink, Meter, Missing, markOf, StateOf, Table } from './parts.ts';
 import {
   clock,
   counted,
@@ -25,13 +24,13 @@ import {
 
 /** Shows the last hour of this gateway, or a quarter of it, and the keys to look at. */
 export function OverviewPage() {
-  const { value, fault } = usePolled('minutes', 3_000, () => bodyOf<MinutesAnswer>('/traffic/minutes'));
-  const history = usePolled('history', 10_000, () => bodyOf<HistoryAnswer>('/plans/history?limit=20'));
-  const [length, choose] = useState<number>(LONGEST.minute);
+  const { value, fault } = usePolled<MinutesAnswer>('/traffic/minutes', 3_000);
+  const history = usePolled<HistoryAnswer>('/plans/history?limit=20', 10_000);
+  const [length, range] = useTimeRange('minute');
   return html`
     <div class="page-head">
       <h1>Overview</h1>
-      <${TimeRange} step="minute" ...${{ length, choose }} />
+      ${range}
     </div>
     ${
       value === undefined
@@ -75,29 +74,29 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
     series('Refused', 'refused', 'bars', (m) => m.refused),
     series('Refused by a ban', 'banned', 'bars', (m) => m.banned),
   ];
-  const durations = [series('p50', 'p50', 'line', (m) => m.p50), series('p99', 'p99', 'line', (m) => m.p99)];
-  const failures = [series('Server errors', 'failed', 'bars', (m) => m.serverErrors)];
+  const durations = [series('p50', 'accent', 'line', (m) => m.p50), series('p99', 'p99', 'line', (m) => m.p99)];
+  const failures = [series('Server errors', 'banned', 'bars', (m) => m.serverErrors)];
   const isYoung = Date.parse(since) / 1_000 > (times[0] ?? 0);
   return html`
     <dl class="tiles">
       <${Tile} name="Admitted" value=${number(admitted)} note=${percent(admitted, decided)} color="admitted" />
       <${Tile} name="Refused" value=${number(refused)} note=${percent(refused, decided)} color="refused" />
       <${Tile} name="Refused by a ban" value=${number(banned)} note=${`at most ${counted(mostBanned, 'key')} at once`} color="banned" />
-      <${Tile} name="Server errors" value=${number(errors)} note="responses with 5xx" color=${errors > 0 ? 'failed' : 'quiet'} />
-      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="p50" />
+      <${Tile} name="Server errors" value=${number(errors)} note="responses with 5xx" color=${errors > 0 ? 'banned' : 'edge'} />
+      <${Tile} name="Response time" value=${milliseconds(last?.p50 ?? null)} note=${`p99 ${milliseconds(last?.p99 ?? null)}`} color="accent" />
     </dl>
     <p class="note">
       ${lastInWords('minute', length)} of this gateway, by minute${isYoung ? `. It started at ${clock(since)}; there is no earlier data` : ''}.
     </p>
-    <${Card} title="Requests a minute" id="requests-title">
+    <${Card} title="Requests a minute">
       <${Chart} title="Requests a minute" step="minute" times=${times} series=${requests} marks=${marks} format=${number}
         noteAt=${(at: number) => keysNote(shown[at])} />
     <//>
     <div class="columns">
-      <${Card} title="Response time" id="time-title">
+      <${Card} title="Response time">
         <${Chart} title="Response time" step="minute" times=${times} series=${durations} format=${milliseconds} />
       <//>
-      <${Card} title="Server errors a minute" id="errors-title">
+      <${Card} title="Server errors a minute">
         <${Chart} title="Server errors a minute" step="minute" times=${times} series=${failures} format=${number} />
       <//>
     </div>
@@ -105,7 +104,7 @@ function Traffic({ minutes: known, since, length, changes }: TrafficProps) {
 }
 
 const Tile = ({ name, value, note, color }: Readonly<Record<'name' | 'value' | 'note' | 'color', string>>) =>
-  html`<div class=${`tile ${color}`}><dt>${name}</dt><dd><b>${value}</b> <span class="note">${note}</span></dd></div>`;
+  html`<div class="tile" style=${markOf(color)}><dt>${name}</dt><dd><b>${value}</b> <span class="note">${note}</span></dd></div>`;
 
 const keysNote = (minute: MinuteReport | undefined): string =>
   minute === undefined || minute.banned === 0 ? '' : `of ${counted(minute.bannedKeys, 'banned key')}`;
@@ -140,8 +139,8 @@ function BusiestKeys() {
     firstFilled<TopAnswer>(bodyOf, '/keys/top', { limit: SHOWN }, ({ keys }) => keys),
   );
   return html`
-    <${Card} title="Busiest keys" id="busiest-title" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
-      <${Table} label="Busiest keys" columns=${LOUD} rows=${value?.keys} fault=${fault} idOf=${idOf}
+    <${Card} title="Busiest keys" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
+      <${Table} label="Busiest keys" columns=${LOUD} rows=${value?.keys} fault=${fault}
         empty="No key had a request in these minutes." />
     <//>
   `;
@@ -161,11 +160,9 @@ function NearTheirLimit() {
   );
   const more = value?.next !== undefined && html`<a href="/console/keys?near=80">All of them</a>`;
   return html`
-    <${Card} title="Near their day limit" id="near-title" actions=${more || html`<span class="note">80 % or more used</span>`}>
-      <${Table} label="Near their day limit" columns=${NEAR} rows=${value?.keys} fault=${fault} idOf=${idOf}
+    <${Card} title="Near their day limit" actions=${more || html`<span class="note">80 % or more used</span>`}>
+      <${Table} label="Near their day limit" columns=${NEAR} rows=${value?.keys} fault=${fault}
         empty="No key has used 80 % of its day limit." />
     <//>
   `;
 }
-
-const idOf = ({ id }: { readonly id: string }): string => id;

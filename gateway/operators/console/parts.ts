@@ -2,11 +2,11 @@ import htm from 'htm';
 import { type ComponentChildren, createContext, h, type VNode } from 'preact';
 import { useContext, useEffect, useId, useRef } from 'preact/hooks';
 import type { Tags } from '../../limiter/tags.ts';
-import { includesRole, ROLE_WORDS, ROLES, type Role } from '../../stores/words.ts';
+import { includesRole, ROLE_WORDS, type Role } from '../../stores/words.ts';
 import type { BanView, BucketView, CallerAnswer, KeySummary } from '../api/answers.ts';
-import { searchText, tooSmallInWords } from '../clients.ts';
-import { addressOf, type PageName } from './page-names.ts';
-import { navigate } from './router.ts';
+import { type Part, searchText, tooSmallInWords } from '../clients.ts';
+import { addressOf } from './page-names.ts';
+import { navigate, type Route } from './router.ts';
 import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
 
 /** The parts that pages consist of: markup, small parts, tables, buttons for changes, filters and downloads. */
@@ -22,7 +22,7 @@ export const html: Template = bind.call(htm, h);
 export type Content = ComponentChildren;
 
 export const KeyLink = ({ id, name }: { id: string; name: string }) =>
-  html`<a class="key-link" href=${addressOf('key', { id })}><span class="name">${name}</span></a><code class="id">${id}</code>`;
+  html`<a href=${addressOf('key', { id })}><span class="name">${name}</span></a><code class="id">${id}</code>`;
 
 /** Shows the tags of a key. Each links to the keys that have it. */
 export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
@@ -53,16 +53,9 @@ export const When = ({ at, none }: { at: string | undefined; none?: string }) =>
     ? html`<span class="note">${none}</span>`
     : html`<time datetime=${at} title=${exactTime(at)}>${clock(at)}</time> <span class="note">${relative(at)}</span>`;
 
-interface CardProps {
-  readonly title: string;
-  readonly id: string;
-  readonly actions?: Content;
-  readonly children: Content;
-}
-
-export const Card = ({ title, id, actions, children }: CardProps) => html`
-  <section class="card" aria-labelledby=${id}>
-    <div class="card-head"><h2 id=${id}>${title}</h2>${actions}</div>
+export const Card = ({ title, actions, children }: { title: string; actions?: Content; children: Content }) => html`
+  <section class="card" aria-label=${title}>
+    <div class="card-head"><h2>${title}</h2>${actions}</div>
     ${children}
   </section>
 `;
@@ -71,37 +64,35 @@ export const Card = ({ title, id, actions, children }: CardProps) => html`
 export const Facts = ({ of }: { of: readonly (readonly [name: Content, fact: Content])[] }) =>
   html`<dl class="facts">${of.map(([name, fact]) => html`<div><dt>${name}</dt><dd>${fact}</dd></div>`)}</dl>`;
 
+/** The style of what stands for something in a chart. @param color a colour by its name in base.css */
+export const markOf = (color: string) => ({ '--mark': `var(--${color})` });
+
 /** Shows how much of a limit is used. */
 export function Meter({ bucket, label }: { bucket: BucketView | undefined; label: string }) {
   if (bucket === undefined) return html`<span class="note">no limit</span>`;
   const { used, limit } = bucket;
   const share = used / limit;
-  const level = share >= 1 ? 'full' : share >= 0.8 ? 'near' : 'low';
+  const color = share >= 1 ? 'banned' : share >= 0.8 ? 'refused' : 'admitted';
   return html`
-    <span class=${`meter ${level}`}>
-      <span class="number">${number(used)} / ${number(limit)}</span>
-      <meter min="0" max=${limit} value=${used} aria-label=${`${label}: ${percent(used, limit)} used`}></meter>
-    </span>
+    ${number(used)} / ${number(limit)}
+    <span class="meter" role="meter" aria-valuemax=${limit} aria-valuenow=${used} aria-label=${`${label}: ${percent(used, limit)} used`}
+      style=${{ ...markOf(color), '--used': `${share * 100}%` }}></span>
   `;
 }
 
-interface PagerProps {
-  readonly page: PageName;
-  readonly filters?: FilterValues;
-  /** The part of the address that says where the list begins. */
-  readonly by: 'after' | 'offset';
-  readonly isNewest: boolean;
-  /** Where the list continues; undefined at its end. */
-  readonly next: string | number | undefined;
+/**
+ * Shows "Newest" and "Older". The browser's Back also leads to the previous page.
+ * @param next where the list continues: an offset or a cursor; undefined at its end
+ */
+export function Pager({ route: { page, query }, next }: { route: Route; next: Part['next'] }) {
+  const { offset, after, ...filters } = Object.fromEntries(query);
+  const isNewest = after === undefined && !Number(offset);
+  const older = { ...filters, [typeof next === 'number' ? 'offset' : 'after']: String(next) };
+  const button = (name: string, isOff: boolean, to: FilterValues) =>
+    html`<button type="button" disabled=${isOff} onClick=${() => navigate(addressOf(page, to))}>${name}</button>`;
+  if (isNewest && next === undefined) return undefined;
+  return html`<p class="bar">${button('Newest', isNewest, filters)}${button('Older', next === undefined, older)}</p>`;
 }
-
-/** Shows "Newest" and "Older". The browser's Back also leads to the previous page. */
-export const Pager = ({ page, filters = {}, by, isNewest, next }: PagerProps) =>
-  (!isNewest || next !== undefined) &&
-  html`<p class="bar">
-    <button type="button" disabled=${isNewest} onClick=${() => navigate(addressOf(page, filters))}>Newest</button>
-    <button type="button" disabled=${next === undefined} onClick=${() => navigate(addressOf(page, { ...filters, [by]: String(next) }))}>Older</button>
-  </p>`;
 
 export interface Column<T> {
   readonly title: string;
@@ -109,6 +100,8 @@ export interface Column<T> {
   readonly isFigure?: boolean;
   show(row: T): Content;
 }
+
+const ofId = (row: unknown): string => (row as { readonly id: string }).id;
 
 interface TableProps<T> {
   readonly label: string;
@@ -118,13 +111,14 @@ interface TableProps<T> {
   readonly fault: Error | undefined;
   /** Shown if there are no rows. */
   readonly empty: Content;
-  idOf(row: T): string;
+  /** By default the id of the row. */
+  idOf?(row: T): string;
   /** If present, each row can be opened by a click on it, or by the button in its first cell. */
   readonly more?: { of(row: T): Content; isOpen(row: T): boolean; toggle(row: T): void };
 }
 
 /** A table that explains why it is empty. On a phone each row is a card. */
-export function Table<T>({ label, columns, rows, fault, empty, idOf, more }: TableProps<T>) {
+export function Table<T>({ label, columns, rows, fault, empty, idOf = ofId, more }: TableProps<T>) {
   const prefix = useId();
   const hasRows = rows !== undefined && rows.length > 0;
   return html`
@@ -191,20 +185,11 @@ interface ActionButtonProps {
   readonly children: Content;
 }
 
-/**
- * A button that changes something. Users without the right can reach it and see why, but it does nothing. It must be
- * inside the frame that has the Refusals.
- */
+/** A button that changes something. Users without the right can reach it and see why, but it does nothing. */
 export function ActionButton({ kind, needs = 'operator', onClick, children }: ActionButtonProps) {
   const why = refusal(useContext(Caller), needs);
   if (why === undefined) return html`<button type="button" class=${kind} onClick=${onClick}>${children}</button>`;
-  return html`<button type="button" class=${kind} aria-disabled="true" aria-describedby=${idOfRefusal(needs)} title=${why}>${children}</button>`;
-}
-
-/** Explains disabled buttons to screen readers. */
-export function Refusals() {
-  const caller = useContext(Caller);
-  return ROLES.map((role) => html`<p hidden id=${idOfRefusal(role)}>${refusal(caller, role)}</p>`);
+  return html`<button type="button" class=${kind} aria-disabled="true" title=${why}>${children}</button>`;
 }
 
 export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;
@@ -217,9 +202,6 @@ function refusal(caller: CallerAnswer | undefined, needs: Role): string | undefi
   if (caller === undefined || includesRole(caller.role, needs)) return undefined;
   return `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
 }
-
-/** The id of the element with the reason, which all buttons share. */
-const idOfRefusal = (needs: Role): string => `needs-${needs}`;
 
 /** A part of the address that filters a list. Without a type it is a text. */
 export interface FilterSpec {
@@ -242,24 +224,11 @@ export type FilterValues = Readonly<Record<string, string>>;
 export const filtersIn = (specs: readonly FilterSpec[], query: URLSearchParams): FilterValues =>
   Object.fromEntries(specs.map(({ name }) => [name, query.get(name) ?? '']).filter(([, value]) => value !== ''));
 
-interface FiltersProps {
-  readonly specs: readonly FilterSpec[];
-  readonly page: PageName;
-  readonly query: URLSearchParams;
-}
-
 /** A form that keeps its filters in the address of the page. */
-export function Filters({ specs, page, query }: FiltersProps) {
+export function Filters({ specs, route: { page, query } }: { specs: readonly FilterSpec[]; route: Route }) {
   const form = useRef<HTMLFormElement>(null);
-  const address = query.toString();
   // Fields are set when the address changes, not with each answer, so that text stays while it is typed.
-  useEffect(() => {
-    for (const spec of specs) {
-      const field = form.current?.elements.namedItem(spec.name);
-      if (field instanceof HTMLInputElement || field instanceof HTMLSelectElement)
-        field.value = typedOf(spec, new URLSearchParams(address).get(spec.name) ?? '');
-    }
-  }, [address]);
+  useEffect(() => form.current?.reset(), [query.toString()]);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const typed = new FormData(event.target as HTMLFormElement);
@@ -267,11 +236,13 @@ export function Filters({ specs, page, query }: FiltersProps) {
     navigate(addressOf(page, Object.fromEntries(given.filter(([, value]) => value !== ''))), 'replace');
   };
   const isTime = ({ type }: FilterSpec) => type !== undefined;
+  const labelled = (spec: FilterSpec) =>
+    html`<label class="filter">${spec.label}${inputOf(spec, typedOf(spec, query.get(spec.name) ?? ''))}</label>`;
   return html`
-    <form class="filters of-list" ref=${form} onSubmit=${submit}>
-      ${specs.filter((spec) => !isTime(spec)).map(Labelled)}
-      <div class="filters">
-        ${specs.filter(isTime).map(Labelled)}
+    <form class="filters" ref=${form} onSubmit=${submit}>
+      ${specs.filter((spec) => !isTime(spec)).map(labelled)}
+      <div class="bar">
+        ${specs.filter(isTime).map(labelled)}
         <button type="submit">Filter</button>
         ${query.size > 0 && html`<a href=${addressOf(page)}>Clear</a>`}
       </div>
@@ -279,19 +250,19 @@ export function Filters({ specs, page, query }: FiltersProps) {
   `;
 }
 
-const Labelled = (spec: FilterSpec) => html`<label class="filter">${spec.label}${inputOf(spec)}</label>`;
-
-function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'Any' }: FilterSpec) {
-  if (type !== undefined) return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} />`;
+/** @param value the value after a reset */
+function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'Any' }: FilterSpec, value: string) {
+  if (type !== undefined)
+    return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} defaultValue=${value} />`;
   if (options !== undefined)
     return html`<select name=${name} onChange=${choose}>
       <option value="">${otherwise}</option>
-      ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
+      ${options.map(([one, text]) => html`<option value=${one} defaultSelected=${one === value}>${text}</option>`)}
     </select>`;
   const list = suggestions && `filter-${name}`;
   return html`
-    <input name=${name} type="search" autocomplete="off" spellcheck=${false} maxlength="200" list=${list} placeholder=${placeholder} />
-    ${suggestions && html`<datalist id=${list}>${suggestions.map((value) => html`<option value=${value} />`)}</datalist>`}
+    <input name=${name} type="search" autocomplete="off" spellcheck=${false} maxlength="200" list=${list} placeholder=${placeholder} defaultValue=${value} />
+    ${suggestions && html`<datalist id=${list}>${suggestions.map((one) => html`<option value=${one} />`)}</datalist>`}
   `;
 }
 

@@ -2,7 +2,6 @@ import { useEffect, useState } from 'preact/hooks';
 import {
   FIELD_NAMES,
   fieldsOf,
-  PLAN_NAMES,
   type Plan,
   type PlanField,
   type PlanName,
@@ -14,11 +13,11 @@ import {
 } from '../../limiter/plans.ts';
 import type { HistoryAnswer, PlanChangeView, PlanTable, TrafficAnswer, TrialAnswer } from '../api/answers.ts';
 import { readTrial, type Trial } from '../clients.ts';
-import { ApiError, bodyOf, callApi, type Polled, type Refresh, usePolled } from './api.ts';
+import { ApiError, callApi, type Polled, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
 import { ask, askedOf, FieldFaults, type FieldSpec, tell, type Values, who } from './dialog.ts';
 import { rejectedInWords } from './health.ts';
-import { ActionButton, Card, type Column, html, Missing, Stale, Table, When } from './parts.ts';
+import { ActionButton, Card, type Column, html, Table, When } from './parts.ts';
 import {
   counted,
   fieldInWords,
@@ -34,51 +33,38 @@ import {
 
 /** Shows the plans in force, and their history. */
 export function PlansPage() {
-  const plans = usePolled('plans', 2_000, () => callApi<PlanTable>('GET', '/plans'));
-  const history = usePolled('history', 2_000, () => bodyOf<HistoryAnswer>('/plans/history?limit=20'));
-  const traffic = usePolled('state', 2_000, () => bodyOf<TrafficAnswer>('/traffic'));
-  const changed = async () => void (await Promise.all([plans.refresh(), history.refresh(), traffic.refresh()]));
+  const plans = usePolled<PlanTable>('/plans', 2_000);
+  const history = usePolled<HistoryAnswer>('/plans/history?limit=20', 2_000);
+  const traffic = usePolled<TrafficAnswer>('/traffic', 2_000);
   const rejected = traffic.value?.planTable.rejected ?? [];
   return html`
     <h1>Plans</h1>
     <p class="note">Every gateway applies a change within a second. You see the difference before anything is changed.</p>
     ${rejected.map((one) => html`<p class="notice bad" role="status">${rejectedInWords(one)}</p>`)}
-    <${Card} title="In force" id="plans-title">
-      ${
-        plans.value === undefined
-          ? html`<${Missing} fault=${plans.fault} />`
-          : html`<${Stale} fault=${plans.fault} /><${InForce} table=${plans.value.body} changed=${changed} />`
-      }
+    <${Card} title="In force">
+      <${Table} label="In force" columns=${COLUMNS} rows=${plans.value && Object.entries(plans.value)} fault=${plans.fault}
+        idOf=${([plan]: NamedPlan) => plan} />
     <//>
-    <${PlanHistory} history=${history} changed=${changed} />
-    <${AuditCard} asked=${{ action: 'plan.change' }} version=${plans.value?.etag} />
+    <${PlanHistory} history=${history} />
+    <${AuditCard} asked=${{ action: 'plan.change' }} />
   `;
 }
 
-const InForce = ({ table, changed }: { table: PlanTable; changed: Refresh }) => html`
-    <table class="plans" aria-label="In force">
-      <thead>
-        <tr>
-          <th scope="col">Plan</th>
-          ${FIELD_NAMES.map((field) => html`<th scope="col" class="figure">${fieldInWords(field)}</th>`)}
-          <th scope="col">Action</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${PLAN_NAMES.map(
-          (plan) => html`
-            <tr key=${plan}>
-              <th scope="row"><span class="name">${planInWords(plan)}</span></th>
-              ${FIELD_NAMES.map((field) => html`<td data-label=${fieldInWords(field)} class="figure"><div>${shownValue(plan, table[plan], field)}</div></td>`)}
-              <td data-label="Action"><div>
-                <${ActionButton} kind="small" onClick=${() => askForPlan(plan, changed)}>Change<span class="unseen"> ${planInWords(plan)}</span><//>
-              </div></td>
-            </tr>
-          `,
-        )}
-      </tbody>
-    </table>
-  `;
+type NamedPlan = readonly [name: PlanName, values: Plan];
+
+const COLUMNS: readonly Column<NamedPlan>[] = [
+  { title: 'Plan', show: ([plan]) => html`<span class="name">${planInWords(plan)}</span>` },
+  ...FIELD_NAMES.map((field) => ({
+    title: fieldInWords(field),
+    isFigure: true,
+    show: ([plan, values]: NamedPlan) => shownValue(plan, values, field),
+  })),
+  {
+    title: 'Action',
+    show: ([plan]) =>
+      html`<${ActionButton} kind="small" onClick=${() => askForPlan(plan)}>Change<span class="unseen"> ${planInWords(plan)}</span><//>`,
+  },
+];
 
 function shownValue(plan: PlanName, values: Plan, field: PlanField) {
   const [value, usual] = [valueIn(values, field), ruleOf(field).options?.[0]];
@@ -91,7 +77,7 @@ function shownValue(plan: PlanName, values: Plan, field: PlanField) {
 const ACTIONS: Readonly<Record<string, string>> = { rollback: 'Rolled back', 'by hand': viaInWords('by hand') };
 
 /** Lists the last changes of plans. The newest can be rolled back. */
-function PlanHistory({ history, changed }: { history: Polled<HistoryAnswer>; changed: Refresh }) {
+function PlanHistory({ history }: { history: Polled<HistoryAnswer> }) {
   const rows = history.value?.history;
   const columns: readonly Column<PlanChangeView>[] = [
     { title: 'When', show: ({ at }) => html`<${When} at=${at} />` },
@@ -102,12 +88,12 @@ function PlanHistory({ history, changed }: { history: Polled<HistoryAnswer>; cha
       title: 'Action',
       show: (change) =>
         change === rows?.[0] &&
-        html`<${ActionButton} kind="small" onClick=${() => askForRollback(change, changed)}>Roll back<//>`,
+        html`<${ActionButton} kind="small" onClick=${() => askForRollback(change)}>Roll back<//>`,
     },
   ];
   return html`
-    <${Card} title="Changes" id="history-title">
-      <${Table} label="Changes" columns=${columns} rows=${rows} fault=${history.fault} idOf=${({ id }: PlanChangeView) => id}
+    <${Card} title="Changes">
+      <${Table} label="Changes" columns=${columns} rows=${rows} fault=${history.fault}
         empty="No plan has been changed yet." />
     <//>
   `;
@@ -131,24 +117,23 @@ async function readPlan(plan: PlanName): Promise<Seen> {
 const textOf = (values: Plan, field: PlanField): string => String(valueIn(values, field) ?? '');
 
 /** Asks for new values of a plan, with the current ones filled in. */
-async function askForPlan(plan: PlanName, changed: Refresh): Promise<void> {
+async function askForPlan(plan: PlanName): Promise<void> {
   try {
-    form(plan, await readPlan(plan), {}, changed);
+    form(plan, await readPlan(plan));
   } catch (fault) {
     tell((fault as Error).message);
   }
 }
 
-/** @param typed the earlier input, if the review led back here */
-function form(plan: PlanName, seen: Seen, typed: Values, changed: Refresh): void {
+function form(plan: PlanName, seen: Seen): void {
   const fields = fieldsOf(plan).map((field): FieldSpec => {
     const { label, options, hint: ofChoice } = ruleOf(field);
-    const value = typed[field] ?? textOf(seen.values, field);
+    const value = textOf(seen.values, field);
     const common = { name: field, label, value };
     if (options !== undefined)
       return { ...common, options: options.map((one) => [one, upperFirst(one)]), hint: ofChoice };
     const absent = whenAbsent(field);
-    const hint = `Now ${valueInWords(textOf(seen.values, field))}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
+    const hint = `Now ${valueInWords(value)}.${absent === undefined ? '' : ` Empty: ${absent}.`}`;
     return { ...common, type: 'number', maxlength: 20, hint };
   });
   ask({
@@ -159,8 +144,7 @@ function form(plan: PlanName, seen: Seen, typed: Values, changed: Refresh): void
       checkValues(plan, values);
       const made = differencesIn(plan, seen, values);
       if (made.length === 0) throw new Error('You have not changed anything.');
-      // The current dialog closes first.
-      setTimeout(() => review({ plan, seen, values, changed }));
+      review({ plan, seen, typed: Object.fromEntries(made.map(({ name, to }) => [name, to])) });
     },
   });
 }
@@ -176,21 +160,21 @@ function checkValues(plan: PlanName, values: Values): void {
 const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values) =>
   fieldsOf(plan)
     .map((name) => ({ name, field: fieldInWords(name), from: textOf(now, name), to: typed[name] ?? '' }))
-    .filter(({ from, to }) => from !== to);
+    .filter(({ name, from, to }) => name in typed && from !== to);
 
 interface Review {
   readonly plan: PlanName;
   readonly seen: Seen;
-  readonly values: Values;
-  readonly changed: Refresh;
+  /** Only what differed when it was typed: after a conflict, all other values are those in force. */
+  readonly typed: Values;
   /** Shown at the top if somebody else made a change first. */
   readonly note?: string;
   readonly about?: Values;
 }
 
 /** Shows the difference and its effect on the last hour, and makes the change unless the table has changed. */
-function review({ plan, seen, values, changed, note, about }: Review): void {
-  const made = differencesIn(plan, seen, values);
+function review({ plan, seen, typed, note, about }: Review): void {
+  const made = differencesIn(plan, seen, typed);
   const limits = Object.fromEntries(
     made.filter(({ name }) => name === 'minute' || name === 'day').map(({ name, to }) => [name, typedValue(name, to)]),
   );
@@ -209,12 +193,8 @@ function review({ plan, seen, values, changed, note, about }: Review): void {
         await callApi('PATCH', `/plans/${plan}`, { body: { ...given, ...askedOf(asked) }, ifMatch: seen.etag });
       } catch (fault) {
         if (!(fault instanceof ApiError && fault.code === 'conflict')) throw fault;
-        const now = await readPlan(plan);
-        const rebased = inForceUnless(made, now, values);
-        setTimeout(() => review({ plan, seen: now, values: rebased, changed, note: fault.message, about: asked }));
-        return;
+        return review({ plan, seen: await readPlan(plan), typed, note: fault.message, about: asked });
       }
-      await changed();
       tell(
         `${planInWords(plan)} has been changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
       );
@@ -222,16 +202,8 @@ function review({ plan, seen, values, changed, note, about }: Review): void {
   });
 }
 
-/** After a conflict, keeps the values that were changed here, and updates all others. */
-function inForceUnless(made: ReturnType<typeof differencesIn>, now: Seen, typed: Values): Values {
-  const isMade = (field: string) => made.some(({ name }) => name === field);
-  return Object.fromEntries(
-    Object.keys(typed).map((field) => [field, isMade(field) ? typed[field] : textOf(now.values, field as PlanField)]),
-  );
-}
-
 /** Rolls back the last change of the table. */
-function askForRollback({ id, changes }: PlanChangeView, changed: Refresh): void {
+function askForRollback({ id, changes }: PlanChangeView): void {
   const back = changes.map(({ field, from, to }) => ({ field: tableFieldInWords(field), from: to, to: from }));
   ask({
     title: 'Roll back the last change',
@@ -239,7 +211,6 @@ function askForRollback({ id, changes }: PlanChangeView, changed: Refresh): void
     fields: who(`rolls back ${id}`),
     confirm: 'Roll back',
     act: async (values) => callApi('POST', '/plans/rollback', { body: { id, ...askedOf(values) } }),
-    changed,
     done: 'The last change has been rolled back.',
   });
 }
@@ -268,16 +239,9 @@ function WhatIf({ plan, limits }: WhatIfProps) {
   const isNone = Object.keys(limits).length === 0;
   useEffect(() => {
     if (isNone) return;
-    let isOver = false;
     const ask = async (path: string) =>
       (await callApi<TrialAnswer>('POST', path, { body: limits, isTrial: true })).body;
-    readTrial(ask, plan, MOST_PAGES).then(
-      (found) => !isOver && setTrial(found),
-      (fault: Error) => !isOver && setTrial(fault),
-    );
-    return () => {
-      isOver = true;
-    };
+    readTrial(ask, plan, MOST_PAGES).then(setTrial, setTrial);
   }, []);
   if (isNone) return undefined;
   return html`<div class="what-if" role="status"><h3>In the last hour</h3>${trialInWords(trial)}</div>`;

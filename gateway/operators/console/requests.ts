@@ -7,6 +7,7 @@ import {
   BanNote,
   type Column,
   type Content,
+  Facts,
   type FilterSpec,
   Filters,
   filtersIn,
@@ -44,18 +45,16 @@ const SPECS: readonly FilterSpec[] = [
 ];
 
 /** Lists the last requests of all gateways, or those that the address selects. */
-export function RequestsPage({ route: { query } }: { route: Route }) {
-  const filters = filtersIn(SPECS, query);
-  const after = query.get('after');
+export function RequestsPage({ route }: { route: Route }) {
+  const filters = filtersIn(SPECS, route.query);
+  const after = route.query.get('after');
   const asked = { limit: '50', ...filters, ...(after !== null && { after }) };
-  const pager = (next: string | undefined) =>
-    html`<${Pager} page="requests" filters=${filters} by="after" isNewest=${after === null} next=${next} />`;
   return html`
     <h1>Requests</h1>
     <p class="note">The last requests of all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
-    <${Filters} specs=${SPECS} query=${query} page="requests" />
+    <${Filters} specs=${SPECS} route=${route} />
     <section class="card" aria-label="Requests">
-      <${RequestList} label="Requests" asked=${asked} hasKeys=${true} opensOnlyOne=${filters.q !== undefined} after=${pager}
+      <${RequestList} label="Requests" asked=${asked} hasKeys=${true} opensOnlyOne=${filters.q !== undefined} pages=${route}
         empty=${Object.keys(filters).length > 0 ? 'No remembered request matches these filters.' : 'There are no requests yet.'} />
     </section>
   `;
@@ -88,40 +87,36 @@ interface RequestListProps {
   /** Whether a single request is opened at once. */
   readonly opensOnlyOne?: boolean;
   readonly empty: string;
-  /** What follows the table. @param next continues the list */
-  after?(next: string | undefined): Content;
+  /** The page that the list can turn. */
+  readonly pages?: Route;
 }
 
 /** Lists requests of all gateways, the newest first. While one of them is open, the list stays as it is. */
-export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, after }: RequestListProps) {
-  const path = `requests ${JSON.stringify(asked)}`;
+export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, pages }: RequestListProps) {
   const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
-  const isOpen = (request: RequestView, among: readonly RequestView[]) =>
-    chosen.get(idOf(request)) ?? (opensOnlyOne && among.length === 1);
-  const shown = useRef<{ path: string; answer: RequestsAnswer }>(undefined);
-  const isHeld = () => {
-    const rows = shown.current?.path === path ? shown.current.answer.requests : [];
-    const open = rows.filter((request) => isOpen(request, rows));
-    return open.length > 0 && open.every(({ status }) => status !== undefined);
-  };
-  const { value, fault } = usePolled(path, 3_000, async () => {
-    if (isHeld() && shown.current !== undefined) return shown.current.answer;
-    const answer = await firstFilled<RequestsAnswer>(bodyOf, '/requests', asked, ({ requests }) => requests);
-    shown.current = { path, answer };
-    return answer;
-  });
+  const held = useRef<RequestsAnswer>(undefined);
+  const { value, fault } = usePolled(
+    `requests ${JSON.stringify(asked)}`,
+    3_000,
+    async () =>
+      held.current ?? (await firstFilled<RequestsAnswer>(bodyOf, '/requests', asked, ({ requests }) => requests)),
+  );
   const rows = value?.requests;
+  const isOpen = (request: RequestView) => chosen.get(idOf(request)) ?? (opensOnlyOne && rows?.length === 1);
+  const open = rows?.filter(isOpen) ?? [];
+  // A request that is in progress will have another status.
+  held.current = open.length > 0 && open.every(({ status }) => status !== undefined) ? value : undefined;
   const more = {
     of: (request: RequestView) => html`<${RequestDetails} of=${request} leadsToKey=${hasKeys} />`,
-    isOpen: (request: RequestView) => isOpen(request, rows ?? []),
-    toggle: (request: RequestView) => setChosen((old) => new Map(old).set(idOf(request), !isOpen(request, rows ?? []))),
+    isOpen,
+    toggle: (request: RequestView) => setChosen((old) => new Map(old).set(idOf(request), !isOpen(request))),
   };
-  const isStill = rows !== undefined && rows.length > 1 && isHeld();
+  const isStill = held.current !== undefined && held.current.requests.length > 1;
   return html`
     ${value !== undefined && value.missing.length > 0 && html`<p class="notice wordy" role="status">This list is incomplete. These did not answer: ${value.missing.join(', ')}.</p>`}
     <${Table} label=${label} columns=${hasKeys ? WITH_KEYS : COLUMNS} rows=${rows} fault=${fault} idOf=${idOf} empty=${empty} more=${more} />
     <p class="note" role="status">${isStill && 'While a request is open, the list is not updated.'}</p>
-    ${after?.(value?.next)}
+    ${pages && html`<${Pager} route=${pages} next=${value?.next} />`}
   `;
 }
 
@@ -200,11 +195,7 @@ function FactsOf(request: RequestView) {
     ['Decided by', mode && DECIDED_BY[mode]],
     ['Gateway', `${gateway.host}, process ${gateway.pid}${worker}`],
   ];
-  return html`
-    <dl class="facts">
-      ${facts.map(([name, fact]) => fact && html`<div><dt>${name}</dt><dd class="wordy">${fact}</dd></div>`)}
-    </dl>
-  `;
+  return html`<${Facts} of=${facts.filter(([, fact]) => fact)} />`;
 }
 
 function Links({ of: request, leadsToKey }: RequestDetailsProps) {

@@ -15,13 +15,11 @@ export function routeOf(address: string): Route {
   return { page: Object.hasOwn(TITLES, name) ? (name as PageName) : 'nowhere', query };
 }
 
-const MOVED = 'moved';
-
 /** @param how `replace` while a filter is typed, so that the browser's Back leaves the page */
 export function navigate(to: string, how: 'push' | 'replace' = 'push'): void {
   if (how === 'push') history.pushState(undefined, '', to);
   else history.replaceState(undefined, '', to);
-  dispatchEvent(new Event(MOVED));
+  dispatchEvent(new Event('popstate'));
   if (how === 'push') scrollTo(0, 0);
 }
 
@@ -32,10 +30,8 @@ export function useRoute(): Route {
   const [address, setAddress] = useState(here());
   useEffect(() => {
     const update = () => setAddress(here());
-    for (const event of [MOVED, 'popstate']) addEventListener(event, update);
-    return () => {
-      for (const event of [MOVED, 'popstate']) removeEventListener(event, update);
-    };
+    addEventListener('popstate', update);
+    return () => removeEventListener('popstate', update);
   }, []);
   return routeOf(address);
 }

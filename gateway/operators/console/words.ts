@@ -59,17 +59,14 @@ export const clockToSecond = (text: string): string => formatted(text, TO_SECOND
 /** Formats a time to the second, with the date. */
 export const exactTime = (text: string): string => EXACT.format(new Date(text));
 
-/** Formats a duration in its largest unit, such as `5 minutes`. */
-function lengthInWords(seconds: number): string {
-  const { count, name } = inLargestUnit(seconds);
-  return counted(count, name);
-}
+const RELATIVE = new Intl.RelativeTimeFormat('en-US');
 
 /** Describes how long ago a time was, or how far ahead it is. */
 export function relative(text: string): string {
-  const seconds = (Date.now() - Date.parse(text)) / 1_000;
+  const seconds = (Date.parse(text) - Date.now()) / 1_000;
   if (Math.abs(seconds) < 5) return 'now';
-  return seconds > 0 ? `${lengthInWords(seconds)} ago` : `in ${lengthInWords(-seconds)}`;
+  const { count, name } = inLargestUnit(Math.abs(seconds));
+  return RELATIVE.format(count * Math.sign(seconds), name);
 }
 
 /** Describes a running ban from its end on, as the command line does. */
