@@ -58,7 +58,7 @@ const findingOfRedis = (state: TrafficAnswer): SeenFinding | undefined =>
     : findingAbout(state, 'redis');
 
 const Found = ({ status, found, since }: SeenFinding) => html`
-  <span class=${`badge ${status}`}>${STATUSES[status]}</span> since <${When} at=${since} />
+  <span class=${`badge ${status}`}>${upperFirst(status)}</span> since <${When} at=${since} />
   <span class="wordy under">It ${found}</span>
 `;
 
