@@ -128,11 +128,10 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
 ): Promise<(K & Pick<BanView, 'banRefused'>)[]> {
   const bansOf = keys.flatMap(({ id, bannedUntil }) => (bannedUntil === undefined ? [] : [id]));
   if (bansOf.length === 0) return [...keys];
-  const refused = new Sums();
-  for (const { keyId, decision, repeated } of (await requests.find({ bansOf, limit: 1 })).requests)
-    refused.add(nameOf(keyId, decision?.bannedUntil), 1 + repeated);
+  const found = (await requests.find({ bansOf, limit: 1 })).requests;
+  const refused = Map.groupBy(found, ({ keyId, decision }) => nameOf(keyId, decision?.bannedUntil));
   return keys.map((key) =>
-    key.bannedUntil === undefined ? key : { ...key, banRefused: refused.get(nameOf(key.id, key.bannedUntil)) ?? 0 },
+    key.bannedUntil === undefined ? key : { ...key, banRefused: countOf(refused.get(nameOf(key.id, key.bannedUntil))) },
   );
 }
 
@@ -161,17 +160,13 @@ export async function refusedByBans(
   now: number,
 ): Promise<ReadonlyMap<number, number>> {
   const from = (now - MINUTES_KEPT + 1) * MINUTE_MS;
-  const found = await requests.find({ bansOf: [id], isByMinute: true, from, limit: 1 });
-  const refused = new Sums<number>();
-  for (const { at, repeated } of found.requests) refused.add(Math.floor(Date.parse(at) / MINUTE_MS), 1 + repeated);
-  return refused;
+  const found = (await requests.find({ bansOf: [id], isByMinute: true, from, limit: 1 })).requests;
+  const refused = Map.groupBy(found, ({ at }) => Math.floor(Date.parse(at) / MINUTE_MS));
+  return new Map([...refused].map(([minute, those]) => [minute, countOf(those)]));
 }
 
-class Sums<Name = string> extends Map<Name, number> {
-  add(name: Name, count: number): void {
-    this.set(name, (this.get(name) ?? 0) + count);
-  }
-}
+const countOf = (requests: readonly { readonly repeated: number }[] = []): number =>
+  requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0);
 
 /** Decisions have microseconds, so the times are compared in milliseconds. */
 const nameOf = (id = '', until = ''): string => `${id} ${Date.parse(until)}`;

@@ -12,7 +12,6 @@ import type {
   LoudKey,
 } from '../api/answers.ts';
 import {
-  firstOf,
   KEY_ORDER_NAMES,
   KEY_ORDERS,
   KEY_STATES,
@@ -93,10 +92,9 @@ Examples:
     )
     .action(async ({ minutes, by, limit, ...filters }: Filters & { minutes: number; by: TopBy; limit: number }) => {
       const query = { ...queryOf(filters), minutes: String(minutes), by, limit: String(limit) };
-      const first = firstOf<LoudKey>(limit, loudestFirst(by));
-      const total = await offerAll<LoudKey>(session, '/keys/top', query, first.offer);
+      const { total, all } = await readAll<LoudKey>(session, '/keys/top', query);
+      const keys = all.sort(loudestFirst(by)).slice(0, limit);
       const none = `No key had such requests in the last ${minutes} minutes.`;
-      const keys = first.items;
       session.print({ minutes, total, keys }, () => (keys.length === 0 ? none : describeTop(keys)));
     });
 }
@@ -130,9 +128,8 @@ async function listNewest(session: Session, query: Record<string, string>, descr
 
 async function listSorted(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   const compare = KEY_ORDERS[query.sort as KeyOrder];
-  const first = firstOf<KeyView>(Number(query.limit), (a, b) => compare(sortable(a), sortable(b)));
-  const total = await offerAll(session, '/keys', query, first.offer);
-  const keys = first.items;
+  const { total, all } = await readAll<KeyView>(session, '/keys', query);
+  const keys = all.sort((a, b) => compare(sortable(a), sortable(b))).slice(0, Number(query.limit));
   session.print({ total, keys }, () => `${describe(keys)}\n\n${keys.length} of ${total}`);
 }
 
@@ -142,21 +139,15 @@ function sortable({ createdAt, lastUsedAt, name, buckets }: KeyView) {
   return { createdAt: Date.parse(createdAt), lastUsedAt: at, name, dayUsed };
 }
 
-/** Offers the keys of all pages. A key can appear twice if it moves meanwhile. @returns the number of all keys */
-async function offerAll<K extends KeyView>(
-  session: Session,
-  path: string,
-  query: Record<string, string>,
-  offer: (key: K) => void,
-): Promise<number> {
-  const seen = new Set<string>();
+/** Reads the first keys of all pages. A key can appear twice if it moves meanwhile. */
+async function readAll<K extends KeyView>(session: Session, path: string, query: Record<string, string>) {
+  const found = new Map<string, K>();
   let total = 0;
   for await (const page of session.parts<KeysAnswer & { readonly keys: readonly K[] }>(path, query)) {
-    for (const key of page.keys) if (!seen.has(key.id)) offer(key);
-    for (const { id } of page.keys) seen.add(id);
+    for (const key of page.keys) if (!found.has(key.id)) found.set(key.id, key);
     ({ total } = page);
   }
-  return total;
+  return { total, all: [...found.values()] };
 }
 
 const MOST_FOUND = 100;

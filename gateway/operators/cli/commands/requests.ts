@@ -208,14 +208,8 @@ async function followRequests(
   async function next(asked: Filters, isFirst: boolean): Promise<RequestView[]> {
     const found: RequestView[] = [];
     const [wanted, stillOpen] = [new Set(open.keys()), new Map<string, number>()];
-    let [after, isKnown]: [string | undefined, boolean] = [undefined, isFirst];
-    for (let calls = 0; calls < MOST_CALLS; calls++) {
-      const query = new URLSearchParams({
-        ...asked,
-        limit: String(MOST_A_CALL),
-        ...(after !== undefined && { after }),
-      });
-      const page = await session.get<RequestsAnswer>(`/requests?${query}`);
+    let [calls, isKnown] = [0, isFirst];
+    for await (const page of session.parts<RequestsAnswer>('/requests', { ...asked, limit: String(MOST_A_CALL) })) {
       note(page.missing.join(', '));
       for (const request of page.requests) {
         const id = identityOf(request);
@@ -227,11 +221,12 @@ async function followRequests(
           found.push(request);
         }
       }
-      after = page.next;
-      if (after === undefined || (isKnown && wanted.size === 0)) break;
+      if (isKnown && wanted.size === 0) break;
+      if (++calls < MOST_CALLS) continue;
+      if (!isKnown && page.next !== undefined)
+        session.tell(`Note: more than ${MOST_CALLS * MOST_A_CALL} requests arrived at once, so some are left out.`);
+      break;
     }
-    if (!isKnown && after !== undefined)
-      session.tell(`Note: more than ${MOST_CALLS * MOST_A_CALL} requests arrived at once, so some are left out.`);
     open = stillOpen;
     return found.toReversed();
   }
