@@ -84,7 +84,7 @@ test('every command for a key accepts its name and shows which key that is', asy
   ] as const)
     expect(await run(command)).toMatchObject({ id, ...shown });
   expect(await run('keys explain NAME')).toMatchObject({ key: { id } });
-  const added = await run('keys secrets add NAME --name b --scope read');
+  const added = await run('keys secrets add NAME --name b --scope read --expires never');
   expect(added).toEqual({ id: expect.any(String), key: expect.any(String) });
   const secret = (added as { id: string }).id;
   expect(await run('keys secrets set NAME', secret, '--name', 'c')).toMatchObject({ name: 'c' });

@@ -259,7 +259,11 @@ Examples:
     )
     .action(async (key: string, about: About) => {
       const path = `${await pathTo(session, key)}/secrets`;
-      const added = await session.call<IssuedSecret>('POST', path, bodyOf(about));
+      const { expiresAt, ...body } = bodyOf(about);
+      const added = await session.call<IssuedSecret>('POST', path, {
+        ...body,
+        ...(expiresAt !== null && { expiresAt }),
+      });
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown only once:\n${added.key}`);
     });
 
