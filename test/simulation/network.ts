@@ -1,6 +1,6 @@
 import { type Command, Redis } from 'ioredis';
 import { loadOnConnect } from '../../gateway/stores/redis/calls.ts';
-import { failFast, retryDelayMs } from '../../gateway/stores/redis/connection.ts';
+import { failFast, retryDelayMs, silentMs } from '../../gateway/stores/redis/connection.ts';
 import type { Random } from './random.ts';
 import type { Server } from './server.ts';
 import type { VirtualTime } from './virtual-time.ts';
@@ -67,7 +67,7 @@ export class NetworkConnection extends Redis {
   constructor(link: Link, timeoutMs: number) {
     super({ ...failFast(timeoutMs), enableOfflineQueue: false });
     this.#link = link;
-    this.#silentMs = this.options.socketTimeout ?? 0;
+    this.#silentMs = silentMs(timeoutMs);
     loadOnConnect(this);
     link.server.changes.on('change', this.#onServer);
     this.#tryToConnect();

@@ -35,7 +35,7 @@ const DEFAULT_PORT = 6379;
 const SENTINEL_PORT = 26_379;
 const CONNECT_TIMEOUT_MS = 300;
 /** A connection without an answer for this long is dead, even if TCP has not noticed. */
-const SILENT_MS = 500;
+export const silentMs = (timeoutMs = 0): number => Math.max(500, 2 * timeoutMs);
 const LONGEST_RETRY_MS = 100;
 /** Without this, ioredis waits for Redis' own estimate of its loading time, in whole seconds. */
 const LOADING_RETRY_MS = 100;
@@ -54,7 +54,6 @@ export const failFast = (timeoutMs: number) =>
     maxRetriesPerRequest: 0,
     commandTimeout: timeoutMs,
     connectTimeout: CONNECT_TIMEOUT_MS,
-    socketTimeout: Math.max(SILENT_MS, 2 * timeoutMs),
     maxLoadingRetryTime: LOADING_RETRY_MS,
   }) satisfies RedisOptions;
 
@@ -143,12 +142,11 @@ function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknow
 const SILENT_PARTS = 5;
 
 /**
- * Closes a connection without an answer for `socketTimeout`. The library's own timer would also close good connections
- * after a stall of this process, because it fires before a waiting answer is read.
+ * Closes a silent connection. The timer of the library, `socketTimeout`, would also close good connections after a stall
+ * of this process, because it fires before a waiting answer is read.
  */
 function endWhenSilent(redis: Redis): void {
-  const { socketTimeout: ms = Infinity } = redis.options;
-  Object.defineProperty(redis, 'setSocketTimeout', { value: () => {} });
+  const ms = silentMs(redis.options.commandTimeout);
   redis.on('connect', () => {
     const { stream } = redis;
     let bytesRead = 0;

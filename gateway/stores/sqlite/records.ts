@@ -37,7 +37,6 @@ export class Records {
   readonly #count: StatementSync;
   /** The number of keys, which is kept because counting takes long. */
   keyCount = 0;
-  readonly #lists = new Map<string, StatementSync>();
 
   constructor(database: DatabaseSync, clock: Clock) {
     this.#database = database;
@@ -81,7 +80,7 @@ export class Records {
 
   #list({ after, offset = 0, limit, newestFirst = false, withRevoked = false }: KeyListQuery): KeyCursor[] {
     const [beyond, order] = newestFirst ? ['<', 'DESC'] : ['>', 'ASC'];
-    const statement = this.#listStatement(`
+    const statement = this.#database.prepare(`
       SELECT created, name FROM records INDEXED BY keys_by_creation
       WHERE created IS NOT NULL AND (expires IS NULL OR expires > ?)
       ${withRevoked ? '' : `AND kind = 'key'`} ${after ? `AND (created, name) ${beyond} (?, ?)` : ''}
@@ -104,7 +103,7 @@ export class Records {
   }
 
   addToKey(id: string, changes: FieldChanges | undefined): void {
-    const row = this.#select.get('key', id, this.#now()) as Row | undefined;
+    const row = this.#row(`key:${id}`);
     if (row && changes) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
   }
 
@@ -132,12 +131,6 @@ export class Records {
 
   #row(record: RecordName): Row | undefined {
     return this.#select.get(...placeOf(record), this.#now()) as Row | undefined;
-  }
-
-  #listStatement(sql: string): StatementSync {
-    const statement = this.#lists.get(sql) ?? this.#database.prepare(sql);
-    this.#lists.set(sql, statement);
-    return statement;
   }
 
   #now(): number {
