@@ -26,23 +26,15 @@ export function createLogger(service: string, level: Level | 'silent', worker?: 
   return logger;
 }
 
-type InfoLine = (fields: object, message: string) => void;
-
-const infoLines = new WeakMap<Logger, InfoLine>();
-
 /** @param base fields of every line */
-export function loggerTo(destination: DestinationStream, base: object, level: Level | 'silent'): Logger {
-  const logger = pino({ level, base, timestamp: isoTime }, destination);
-  const baseText = JSON.stringify(base).slice(1, -1);
-  infoLines.set(logger, (fields, message) => {
-    if (!logger.isLevelEnabled('info')) return;
-    const text = JSON.stringify(fields).slice(1, -1);
-    const separator = text === '' ? '' : ',';
-    destination.write(
-      `{"level":${INFO}${isoTime()},${baseText}${separator}${text},"msg":${JSON.stringify(message)}}\n`,
-    );
-  });
-  return logger;
+export const loggerTo = (destination: DestinationStream, base: object, level: Level | 'silent'): Logger =>
+  pino({ level, base, timestamp: isoTime }, destination);
+
+/** What a logger of pino has under its symbols: where it writes, and the parts that all of its lines share. */
+interface Parts {
+  readonly [pino.symbols.streamSym]: DestinationStream;
+  readonly [pino.symbols.timeSym]: () => string;
+  readonly [pino.symbols.chindingsSym]: string;
 }
 
 /**
@@ -51,9 +43,15 @@ export function loggerTo(destination: DestinationStream, base: object, level: Le
  * @param fields plain values, but no errors
  */
 export function logInfoLine(logger: Logger, fields: object, message: string): void {
-  const write = infoLines.get(logger);
-  if (write === undefined) logger.info(fields, message);
-  else write(fields, message);
+  if (!logger.isLevelEnabled('info')) return;
+  const {
+    [pino.symbols.streamSym]: destination,
+    [pino.symbols.timeSym]: time,
+    [pino.symbols.chindingsSym]: base,
+  } = logger as unknown as Parts;
+  const text = JSON.stringify(fields).slice(1, -1);
+  const separator = text === '' ? '' : ',';
+  destination.write(`{"level":${INFO}${time()}${base}${separator}${text},"msg":${JSON.stringify(message)}}\n`);
 }
 
 /** The number of dropped lines of this process's log, as a metric. */
