@@ -5,132 +5,177 @@ import { quantile } from '../../support/statistics.ts';
 import { NEW_PET } from './asks.ts';
 import type { Load, LoadResult } from './load.ts';
 
-/**
- * Open loop, in a process of its own: requests leave at a fixed rate, whether the last ones were answered or not, and
- * latency counts from the moment at which a request was due. So an answer that is late is late for all that were due
- * behind it, as it is for people (no coordinated omission). Requests that fall due within a grain of time leave together,
- * and an answer is seen up to a grain late: the same for everybody. The latencies of the first second do not count: it opens
- * the connections and warms this driver up. Bare sockets, one request at a time on each: a client library would take more of
- * the machine than what is measured.
- *
- *     node test/bench/load/open-loop.ts load.json     {"url":…,"connections":32,"seconds":2,"asks":[…],"rate":1000}
- */
-
 /** Finer than a timer of Node's, which knows whole milliseconds. */
 const GRAIN_MS = 0.2;
-const LEAD_IN_SECONDS = 1;
-const PATIENCE_MS = 2_000;
-
-const load = JSON.parse(readFileSync(process.argv[2] as string, 'utf8')) as Load & { rate: number };
-const { url, connections: count, seconds, asks, rate } = load;
-const { hostname, host, port } = new URL(url);
-const requests = asks.map(({ method, path, key }) => {
-  const head = `${method} ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n`;
-  if (method === 'GET') return `${head}\r\n`;
-  return `${head}Content-Type: application/json\r\nContent-Length: ${NEW_PET.length}\r\n\r\n${NEW_PET}`;
-});
-let turn = 0;
-
 /** Nobody ever wakes who waits for it. */
 const nobody = new Int32Array(new SharedArrayBuffer(4));
 
-const total = Math.floor(rate * (LEAD_IN_SECONDS + seconds));
-const latencies: number[] = [];
-let answered = 0;
-let refused = 0;
+interface Answer {
+  readonly status: number;
+  readonly head: string;
+  readonly body: string;
+}
 
-/** When the requests were due that wait for a connection. */
-const waiting: number[] = [];
+interface Sent {
+  /** Its bytes. */
+  readonly text: string;
+  /** Called once: with its answer, or with the reason why there is none. */
+  ended(answer: Answer | 'cut' | 'no answer'): void;
+}
 
-/** A connection, on which an answer is complete when it has as many bytes behind its head as the head says. */
-class Connection {
-  readonly #socket = net.connect({ host: hostname, port: Number(port), noDelay: true });
-  #due: number | undefined;
-  #received = '';
+interface Connection {
+  send(sent: Sent): void;
+}
 
-  constructor() {
-    this.#socket.setEncoding('latin1').on('data', (text) => this.#take(String(text)));
-    this.#socket.on('error', () => {});
-    this.#socket.on('close', () => connections.delete(this));
+interface Target {
+  readonly url: string;
+  /** The address to connect from. */
+  readonly from?: string;
+  readonly mostConnections: number;
+  /** How long the last answers may take. */
+  readonly patienceMs: number;
+}
+
+/**
+ * Open loop: requests leave at a fixed rate, whether the last ones were answered or not, and latency counts from the moment
+ * at which a request was due. So an answer that is late is late for all that were due behind it, as it is for people (no
+ * coordinated omission). Requests that fall due within a grain of time leave together, and an answer is seen up to a grain
+ * late: the same for everybody. Bare sockets, one request at a time on each: a client library would take more of the machine
+ * than what is measured.
+ */
+export class OpenLoop {
+  readonly #target: Target;
+  readonly #open = new Set<Sent>();
+  readonly #waiting: Sent[] = [];
+  /** The one that has waited longest comes first, so that none is idle for long. */
+  readonly #free: Connection[] = [];
+  #connections = 0;
+
+  constructor(target: Target) {
+    this.#target = target;
   }
 
-  get isFree(): boolean {
-    return this.#due === undefined;
-  }
-
-  send(due: number): void {
-    this.#due = due;
-    this.#socket.write(requests[turn++ % requests.length] as string);
-  }
-
-  close(): void {
-    this.#socket.destroy();
-  }
-
-  #take(text: string): void {
-    this.#received += text;
-    const end = this.#received.indexOf('\r\n\r\n') + 4;
-    const length = Number(/\r\ncontent-length: *(\d+)/i.exec(this.#received)?.[1]);
-    if (end < 4 || this.#received.length < end + length) return;
-    this.#note(this.#received, this.#due ?? 0);
-    // A server may end a connection with an answer (RFC 9112 §9.6).
-    if (/\r\nconnection: *close\r\n/i.test(this.#received.slice(0, end))) {
-      this.close();
-      connections.delete(this);
-      connections.add(new Connection());
-      sendWaiting();
-      return;
+  /** Sends so many requests, then waits for the answers. What has none by then is given up. */
+  async drive(count: number, rate: number, request: (number: number, due: number) => Sent): Promise<void> {
+    const startedAt = performance.now();
+    for (let sent = 0; sent < count; ) {
+      for (; sent < count; sent++) {
+        const due = startedAt + (sent * 1_000) / rate;
+        if (due > performance.now()) break;
+        const next = request(sent, due);
+        this.#open.add(next);
+        this.#waiting.push(next);
+        this.#sendWaiting();
+      }
+      Atomics.wait(nobody, 0, 0, GRAIN_MS);
+      await nextTurn();
     }
-    this.#received = '';
-    this.#due = undefined;
-    sendWaiting();
+    const deadline = performance.now() + this.#target.patienceMs;
+    while (this.#open.size > 0 && performance.now() < deadline) await sleep(5);
+    this.#waiting.length = 0;
+    for (const late of this.#open) this.#end(late, 'no answer');
   }
 
-  #note(answer: string, due: number): void {
-    answered += 1;
-    if (due >= countsFrom) latencies.push(performance.now() - due);
-    if (Number(answer.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length)) >= 400) refused += 1;
+  #sendWaiting(): void {
+    while (this.#waiting.length > 0) {
+      const connection = this.#free.shift() ?? this.#connect();
+      if (connection === undefined) return;
+      connection.send(this.#waiting.shift() as Sent);
+    }
+  }
+
+  #end(sent: Sent, answer: Parameters<Sent['ended']>[0]): void {
+    if (this.#open.delete(sent)) sent.ended(answer);
+  }
+
+  /** On it, an answer is complete when it has as many bytes behind its head as the head says. */
+  #connect(): Connection | undefined {
+    const { url, from, mostConnections } = this.#target;
+    if (this.#connections >= mostConnections) return undefined;
+    this.#connections += 1;
+    const { hostname, port } = new URL(url);
+    const socket = net.connect({
+      host: hostname,
+      port: Number(port),
+      noDelay: true,
+      ...(from !== undefined && { localAddress: from }),
+    });
+    let sent: Sent | undefined;
+    let received = '';
+    const connection: Connection = {
+      send(next) {
+        sent = next;
+        socket.write(next.text);
+      },
+    };
+    socket.setEncoding('latin1').on('data', (text) => {
+      received += text;
+      const end = received.indexOf('\r\n\r\n') + 4;
+      const length = Number(/\r\ncontent-length: *(\d+)/i.exec(received)?.[1]);
+      if (end < 4 || received.length < end + length || sent === undefined) return;
+      const [answered, head, body] = [sent, received.slice(0, end), received.slice(end)];
+      [sent, received] = [undefined, ''];
+      this.#end(answered, { status: Number(head.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length)), head, body });
+      // A server may end a connection with an answer (RFC 9112 §9.6).
+      if (/\r\nconnection: *close\r\n/i.test(head)) socket.destroy();
+      else {
+        this.#free.push(connection);
+        this.#sendWaiting();
+      }
+    });
+    socket.on('error', () => {});
+    socket.on('close', () => {
+      this.#connections -= 1;
+      const at = this.#free.indexOf(connection);
+      if (at !== -1) this.#free.splice(at, 1);
+      if (sent !== undefined) this.#end(sent, 'cut');
+      this.#sendWaiting();
+    });
+    return connection;
   }
 }
 
-const connections = new Set<Connection>();
-while (connections.size < count) connections.add(new Connection());
+/** Not counted: it opens the connections and warms this driver up. */
+const LEAD_IN_SECONDS = 1;
+const PATIENCE_MS = 2_000;
 
-function send(due: number): void {
-  for (const connection of connections) {
-    if (!connection.isFree) continue;
-    connection.send(due);
-    return;
-  }
-  waiting.push(due);
+/** `node test/bench/load/open-loop.ts load.json`, with {"url":…,"connections":32,"seconds":2,"asks":[…],"rate":1000} in it */
+async function run(load: Load & { rate: number }): Promise<LoadResult> {
+  const { url, connections, seconds, asks, rate } = load;
+  const { host } = new URL(url);
+  const requests = asks.map(({ method, path, key }) => {
+    const head = `${method} ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n`;
+    if (method === 'GET') return `${head}\r\n`;
+    return `${head}Content-Type: application/json\r\nContent-Length: ${NEW_PET.length}\r\n\r\n${NEW_PET}`;
+  });
+  const total = Math.floor(rate * (LEAD_IN_SECONDS + seconds));
+  const latencies: number[] = [];
+  let [answered, refused] = [0, 0];
+  const startedAt = performance.now();
+  await new OpenLoop({ url, mostConnections: connections, patienceMs: PATIENCE_MS }).drive(
+    total,
+    rate,
+    (number, due) => ({
+      text: requests[number % requests.length] as string,
+      ended(answer) {
+        if (typeof answer === 'string') return;
+        answered += 1;
+        if (number >= rate * LEAD_IN_SECONDS) latencies.push(performance.now() - due);
+        if (answer.status >= 400) refused += 1;
+      },
+    }),
+  );
+  return {
+    requests: answered,
+    seconds: (performance.now() - startedAt) / 1_000,
+    p50Ms: quantile(latencies, 0.5),
+    p99Ms: quantile(latencies, 0.99),
+    refused,
+    failures: total - answered,
+  };
 }
 
-function sendWaiting(): void {
-  const next = waiting.shift();
-  if (next !== undefined) send(next);
+if (import.meta.main) {
+  const result = await run(JSON.parse(readFileSync(process.argv[2] as string, 'utf8')));
+  process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));
 }
-
-const startedAt = performance.now();
-const countsFrom = startedAt + LEAD_IN_SECONDS * 1_000;
-for (let sent = 0; sent < total; ) {
-  for (; sent < total; sent++) {
-    const due = startedAt + (sent * 1_000) / rate;
-    if (due > performance.now()) break;
-    send(due);
-  }
-  Atomics.wait(nobody, 0, 0, GRAIN_MS);
-  await nextTurn();
-}
-const deadline = performance.now() + PATIENCE_MS;
-while (answered < total && performance.now() < deadline) await sleep(5);
-
-const result: LoadResult = {
-  requests: answered,
-  seconds: (performance.now() - startedAt) / 1_000,
-  p50Ms: quantile(latencies, 0.5),
-  p99Ms: quantile(latencies, 0.99),
-  refused,
-  failures: total - answered,
-};
-process.stdout.write(`${JSON.stringify(result)}\n`);
-for (const connection of connections) connection.close();

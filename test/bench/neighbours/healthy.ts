@@ -1,12 +1,10 @@
-import net from 'node:net';
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { quantile } from '../../support/statistics.ts';
 import { NEW_PET } from '../load/asks.ts';
+import { OpenLoop } from '../load/open-loop.ts';
 
 /**
- * The healthy client, in a process of its own. Open loop: requests leave at a fixed rate, and latency counts from the
- * moment at which a request was due. Lists, single pets and a few new ones, on connections that it keeps. Each answer is
- * held against its request: status, request id, and the pet that was asked for.
+ * The healthy client, in a process of its own: an open loop of lists, single pets and a few new ones. Each answer is held
+ * against its request: status, request id, and the pet that was asked for.
  *
  *     HEALTHY='{"url":…,"key":…,"from":"127.0.0.9","readsOnly":false}', and over the message channel {"rate":200,"seconds":6}
  */
@@ -34,15 +32,12 @@ export interface HealthyResult {
 }
 
 interface Request {
-  readonly due: number;
   readonly id: string;
   readonly text: string;
   /** What is wrong with an answer; undefined when nothing is. */
   fault(status: number, body: string): string | undefined;
 }
 
-/** Finer than a timer of Node's, which knows whole milliseconds. */
-const GRAIN_MS = 0.3;
 /** Longer than the gateway waits for its core. */
 const PATIENCE_MS = 6_000;
 const MAX_CONNECTIONS = 256;
@@ -51,12 +46,12 @@ const PETS = 20;
 const MIX = 10;
 
 const { url, key, from, readsOnly } = JSON.parse(process.env.HEALTHY ?? '{}') as HealthyClient;
-const { hostname, host, port } = new URL(url);
-const nobody = new Int32Array(new SharedArrayBuffer(4));
+const { host } = new URL(url);
+const loop = new OpenLoop({ url, from, mostConnections: MAX_CONNECTIONS, patienceMs: PATIENCE_MS });
 
 const statusFault = (status: number, wanted: number) => (status === wanted ? undefined : String(status));
 
-function request(number: number, due: number): Request {
+function request(number: number): Request {
   const id = `healthy-${process.pid}-${number}`;
   const head = (line: string, ...more: string[]) =>
     [`${line} HTTP/1.1`, `Host: ${host}`, `Authorization: Bearer ${key}`, `X-Request-Id: ${id}`, ...more, '', ''].join(
@@ -65,105 +60,37 @@ function request(number: number, due: number): Request {
   const turn = number % MIX;
   if (turn === 0 && !readsOnly) {
     const text = head('POST /v1/pets', 'Content-Type: application/json', `Content-Length: ${NEW_PET.length}`) + NEW_PET;
-    return { due, id, text, fault: (status) => statusFault(status, 201) };
+    return { id, text, fault: (status) => statusFault(status, 201) };
   }
   if (turn <= MIX / 2) {
     const fault = (status: number, body: string) =>
       statusFault(status, 200) ?? (body.startsWith('[{"id":') ? undefined : 'wrong answer');
-    return { due, id, text: head('GET /v1/pets'), fault };
+    return { id, text: head('GET /v1/pets'), fault };
   }
   const pet = 1 + (number % PETS);
   const fault = (status: number, body: string) =>
     statusFault(status, 200) ?? (body.startsWith(`{"id":${pet},`) ? undefined : 'wrong answer');
-  return { due, id, text: head(`GET /v1/pets/${pet}`), fault };
-}
-
-/** One measure: what was sent in it and what came of it. */
-class Measure {
-  readonly latencies: number[] = [];
-  readonly errors: Record<string, number> = {};
-  readonly open = new Set<Request>();
-
-  done(of: Request, fault: string | undefined): void {
-    if (!this.open.delete(of)) return;
-    this.latencies.push(performance.now() - of.due);
-    if (fault !== undefined) this.errors[fault] = (this.errors[fault] ?? 0) + 1;
-  }
-}
-
-let measure = new Measure();
-const waiting: Request[] = [];
-/** The one that has waited longest comes first, so that none is idle for long. */
-const free: Connection[] = [];
-let connections = 0;
-
-class Connection {
-  readonly #socket = net.connect({ host: hostname, port: Number(port), localAddress: from, noDelay: true });
-  #request: Request | undefined;
-  #received = '';
-
-  constructor() {
-    connections += 1;
-    this.#socket.setEncoding('latin1').on('data', (text) => this.#take(String(text)));
-    this.#socket.on('error', () => {});
-    this.#socket.on('close', () => this.#closed());
-  }
-
-  send(next: Request): void {
-    this.#request = next;
-    this.#socket.write(next.text);
-  }
-
-  #take(text: string): void {
-    this.#received += text;
-    const end = this.#received.indexOf('\r\n\r\n') + 4;
-    const length = Number(/\r\ncontent-length: *(\d+)/i.exec(this.#received)?.[1]);
-    if (end < 4 || this.#received.length < end + length || this.#request === undefined) return;
-    const status = Number(this.#received.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length));
-    const isOwn = this.#received.slice(0, end).includes(`: ${this.#request.id}\r\n`);
-    const fault = this.#request.fault(status, this.#received.slice(end)) ?? (isOwn ? undefined : 'wrong request id');
-    measure.done(this.#request, fault);
-    this.#received = '';
-    this.#request = undefined;
-    const next = waiting.shift();
-    if (next !== undefined) this.send(next);
-    else free.push(this);
-  }
-
-  #closed(): void {
-    connections -= 1;
-    const at = free.indexOf(this);
-    if (at !== -1) free.splice(at, 1);
-    if (this.#request !== undefined) measure.done(this.#request, 'cut');
-  }
-}
-
-function send(next: Request): void {
-  measure.open.add(next);
-  const connection = free.shift() ?? (connections < MAX_CONNECTIONS ? new Connection() : undefined);
-  if (connection === undefined) waiting.push(next);
-  else connection.send(next);
+  return { id, text: head(`GET /v1/pets/${pet}`), fault };
 }
 
 let sent = 0;
 
 async function drive({ rate, seconds }: Drive): Promise<HealthyResult> {
-  measure = new Measure();
-  const startedAt = performance.now();
-  for (let count = 0; count < rate * seconds; ) {
-    for (; count < rate * seconds; count++, sent++) {
-      const due = startedAt + (count * 1_000) / rate;
-      if (due > performance.now()) break;
-      send(request(sent, due));
-    }
-    Atomics.wait(nobody, 0, 0, GRAIN_MS);
-    await nextTurn();
-  }
-  const deadline = performance.now() + PATIENCE_MS;
-  while (measure.open.size > 0 && performance.now() < deadline) await sleep(5);
-  for (const late of measure.open) measure.done(late, 'no answer');
-  waiting.length = 0;
-  const { latencies, errors } = measure;
+  const latencies: number[] = [];
+  const errors: Record<string, number> = {};
+  await loop.drive(rate * seconds, rate, (_, due) => {
+    const { id, text, fault } = request(sent++);
+    const faultOf = (status: number, head: string, body: string) =>
+      fault(status, body) ?? (head.includes(`: ${id}\r\n`) ? undefined : 'wrong request id');
+    return {
+      text,
+      ended(answer) {
+        latencies.push(performance.now() - due);
+        const wrong = typeof answer === 'string' ? answer : faultOf(answer.status, answer.head, answer.body);
+        if (wrong !== undefined) errors[wrong] = (errors[wrong] ?? 0) + 1;
+      },
+    };
+  });
   const at = (share: number) => quantile(latencies, share);
   return { requests: latencies.length, p50Ms: at(0.5), p99Ms: at(0.99), maxMs: at(1), errors };
 }
