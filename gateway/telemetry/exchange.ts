@@ -156,6 +156,6 @@ export class Exchange {
 /** The cause of a 503 from load shedding. */
 export class Shed extends Error {
   constructor() {
-    super('Too many requests are under way.');
+    super('Too many requests are in progress.');
   }
 }

@@ -85,6 +85,6 @@ test.skipIf(!canUnshare)('a gateway in its own PID namespace is not taken for a 
   const other = await launchWorkers(ONE);
   await sleep(11_000);
   expect(other.logged(HUNG)).toEqual([]);
-  expect(contained.out()).not.toContain('worker ended');
+  expect(contained.out()).not.toContain('worker exited');
   expect(await list()).toBe(401);
 });
