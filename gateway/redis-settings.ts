@@ -65,7 +65,11 @@ export function redisFaults(settings: RedisSettings): (readonly [setting: keyof 
     ['REDIS_URL', given === undefined && isOfMany(mode), `is required when REDIS_MODE is ${mode}`],
     ['REDIS_URL', urls.length > 1 && mode === 'single', 'must be a single URL when REDIS_MODE is single'],
     ['REDIS_URL', new Set(urls.map(allButHost)).size > 1, 'must have the same protocol, user, password and database'],
-    ['REDIS_URL', mode === 'cluster' && urls.some(hasDatabase), 'must not name a database: a cluster has only database 0'],
+    [
+      'REDIS_URL',
+      mode === 'cluster' && urls.some(hasDatabase),
+      'must not name a database: a cluster has only database 0',
+    ],
     [
       'REDIS_MASTER_NAME',
       mode === 'sentinel' && settings.REDIS_MASTER_NAME === undefined,

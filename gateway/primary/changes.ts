@@ -125,7 +125,7 @@ const PAGES = [20, 500];
 /** The tail may be this old without a warning. */
 const USUAL_MS = 2_000;
 
-const UNREACHABLE = 'Restore this gateway's connection to Redis.';
+const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
 const UNREADABLE =
   'Redis answers, but the stream of the audit log cannot be read. Check what is stored in its place, then delete it.';
 

@@ -128,7 +128,8 @@ function checkFraming({ headers, httpVersion }: IncomingMessage): void {
   if (!LENGTH.test(length)) refuse('Content-Length is not a number without leading zeros.');
   const coding = headers['transfer-encoding'];
   if (coding === undefined) return;
-  if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0') refuse('The only supported transfer coding is chunked.');
+  if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0')
+    refuse('The only supported transfer coding is chunked.');
   if (headers['content-length'] !== undefined) refuse('A body must have either one length or chunks.');
 }
 

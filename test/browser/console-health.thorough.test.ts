@@ -36,7 +36,7 @@ test('the Health page shows which core is down, since when and why, and how Redi
   await page.getByText('The numbers cover only this gateway.').waitFor();
 
   await stops.stop(0);
-  await row(`:${port}`).getByText('Out', { exact: true }).waitFor(PATIENCE);
+  await row(`:${port}`).getByText('Not in use', { exact: true }).waitFor(PATIENCE);
   expect(await row(`:${port}`).innerText()).toMatch(/Out since \d\d:\d\d[\s\S]*ECONNREFUSED/);
   await row(stays).getByText('Up', { exact: true }).waitFor();
   expect((await shortcomings(page)).found).toEqual([]);

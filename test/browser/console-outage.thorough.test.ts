@@ -30,7 +30,7 @@ test('the console shows an outage of Redis, its start and end, rejected plan val
       await send(`${stack.gateway}/v1/pets`, { key }).catch(() => {});
       expect(await state.innerText()).toMatch(what);
     }, PATIENCE);
-  await isTold(/All well/);
+  await isTold(/All is well/);
 
   await redis.hset('gateway:plans', 'free.minute', '<b>lots</b>');
   await page.getByText('Free, requests a minute: “<b>lots</b>” is rejected, 60 stays in force.').waitFor();
@@ -53,7 +53,7 @@ test('the console shows an outage of Redis, its start and end, rejected plan val
   // It comes back without its data, and the gateway writes the plans back.
   await server.restart();
   await expect.poll(() => redis.hget('gateway:plans', 'free.minute').catch(() => undefined)).toBe('61');
-  await isTold(/All well/);
+  await isTold(/All is well/);
   expect(ofThePage(faults)).toEqual([]);
 
   await stack.stop();
@@ -84,7 +84,7 @@ test('a value of another type in Redis is named, and Redis is not called away', 
     findings: expect.arrayContaining([expect.objectContaining({ about: 'keys', advice: why('gateway:keys') })]),
   });
   await redis.rename('test:keys', 'gateway:keys');
-  await state.getByText('All well').waitFor(PATIENCE);
+  await state.getByText('All is well').waitFor(PATIENCE);
 
   await redis.set('gateway:activity', 'foo');
   await state.getByText(/^They were last read \d+\.\d s ago\./).waitFor(PATIENCE);
@@ -119,5 +119,5 @@ test('a single missed answer raises no alarm', async () => {
   for (let answered = 0; answered < 3; answered++) await page.waitForResponse('**/traffic');
   clearInterval(look);
   expect(seen.length).toBeGreaterThan(0);
-  expect(seen.filter((text) => !text.includes('All well'))).toEqual([]);
+  expect(seen.filter((text) => !text.includes('All is well'))).toEqual([]);
 });

@@ -90,10 +90,7 @@ test.for<[settings: Record<string, string>, fault: string]>([
   ...['x'.repeat(23), `${'x'.repeat(24)} `, `whsec_${'A'.repeat(28)}`, `whsec_${'-'.repeat(99)}`, 'whsec_'].map((bad) =>
     pair({ WEBHOOK_URL: 'https://a/hook', WEBHOOK_SECRET: bad }, NO_SECRET),
   ),
-  [
-    { WORKERS: '2', REDIS_URL: '' },
-    'WORKERS: must be 1 without REDIS_URL: embedded storage cannot be shared',
-  ],
+  [{ WORKERS: '2', REDIS_URL: '' }, 'WORKERS: must be 1 without REDIS_URL: embedded storage cannot be shared'],
   ...['0', '65', 'two'].map((WORKERS) => pair({ WORKERS }, WORKERS_RANGE)),
 ])('%j is refused: %s', ([settings, fault]) => {
   const read = () => readGatewaySettings({ REDIS_URL: 'redis://a', ...settings });

@@ -12,17 +12,17 @@ import { CORE_TIMEOUT_MS, setStage } from './stage.ts';
 
 const HELP = `npm run soak -- [--minutes <n>] [--every <seconds>]
 
-Runs the real thing – Redis, PostgreSQL, two cores, two gateways, each a process – under mixed load, while something
-fails every so often, and holds every answer against what is promised to clients.
+Runs Redis, PostgreSQL, two cores and two gateways as real processes under mixed load, while one part after another
+fails, and checks every answer against the promises to clients.
 
-  --minutes <n>      how long: default 10
-  --every <seconds>  from one fault to the next: default 20, at least 10
-  --help             this
+  --minutes <n>      duration: default 10
+  --every <seconds>  time between faults: default 20, at least 10
+  --help             prints this
 
-Load: reads, writes, keys over their limit, a banned key, keys that nobody has, clients that leave, and services of
-ours that read from the cores themselves.
+Load: reads, writes, keys over their limit, a banned key, invented keys, clients that disconnect, and internal services
+that read from the cores directly.
 Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
-Ends with a table, and with exit status 1 when a promise was broken.
+Prints a table at the end, and exits with 1 if a promise was broken.
 `;
 
 /** After a broken core or Redis, everything has what it needs again within this. */

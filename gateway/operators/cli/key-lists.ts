@@ -172,7 +172,7 @@ export function addFind(keys: Command, session: Session): void {
       'after',
       `
 Only the id of a whole key is sent: its secret is dropped. Pass it on standard input to keep it out of process lists and
-shell history. A line of the access log stands for the key in it. A request id is looked up in the last decisions of this gateway.
+shell history. A line of the access log finds the key in it. A request id is looked up in the last decisions of this gateway.
 
 Examples:
   ctl keys find acme

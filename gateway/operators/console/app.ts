@@ -145,7 +145,7 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
   if (workers !== undefined && workers.serving < workers.wanted)
     return warning(`${workers.serving} of ${workers.wanted} workers serve`);
-  if (health === undefined) return { kind: 'well', title: 'All well', text: 'Every limit is exact.' };
+  if (health === undefined) return { kind: 'well', title: 'All is well', text: 'Every limit is exact.' };
   const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found}.`;
   if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);
   return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };

@@ -72,7 +72,8 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
       checkReplicas(`${about} replicas`, fields),
     ];
   } catch (thrown) {
-    const advice = 'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
+    const advice =
+      'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
     const { message } = thrown as Error;
     return [fault(about, `gives no answer: ${refusalIn({ name: '', message }) ?? message}`, advice)];
   }
