@@ -73,7 +73,7 @@ async function simulate(redis: Redis): Promise<void> {
   }
 }
 
-/** Lines that differ in their times only are one line. */
+/** Merges lines that differ only in their times. */
 function withoutRepetitions(lines: readonly string[]): string[] {
   const [text, kept] = [(line = '') => line.replaceAll(/\d+ ms|asked at \d+/g, ''), [] as string[]];
   for (const line of lines) {

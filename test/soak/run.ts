@@ -25,10 +25,10 @@ Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
 Prints a table at the end, and exits with 1 if a promise was broken.
 `;
 
-/** After a broken core or Redis, everything has what it needs again within this. */
+/** The time in which everything recovers after a fault of a core or Redis. */
 const SETTLE_MS = 4_000;
 const PROGRESS_EVERY_MS = 5_000;
-/** What a process may have grown by, once the load is over. */
+/** The memory by which a process may have grown once the load is over. */
 const MAX_MORE_HANDLES = 32;
 const MAX_MORE_MEGABYTES = 250;
 
@@ -57,7 +57,7 @@ function tell(text: string): void {
 
 const record = new SoakRecord();
 const stage = await setStage(record);
-// Who is over its limit is here to be counted for as long as this lasts.
+// The clients over their limit must not be banned while this runs, because they are counted.
 await stage.client.hset('gateway:plans', { 'free.ban_after': '1000000000', 'free.day': '1000000000' });
 await sleep(1_500);
 const load = await startLoad(stage, record);
@@ -118,7 +118,7 @@ async function checkCounts(adminUrl: string): Promise<void> {
   for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${adminUrl}: ${untruth}`);
 }
 
-/** Every pet that was acknowledged is there, and none is there twice. */
+/** Every acknowledged pet exists exactly once. */
 async function checkLedger(): Promise<void> {
   const names: string[] = [];
   for (let path = '/v1/pets?limit=100'; path !== ''; ) {

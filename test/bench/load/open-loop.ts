@@ -6,17 +6,17 @@ import { NEW_PET } from './asks.ts';
 import type { Load, LoadResult } from './load.ts';
 
 /**
- * Open loop, in a process of its own: requests leave at a fixed rate, whether the last ones were answered or not, and
- * latency counts from the moment at which a request was due. So an answer that is late is late for all that were due
- * behind it, as it is for people (no coordinated omission). Requests that fall due within a grain of time leave together,
- * and an answer is seen up to a grain late: the same for everybody. The latencies of the first second do not count: it opens
- * the connections and warms this driver up. Bare sockets, one request at a time on each: a client library would take more of
- * the machine than what is measured.
+ * An open loop in its own process: requests are sent at a fixed rate, whether earlier ones were answered or not, and latency
+ * is measured from the time at which a request was due. A late answer therefore delays all requests due after it, as it does
+ * for real users (no coordinated omission). Requests due within one grain of time are sent together, and answers are seen up
+ * to one grain late, for all contenders alike. The first second is not measured, because it opens the connections and warms
+ * up this driver. It uses plain sockets with one request at a time, because a client library would use more CPU than the
+ * measured program.
  *
  *     node test/bench/load/open-loop.ts load.json     {"url":…,"connections":32,"seconds":2,"asks":[…],"rate":1000}
  */
 
-/** Finer than a timer of Node's, which knows whole milliseconds. */
+/** Finer than Node's timers, which count whole milliseconds. */
 const GRAIN_MS = 0.2;
 const LEAD_IN_SECONDS = 1;
 const PATIENCE_MS = 2_000;
@@ -31,7 +31,7 @@ const requests = asks.map(({ method, path, key }) => {
 });
 let turn = 0;
 
-/** Nobody ever wakes who waits for it. */
+/** A wait on this never wakes, so it only times out. */
 const nobody = new Int32Array(new SharedArrayBuffer(4));
 
 const total = Math.floor(rate * (LEAD_IN_SECONDS + seconds));
@@ -39,7 +39,7 @@ const latencies: number[] = [];
 let answered = 0;
 let refused = 0;
 
-/** When the requests were due that wait for a connection. */
+/** The due times of the requests that wait for a connection. */
 const waiting: number[] = [];
 
 /** A connection, on which an answer is complete when it has as many bytes behind its head as the head says. */

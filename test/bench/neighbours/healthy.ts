@@ -4,9 +4,9 @@ import { quantile } from '../../support/statistics.ts';
 import { NEW_PET } from '../load/asks.ts';
 
 /**
- * The healthy client, in a process of its own. Open loop: requests leave at a fixed rate, and latency counts from the
- * moment at which a request was due. Lists, single pets and a few new ones, on connections that it keeps. Each answer is
- * held against its request: status, request id, and the pet that was asked for.
+ * The healthy client, in its own process. It is an open loop: requests are sent at a fixed rate, and latency is measured from
+ * the time at which a request was due. It lists, gets and sometimes adds pets on persistent connections, and checks each
+ * answer against its request: status, request id, and the requested pet.
  *
  *     HEALTHY='{"url":…,"key":…,"from":"127.0.0.9","readsOnly":false}', and over the message channel {"rate":200,"seconds":6}
  */
@@ -29,7 +29,7 @@ export interface HealthyResult {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly maxMs: number;
-  /** How often, by what was wrong. */
+  /** The number of faults of each kind. */
   readonly errors: Readonly<Record<string, number>>;
 }
 
@@ -37,17 +37,17 @@ interface Request {
   readonly due: number;
   readonly id: string;
   readonly text: string;
-  /** What is wrong with an answer; undefined when nothing is. */
+  /** The fault of an answer; undefined if there is none. */
   fault(status: number, body: string): string | undefined;
 }
 
-/** Finer than a timer of Node's, which knows whole milliseconds. */
+/** Finer than Node's timers, which count whole milliseconds. */
 const GRAIN_MS = 0.3;
 /** Longer than the gateway waits for its core. */
 const PATIENCE_MS = 6_000;
 const MAX_CONNECTIONS = 256;
 const PETS = 20;
-/** Of so many requests one is a POST, half are lists, and the others get a pet. */
+/** One of this many requests is a POST, half are lists, and the others get a pet. */
 const MIX = 10;
 
 const { url, key, from, readsOnly } = JSON.parse(process.env.HEALTHY ?? '{}') as HealthyClient;
@@ -78,7 +78,7 @@ function request(number: number, due: number): Request {
   return { due, id, text: head(`GET /v1/pets/${pet}`), fault };
 }
 
-/** One measure: what was sent in it and what came of it. */
+/** One measurement: the requests sent, and their results. */
 class Measure {
   readonly latencies: number[] = [];
   readonly errors: Record<string, number> = {};
@@ -93,7 +93,7 @@ class Measure {
 
 let measure = new Measure();
 const waiting: Request[] = [];
-/** The one that has waited longest comes first, so that none is idle for long. */
+/** The connection that has been idle longest comes first, so that none is idle for long. */
 const free: Connection[] = [];
 let connections = 0;
 
