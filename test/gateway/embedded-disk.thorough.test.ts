@@ -17,7 +17,7 @@ async function startOn(DATA_DIR: string) {
   return {
     ask: async (method: string, path: string, body?: unknown) =>
       body === undefined ? await send(admin + path, { method, key }) : await post(admin + path, body, { method, key }),
-    /** 502 for a good key: there is no core. */
+    /** The status for a key; a valid one gets 502, because there is no core. */
     statusOf: async (apiKey: string) => (await send(`${addresses.gateway}/v1/pets`, { key: apiKey })).status,
     async stop() {
       child.kill('SIGTERM');

@@ -6,11 +6,11 @@ import { type Ask, inLines, NEW_PET } from './asks.ts';
 /** A load on one contender, and its result. */
 
 export interface Load {
-  /** Of the contender, without a path. */
+  /** The contender's URL, without a path. */
   readonly url: string;
   readonly connections: number;
   readonly seconds: number;
-  /** They take turns. */
+  /** The requests, sent in turn. */
   readonly asks: readonly Ask[];
 }
 
