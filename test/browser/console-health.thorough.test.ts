@@ -43,7 +43,9 @@ test('the Health page shows which core is down, since when and why, and how Redi
 
   const redis = page.getByRole('region', { name: 'Redis and the plan table' });
   await redis.getByText('Connected', { exact: true }).waitFor();
-  expect(await redis.innerText()).toMatch(/One Redis[\s\S]*[\d.]+ ms, \d\d:\d\d[\s\S]*99 % of calls within [\d.]+ ms/);
+  expect(await redis.innerText()).toMatch(
+    /A single Redis[\s\S]*[\d.]+ ms, \d\d:\d\d[\s\S]*99 % of calls within [\d.]+ ms/,
+  );
   await server.stop();
   await redis.getByText('Away', { exact: true }).waitFor(PATIENCE);
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);
