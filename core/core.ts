@@ -66,7 +66,7 @@ export async function startCore(settings: CoreSettings, logger: Logger): Promise
 async function openStore(url: () => string, metrics: Metrics): Promise<Store> {
   const count = metrics.counter(
     'core_store_errors_total',
-    'Transactions and checks that the store failed, by kind.',
+    'Transactions and checks that failed in the database, by kind.',
     'kind',
     STORE_FAULTS,
   );
@@ -84,7 +84,7 @@ async function openDatabase(current: () => string, metrics: Metrics): Promise<St
     [1, 2, 4, 8, 16, 32, 64, 128, 256],
   );
   const seconds = new Histogram(
-    { name: 'core_commit_seconds', help: 'Time of one commit.' },
+    { name: 'core_commit_seconds', help: 'Duration of one commit.' },
     [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1],
   );
   metrics.counts(() => [writes.family(), seconds.family()]);
@@ -99,7 +99,7 @@ function forgetRegularly(store: Store, logger: Logger): () => void {
   const forget = () =>
     store
       .write(() => forgetAnswers(Date.now()))
-      .catch((cause) => logger.warn({ err: cause }, 'old answers not forgotten'));
+      .catch((cause) => logger.warn({ err: cause }, 'expired idempotency keys not deleted'));
   void forget();
   const timer = setInterval(forget, FORGET_EVERY_MS).unref();
   return () => clearInterval(timer);

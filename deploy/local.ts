@@ -138,7 +138,7 @@ function giveUp(fault: unknown): void {
 /** Without users and passwords. */
 function redisAway(): string {
   const hosts = settings.REDIS_URL?.map((url) => new URL(url).host).join(', ');
-  return `No Redis answers at ${hosts}, as REDIS_URL says. Start one there, or unset REDIS_URL: then limits are kept in this process.`;
+  return `No Redis answers at ${hosts}, as REDIS_URL says. Start one there, or unset REDIS_URL: this process then stores limits itself.`;
 }
 
 /**
@@ -172,7 +172,7 @@ async function hasEnded(name: string, child: ChildProcess, code: number | null):
   children.splice(children.indexOf(child), 1);
   if (!stopping) {
     if (children.length === 0) await tryPortsOfGateway();
-    process.stderr.write(`The ${name} has ended (exit code ${code}); so does the rest.\n`);
+    process.stderr.write(`The ${name} has exited (exit code ${code}); the rest stops too.\n`);
     process.exitCode = 1;
   }
   stopping = true;

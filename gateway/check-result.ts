@@ -29,7 +29,7 @@ export const silentCore = (about: string): CheckResult =>
 
 /** A core without a connection. */
 export const unreachableCore = (about: string, why: string | undefined): CheckResult =>
-  fault(about, `cannot be reached: ${why}`, 'Is it there, and does CORE_URL name it?');
+  fault(about, `cannot be reached: ${why}`, 'Is it running, and does CORE_URL have its address?');
 
 /** A core that rejects our token. */
 export const refusingCore = (about: string): CheckResult =>

@@ -105,7 +105,7 @@ export const GatewaySettings = z
     CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest time for a response of the core'),
     WORKERS: integer(1, 64)
       .default(1)
-      .describe('processes that serve clients on `PORT`; more than one require `REDIS_URL`'),
+      .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
     TRUSTED_PROXIES: addressBlocks
       .default([])
@@ -177,7 +177,7 @@ export const GatewaySettings = z
   })
   .refine(({ WORKERS, REDIS_URL }) => !(WORKERS > 1) || REDIS_URL !== undefined, {
     path: ['WORKERS'],
-    error: 'must be 1 without REDIS_URL: what is embedded in one process is not shared',
+    error: 'must be 1 without REDIS_URL: embedded storage cannot be shared',
     when: () => true,
   })
   .refine(({ WEBHOOK_URL, WEBHOOK_SECRET }) => WEBHOOK_URL === undefined || WEBHOOK_SECRET !== undefined, {

@@ -12,7 +12,7 @@ const redisUrl = z
   })
   // The client library would read options from the query. Some of them disable its safety.
   .refine((url) => !URL.canParse(url) || new URL(url).search + new URL(url).hash === '', {
-    error: 'must have no query and no fragment',
+    error: 'must not have a query or fragment',
   });
 
 /** One URL, or several separated by commas. Each kind of fault is reported once. */
@@ -26,7 +26,7 @@ export const redisUrls = z.string().transform((text, context) => {
 
 export const redisMode = z.enum(['single', 'cluster', 'sentinel'], { error: 'must be single, cluster or sentinel' });
 
-export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name that the sentinels watch a primary by');
+export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name by which the sentinels know the primary');
 
 /** The path of a file that contains certificates. */
 export const caFile = z.string().refine(hasCertificates, { error: 'must be a file that holds certificates in PEM' });
@@ -63,9 +63,13 @@ export function redisFaults(settings: RedisSettings): (readonly [setting: keyof 
   const urls = (given ?? []).filter((url) => URL.canParse(url)).map((url) => new URL(url));
   const faults: Fault[] = [
     ['REDIS_URL', given === undefined && isOfMany(mode), `is required when REDIS_MODE is ${mode}`],
-    ['REDIS_URL', urls.length > 1 && mode === 'single', 'must be one when REDIS_MODE is single'],
-    ['REDIS_URL', new Set(urls.map(allButHost)).size > 1, 'must agree in protocol, user, password and database'],
-    ['REDIS_URL', mode === 'cluster' && urls.some(hasDatabase), 'must name no database: a cluster has number 0 only'],
+    ['REDIS_URL', urls.length > 1 && mode === 'single', 'must be a single URL when REDIS_MODE is single'],
+    ['REDIS_URL', new Set(urls.map(allButHost)).size > 1, 'must have the same protocol, user, password and database'],
+    [
+      'REDIS_URL',
+      mode === 'cluster' && urls.some(hasDatabase),
+      'must not name a database: a cluster has only database 0',
+    ],
     [
       'REDIS_MASTER_NAME',
       mode === 'sentinel' && settings.REDIS_MASTER_NAME === undefined,
@@ -74,7 +78,7 @@ export function redisFaults(settings: RedisSettings): (readonly [setting: keyof 
     [
       'REDIS_CA_FILE',
       settings.REDIS_CA_FILE !== undefined && urls.some(({ protocol }) => protocol !== 'rediss:'),
-      'is of no use without rediss:// in REDIS_URL',
+      'has no effect without rediss:// in REDIS_URL',
     ],
     [
       'REDIS_SENTINEL_PASSWORD',

@@ -106,7 +106,7 @@ export async function serveClients(
   });
   const countExhausted = metrics.counter(
     'gateway_descriptors_exhausted_total',
-    'Looks, one a second, that found no file descriptor left: new connections were closed.',
+    'Seconds without a free file descriptor, in which new connections were closed.',
   );
   const stopLooking = watchDescriptors(logger, countExhausted);
   const watchedFiles =

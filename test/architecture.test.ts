@@ -107,7 +107,7 @@ test('only programs, the command line and npm start read the environment', () =>
     'deploy/local.ts',
     'gateway/operators/cli/program.ts',
     'gateway/program.ts',
-    // As a text for readers of the reference.
+    // These mention it only in a sample for readers of the reference.
     'gateway/reference/openapi.ts',
     'gateway/reference/page/page.js',
   ]);

@@ -2,40 +2,40 @@ import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './support/longest-first.ts';
 
 const isThorough = process.env.THOROUGH === '1';
-/** `npm test -- <name>`: what is named runs, whatever its kind. */
+/** Whether files are named, as in `npm test -- <name>`. A named file runs whatever its kind. */
 const isNamed = process.argv.slice(process.argv.indexOf('--config') + 2).some((argument) => !argument.startsWith('-'));
 
 const shared = {
   pool: 'forks' as const,
-  // Node runs the files as it runs the services, without a transformation between.
+  // Node runs the test files directly, like the services, without transforming them.
   experimental: { viteModuleRunner: false, nodeLoader: false },
-  // What is waited for comes at once on a quiet machine. A virtual machine can stand still for a minute.
+  // On an idle machine all waits are short. A virtual machine can freeze for a minute.
   testTimeout: 180_000,
   hookTimeout: 300_000,
   expect: { poll: { timeout: 30_000 } },
-  // Every kind of client at the same time: they wait.
+  // Tests with many kinds of clients run them all at once, because they mostly wait.
   maxConcurrency: 10,
 };
 
-/** Most files wait for processes and times, the long ones for more than half of their time. */
+/** More workers than CPUs, because most files mainly wait, the long ones for more than half of their time. */
 const WORKERS = { long: 3, others: 4 };
 
-/** Files share a process and what it has loaded: a process that starts anew takes twice the processor time. */
+/** Files share a process and its loaded modules, because a new process per file takes twice the CPU time. */
 const besideOthers = { ...shared, isolate: false };
 
-/** They measure, or fill the machine: one at a time. */
+/** These files measure time or load the whole machine, so they run one at a time. */
 const ALONE = 'test/**/*.alone{,.thorough}.test.ts';
 const LONG = 'test/**/*.thorough.test.ts';
-/** They compute. CI lets them do it for longer. */
+/** These files are limited by CPU and run longer in CI. */
 const SIMULATIONS = isThorough ? ['test/limiter/{model,refusal-table}.test.ts'] : [];
-/** What takes long at a desk runs in CI, and where it is named. */
+/** Long files run only in CI or when named. */
 const withoutLong = isThorough || isNamed ? [] : [LONG];
 
-/** They have a configuration of their own: `npm run test:containers`. */
+/** These have their own configuration: `npm run test:containers`. */
 const CONTAINERS = 'test/containers/**';
 const MODULES = '**/node_modules/**';
 
-/** A project for each way in which files may run beside each other: one project after the other, by `groupOrder`. */
+/** One project for each degree of parallelism. Projects run one after the other, by `groupOrder`. */
 export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {

@@ -363,7 +363,7 @@ class PostgresReadiness {
         `SELECT current_setting('transaction_read_only') AS "readOnly"`,
       );
       if (rows[0]?.readOnly === 'on')
-        throw new Unavailable('PostgreSQL takes no writes: it is read-only, or a replica.');
+        throw new Unavailable('PostgreSQL accepts no writes: it is read-only, or a replica.');
     });
   }
 }

@@ -35,7 +35,11 @@ export const describeDashboard = (rows: readonly Row[]) => ({
   },
   links: [
     linkTo('Runbook', `\${runbook}`, 'What to do about each alert'),
-    linkTo('Console: one key, plans, bans', `\${console}`, 'No metric names a key: what one key does is there'),
+    linkTo(
+      'Console: keys, plans, bans',
+      `\${console}`,
+      'No metric names a key. The console shows the requests of each key.',
+    ),
   ],
   annotations: {
     list: [

@@ -3,11 +3,11 @@ import { FAILED, GATEWAY, gauges, graph, PLAN, quantile, requests, stat } from '
 /** The questions that on-call asks, in order, each with the panels that answer it. */
 export const ROWS = [
   {
-    question: 'Are clients hurt?',
+    question: 'Are clients affected?',
     panels: [
       stat({
         title: '5xx',
-        what: 'Share of all answers that are 5xx. Red is where the alert is.',
+        what: 'Share of all responses that are 5xx. Red is the threshold of the alert.',
         unit: 'percentunit',
         runbook: 'gatewayerrorratiohigh',
         query: `(${requests(`${GATEWAY},${FAILED}`)} or vector(0)) / (${requests(GATEWAY)} > 0)`,
@@ -15,7 +15,7 @@ export const ROWS = [
       }),
       stat({
         title: 'p99 of a request',
-        what: 'From the head of a request until its answer was handed over, in five minutes.',
+        what: 'From the request head to the end of the response, over five minutes.',
         unit: 's',
         runbook: 'gatewayaddedlatencyhigh',
         query: quantile(0.99, 'le', 'gateway:request_seconds_bucket:rate5m'),
@@ -23,7 +23,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Keys refused',
-        what: 'Share of the keys in use in the last minutes that had a request refused for their limits.',
+        what: 'Share of the recently used keys that exceeded one of their limits.',
         unit: 'percentunit',
         runbook: 'gatewayplanrefusals',
         query: `sum(max by (plan) (gateway_keys_refused{${PLAN}})) / (sum(max by (plan) (gateway_keys_asking{${PLAN}})) > 0)`,
@@ -46,13 +46,13 @@ export const ROWS = [
       }),
       stat({
         title: 'Requests',
-        what: 'Of all clients. Neither good nor bad.',
+        what: 'The requests of all clients. No value is good or bad in itself.',
         unit: 'reqps',
         runbook: 'runbook',
         query: requests(GATEWAY),
       }),
       graph({
-        title: 'Answers by status',
+        title: 'Responses by status',
         what: '5xx red, 429 orange, other 4xx yellow, 2xx green.',
         unit: 'reqps',
         runbook: 'gatewayerrorratiohigh',
@@ -60,8 +60,8 @@ export const ROWS = [
         colours: { '^5..$': 'red', '^429$': 'orange', '^4..$': 'yellow', '^2..$': 'green' },
       }),
       graph({
-        title: 'Time of a request',
-        what: 'Half of all requests are faster than p50, one of a hundred is slower than p99.',
+        title: 'Request duration',
+        what: 'Half of all requests are faster than p50, and one in a hundred is slower than p99.',
         unit: 's',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [
@@ -70,7 +70,7 @@ export const ROWS = [
         ],
       }),
       graph({
-        title: 'What became of requests',
+        title: 'Requests by outcome',
         what: 'Decisions by outcome, and requests without one by the reason.',
         unit: 'reqps',
         runbook: 'a-client-complains-of-429',
@@ -89,7 +89,7 @@ export const ROWS = [
     panels: [
       graph({
         title: 'Refused share by plan',
-        what: 'Share of the requests of a plan that were refused for their limits.',
+        what: 'Share of the requests of a plan that exceeded a limit.',
         unit: 'percentunit',
         runbook: 'gatewayplanrefusals',
         queries: [
@@ -101,12 +101,12 @@ export const ROWS = [
         alertAt: 0.3,
       }),
       graph({
-        title: 'Keys refused, of those that ask',
-        what: 'One client that never stops is one key. Many keys are a limit that is too low.',
+        title: 'Keys refused, of those in use',
+        what: 'A client that never stops affects a single key. If many keys are refused, the limit is too low.',
         runbook: 'gatewayplanrefusals',
         queries: [
           [`max by (plan) (gateway_keys_refused{${PLAN}})`, '{{plan}} refused'],
-          [`max by (plan) (gateway_keys_asking{${PLAN}})`, '{{plan}} asking'],
+          [`max by (plan) (gateway_keys_asking{${PLAN}})`, '{{plan}} in use'],
         ],
       }),
       graph({
@@ -118,7 +118,7 @@ export const ROWS = [
       }),
       graph({
         title: '5xx by plan',
-        what: 'Answers that are 5xx. The plan is none if no key was known yet.',
+        what: 'Responses with 5xx. The plan is none if the key was not known yet.',
         unit: 'reqps',
         runbook: 'gatewayerrorratiohigh',
         queries: [
@@ -129,14 +129,14 @@ export const ROWS = [
         ],
       }),
       graph({
-        title: 'Bans that run',
+        title: 'Active bans',
         what: 'Bans that each gateway knows of.',
         runbook: 'gatewaybansspike',
         queries: [[gauges('gateway_bans_active', 'instance'), '{{instance}}']],
       }),
       graph({
         title: 'Keys near their day limit',
-        what: 'Keys that have used 80 % of their day.',
+        what: 'Keys that have used 80 % of their day limit.',
         runbook: 'a-client-complains-of-429',
         queries: [[`max by (plan) (gateway_keys_near_day_limit{${PLAN}})`, '{{plan}}']],
       }),
@@ -154,7 +154,7 @@ export const ROWS = [
       }),
       stat({
         title: 'p99 of a decision',
-        what: 'From the head of a request to its decision: what is added before a core is asked.',
+        what: 'From the request head to the decision, which is what the gateway adds before it forwards the request.',
         unit: 's',
         runbook: 'gatewayaddedlatencyhigh',
         query: quantile(0.99, 'le', 'gateway:decision_seconds_bucket:rate5m'),
@@ -162,15 +162,15 @@ export const ROWS = [
       }),
       stat({
         title: 'Memory used',
-        what: 'Of maxmemory, or of the machine where that is not set.',
+        what: 'Relative to maxmemory, or to the memory of the machine if that is not set.',
         unit: 'percentunit',
         runbook: 'gatewayredismemoryhigh',
         query: 'max(gateway_redis_memory_used_ratio)',
         bad: { yellow: 0.7, red: 0.8 },
       }),
       stat({
-        title: 'Since the last backup',
-        what: 'The last complete backup of all keys that any gateway knows of.',
+        title: 'Time since the last backup',
+        what: 'Counted from the last complete backup that any gateway knows of.',
         unit: 's',
         runbook: 'gatewaybackupmissing',
         query: 'time() - max(gateway_backup_completed_timestamp_seconds)',
@@ -178,7 +178,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Rejected plan values',
-        what: 'Values of the plan table that are unusable; the last good ones are in force.',
+        what: 'Invalid values in the plan table. The last good ones stay in force.',
         runbook: 'gatewayplanvaluerejected',
         query: `max(gateway_plans_rejected_values{${GATEWAY}})`,
         bad: { red: 1 },
@@ -192,15 +192,15 @@ export const ROWS = [
       }),
       stat({
         title: 'Deadlines missed',
-        what: 'Calls without an answer within REDIS_TIMEOUT_MS: Redis then counts as away.',
+        what: 'Calls without a reply within REDIS_TIMEOUT_MS. Redis then counts as away.',
         unit: 'cps',
         runbook: 'gatewaydecisionslocal',
         query: `sum(rate(gateway_redis_deadlines_missed_total{${GATEWAY}}[1m]))`,
         bad: { yellow: 0.01, red: 1 },
       }),
       graph({
-        title: 'A call to Redis, p99',
-        what: 'Each call decides all requests that were waiting.',
+        title: 'p99 of a Redis call',
+        what: 'One call decides all requests that were waiting.',
         unit: 's',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [[quantile(0.99, 'le, instance', 'gateway:redis_call_seconds_bucket:rate5m'), '{{instance}}']],
@@ -215,8 +215,8 @@ export const ROWS = [
         colours: { '^local$': 'red', '^shared$': 'green' },
       }),
       graph({
-        title: 'Requests that a call decides on',
-        what: 'Mean. It grows under load, because only one call is in progress at a time.',
+        title: 'Requests per Redis call',
+        what: 'The mean. It grows under load, because only one call is in progress at a time.',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [
           [
@@ -247,15 +247,15 @@ export const ROWS = [
       }),
       stat({
         title: '5xx of cores',
-        what: 'Share of what cores answered.',
+        what: 'Share of the responses of cores that are 5xx.',
         unit: 'percentunit',
         runbook: 'coreerrors',
         query: '(sum(core:requests:rate1m{status=~"5.."}) or vector(0)) / (sum(core:requests:rate1m) > 0)',
         bad: { yellow: 0.005, red: 0.02 },
       }),
       stat({
-        title: 'p99 of an answer',
-        what: 'Until a core began to answer or was given up, as gateways see it.',
+        title: 'p99 of a core response',
+        what: 'Time until a core began to respond or failed, as gateways see it.',
         unit: 's',
         runbook: 'coreunreachable',
         query: quantile(0.99, 'le', 'gateway:upstream_seconds_bucket:rate5m'),
@@ -263,14 +263,14 @@ export const ROWS = [
       }),
       stat({
         title: 'Store failures',
-        what: 'Transactions and checks that the database failed.',
+        what: 'Transactions and checks that failed in the database.',
         unit: 'cps',
         runbook: 'corestorefailing',
         query: 'sum(rate(core_store_errors_total[1m]))',
         bad: { red: 0.001 },
       }),
       stat({
-        title: 'Names lost',
+        title: 'Unresolved core names',
         what: 'Names in CORE_URL that cannot be resolved.',
         runbook: 'gatewaycorenamelost',
         query: `max(gateway_upstream_names_lost{${GATEWAY}})`,
@@ -284,14 +284,14 @@ export const ROWS = [
         queries: [[`sum by (core, kind) (gateway:upstream_errors:rate1m{${GATEWAY}})`, '{{core}} {{kind}}']],
       }),
       graph({
-        title: 'Time to an answer, p99',
-        what: 'By core, as gateways see it.',
+        title: 'p99 of a response, by core',
+        what: 'Time until a core began to respond, as gateways see it.',
         unit: 's',
         runbook: 'coreunreachable',
         queries: [[quantile(0.99, 'le, core', 'gateway:upstream_seconds_bucket:rate5m'), '{{core}}']],
       }),
       graph({
-        title: 'Time of an operation in the core, p99',
+        title: 'p99 of an operation in the core',
         what: 'As cores see it.',
         unit: 's',
         runbook: 'coreerrors',
@@ -305,8 +305,8 @@ export const ROWS = [
     question: 'Saturation?',
     panels: [
       stat({
-        title: 'Turned away',
-        what: 'Requests that were shed, and those for which a core was full.',
+        title: 'Requests shed',
+        what: 'Requests refused under load, including those for which a core was full.',
         unit: 'reqps',
         runbook: 'gatewayshedding',
         query: `sum(gateway:requests_without_decision:rate1m{${GATEWAY},reason="shed"}) + sum(gateway:upstream_errors:rate1m{${GATEWAY},kind="full"})`,
@@ -314,7 +314,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Connections refused',
-        what: 'Over the limit of all connections.',
+        what: 'Connections over the total limit.',
         unit: 'cps',
         runbook: 'gatewayconnectionsfull',
         query: `sum(rate(gateway_connections_refused_total{${GATEWAY},limit="total"}[1m]))`,
@@ -322,7 +322,7 @@ export const ROWS = [
       }),
       stat({
         title: 'Event loop, longest pause',
-        what: 'The longest time in which a process served nobody.',
+        what: 'The longest time for which a process served nobody.',
         unit: 's',
         runbook: 'gatewayeventloopblocked',
         query: `max(nodejs_eventloop_lag_max_seconds{job="gateway",${GATEWAY}})`,
@@ -330,39 +330,39 @@ export const ROWS = [
       }),
       stat({
         title: 'File descriptors',
-        what: 'Used, of those that a process may open.',
+        what: 'Share of the file descriptors that a process may open.',
         unit: 'percentunit',
         runbook: 'gatewaydescriptorsexhausted',
         query: `max(process_open_fds{job="gateway",${GATEWAY}} / process_max_fds{job="gateway",${GATEWAY}})`,
         bad: { yellow: 0.7, red: 0.9 },
       }),
       stat({
-        title: 'Workers that crashed',
-        what: 'In ten minutes.',
+        title: 'Worker crashes',
+        what: 'Crashes in the last ten minutes.',
         runbook: 'gatewayworkercrashes',
         query: `sum(increase(gateway_worker_crashes_total{${GATEWAY}}[10m])) or vector(0)`,
         bad: { red: 0.5 },
       }),
       stat({
         title: 'Log lines lost',
-        what: 'In ten minutes, by gateways.',
+        what: 'Lines that gateways lost in the last ten minutes.',
         runbook: 'loglinesdropped',
         query: `sum(increase(gateway_log_lines_dropped_total{${GATEWAY}}[10m]))`,
         bad: { red: 0.5 },
       }),
       graph({
-        title: 'Under way, and the limit',
-        what: 'Requests handed to a core, those that wait for a connection, and the limit.',
+        title: 'Requests in flight, and the limit',
+        what: 'Requests sent to a core, those waiting for a connection, and the limit of both.',
         runbook: 'gatewayshedding',
         queries: [
-          [gauges('gateway_upstream_in_flight', 'core', 'sum'), '{{core}} under way'],
+          [gauges('gateway_upstream_in_flight', 'core', 'sum'), '{{core}} in flight'],
           [gauges('gateway_upstream_queued', 'core', 'sum'), '{{core}} waiting'],
           [gauges('gateway_upstream_limit', 'core', 'sum'), '{{core}} limit'],
         ],
       }),
       graph({
         title: 'CPU',
-        what: 'Cores of the machine that a process uses. A gateway process uses one at most.',
+        what: 'CPUs that a process uses. A gateway process uses at most one.',
         runbook: 'gatewayaddedlatencyhigh',
         queries: [
           [`rate(process_cpu_seconds_total{job="gateway",${GATEWAY}}[1m])`, '{{instance}} {{worker}}'],
@@ -371,7 +371,7 @@ export const ROWS = [
       }),
       graph({
         title: 'Memory',
-        what: 'Resident, by process.',
+        what: 'Resident memory of each process.',
         unit: 'bytes',
         runbook: 'gatewayeventloopblocked',
         queries: [

@@ -219,7 +219,7 @@ export class Debts {
   readonly #counted = new Counter(
     {
       name: 'gateway_local_admissions_total',
-      help: 'Requests that were admitted while Redis was away, by what became of their charge.',
+      help: 'Requests admitted while Redis was away, by the outcome of their charge.',
     },
     new Label('fate', FATES),
   );

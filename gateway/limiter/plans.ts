@@ -48,17 +48,17 @@ export const PLAN_FIELDS = {
   },
   ban_after: {
     label: 'Ban after strikes',
-    help: 'refused requests that a key holds as strikes; they are forgotten at eight times its minute limit',
+    help: "maximum of a key's strikes. Each refused request adds one; strikes expire at eight times the minute limit",
     absent: '5 × minute',
   },
   ban_grace_seconds: {
-    label: 'Ban at the earliest after seconds',
-    help: 'how long strikes must have been full before a refusal bans the key; 0 bans at the first refusal that finds them full',
+    label: 'Grace time before a ban in seconds',
+    help: 'how long strikes must stay at their maximum before a refusal bans the key; with 0, the first refusal at the maximum does',
     defaults: forAll(30),
     least: 0,
   },
   ban_seconds: {
-    label: 'Ban for seconds',
+    label: 'Length of the first ban in seconds',
     help: 'length of the first ban; each further one within a day is twice as long',
     defaults: forAll(300),
     isRequired: true,
@@ -201,7 +201,7 @@ export interface RejectedValue {
   readonly kept: number | string | undefined;
 }
 
-/** Reads a stored table. Reports invalid and missing values, in whose place the last valid ones stay in force. */
+/** Reads a stored table. Reports invalid and missing values, for which the last valid ones stay in force. */
 export function readPlans(stored: StoredPlans, last: PlanTable): { table: PlanTable; rejected: RejectedValue[] } {
   const rejected: RejectedValue[] = [];
   const isGone = Object.keys(stored).length === 0;

@@ -16,7 +16,7 @@ const RATE_LIMITED = new HttpError('rate_limit_exceeded');
 const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
 const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Its issuer can fix it.';
-const CROWDED = 'Too many requests are under way. Retry after the time in the Retry-After header.';
+const CROWDED = 'Too many requests are in progress. Retry after the time in the Retry-After header.';
 const shed = () => unavailable(new Shed(), CROWDED);
 const ADDRESS_LIMITED = new HttpError(
   'rate_limit_exceeded',

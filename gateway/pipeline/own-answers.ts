@@ -131,7 +131,7 @@ export class OwnAnswers {
   }
 }
 
-/** Whether a request for limits asks for refusals. They cost a look at all gateways. @throws {HttpError} 400 */
+/** Whether a request for limits asks for refusals. They require a call to all gateways. @throws {HttpError} 400 */
 function readRefusals(target: string): boolean {
   const [given = 'false', ...more] = new URLSearchParams(target.split('?')[1]).getAll('refusals');
   if (more.length === 0 && (given === 'true' || given === 'false')) return given === 'true';

@@ -14,7 +14,7 @@ const HANDSHAKE_KEY = /^[\w+/]{22}==$/;
 /** @throws {HttpError} 400 for an invalid opening handshake (RFC 6455 §4.2.1) */
 export function checkHandshake({ headers }: IncomingMessage): void {
   if (headers['sec-websocket-version'] !== '13' || !HANDSHAKE_KEY.test(String(headers['sec-websocket-key']))) {
-    throw new HttpError('invalid_request', 'The WebSocket handshake is not one of RFC 6455, version 13.');
+    throw new HttpError('invalid_request', 'The WebSocket handshake must follow RFC 6455, version 13.');
   }
   // Headers named in Connection are not forwarded, so the core would have to refuse the handshake.
   if (/sec-websocket/i.test(headers.connection ?? '')) {

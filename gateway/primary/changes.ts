@@ -125,9 +125,9 @@ const PAGES = [20, 500];
 /** The tail may be this old without a warning. */
 const USUAL_MS = 2_000;
 
-const UNREACHABLE = 'Let this gateway reach Redis.';
+const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
 const UNREADABLE =
-  'Redis answers, but the stream of the audit log cannot be read. See what is in its place, then delete that.';
+  'Redis answers, but the stream of the audit log cannot be read. Check what is stored in its place, then delete it.';
 
 /**
  * Follows the audit log, so that another gateway's change is in force here within a second, and stays in force while

@@ -58,7 +58,7 @@ export async function startPrimary(
   const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
   const crashes = new Counter({
     name: 'gateway_worker_crashes_total',
-    help: 'Workers that ended without being asked to.',
+    help: 'Workers that crashed.',
   });
   crashes.declare('');
   const files = new LastGoodFiles(readAgain);

@@ -136,7 +136,7 @@ export class Workers {
       }
       this.#logger.info('rolling restart done');
     } catch {
-      if (!this.stopping) this.#logger.error('rolling restart given up: the new worker did not start');
+      if (!this.stopping) this.#logger.error('rolling restart aborted: the new worker did not start');
     }
   }
 }
@@ -234,7 +234,7 @@ class Slot {
     }
     // If no worker has ever served, there is no replacement: the start of the gateway fails.
     if (!this.#hasBegun()) return;
-    logger.error(fields, 'worker ended');
+    logger.error(fields, 'worker exited');
     onCrash();
     if (this.current !== worker && reason !== 'first') return;
     const servedMs = Date.now() - this.#changedAt.getTime();
@@ -248,7 +248,7 @@ class Slot {
     const { signal } = this.#stopping;
     for (let lastedMs = servedMs; this.current === undefined && !signal.aborted; lastedMs = 0) {
       this.#waitMs = nextWait(this.#waitMs, lastedMs);
-      this.#options.logger.warn({ worker: this.#number, waitMs: this.#waitMs }, 'worker starts again');
+      this.#options.logger.warn({ worker: this.#number, waitMs: this.#waitMs }, 'worker restarts');
       await sleep(this.#waitMs, undefined, { signal }).catch(() => {});
       if (this.current === undefined && !signal.aborted) await this.start('replacement').catch(() => {});
     }

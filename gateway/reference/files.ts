@@ -25,9 +25,9 @@ const DOCUMENT = '/v1/openapi.json';
 const PAGE = '/docs/';
 const OUR_PAGE = join(import.meta.dirname, 'page');
 
-/** The limit per address: hundreds of people behind one can visit in a minute, and none gets over 4 MB a second. */
+/** The limit per address. Hundreds of people behind one address can visit in a minute, and none gets over 4 MB a second. */
 export const READS_PER_MINUTE = 4_000;
-/** A file costs one more read for each such amount. */
+/** A file costs one more read for each multiple of this size. */
 const BYTES_PER_READ = 65_536;
 
 /** The file is revalidated each time, and answered with 304 while unchanged. */

@@ -174,7 +174,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
         name: 'refusals',
         in: 'query',
         required: false,
-        description: 'Adds the last refused requests of the key. All gateways are asked, so this takes longer.',
+        description: 'Adds the last refused requests of the key. This takes longer, because all gateways are queried.',
         schema: { type: 'boolean', default: false, examples: [true] },
       },
       ...EVERY,

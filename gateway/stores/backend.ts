@@ -87,8 +87,8 @@ export function embeddedBackend({ storage, limiterOf }: Embedded, plans: () => P
 function checkFault(why: string | undefined, isCopy: boolean): CheckResult {
   if (why === undefined) return good('data', 'is stored in DATA_DIR');
   const advice = isCopy
-    ? 'Let DATA_DIR be writable, then start this gateway again: until then it works with a copy of the data.'
-    : 'Let DATA_DIR have room, and be writable.';
+    ? 'Make DATA_DIR writable, then restart this gateway. Until then, it uses a copy of the data.'
+    : 'Free some space for DATA_DIR, and make it writable.';
   return fault('data', `cannot be stored, and changes are refused. ${why}`, advice);
 }
 

@@ -93,7 +93,7 @@ export class EditWatch {
     const wasKey = !Number.isInteger(createdAt) || (await this.#isInAuditLog(id));
     const entry = wasKey
       ? byHand('key.revoke', id, 'Its data is gone.')
-      : byHand('key.reindex', id, 'It was in the list of keys, and is no key.');
+      : byHand('key.reindex', id, 'It was in the list of keys, but is not a key.');
     await this.#parts.storage.change({
       parts: [
         { record: `revoked:${id}`, exists: false },

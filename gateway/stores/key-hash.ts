@@ -128,7 +128,7 @@ export function faultIn(fields: Fields): string | undefined {
   if (secrets.length === 0) return 'It has no secret.';
   if (secrets.length > MAX_SECRETS) return `It has more than ${MAX_SECRETS} secrets.`;
   if (secrets.some(({ unreadable }) => unreadable)) return 'One of its secrets cannot be read.';
-  if (new Set(secrets.map(({ id }) => id)).size < secrets.length) return 'Two of its secrets have one id.';
+  if (new Set(secrets.map(({ id }) => id)).size < secrets.length) return 'Two of its secrets have the same id.';
   return faultInCreation(fields);
 }
 

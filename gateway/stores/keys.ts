@@ -165,7 +165,7 @@ export class Keys {
       });
       if (isMade) return readEntry(id, after);
     }
-    throw new NotMade('The key was changed by others, again and again.');
+    throw new NotMade('The key was changed by others at every attempt.');
   }
 
   /**
@@ -263,7 +263,7 @@ export class Keys {
       const part = { record: key(id), exists: true, expect: { [field]: fields[field] }, set: { [field]: claim } };
       if (await this.#storage.change({ parts: [part], entries: [] })) return true;
     }
-    throw new NotMade('The event was claimed by others, again and again.');
+    throw new NotMade('The event was claimed by others at every attempt.');
   }
 
   async #entries(cursors: readonly KeyCursor[]): Promise<(KeyEntry | undefined)[]> {
@@ -342,7 +342,7 @@ function whyNotBackedUp(fields: Fields): string | undefined {
   if (names.length === 0) return 'It has no fields.';
   if (names.length > MAX_FIELDS) return `It has more than ${MAX_FIELDS} fields.`;
   const odd = names.find((name) => !isFieldName(name));
-  if (odd !== undefined) return `${odd.slice(0, 100)} is no field of a key.`;
+  if (odd !== undefined) return `${odd.slice(0, 100)} is not a field of a key.`;
   if (Buffer.byteLength(JSON.stringify(fields)) > MAX_BYTES) return `It has more than ${MAX_BYTES} bytes.`;
   return faultIn(fields);
 }

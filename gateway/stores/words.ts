@@ -42,7 +42,7 @@ export const VIAS = Object.keys(VIA_WORDS) as [Via, ...Via[]];
 export const ROLE_WORDS = {
   viewer: 'Viewer: reads everything, changes nothing',
   operator: 'Operator: changes keys, plans and bans',
-  admin: 'Admin: gives and ends access, too',
+  admin: 'Admin: also creates and revokes tokens, and restores backups',
 } as const;
 
 export type Role = keyof typeof ROLE_WORDS;

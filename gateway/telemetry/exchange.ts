@@ -215,7 +215,7 @@ export class NotedRequest {
 /** The cause of a 503 from load shedding. */
 export class Shed extends Error {
   constructor() {
-    super('Too many requests are under way.');
+    super('Too many requests are in progress.');
   }
 }
 

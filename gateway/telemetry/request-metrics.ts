@@ -87,7 +87,7 @@ export class Traffic {
   );
   readonly #badKeyValues = new Counter({
     name: 'gateway_key_values_rejected_total',
-    help: "Decisions on keys with an unusable value, in whose place the last valid one or the plan's was used.",
+    help: "Decisions that used the last valid value, or the plan's, because the key's own was unusable.",
   });
   readonly #decisionSeconds = new Histogram(
     {

@@ -53,7 +53,7 @@ export function exposeState(
   );
   metrics.gauge(
     'gateway_plans_rejected_values',
-    'Unusable values in the plan table, in whose place the last valid ones are in force.',
+    'Unusable values in the plan table, for which the last valid ones stay in force.',
     () => planCache.rejected.length,
   );
   metrics.gauge('gateway_plans_readable', '1 while the plan table can be read.', () => Number(planCache.isReadable));

@@ -28,7 +28,7 @@ export class CoreCounts {
     this.#seconds = new Histogram(
       {
         name: 'gateway_upstream_duration_seconds',
-        help: 'Time until a core began to answer or was given up, including the wait for a connection.',
+        help: 'Time until a core began to respond or failed, including the wait for a connection.',
       },
       SECONDS,
       core,
@@ -41,7 +41,7 @@ export class CoreCounts {
     this.#resends = new Counter(
       {
         name: 'gateway_upstream_asked_again_total',
-        help: 'Reads sent a second time because a core was late with the first.',
+        help: 'Reads sent twice because the first response was late.',
       },
       core,
     );

@@ -120,7 +120,7 @@ export class Cores {
 
   /** A core that joins others must first prove that it is ready. */
   #welcome(core: Core): void {
-    core.setReady(this.#all.length === 1, 'It has joined and has not been probed yet.');
+    core.setReady(this.#all.length === 1, 'It was added and has not been probed yet.');
     if (!core.ready) void core.probe();
   }
 

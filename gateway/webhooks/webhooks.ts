@@ -8,7 +8,7 @@ import { dayOf, type Happening, type Message, messageOf, post, secretBytes } fro
 const MAX_WAITING = 1_000;
 const AT_ONCE = 4;
 const STOP_GRACE_MS = 1_000;
-const STOPS = 'The gateway stops.';
+const STOPS = 'The gateway is stopping.';
 
 /** Ten attempts, over about four minutes. */
 const PATIENCE = { timeoutMs: 5_000, attempts: 10, firstRetryMs: 1_000, longestRetryMs: 64_000 };
@@ -45,7 +45,7 @@ export class Webhooks {
   readonly #counts = new Counter(
     {
       name: 'gateway_webhook_deliveries_total',
-      help: 'Webhook events by what became of them, and attempts that come again.',
+      help: 'Webhook events by outcome, and attempts that will be retried.',
     },
     this.#result,
   );
@@ -146,7 +146,7 @@ export class Webhooks {
 
   #giveUp({ happening: { keyId, event }, failed }: Event, reason: string): void {
     this.#count('given_up');
-    this.#logger.error({ keyId, event: `key.${event}`, attempts: failed, reason }, 'webhook event given up');
+    this.#logger.error({ keyId, event: `key.${event}`, attempts: failed, reason }, 'webhook event lost');
   }
 
   /** The wait before a retry doubles, with jitter: a receiver that is back does not get all messages at once. */

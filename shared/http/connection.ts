@@ -31,7 +31,7 @@ const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: strin
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large'],
   MANY_CHUNKS: ['payload_too_large', 'The request body has too many small chunks.'],
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout'],
-  [PLAIN_HTTP]: ['invalid_request', 'This port speaks TLS: the URL begins with https://.'],
+  [PLAIN_HTTP]: ['invalid_request', 'This port speaks TLS: use a URL that begins with https://.'],
 };
 
 function errorOf({ code = '', reason }: Fault): HttpError {

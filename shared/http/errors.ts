@@ -2,37 +2,37 @@ import { Conflict, Unavailable } from '../domain-errors.ts';
 
 interface ErrorRow {
   readonly status: number;
-  /** The default one. */
+  /** The default message. */
   readonly message: string;
   /** What a client does about it, for the reference. */
   readonly cure: string;
-  /** Whether no operation for operators answers with it. */
+  /** Whether no operation of the admin API returns it. */
   readonly isForClientsOnly?: true;
 }
 
 const LOOK_FIRST =
-  'Send a GET again. Look whether a POST took effect before you repeat it, or send it with an `Idempotency-Key`.';
+  'Send a GET again. Before you repeat a POST, check whether it took effect, or send it with an `Idempotency-Key`.';
 
-/** All errors for clients and internal services, by code. The reference and the OpenAPI documents are made of these rows. */
+/** All errors for clients and internal services, by code. The reference and the OpenAPI documents are generated from them. */
 export const ERRORS = {
   invalid_request: {
     status: 400,
     message: 'The request is malformed.',
-    cure: 'The message names what is malformed. Correct the request: the same one is refused again.',
+    cure: 'The message names what is malformed. Correct the request; an unchanged one is refused again.',
   },
   invalid_parameter: {
     status: 400,
     message: 'A parameter has an invalid value.',
-    cure: 'The message names the parameter and the values that it may have.',
+    cure: 'The message names the parameter and the values that it accepts.',
   },
   unauthorized: {
     status: 401,
     message: 'A valid API key is required in the header Authorization: Bearer as_...',
-    cure: 'Send `Authorization: Bearer as_…` with the whole key. If it is right, it was revoked, disabled or replaced, it has expired, or it is bound to other networks: ask whoever issued it.',
+    cure: 'Send `Authorization: Bearer as_…` with the whole key. If the key is complete, it has been revoked, disabled or replaced, it has expired, or it is bound to other networks: ask whoever issued it.',
   },
   insufficient_scope: {
     status: 403,
-    message: 'This API key is not allowed to do that.',
+    message: 'This API key lacks the required scope.',
     cure: 'Use a key whose scope covers the method: `read` for GET, `write` for all others.',
     isForClientsOnly: true,
   },
@@ -40,7 +40,7 @@ export const ERRORS = {
   method_not_allowed: {
     status: 405,
     message: 'The method is not allowed here.',
-    cure: 'The header `Allow` lists the methods that this path has.',
+    cure: 'The header `Allow` lists the methods of this path.',
     isForClientsOnly: true,
   },
   request_timeout: {
@@ -51,7 +51,7 @@ export const ERRORS = {
   conflict: {
     status: 409,
     message: 'The request conflicts with the current state.',
-    cure: 'Read what is stored now, and decide again.',
+    cure: 'Read the current state, and decide whether the request is still needed.',
   },
   payload_too_large: { status: 413, message: 'The request body is too large.', cure: 'Send a smaller body.' },
   uri_too_long: { status: 414, message: 'The request target is too long.', cure: 'Shorten the query.' },
@@ -62,13 +62,13 @@ export const ERRORS = {
   },
   expectation_failed: {
     status: 417,
-    message: 'The only expectation that can be met is 100-continue.',
+    message: 'The only supported expectation is 100-continue.',
     cure: 'Leave out the header `Expect`, or send `100-continue`.',
   },
   rate_limit_exceeded: {
     status: 429,
     message: 'Rate limit exceeded. Retry after the time in the Retry-After header.',
-    cure: 'Wait for the seconds in `Retry-After`, then send the request again. If that happens often, spread your requests, or ask for a larger plan.',
+    cure: 'Wait for the seconds in `Retry-After`, then send the request again. If this happens often, spread your requests, or ask for a larger plan.',
   },
   key_banned: {
     status: 429,
@@ -84,28 +84,28 @@ export const ERRORS = {
   internal_error: {
     status: 500,
     message: 'Something went wrong on our side.',
-    cure: 'Send the request again later. If it lasts, report the `X-Request-Id`.',
+    cure: 'Send the request again later. If the error persists, report the `X-Request-Id`.',
   },
   bad_gateway: {
     status: 502,
-    message: 'The store could not be reached or gave no usable answer.',
+    message: 'The store could not be reached or sent an unusable response.',
     cure: LOOK_FIRST,
     isForClientsOnly: true,
   },
   unavailable: {
     status: 503,
-    message: 'The service is unavailable for the moment.',
+    message: 'The service is temporarily unavailable.',
     cure: 'Send the request again after `Retry-After`, or after a second.',
   },
   gateway_timeout: {
     status: 504,
-    message: 'The store took too long to answer.',
+    message: 'The store took too long to respond.',
     cure: LOOK_FIRST,
     isForClientsOnly: true,
   },
   http_version_not_supported: {
     status: 505,
-    message: 'Only HTTP/1.1 and HTTP/1.0 are spoken here.',
+    message: 'Only HTTP/1.1 and HTTP/1.0 are supported.',
     cure: 'Use HTTP/1.1.',
   },
 } as const satisfies Record<string, ErrorRow>;

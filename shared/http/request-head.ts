@@ -73,7 +73,7 @@ export function originForm(target: string, host: string | undefined): string {
   const [, authority, rest = ''] = ABSOLUTE.exec(target) ?? [];
   if (authority === undefined) return target;
   if (host !== undefined && authority.toLowerCase() !== host.toLowerCase())
-    refuse('The request target names another host than Host does.');
+    refuse('The request target and Host name different hosts.');
   return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
@@ -128,8 +128,9 @@ function checkFraming({ headers, httpVersion }: IncomingMessage): void {
   if (!LENGTH.test(length)) refuse('Content-Length is not a number without leading zeros.');
   const coding = headers['transfer-encoding'];
   if (coding === undefined) return;
-  if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0') refuse('The only transfer coding taken is chunked.');
-  if (headers['content-length'] !== undefined) refuse('A body has one length or chunks, not both.');
+  if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0')
+    refuse('The only supported transfer coding is chunked.');
+  if (headers['content-length'] !== undefined) refuse('A body must have either one length or chunks.');
 }
 
 /** The only accepted spelling of a length. */

@@ -32,7 +32,7 @@ function settingOf(name: string, settings: readonly string[]): string | undefine
   return settings.find((setting) => setting === meant) ?? settings.find((setting) => looksLike(meant, setting));
 }
 
-const NO_ARGUMENT = 'is no argument; settings come from the environment.';
+const NO_ARGUMENT = 'is not an argument; settings come from the environment.';
 
 /** Values that need no quotes. Others are not repeated, because a URL can contain a password. */
 const PLAIN = /^[\w.,:-]{1,60}$/;

@@ -32,7 +32,7 @@ export function readSettings<S extends z.ZodObject>(
   const lines = [
     ...faults.map(([name, message]) => `  ${fileSetting(name)}: ${message}`),
     ...issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`),
-    ...unknown.map(([name, meant]) => `  ${name}: is no setting; did you mean ${meant}? Set that, or unset this`),
+    ...unknown.map(([name, meant]) => `  ${name}: is not a setting; did you mean ${meant}? Set that, or unset this`),
     ...argumentFaults(args, names, secrets).map(([argument, message]) => `  ${argument}: ${message}`),
   ];
   if (result.success && lines.length === 0) return { ...result.data, secretFiles: files };

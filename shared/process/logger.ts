@@ -57,7 +57,7 @@ export function logInfoLine(logger: Logger, fields: object, message: string): vo
 /** The number of dropped lines of this process's log, as a metric. */
 export const droppedLines = (service: 'gateway' | 'core'): Family => ({
   name: `${service}_log_lines_dropped_total`,
-  help: 'Lines that the log has lost, because its reader was too slow.',
+  help: 'Log lines lost because the reader of the log was too slow.',
   type: 'counter',
   values: [{ labels: {}, value: output?.dropped ?? 0 }],
 });

@@ -125,8 +125,8 @@ const anotherHost = (setting: string): string =>
 const unresolved = (setting: string): string => `this name does not resolve. ${anotherHost(setting)}`;
 
 const LISTEN_FAULTS: Readonly<Record<string, (setting: string) => string>> = {
-  EADDRINUSE: (setting) => `another program has this address. Stop it, or set ${setting} to a free port.`,
-  EACCES: (setting) => `not permitted. Set ${setting} to a port from 1024 on.`,
+  EADDRINUSE: (setting) => `another program uses this address. Stop it, or set ${setting} to a free port.`,
+  EACCES: (setting) => `not permitted. Set ${setting} to a port of at least 1024.`,
   EADDRNOTAVAIL: (setting) => `this machine has no such address. ${anotherHost(setting)}`,
   ENOTFOUND: unresolved,
   EAI_AGAIN: unresolved,

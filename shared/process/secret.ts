@@ -23,7 +23,7 @@ export function currentSecret<S extends z.ZodObject, N extends keyof z.infer<S> 
   if (path === undefined) return () => value;
   const parse = (found: string): Settings<S>[N] => {
     const result = (schema.shape[name] as z.ZodType).safeParse(found === '' ? undefined : found);
-    if (!result.success || result.data === undefined) throw new Error('This is no valid value.');
+    if (!result.success || result.data === undefined) throw new Error('This is not a valid value.');
     return result.data as Settings<S>[N];
   };
   return rereadFile(name, path, value, parse, options);

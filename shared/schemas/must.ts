@@ -4,7 +4,7 @@ import type { z } from 'zod';
 export const must = (be: string) => (issue: { readonly input?: unknown }) =>
   issue.input === undefined ? 'is required' : `must ${be}`;
 
-/** The faults of a value in a clause each. @param name of a value that is no member */
+/** The faults of a value, each as one clause. @param name of a value that is not a member */
 export function faultsOf(error: z.ZodError, name?: string): string {
   const faults = error.issues.map((issue) => {
     if (issue.code === 'unrecognized_keys') return `${issue.keys.map(quoted).join(', ')} is not known`;

@@ -5,16 +5,16 @@ import { startGateway } from './setup/gateway.ts';
 import { issueEmbeddedKeys, issueKeys, type Keys } from './setup/keys.ts';
 import type { Stage } from './setup/stage.ts';
 
-/** Who is compared: one worker each unless its name says two, in a process or processes of its own. */
+/** A proxy to compare. It runs in its own processes, with one worker unless its name says two. */
 export interface Contender {
   readonly name: ContenderName;
   readonly url: string;
-  /** Whose CPU time counts as the proxy's; undefined for the core, which is its own. */
+  /** The process whose CPU time counts as the proxy's; undefined if the core is called directly. */
   readonly pid: number | undefined;
   /** Where its access log goes. */
   readonly log: string;
   readonly keys: Keys;
-  /** Calls of Redis a decision, at most; undefined where nothing is decided. */
+  /** The most Redis calls per decision; undefined if nothing is decided. */
   readonly redisCalls: number | undefined;
 }
 
@@ -37,7 +37,7 @@ export const DESCRIPTIONS = {
   core: 'the core called directly: no proxy at all',
 } as const;
 
-/** What all others are measured against, unless there is another checkout to compare with. */
+/** The contender to which all others are compared, unless --base names another checkout. */
 export const BASELINE: ContenderName = 'nginx-lua';
 
 const PEERS = join(import.meta.dirname, 'peers');

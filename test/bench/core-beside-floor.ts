@@ -7,13 +7,13 @@ import { usageOf } from './machine/usage.ts';
 import type { Table } from './results/data.ts';
 import { addPets } from './setup/stage.ts';
 
-/** The core beside its floor: µs of CPU a request of each operation that clients may ask for. */
+/** The core compared with its floor: µs of CPU per request, for each operation of clients. */
 
 const CONNECTIONS = 32;
 const WARM_SECONDS = 2;
 const SECONDS = 2;
 
-/** The core asks for none. */
+/** The core requires no key. */
 const key = 'none';
 const OPERATIONS: Readonly<Record<string, Ask>> = {
   'a list of 20': { method: 'GET', path: LIST, key },

@@ -5,9 +5,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { pino } from 'pino';
 
 /**
- * The floor of the core: what it does for a request of a gateway, on one page, and nothing else. It reads and adds pets
- * in SQLite, each commit on disk before it is answered, logs and counts. It has no defence, and a body is what JSON.parse
- * makes of it.
+ * The floor of the core: a core on one page that does only the necessary work. It reads and adds pets in SQLite, syncs each
+ * commit to disk before it answers, logs and counts. It has no defence, and accepts any body that JSON.parse accepts.
  */
 
 const { DATABASE = '', PORT = '0' } = process.env;
@@ -27,7 +26,7 @@ interface NewPet {
   readonly status: string;
 }
 
-/** A request, and when it came. */
+/** A request, and when it arrived. */
 interface Call {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -48,7 +47,7 @@ function answer({ request, response, startedAt }: Call, status: number, value: u
   log.info({ requestId, method: request.method, path: request.url, status, durationMs }, 'request');
 }
 
-// The pets that came in one turn of the event loop are one commit.
+// The pets that arrived in one turn of the event loop share one commit.
 let waiting: (() => () => void)[] = [];
 
 function commit(): void {

@@ -8,9 +8,9 @@ import { type Credential, parseApiKey } from '../../gateway/limiter/credential.t
 import { DEFAULT_PLANS, planText, readPlans } from '../../gateway/limiter/plans.ts';
 
 /**
- * The floor: what a gateway does for a request, on one page, and nothing else. It authenticates, decides in Redis with
- * decide.lua, forwards to the core, tells the limits, logs and counts. It has no defence: it trusts its clients, its core
- * and its Redis to be well-behaved. What the gateway costs above it is the price of its promises.
+ * The floor: a gateway on one page that does only the necessary work. It authenticates, decides in Redis with decide.lua,
+ * forwards to the core, sends the limit headers, logs and counts. It has no defence: it trusts its clients, its core and its
+ * Redis to be well-behaved. The real gateway's additional cost is the price of its promises.
  */
 
 const { CORE_URL = '', REDIS_URL = '', PORT = '0' } = process.env;
@@ -18,7 +18,7 @@ const core = new URL(CORE_URL);
 const log = pino({ base: null }, pino.destination({ sync: false, minLength: 4_096 }));
 const counts = { requests: 0, admitted: 0, refused: 0, milliseconds: 0 };
 
-// 1. The decision: all requests of a turn, or that came during a call, in one call; those of one key together.
+// 1. The decision: one call decides all requests that arrived in a turn or during a call, grouped by key.
 
 interface Asked {
   readonly credential: Credential;
@@ -54,7 +54,7 @@ async function decideAll(): Promise<void> {
   if (asked.size > 0) setImmediate(decideAll);
 }
 
-// 2. What a verdict tells the client.
+// 2. The status and headers for a verdict.
 
 /** A level as decide.lua writes it: `59.5/60`. */
 function levelOf(text = ''): [left: number, limit: number] {
@@ -91,7 +91,7 @@ function verdictOf(reply: string): [status: number, headers: string[]] {
   return [isRefused ? 429 : outcome === 'forbidden' ? 403 : 200, headers];
 }
 
-// 3. The core: reads of all clients are pipelined on a few connections, a write has one of its own meanwhile.
+// 3. The core: the reads of all clients are pipelined on a few connections, and each write has its own connection.
 
 interface Answer {
   readonly status: number;
@@ -114,7 +114,7 @@ class Wire {
     this.#socket.on('close', () => {
       this.isOpen = false;
     });
-    // Before the core ends it, which could cross a request.
+    // Earlier than the core, whose close could cross a request.
     this.#socket.setTimeout(IDLE_MS, () => this.#socket.end());
   }
 
@@ -169,7 +169,7 @@ function forward(method: string, target: string, headers: string, body: string, 
   }
 }
 
-/** The one with the fewest requests under way. */
+/** The connection with the fewest requests in flight. */
 function reader(): Wire {
   let idlest = 0;
   for (const [at, wire] of readers.entries()) {

@@ -5,8 +5,8 @@ import { insertPet } from '../../core/store/queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 
 /**
- * What group commit gives: µs a write of one writer, which has a commit a write, and of 1, 32 and 128 writers, which
- * share a commit a turn. Each writer waits for its last write. Interleaved rounds, medians, and the spread of the ratio.
+ * The effect of group commit: µs per write for one writer with a commit per write, and for 1, 32 and 128 writers that share
+ * a commit per turn. Each writer waits for its last write. It prints medians of interleaved rounds and the spread of the ratio.
  *
  *     node test/bench/group-commit.ts
  */

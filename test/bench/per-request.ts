@@ -14,18 +14,18 @@ import { startGateway } from './setup/gateway.ts';
 import { issueKeys } from './setup/keys.ts';
 import type { Stage } from './setup/stage.ts';
 
-/** What one admitted GET takes of a process: objects, bytes and promises made, and the files and functions that run. */
+/** The cost of one admitted GET in a process: new objects, bytes and promises, and the files and functions that run. */
 
 const WARM = 300;
 const COUNTED = 500;
-/** Of objects, of promises, of calls. */
+/** The limits for objects, promises and calls. */
 const COUNTS = 3;
 const SETTLE_MS = 300;
 const COUNTING = join(import.meta.dirname, 'machine/counting.ts');
 
 export interface PerRequest {
   readonly name: string;
-  /** Made by our own code, and by all. */
+  /** Created by the project's own code, and in total. */
   readonly objects: number;
   readonly allObjects: number;
   readonly kilobytes: number;
@@ -75,7 +75,7 @@ async function count(name: string, { pid }: Service, url: string, key: string): 
   await sleep(SETTLE_MS);
   agent.destroy();
   const { objects, promises, scripts } = JSON.parse(readFileSync(file, 'utf8')) as Counted;
-  // What runs for every request, and not for a timer that happens to run meanwhile.
+  // Only code that runs for every request counts, not that of a timer that happens to run.
   const ran = scripts
     .filter(({ url: at }) => isOurs(at))
     .map(({ calls }) => calls.filter((times) => times >= COUNTED).length)

@@ -1,10 +1,10 @@
 import { type ContenderName, DESCRIPTIONS } from './contenders.ts';
 import { SCENARIOS, type Scenario } from './scenarios.ts';
 
-/** How long a run takes, and what for. */
+/** The duration of a run, and its parts. */
 export interface Plan {
   readonly parts: readonly PlannedScenario[];
-  /** Of a round. wrk knows whole seconds only. */
+  /** The length of a round. wrk accepts only whole seconds. */
   readonly seconds: number;
 }
 
@@ -12,7 +12,7 @@ export interface PlannedScenario {
   readonly scenario: Scenario;
   readonly contenders: readonly ContenderName[];
   readonly rounds: number;
-  /** Those of them that take part in every third round only. */
+  /** The contenders that take part in every third round only. */
   readonly seldom: readonly ContenderName[];
 }
 
@@ -22,7 +22,7 @@ export interface Wishes {
   readonly scenario?: readonly string[] | undefined;
   readonly rounds?: number | undefined;
   readonly seconds?: number | undefined;
-  /** The folder of another checkout, which is compared too. */
+  /** The folder of another checkout to compare with. */
   readonly base?: string | undefined;
   /** Whether all is measured against the floor. */
   readonly isFloor?: boolean;
@@ -30,10 +30,10 @@ export interface Wishes {
   readonly isWritten?: boolean;
 }
 
-/** Where this gateway is set against the floor. */
+/** The scenarios in which this gateway is compared with the floor. */
 export const FLOOR_SCENARIOS = ['day-1', 'day-8', 'day-64', 'day-256'];
 
-/** The scenarios that the comparison stands on; the others show one side of it each. */
+/** The main scenarios of the comparison; each of the others shows one aspect. */
 const MAIN_SCENARIOS = ['day-64', 'list-32', 'list-128'];
 const MAIN_CONTENDERS: readonly ContenderName[] = ['gateway', 'nginx-lua', 'nginx', 'core'];
 
@@ -49,14 +49,14 @@ const MODES = {
 };
 
 const SECONDS = 2;
-/** Who stands beside the point takes part less often, unless asked for: the ratio needs no finer measure. */
+/** Secondary contenders take part less often unless requested, because their ratio needs less precision. */
 const SELDOM: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
-/** What a run takes beside its rounds: to start, to warm up before a scenario, and around each round. */
+/** The time that a run takes in addition to its rounds: the start, the warm-up of each scenario, and around each round. */
 const START_SECONDS = 25;
 const WARM_UP_SECONDS = 1.1;
 const OVERHEAD_SECONDS = 0.15;
 
-/** @throws naming what there is when a wish names what there is not */
+/** @throws naming the valid values, if an option has an unknown one */
 export function makePlan({ mode, only, scenario: named, rounds, seconds = SECONDS, base }: Wishes): Plan {
   check(only, Object.keys(DESCRIPTIONS), 'contender');
   check(
@@ -67,7 +67,7 @@ export function makePlan({ mode, only, scenario: named, rounds, seconds = SECOND
   const parts = SCENARIOS.filter(({ name, isOptional }) => named?.includes(name) ?? !isOptional).map((scenario) => {
     const isMain = MAIN_SCENARIOS.includes(scenario.name);
     const { main, side, mainContenders, sideContenders } = MODES[named !== undefined && !isMain ? 'full' : mode];
-    // What a proxy adds to the latency of the core takes the core to tell.
+    // The latency that a proxy adds can only be computed from that of the core.
     const atSide = scenario.halfOf ? [...sideContenders, 'core'] : sideContenders;
     const wanted: readonly string[] = only ?? (isMain ? mainContenders : atSide);
     return {
@@ -88,9 +88,9 @@ function check(names: readonly string[] | undefined, known: readonly string[], w
 }
 
 /**
- * From so many connections on, a round is led in by a second that is not counted. Between its rounds a proxy lets its
- * connections to the core go. Node accepts a connection or so a turn, so opening all of them beside the load takes up to a
- * second: a matter of starting, not of serving.
+ * From this number of connections on, a round begins with a second that is not measured. Between its rounds, a proxy closes
+ * its connections to the core. Node accepts about one connection per turn, so reopening all of them under load takes up to a
+ * second, which would measure the start.
  */
 const CROWD = 64;
 const LEAD_IN_SECONDS = 1;

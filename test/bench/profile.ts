@@ -13,8 +13,8 @@ import { issueKeys } from './setup/keys.ts';
 import { PETS, setStage } from './setup/stage.ts';
 
 /**
- * Where the gateway's time goes, in µs of CPU a request, under several loads: perf's samples, each counted for the
- * innermost script on its stack, or for what the kernel does for it. The parts add up to the whole.
+ * Shows where the gateway spends time under several loads, in µs of CPU per request. Each sample of perf counts for the
+ * innermost script on its stack, or for the work of the kernel. The parts add up to the total.
  *
  *     node test/bench/profile.ts
  */
@@ -34,7 +34,7 @@ const settings = { REDIS_URL: stage.redisUrl, NODE_OPTIONS: NAMED_FUNCTIONS };
 const { pid: primary, urls } = await startGateway('gateway', stage, settings);
 /** The worker: the last of the gateway's processes. */
 const pid = withChildren(primary).at(-1) as number;
-// V8 writes the names for perf, and a log of its own.
+// V8 writes the names for perf, and also its own log.
 process.once('exit', () => {
   for (const file of [`/tmp/perf-${pid}.map`, ...globSync(join(ROOT, `isolate-*-${pid}-v8.log`))])
     rmSync(file, { force: true });
@@ -48,7 +48,7 @@ const loads: Readonly<Record<string, { connections: number; asks: readonly Ask[]
   'GET, 1': { connections: 1, asks: listsOf([keys.hot]) },
 };
 
-/** @returns µs a request, the whole and its parts */
+/** @returns µs per request: the total and its parts */
 async function profile({ connections, asks }: { connections: number; asks: readonly Ask[] }): Promise<Row> {
   const load = { url: urls.gateway ?? '', connections, asks };
   await runWrk({ ...load, seconds: WARM_SECONDS });

@@ -9,7 +9,7 @@ import { leadInSeconds, type PlannedScenario, takingPart } from './plan.ts';
 import type { Scenario } from './scenarios.ts';
 import { type Stage, scriptCalls } from './setup/stage.ts';
 
-/** What one round of one contender came to. CPU time is in µs a request. */
+/** The results of one round of one contender. CPU time is in µs per request. */
 export interface Sample {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
@@ -17,20 +17,20 @@ export interface Sample {
   readonly proxyCpu: number;
   readonly redisCpu: number;
   readonly coreCpu: number;
-  /** Scripts that Redis ran, a second. */
+  /** Scripts that Redis ran per second. */
   readonly redisCallsPerSecond: number;
   /** Of the proxy, at the end of the round. */
   readonly residentMegabytes: number;
 }
 
-/** The samples of each contender by round; none where it did not take part or its round was not valid. */
+/** The samples of each contender by round; undefined if it did not take part or the round was not valid. */
 export type Samples = Map<ContenderName, (Sample | undefined)[]>;
 
 export interface Measured {
   readonly scenario: Scenario;
   readonly samples: Samples;
   readonly invalid: readonly string[];
-  /** Requests a second that were sent, where the rate was fixed. */
+  /** Requests sent per second, if the rate was fixed. */
   readonly rate?: number | undefined;
 }
 
@@ -39,14 +39,14 @@ export interface Measuring {
   readonly part: PlannedScenario;
   readonly contenders: ReadonlyMap<ContenderName, Contender>;
   readonly seconds: number;
-  /** What the first contender can do at most, where that is known. */
+  /** The maximum rate of the first contender, if it is known. */
   readonly capacity?: number | undefined;
   tell(progress: string): void;
 }
 
 const SETTLE_MS = 100;
 const WARM_UP_SECONDS = 1;
-/** Before anything is measured: what a just-in-time compiler makes of a program takes a while. */
+/** The warm-up before any measurement, because just-in-time compilation takes a while. */
 const FIRST_WARM_UP_SECONDS = 3;
 
 export async function warmUp(contender: Contender): Promise<void> {
@@ -55,8 +55,8 @@ export async function warmUp(contender: Contender): Promise<void> {
 }
 
 /**
- * Many short rounds in turn: what the machine does meanwhile hits all alike, and the contenders of one round can be
- * compared with each other. Who goes first is another one each round. A round before the first warms up and is forgotten.
+ * Runs many short rounds in turn, so that other load on the machine affects all contenders alike, and those of one round can
+ * be compared. Each round starts with another contender. A warm-up round before the first is not measured.
  */
 export async function measure(measuring: Measuring): Promise<Measured> {
   const { stage, part, contenders, seconds, tell } = measuring;
@@ -131,7 +131,7 @@ async function load(contender: Contender, scenario: Scenario, seconds: number, r
 function faultOf({ requests, refused, failures }: LoadResult, { refused: share }: Scenario): string | undefined {
   if (requests === 0) return 'no answers';
   if (failures > 0) return `${failures} requests without an answer`;
-  // A key over its limit is let through once a minute, and a mix varies.
+  // A key over its limit is admitted once a minute, and a mix varies.
   const isClose = share === 0 ? refused === 0 : Math.abs(refused / requests - share) < (share < 1 ? 0.02 : 0.01);
   if (!isClose) return `${refused} of ${requests} refused`;
   return undefined;

@@ -18,8 +18,8 @@ import { type Stage, setStage } from './setup/stage.ts';
 import { verify } from './setup/verify.ts';
 
 /**
- * The side-by-side benchmark: this gateway and its peers on one machine, in one run, interleaved, in front of one core and
- * one Redis, with one worker each, and two where the scenario is about that.
+ * The side-by-side benchmark: this gateway and its peers run interleaved on one machine, in front of one core and one Redis.
+ * Each has one worker, or two in the scenario about two workers.
  */
 
 const PICTURE = join(import.meta.dirname, 'speed.svg');
@@ -56,7 +56,7 @@ function positive(name: string, text: string): number {
   return Number(text);
 }
 
-/** One line that is written over where there is a terminal; a line a step where there is none. */
+/** Shows progress: on a terminal in one line that is overwritten, otherwise as one line per step. */
 function tell(text: string): void {
   const elapsed = Math.round(performance.now() / 1_000);
   const clock = `${Math.floor(elapsed / 60)}:${String(elapsed % 60).padStart(2, '0')}`;
@@ -75,7 +75,7 @@ async function startAll(names: readonly ContenderName[], stage: Stage): Promise<
   return contenders;
 }
 
-/** What the first contender did in the scenario that a half load is the half of, if that has been measured. */
+/** The full rate of the first contender, from which the half load follows, if it has been measured. */
 function capacityOf({ scenario, contenders }: PlannedScenario, measured: readonly Measured[]): number | undefined {
   const whole = measured.find(({ scenario: { name } }) => name === scenario.halfOf);
   const samples = whole?.samples.get(contenders[0] as ContenderName);

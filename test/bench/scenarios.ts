@@ -4,7 +4,7 @@ import { aDay, OVER_LIMIT } from './load/day.ts';
 import { makeUpKeys } from './setup/keys.ts';
 import { PETS } from './setup/stage.ts';
 
-/** What is asked of the contenders. */
+/** The loads on the contenders. */
 export interface Scenario {
   readonly name: string;
   readonly title: string;
@@ -13,14 +13,14 @@ export interface Scenario {
   asks(contender: Contender): readonly Ask[];
   /** The share of requests that a valid round refuses. */
   readonly refused: number;
-  /** Who can do this at all. */
+  /** The contenders that support this. */
   readonly contenders: readonly ContenderName[];
   /**
-   * Requests are sent at a fixed rate: half of what the first of them can do in the scenario of this name. Without it, as
-   * fast as it goes.
+   * If set, requests are sent at a fixed rate: half the maximum of the first contender in the scenario of this name.
+   * Otherwise they are sent as fast as possible.
    */
   readonly halfOf?: string;
-  /** It is measured only where it is asked for by name. */
+  /** Whether it is measured only if requested by name. */
   readonly isOptional?: boolean;
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { startProcess } from '../support/process.ts';
 
-/** They call parts of the product by themselves, so a change there can break them. Their figures are not tested. */
+/** These programs call parts of the product directly, so a change there can break them. Their figures are not tested. */
 test.for([
   ['steps.ts', 'canonical request', 'access log line', 'counters', 'trace, continued'],
   ['body.ts', 'parseJson, an int64', 'NewPet.safeParse'],

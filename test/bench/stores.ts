@@ -18,13 +18,13 @@ import { startRedisServer } from '../support/redis.ts';
 import { targetOf } from '../support/redis-target.ts';
 
 /**
- * What the stores cost: `npm run bench -- --stores`. Each line has its bound and what was measured.
+ * Measures the cost of the stores: `npm run bench -- --stores`. Each line has its bound and its measurement.
  */
 
 const MANY = 100_000;
 const MOST = 300_000;
 const AT_ONCE = 1_000;
-/** By which a repeated change is known. */
+/** Identifies a repeated change. */
 const MARKS_LAST_MS = 61_000;
 /** Decisions in one call. */
 const BATCH = 128;
@@ -63,7 +63,7 @@ const newKey = (at: number): [id: string, record: KeyRecord] => {
   return [id, { plan: 'free', name: `customer ${at}`, createdAt: at, secrets: [secret] }];
 };
 
-/** @param onIssued told of each key */
+/** @param onIssued called for each key */
 async function issue(storage: Storage, count: number, together: number, onIssued = (_: Credential) => {}) {
   const keys = new Keys(storage);
   async function create(at: number): Promise<void> {
@@ -129,7 +129,7 @@ async function measure(name: string, storage: Storage): Promise<void> {
   report(`${name}: a search through ${MANY} keys holds the process`, await longestHold(keys), 20, 'ms');
 }
 
-/** What keys cost in Redis that were used once: its memory a key, and its CPU a decision of many at once. */
+/** The cost in Redis of keys used once: memory per key, and CPU per decision when many share a call. */
 async function measureUse(redis: Redis, storage: Storage): Promise<void> {
   const figure = async (name: string) => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(await redis.info())?.[1]);
   const cpu = async () => (await figure('used_cpu_user')) + (await figure('used_cpu_sys'));
@@ -142,7 +142,7 @@ async function measureUse(redis: Redis, storage: Storage): Promise<void> {
   for (let at = 0; at < MOST; at += BATCH)
     await Promise.all(issued.slice(at, at + BATCH).map((credential) => limiter.decide(credential)));
   report('Redis: CPU of a decision, 128 at once', (((await cpu()) - before) * 1e6) / MOST, 8, 'µs');
-  // The marks of changes have gone by then.
+  // The marks of changes have expired by then.
   await sleep(MARKS_LAST_MS);
   const each = ((await figure('used_memory')) - memory) / MOST;
   report(`Redis: memory of a used key out of ${MOST}, with its place`, each, 600, 'bytes');

@@ -12,7 +12,7 @@ const HELP = `npm run breaks -- [--only <text>]
 Makes each deliberate break of test/breaks/table.ts in a copy of this folder, one after the other, and runs the test that
 has to fail with it. Prints those that no test finds; the exit status is then 1. All of them take about ten minutes.
 
-  --only <text>  only those with this in the name of their file or test
+  --only <text>  only breaks whose file or test has this text in its name
   --help         prints this
 `;
 

@@ -93,7 +93,7 @@ test('the overview covers an hour or 15 minutes', async () => {
   await range.getByRole('button', { name: '15 minutes', pressed: true }).waitFor();
   await expect.poll(async () => apart(await painted(page, 'Requests a minute', CLOCK))).toBeLessThan(5);
   await page.getByText('The last 15 minutes of this gateway').waitFor();
-  // What was before the gateway started is unknown, and no row of the table.
+  // The table has no rows for the time before the gateway started.
   expect(await rows(page, 'Requests a minute')).toBeLessThan(10);
   expect(faults).toEqual([]);
 });

@@ -36,14 +36,16 @@ test('the Health page shows which core is down, since when and why, and how Redi
   await page.getByText('The numbers cover only this gateway.').waitFor();
 
   await stops.stop(0);
-  await row(`:${port}`).getByText('Out', { exact: true }).waitFor(PATIENCE);
+  await row(`:${port}`).getByText('Not in use', { exact: true }).waitFor(PATIENCE);
   expect(await row(`:${port}`).innerText()).toMatch(/Out since \d\d:\d\d[\s\S]*ECONNREFUSED/);
   await row(stays).getByText('Up', { exact: true }).waitFor();
   expect((await shortcomings(page)).found).toEqual([]);
 
   const redis = page.getByRole('region', { name: 'Redis and the plan table' });
   await redis.getByText('Connected', { exact: true }).waitFor();
-  expect(await redis.innerText()).toMatch(/One Redis[\s\S]*[\d.]+ ms, \d\d:\d\d[\s\S]*99 % of calls within [\d.]+ ms/);
+  expect(await redis.innerText()).toMatch(
+    /A single Redis[\s\S]*[\d.]+ ms, \d\d:\d\d[\s\S]*99 % of calls within [\d.]+ ms/,
+  );
   await server.stop();
   await redis.getByText('Away', { exact: true }).waitFor(PATIENCE);
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);

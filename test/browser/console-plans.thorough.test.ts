@@ -23,7 +23,7 @@ test('a plan change is reviewed, made, listed in the history, and rolled back', 
   await question(page).getByRole('button', { name: 'Apply' }).click();
   await question(page).getByText('A reason is required.').waitFor();
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 60 } });
-  // The audit log below shows the change sooner than by its next question, which follows in 5 s.
+  // The audit log below must show the change before its next poll in 5 s.
   await page.waitForResponse((response) => response.url().includes('/activity?'));
   await agree(page, 'Apply', 'anna', 'too many of them');
   await question(page).waitFor({ state: 'detached' });

@@ -117,7 +117,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByLabel('Key id').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
-  // Of a whole key, only its id is left.
+  // Only the id of a whole key is kept.
   expect(new URL(page.url()).search).toBe(`?keyId=${idOf(key)}&status=2xx`);
   await page.getByRole('button', { name: 'Older' }).click();
   await expect.poll(() => idsIn(page)).toEqual(['m-4', 'm-3', 'm-2', 'm-1', 'm-0']);

@@ -6,7 +6,7 @@ import { logIn, openConsole, question, rowOf, visit, visitConsole } from '../sup
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Jobs of an operator, from the first page, with the number of clicks that each takes. Typing is no click. */
+/** An operator's tasks, each starting on the first page, with the number of clicks it takes. Typing does not count. */
 
 const browser = await openBrowser();
 const stack = await startStack();
@@ -50,7 +50,7 @@ test('finding out why a request was refused, from its id, takes 1 click', async 
   expect(clicks()).toBe(1);
 });
 
-test('find who is loudest, ban it, and lift the ban again, each with its reason: 5 clicks', async () => {
+test('finding the busiest key, banning it, and lifting the ban, each with a reason, takes 5 clicks', async () => {
   const key = await stack.issueKey({ name: 'the loudest' });
   for (let sent = 0; sent < 30; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();
@@ -70,7 +70,7 @@ test('find who is loudest, ban it, and lift the ban again, each with its reason:
   expect(clicks()).toBe(5);
 });
 
-test('try a limit of a plan on the last hour, then set it: 4 clicks', async () => {
+test('trying a plan limit on the last hour and then setting it takes 4 clicks', async () => {
   const key = await stack.issueKey({ name: 'grows', plan: 'business' });
   await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();
@@ -87,7 +87,7 @@ test('try a limit of a plan on the last hour, then set it: 4 clicks', async () =
   expect(clicks()).toBe(4);
 });
 
-test('find who lowered a plan: 1 click', async () => {
+test('finding out who lowered a plan takes 1 click', async () => {
   await stack.admin('PATCH', '/plans/free', { minute: 30, author: 'carl', reason: 'to save the core' });
   const { page, click, clicks } = await startWalk();
   await click('link', 'Plans');

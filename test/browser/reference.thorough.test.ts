@@ -98,7 +98,7 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   const refused = await execute(list);
   expect(refused.headers).toMatch(/^retry-after: \d+$/m);
   expect(JSON.parse(refused.body)).toMatchObject({ code: 'rate_limit_exceeded', status: 429 });
-  // Also what another program of the customer is told.
+  // Refusals of the customer's other programs are listed too.
   await send(`${stack.gateway}/v1/pets/7`, { key });
   const why =
     'It was refused: the minute limit was used up\\.( A retry works from (\\d+ \\w+, )?\\d\\d:\\d\\d(:\\d\\d)?\\.)?';
@@ -109,7 +109,7 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   await expect.poll(() => tile('Minute')).toMatch(/0 of 2 left[\s\S]*Full again at \d\d:\d\d:\d\d/);
   expect(await tile('Day')).toMatch(/98 of 100 left/);
   expect(await tile('Wait in line')).toMatch(/\d+ seconds/);
-  // Ten strikes are held, and forgotten at one in some 3.75 s.
+  // The key has ten strikes, of which one is forgotten about every 3.75 s.
   expect(await tile('Strikes left before a ban')).toMatch(/^[789]\b/);
   await page.getByText('Usage as a table').click();
   const today = page.locator('#usage tbody tr').first();
@@ -164,7 +164,7 @@ test('while the gateway refuses the address, the page says so and respects Retry
   await page.goto(`${own.gateway}/docs`);
   const key = await own.issueKey();
   await pasteKey(page, key);
-  // More than an address has, until the page has noticed.
+  // Uses up the allowance of the address until the page has noticed it.
   let isNoticed = false;
   const noise = (async () => {
     while (!isNoticed) await Promise.all(Array.from({ length: 30 }, () => send(`${own.gateway}/v1/limits`, { key })));

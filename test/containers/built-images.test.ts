@@ -15,7 +15,7 @@ import { ROOT } from '../support/process.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 import { BOUNDLESS, eventually } from '../support/workers.ts';
 
-/** A span, of what OTLP's JSON tells (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding). */
+/** A span as in OTLP's JSON (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding). */
 interface Span {
   readonly service: string;
   readonly name: string;
@@ -59,7 +59,7 @@ const engine = inject('engineSocket');
 const docker = dockerOn(engine);
 const NETWORK = 'images';
 const MOST_OVER_BASE = 120e6;
-/** When the health check of the Dockerfile gives a container up. */
+/** The time after which the Dockerfile's health check marks a container as unhealthy. */
 const LATEST_START_MS = 60_000;
 
 const say = (text: string) => void process.stdout.write(`${text}\n`);
@@ -141,7 +141,7 @@ describe.skipIf(engine === '')('images', () => {
       expect(await container.state()).toMatchObject({ Status: 'exited', ExitCode: 0, OOMKilled: false });
     }
     await load.end();
-    // Afterwards nobody listens; until then nobody is refused.
+    // Until then no request is refused; afterwards nothing listens.
     const answered = [...load.outcomes.keys()].filter((outcome) => /^(GET|POST) \d/.test(outcome));
     expect(answered.sort()).toEqual(['GET 200', 'POST 201']);
   });

@@ -15,11 +15,11 @@ import { type EverydayLoad, type Noted, readAndWrite } from '../support/load.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually } from '../support/workers.ts';
 
-/** What happens to containers: they crash, are stopped and started, and are replaced by new ones. */
+/** The faults of containers: they crash, are stopped and started, and are replaced. */
 
-/** Each returns once it has happened, and everything that it starts is healthy. */
+/** Each function returns once the fault is over and all started containers are healthy. */
 interface Mishaps {
-  /** Its first process is killed. The engine starts it again, because of its restart policy. */
+  /** Kills its first process. The engine restarts it, because of its restart policy. */
   crash(service: string): Promise<void>;
   stopAndStart(service: string): Promise<void>;
   replace(service: string): Promise<void>;
@@ -72,23 +72,23 @@ function statusOf(pid: string): string {
 }
 
 /**
- * deploy/compose.yaml as it is shipped, without Grafana: clients ask through haproxy while each container in turn is
+ * deploy/compose.yaml as shipped, without Grafana. Clients send requests through haproxy while each container in turn is
  * killed, stopped and started, and replaced.
  */
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
-/** Loopback too, and not where someone works on this machine. */
+/** A loopback address that nobody else on this machine uses. */
 const PUBLISH_ON = '127.0.30.80';
 const CLIENTS = `http://${PUBLISH_ON}:8080`;
-/** Where the file publishes them for this machine. */
+/** The addresses at which the file publishes the services. */
 const ADMIN = 'http://127.0.0.1:9090';
 const ALERTMANAGER = 'http://127.0.0.1:9093';
 const CONNECTIONS = 8;
-/** The longest of a connection after an answer. */
+/** The longest pause of a connection after an answer. */
 const PAUSE_MS = 40;
 const OWNER = 'me';
-/** Everything but Grafana, which Debian has no package of. */
+/** All services except Grafana, which Debian does not package. */
 const STARTED = ['haproxy', 'backup', 'prometheus', 'alertmanager'];
 const SERVICES = [
   'alertmanager',
@@ -102,14 +102,14 @@ const SERVICES = [
   'prometheus',
   'redis',
 ];
-/** A scrape, an evaluation and the time for which Alertmanager gathers alerts, on a full machine. */
+/** Time for a scrape, an evaluation and Alertmanager's grouping of alerts on a busy machine. */
 const ALERT_MS = 240_000;
 const MISHAPS = ['stopAndStart', 'crash', 'replace'] as const;
 
 const AWAY = /^(GET|POST) 50[234]$/;
 const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
 
-/** What clients may notice, by service and mishap. What is named nowhere goes unnoticed. */
+/** The effects on clients that are allowed, by service and fault. Any other fault must go unnoticed. */
 const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
   // A write whose connection was cut may have been done: it is not repeated, and at most those in flight are told so. Where
   // the client's connection has served before, haproxy tells it by closing that.
@@ -117,7 +117,7 @@ const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> 
   'gateway-2': { crash: /^POST (502|ECONNRESET)$/ },
   'core-1': { crash: /^POST 502$/ },
   'core-2': { crash: /^POST 502$/ },
-  // There is one of them.
+  // There is only one instance.
   postgres: { crash: AWAY, stopAndStart: AWAY, replace: AWAY },
   haproxy: { crash: REFUSED, stopAndStart: REFUSED, replace: REFUSED },
 };
@@ -132,7 +132,7 @@ describe.skipIf(engine === '')('the compose file', () => {
 
   beforeAll(async () => {
     for (const service of ['core', 'gateway']) await buildImage(docker, service, `animal-store-${service}`);
-    // The clients, beside the containers, whose engine has the same priority.
+    // The clients get the same priority as the containers' engine.
     setPriority(-10);
     project = await composeProject(engine, docker, PUBLISH_ON);
     cleanUp(() => project.compose('down', '--volumes', '--timeout', '5'));
@@ -145,7 +145,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     await vi.waitFor(() => expect(load.requests.length).toBeGreaterThan(100), { timeout: 60_000 });
   });
 
-  /** As the file's head says. */
+  /** The command from the head of the file. */
   async function createKey(): Promise<string> {
     const command = [
       'node',
@@ -257,14 +257,14 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(new Set(acknowledged).size).toBe(acknowledged.length);
   });
 
-  /** Its output on this machine, where a token is all it has. */
+  /** The output of a command on this machine, which gets only a token. */
   async function ctl(...words: readonly string[]): Promise<string> {
     const { code, out, err } = await ctlWith({ ADMIN_TOKEN: project.adminToken }, ...words);
     expect([code, err]).toEqual([0, '']);
     return out;
   }
 
-  /** Waits until all has been well for two seconds. */
+  /** Waits until there has been no fault for two seconds. */
   async function settled(): Promise<void> {
     await sleep(2_000);
     await eventually(() => {

@@ -11,7 +11,7 @@ import { need, pathOf } from '../support/install.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** A real registry, empty, where the tests' engine pulls from. Ended after the test. */
+/** An empty real registry, from which the tests' engine pulls. Stopped after the test. */
 async function startRegistry(): Promise<void> {
   need('docker-registry');
   const folder = await temporaryFolder();
@@ -34,7 +34,7 @@ async function startRegistry(): Promise<void> {
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
-/** npm is on the machine's network only; everything else is passed on as it is. */
+/** Gives npm the machine's network, and passes all other arguments on unchanged. */
 const DOCKER = `#!/bin/sh
 if [ "$1" = build ]; then shift; set -- build --network host "$@"; fi
 exec "$DOCKER" "$@"

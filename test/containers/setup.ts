@@ -4,17 +4,17 @@ import { makeBaseStandIn, makeStandIns, nameInDeploy } from '../support/containe
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** The engine's socket; empty where none can be started. */
+    /** The engine's socket; empty if no engine can be started. */
     engineSocket: string;
   }
 }
 
-/** The files that need no service's image: those take minutes to make where no earlier run has left them. */
+/** The files that need no image of a service, because building those takes minutes unless an earlier run has left them. */
 const NEED_BASE_ONLY = ['built-images', 'pinned-base'];
 
 const PING_MS = 120_000;
 
-/** Starts the engine and makes the images. Where it cannot, the last line of the run says why, and no test runs. */
+/** Starts the engine and builds the images. If that fails, no test runs, and the last line of the run gives the reason. */
 export default async function provideEngine(project: TestProject): Promise<() => Promise<void>> {
   try {
     const engine = await startEngine();
@@ -22,7 +22,7 @@ export default async function provideEngine(project: TestProject): Promise<() =>
       const isBaseEnough = process.argv.some((argument) => NEED_BASE_ONLY.some((name) => argument.startsWith(name)));
       const make = isBaseEnough ? makeBaseStandIn : makeStandIns;
       await make(engine.docker);
-      // Containers run, and npm in them reaches its registry: what fails from here on is a fault of ours.
+      // Containers run, and npm in them reaches its registry, so any later failure is a fault of this project.
       await engine.docker(
         ['run', '--rm', '--network', 'host', nameInDeploy('node'), 'npm', 'view', 'zod', 'version'],
         PING_MS,

@@ -4,15 +4,15 @@ import { makePostgresOfNpm, makeService } from '../support/containers/stand-ins.
 import { startProcess } from '../support/process.ts';
 
 /**
- * The tests of limiter and store on other versions of Redis and PostgreSQL than the machine has: test/support starts them by
- * testcontainers, as it does wherever an engine runs. They are Debian 13's and npm's; Redis 7.2 is in neither. On Debian 12 the
- * other tests have Redis 7.0 and PostgreSQL 15.
+ * Runs the tests of limiter and store on versions of Redis and PostgreSQL that the machine does not have. test/support starts
+ * them with testcontainers, as always when an engine runs. They come from Debian 13 and npm, neither of which has Redis 7.2.
+ * On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
  */
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
 
-/** Files that speak to the run's own Redis and PostgreSQL, and to no server that they start themselves. */
+/** Files that use only the run's Redis and PostgreSQL, and start no servers themselves. */
 const FILES = ['limiter/rules', 'limiter/agreement', 'core/store.test', 'core/idempotency'];
 
 /** Variables of this run that would change the other one. */
@@ -56,7 +56,7 @@ describe.skipIf(engine === '')('limiter and store', () => {
       ...Object.fromEntries(environment),
       REDIS_IMAGE: redis,
       POSTGRES_IMAGE: postgres,
-      // It is there to remove what is left behind: the engine ends with all that is in it.
+      // It would only remove leftovers, which end with the engine anyway.
       TESTCONTAINERS_RYUK_DISABLED: 'true',
     }).ended;
     const [counted = out] = /^\d+ passed, .*$/m.exec(out) ?? [];

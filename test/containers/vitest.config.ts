@@ -7,7 +7,7 @@ export default defineConfig({
     pool: 'forks',
     include: ['test/containers/*.test.ts'],
     globalSetup: ['test/containers/setup.ts'],
-    // Engine and machine are one: a file at a time.
+    // All files share one engine and one machine, so they run one at a time.
     fileParallelism: false,
     testTimeout: 300_000,
     hookTimeout: 300_000,

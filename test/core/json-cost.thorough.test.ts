@@ -7,13 +7,13 @@ import { cleanUp } from '../support/clean-up.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** The shapes of a JSON body of 64 kB that cost most to read. Found by search over some sixty. */
+/** The most expensive shapes of a 64 kB JSON body, found by a search over some sixty. */
 
 const BYTES = 65_536;
 const MOST_MS = 5;
 const TIMES = 15;
 
-/** As deep as fits. */
+/** A value nested as deeply as fits. */
 const nested = (open: string, inner: string, close: string): string => {
   const depth = Math.floor((BYTES - inner.length) / (open.length + close.length));
   return open.repeat(depth) + inner + close.repeat(depth);
@@ -25,7 +25,7 @@ const members = (nameOf: (at: number) => string, last = '1'): string => {
   for (let at = 0; text.length < BYTES - 64; at++) text += `"${nameOf(at)}":1,`;
   return `${text}"last":${last}}`;
 };
-/** As large as objects may be. */
+/** Objects of the largest allowed size. */
 function objects(): string {
   let text = '{';
   for (let at = 0; text.length < BYTES - 64; at++)
@@ -33,7 +33,7 @@ function objects(): string {
   return `${text}"last":1}`;
 }
 let named = 0;
-/** Objects in objects, in which each member has a name of its own. */
+/** Nested objects in which each member has a unique name. */
 function nestedAnew(levels: number, membersEach: number, value: string): string {
   const name = () => `"${(1_000_000_000 + named++).toString(36)}":`;
   let text = '';
@@ -41,7 +41,7 @@ function nestedAnew(levels: number, membersEach: number, value: string): string 
     text += `{${Array.from({ length: membersEach - 1 }, () => `${name()}${value},`).join('')}${name()}`;
   return `${text}${value}${'}'.repeat(levels)}`;
 }
-/** A list of such, each anew. */
+/** A list of such objects, each with new names. */
 function listAnew(item: () => string): string {
   let text = '[';
   for (let next = item(); text.length + next.length < BYTES - 8; next = item()) text += `${next},`;
@@ -49,7 +49,7 @@ function listAnew(item: () => string): string {
 }
 const pyramid = `${'['.repeat(31)}${']'.repeat(31)},`;
 
-/** A function gives another text each time. */
+/** A function returns a different text each time. */
 const SHAPES: readonly [name: string, text: string | (() => string)][] = [
   ['arrays in arrays', nested('[', '1e5', ']')],
   ['objects in objects', nested('{"":', '1e5', '}')],
@@ -136,7 +136,7 @@ test.for([
   const took: number[] = [];
   for (let time = 0; time < TIMES; time++) {
     const { socket, closed } = await connectRaw(server.url);
-    // With what the client costs.
+    // This includes the cost of the client.
     const before = process.threadCpuUsage();
     socket.end(head + body);
     await closed;

@@ -27,8 +27,8 @@ function row(start: string): number[] {
   return cells.flatMap((cell) => (/[\d,.]+/.exec(cell)?.[0] ?? '').replaceAll(',', '') || []).map(Number);
 }
 
-const [gatewayMicroseconds = 0] = row("a request, of a gateway's CPU");
-const [coreMicroseconds = 0] = row("the same, of a core's");
+const [gatewayMicroseconds = 0] = row('gateway CPU per request');
+const [coreMicroseconds = 0] = row('core CPU per request');
 const [gatewayMegabytes = 0, coreMegabytes = 0] = row('at most, 5,000 idle connections');
 const mebibytes = (text: string): number => Number(/^(\d+)Mi$/.exec(text)?.[1]);
 

@@ -30,7 +30,7 @@ async function use(generator: Generator) {
   return { ...used, refusals: refusalsOf(key) - before };
 }
 
-/** All beside each other, before the first test: most of the time they wait. */
+/** All clients run at the same time before the first test, because they mostly wait. */
 const generators = GENERATORS.slice(0, thoroughly(GENERATORS.length, 1));
 const ends = await Promise.allSettled(generators.map(use));
 

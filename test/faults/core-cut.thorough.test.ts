@@ -6,7 +6,7 @@ import { goodAnswer } from '../support/misbehaving-core.ts';
 
 /** A core that dies at any byte of an answer, also among other answers. */
 
-/** As long as any that the core gets here: shorter answers are cut at their first byte more than once. */
+/** The length of the longest answer here. Shorter answers are cut at their first byte more than once. */
 const ID = 'an id has 36 characters, as this has.9999999999999999';
 
 const deaths = ['content-length', 'chunked'].flatMap((framing) =>
@@ -18,7 +18,7 @@ test.for(deaths)(
   async ({ framing, fault }) => {
     const { ask } = await misbehavingStack({});
     const { length } = goodAnswer(ID, framing === 'chunked');
-    // From the end, as the numbers of attempts differ in length.
+    // Counted from the end, because the numbers of attempts differ in length.
     for (let at = -length; at < 0; at++) {
       const query = `fault=${fault}&at=${at}&framing=${framing}`;
       const healed = await ask('GET', `${query}&times=1`);

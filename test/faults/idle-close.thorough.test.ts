@@ -16,7 +16,7 @@ import { startStack } from '../support/stack.ts';
 
 const TRIES = 1_000;
 const MOST_MS = 4;
-/** The event loop is kept this busy, so that much comes at once: the decision, and the close. */
+/** The event loop is blocked for this long, so that the decision and the close arrive in the same turn. */
 const BUSY_MS = 0.3;
 
 const opened = new Set<Socket>();

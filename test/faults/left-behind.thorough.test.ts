@@ -81,10 +81,10 @@ test.skipIf(!canUnshare)('a gateway in its own PID namespace is not taken for a 
   const list = async () => (await send(`${contained.addresses.gateway}/v1/pets`)).status;
   expect(await list()).toBe(401);
   const second = await startProcess(process.execPath, ['gateway/main.ts'], { ...environment, LOG_LEVEL: 'info' }).ended;
-  expect([second.code, second.err]).toEqual([1, expect.stringContaining('another program has this address')]);
+  expect([second.code, second.err]).toEqual([1, expect.stringContaining('another program uses this address')]);
   const other = await launchWorkers(ONE);
   await sleep(11_000);
   expect(other.logged(HUNG)).toEqual([]);
-  expect(contained.out()).not.toContain('worker ended');
+  expect(contained.out()).not.toContain('worker exited');
   expect(await list()).toBe(401);
 });

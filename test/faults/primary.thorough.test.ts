@@ -48,7 +48,7 @@ test('SIGHUP at any time of a start ends no process and is followed by a replace
   const NODE_OPTIONS = `--import ${new URL('../support/hang-up-while-loading.ts', import.meta.url)}`;
   const workers = await startWorkers({ ...ONE, NODE_OPTIONS });
   await eventually(() => workers.logged('rolling restart done').length).toBeGreaterThan(0);
-  expect(workers.logged('worker ended')).toEqual([]);
+  expect(workers.logged('worker exited')).toEqual([]);
   expect(await readyz(workers)).toBe(200);
 });
 
@@ -111,7 +111,7 @@ test('a replacement waits for Redis, and the old worker serves verified keys mea
   await redis.restart();
   await eventually(() => workers.logged('rolling restart done').length).toBe(1);
   expect(workers.pids()).not.toEqual(before);
-  expect(workers.logged('worker ended')).toEqual([]);
+  expect(workers.logged('worker exited')).toEqual([]);
 });
 
 test(
@@ -134,7 +134,7 @@ test(
     expect(await readyz(workers)).toBe(200);
     expect((await list(workers, key)).headers['x-ratelimit-remaining']).toBe('9');
     expect(await documented()).toBe(true);
-    const [ended] = workers.logged('worker ended');
+    const [ended] = workers.logged('worker exited');
     const [, serves] = workers.logged('worker serves');
     expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
   },
@@ -179,7 +179,7 @@ test('a worker that crashes when Redis begins to hang is replaced at once', TIME
   redis.pause();
   kill(before);
   await eventually(() => workers.pids()[0]).not.toBe(before);
-  const [ended] = workers.logged('worker ended');
+  const [ended] = workers.logged('worker exited');
   const [, serves] = workers.logged('worker serves');
   expect(Date.parse(String(serves?.time)) - Date.parse(String(ended?.time))).toBeLessThan(2_500);
   redis.resume();
@@ -190,7 +190,7 @@ test('a worker that hangs is replaced', async () => {
   const workers = await startWorkers(ONE);
   const [before] = workers.pids();
   kill(before, 'SIGSTOP');
-  await eventually(() => workers.logged('worker ended')).toMatchObject([
+  await eventually(() => workers.logged('worker exited')).toMatchObject([
     { worker: 1, signal: 'SIGKILL', said: 'It sent nothing for 10 s.' },
   ]);
   await eventually(() => workers.pids()[0]).not.toBe(before);

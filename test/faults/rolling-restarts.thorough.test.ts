@@ -41,7 +41,7 @@ test(`${RESTARTS} rolling restarts under load and a final stop fail no request`,
   for (let count = 1; count <= RESTARTS; count++) await restart(workers, count);
   expect(new Set(workers.logged('worker serves').map(({ pid }) => pid)).size).toBe(2 + 2 * RESTARTS);
   expect(workers.logged('worker stopped').map(({ code }) => code)).toEqual(Array(2 * RESTARTS).fill(0));
-  expect(workers.logged('worker ended')).toEqual([]);
+  expect(workers.logged('worker exited')).toEqual([]);
 
   // A load balancer notices the stop and takes a moment to turn away.
   workers.child.kill('SIGTERM');

@@ -23,7 +23,7 @@ import {
 } from '../support/rotation.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** The secrets of Redis, likewise. */
+/** The secrets of Redis are rotated by the runbook's commands, without a failed request. */
 
 const REDIS_PAGE = 'Password of Redis';
 
@@ -80,7 +80,7 @@ test('the password of a Redis Cluster is rotated without a failed request', asyn
 
 const told = ({ log }: Stack, text: string): number => log.filter(({ msg }) => msg === text).length;
 
-/** Cuts the connections of the gateway's user off, and waits until it has others and decides with them. */
+/** Closes the connections of the gateway's user, and waits until the gateway has reconnected and decides with Redis. */
 async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
   const before = told(stack, 'redis is back');
   expect(Number(await redis.call('CLIENT', 'KILL', 'USER', 'gateway'))).toBeGreaterThan(0);
@@ -177,7 +177,7 @@ test('the CA of Redis is rotated without a failed request', async () => {
   await expectNoFailure(load);
   expect(stack.log.filter(({ setting }) => setting === 'REDIS_CA_FILE')).toHaveLength(2);
 
-  // A certificate of the old one is believed no more.
+  // A certificate from the old CA is no longer trusted.
   const refused = told(stack, 'no TLS with redis');
   await root.call('CONFIG', 'SET', 'tls-cert-file', old.certFile, 'tls-key-file', old.keyFile);
   await root.call('CLIENT', 'KILL', 'USER', 'gateway');

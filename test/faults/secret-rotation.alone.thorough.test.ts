@@ -42,7 +42,7 @@ test('CORE_TOKEN', async () => {
   expect(await Promise.all(direct)).toEqual([401, 200]);
 });
 
-/** A PostgreSQL that asks a role of ours for its password, and a connection of its administrator. */
+/** A PostgreSQL in which the core's role needs a password, and a connection of its administrator. */
 async function startWithPassword() {
   const postgres = await startPostgres();
   cleanUp(postgres.stop);
@@ -70,7 +70,7 @@ test('the password of PostgreSQL is rotated without a failed request', async () 
     const { rows } = await root.query<{ pid: number }>("SELECT pid FROM pg_stat_activity WHERE usename = 'store'");
     return rows.map(({ pid }) => pid);
   };
-  /** Adds clients that ask without a pause, and waits until the core has opened connections for them. */
+  /** Adds clients that send requests without a pause, and waits until the core has opened connections for them. */
   const grow = async (clients: number) => {
     const before = await backends();
     loads.push(await startLoad(stack, clients, 0));

@@ -37,13 +37,13 @@ test('a killed worker is replaced, each time after a longer delay, and the servi
   for (let crash = 1; crash <= 3; crash++) {
     const [first, second] = workers.pids();
     kill(first);
-    await eventually(() => workers.logged('worker ended').length).toBe(crash);
+    await eventually(() => workers.logged('worker exited').length).toBe(crash);
     for (let sent = 0; sent < 20; sent++) expect((await list(workers, key)).status).toBe(200);
     await eventually(() => workers.pids()[0]).not.toBe(first);
     expect(workers.pids()[1]).toBe(second);
   }
-  expect(workers.logged('worker ended')[0]).toMatchObject({ level: 50, worker: 1, code: null, signal: 'SIGKILL' });
-  expect(workers.logged('worker starts again').map(({ waitMs }) => waitMs)).toEqual([100, 200, 400]);
+  expect(workers.logged('worker exited')[0]).toMatchObject({ level: 50, worker: 1, code: null, signal: 'SIGKILL' });
+  expect(workers.logged('worker restarts').map(({ waitMs }) => waitMs)).toEqual([100, 200, 400]);
   expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 3$/m);
 });
 
@@ -58,12 +58,12 @@ test('workers that cannot start are retried ever more slowly, with the reason, a
   cleanUp(() => thief.close());
   await untilServing(workers, 0);
   expect(await workers.admin('/readyz')).toMatchObject({ status: 503, json: { message: 'No worker serves.' } });
-  await eventually(() => workers.logged('worker ended').length).toBeGreaterThanOrEqual(2 + 2);
-  expect(workers.logged('worker ended').at(-1)).toMatchObject({
+  await eventually(() => workers.logged('worker exited').length).toBeGreaterThanOrEqual(2 + 2);
+  expect(workers.logged('worker exited').at(-1)).toMatchObject({
     code: 1,
-    said: `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set PORT to a free port.`,
+    said: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set PORT to a free port.`,
   });
-  const waits = Map.groupBy(workers.logged('worker starts again'), ({ worker }) => worker);
+  const waits = Map.groupBy(workers.logged('worker restarts'), ({ worker }) => worker);
   for (const of of waits.values())
     expect(of.map(({ waitMs }) => waitMs)).toEqual([100, 200, 400, 800, 1_600, 3_200].slice(0, of.length));
   thief.close();
@@ -77,9 +77,9 @@ test('a rolling restart whose new worker does not start is abandoned, and the ol
   const before = workers.pids();
   workers.child.kill('SIGHUP');
   kill(await nextChild(workers, before));
-  await eventually(() => workers.logged('rolling restart given up: the new worker did not start').length).toBe(1);
+  await eventually(() => workers.logged('rolling restart aborted: the new worker did not start').length).toBe(1);
   expect(childrenOf(workers.child.pid as number)).toEqual(before);
-  expect(workers.logged('worker starts again')).toEqual([]);
+  expect(workers.logged('worker restarts')).toEqual([]);
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
@@ -201,7 +201,7 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
     expect(await inFlight).toMatchObject({ status: 200, headers: { connection: 'close' } });
     expect((await workers.ended).code).toBe(0);
     expect(pids.some(isAlive)).toBe(false);
-    expect(workers.logged('worker ended')).toEqual([]);
+    expect(workers.logged('worker exited')).toEqual([]);
   },
 );
 
@@ -216,8 +216,8 @@ test('SIGTERM before a worker serves ends the start at once and leaves none behi
 
 test('a worker that fails to start beside one that serves is retried like one that crashed', async () => {
   const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: 'yes' });
-  await eventually(() => workers.logged('worker starts again').map(({ waitMs }) => waitMs)).toEqual([100, 200]);
-  expect(workers.logged('worker ended')[0]).toMatchObject({ worker: 2, code: 3 });
+  await eventually(() => workers.logged('worker restarts').map(({ waitMs }) => waitMs)).toEqual([100, 200]);
+  expect(workers.logged('worker exited')[0]).toMatchObject({ worker: 2, code: 3 });
   expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 2$/m);
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
   workers.child.kill('SIGTERM');

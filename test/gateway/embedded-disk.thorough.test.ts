@@ -17,7 +17,7 @@ async function startOn(DATA_DIR: string) {
   return {
     ask: async (method: string, path: string, body?: unknown) =>
       body === undefined ? await send(admin + path, { method, key }) : await post(admin + path, body, { method, key }),
-    /** 502 for a good key: there is no core. */
+    /** The status for a key; a valid one gets 502, because there is no core. */
     statusOf: async (apiKey: string) => (await send(`${addresses.gateway}/v1/pets`, { key: apiKey })).status,
     async stop() {
       child.kill('SIGTERM');
@@ -40,7 +40,7 @@ const NOT_MADE = (why: string) => ({
   status: 503,
 });
 
-async function expectFault(gateway: Gateway, why: string, advice = 'Let DATA_DIR have room'): Promise<void> {
+async function expectFault(gateway: Gateway, why: string, advice = 'Free some space for DATA_DIR'): Promise<void> {
   expect((await gateway.ask('GET', '/readyz')).json).toEqual({ status: 'ready', detail: why });
   const { findings } = (await gateway.ask('GET', '/doctor')).json as { findings: { about: string; found: string }[] };
   expect(findings.find(({ about }) => about === 'data')).toMatchObject({
@@ -126,7 +126,7 @@ test('after a start on a read-only disk, keys and plans are in force and changes
   expect((await second.ask('GET', '/plans')).json).toMatchObject({ free: { minute: 7 } });
   const refused = await second.ask('DELETE', `/keys/${idOf(good)}`);
   expect([refused.status, refused.json]).toEqual([503, NOT_MADE('DATA_DIR is read-only.')]);
-  await expectFault(second, 'DATA_DIR is read-only.', 'then start this gateway again');
+  await expectFault(second, 'DATA_DIR is read-only.', 'then restart this gateway');
   await second.stop();
   await disk.remount('rw');
 });

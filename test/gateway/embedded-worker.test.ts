@@ -18,7 +18,7 @@ const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
 const launch = (environment: NodeJS.ProcessEnv): Promise<Workers> =>
   launchWorkers({ ...WITHOUT_REDIS, ...environment });
 
-/** For tests whose gateway goes on behind them. */
+/** For tests whose gateway keeps running after them. */
 const DIRECTORY = await temporaryFolder();
 const gateway = await launch({ DATA_DIR: DIRECTORY });
 
@@ -87,7 +87,7 @@ test("an operator's change is in force for the next request: revoked, disabled, 
   }
 });
 
-test('what clients and operators were told survives crashes and a stop: resets, bans, levels and counts', async () => {
+test('acknowledged resets, bans, levels and counts survive crashes and a stop', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await launch({ DATA_DIR });
   const agent = keptAlive();
@@ -114,7 +114,7 @@ test('what clients and operators were told survives crashes and a stop: resets, 
   expect(await list(second, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '8' } });
   const used = await second.issueKey({ plan: 'enterprise', minute: 1_000, day: 100 });
   for (let sent = 0; sent < 10; sent++) await list(second, used);
-  // Without the second in which SIGTERM lets load balancers turn away.
+  // Skips the second that SIGTERM leaves for load balancers.
   second.child.kill('SIGINT');
   await second.ended;
 
@@ -146,7 +146,7 @@ test('a frozen worker is killed, and the revocation that waited for it is in for
   expect(isAlive(worker)).toBe(false);
   await eventually(() => gateway.pids()).not.toEqual([worker]);
   expect(codeOf(await list(gateway, key))).toBe('unauthorized');
-  expect(gateway.logged('worker ended')).toMatchObject([
+  expect(gateway.logged('worker exited')).toMatchObject([
     { level: 50, pid: worker, said: 'It did not release a key in time. Its last counts are lost.' },
   ]);
 });

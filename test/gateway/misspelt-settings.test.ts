@@ -30,7 +30,7 @@ test.for([
 ] as const)('the gateway reports %s and suggests %s', ([name, meant]) => {
   const read = () => readGatewaySettings({ [name]: 'secret-in-the-wrong-place' });
   if (meant === undefined) return expect(read).not.toThrow();
-  const line = `  ${name}: is no setting; did you mean ${meant}? Set that, or unset this`;
+  const line = `  ${name}: is not a setting; did you mean ${meant}? Set that, or unset this`;
   expect(read).toThrow(new Error(`The settings have a fault:\n${line}`));
 });
 
@@ -39,7 +39,7 @@ test('npm start suggests CORE_PORT for CORE_PROT, and the core DATABASE_URL for 
   expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
 });
 
-const NO_ARGUMENT = 'is no argument; settings come from the environment.';
+const NO_ARGUMENT = 'is not an argument; settings come from the environment.';
 
 test.for([
   [['--prot', '9000'], `--prot: ${NO_ARGUMENT} Did you mean PORT=9000?`],

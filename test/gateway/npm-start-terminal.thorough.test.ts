@@ -111,7 +111,7 @@ test('npm start without its Redis reports this in a sentence without the passwor
   const { code, out, err } = await start({ ...FREE_PORTS, REDIS_URL, DATA_DIR: await temporaryFolder() }).ended;
   expect([code, err]).toEqual([
     1,
-    `No Redis answers at ${new URL(REDIS_URL).host}, as REDIS_URL says. Start one there, or unset REDIS_URL: then limits are kept in this process.\n`,
+    `No Redis answers at ${new URL(REDIS_URL).host}, as REDIS_URL says. Start one there, or unset REDIS_URL: this process then stores limits itself.\n`,
   ]);
   expect(out).not.toContain('hidden-word');
 });

@@ -120,8 +120,8 @@ test('npm start reports the faults of both services and of its arguments togethe
   CORE_HOST: must be a host name or an IP address
   CORE_PORT: must be a whole number from 0 to 65535
   DATABASE_URL: must be sqlite:<path> or postgres://…
-  WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared
-  --prot: is no argument; settings come from the environment. Did you mean PORT=9000?
+  WORKERS: must be 1 without REDIS_URL: embedded storage cannot be shared
+  --prot: is not an argument; settings come from the environment. Did you mean PORT=9000?
 `);
 });
 
@@ -138,9 +138,9 @@ test.for([
   const { code, err } = await startProcess('npm', ['start', '--silent'], environment).ended;
   const lines = names.map(
     (name) =>
-      `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set ${name} to a free port.`,
+      `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.`,
   );
-  lines.push(`The ${ended} has ended (exit code 1); so does the rest.`, '');
+  lines.push(`The ${ended} has exited (exit code 1); the rest stops too.`, '');
   expect({ code, err: err.split('\n') }).toEqual({ code: 1, err: lines });
 });
 

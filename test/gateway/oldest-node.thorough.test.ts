@@ -6,10 +6,10 @@ import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** What differs most between versions of Node: connections, upgrades, pipelining, streams, and a start of both services. */
+/** These tests cover what differs most between versions of Node: connections, upgrades, pipelining, streams, and a start. */
 const FILES = ['security/tunnel', 'gateway/large-answers', 'gateway/pipelining', 'gateway/npm-start.test'];
 
-/** The Node of npm's packages, unpacked; no other version is installed for the project. */
+/** Downloads this version of Node from npm, because only another version is installed. */
 async function nodeOf(version: string): Promise<string> {
   const folder = await temporaryFolder();
   const name = `node-linux-${process.arch}`;
@@ -24,7 +24,7 @@ test.runIf(process.platform === 'linux')('the services run on the oldest Node th
   const bin = await nodeOf(version);
   expect((await startProcess(join(bin, 'node'), ['--version'], {}).ended).out).toBe(`v${version}\n`);
   const vitest = [join(ROOT, 'test/node_modules/vitest/vitest.mjs'), 'run', '--config', 'test/vitest.config.ts'];
-  // A run within a run: its own servers, and no long searches.
+  // The nested run starts its own servers and skips long searches.
   const own = { THOROUGH: undefined, REDIS_URL: undefined, POSTGRES_URL: undefined };
   const environment = { ...own, PATH: `${bin}${delimiter}${process.env.PATH}` };
   const { code, out } = await startProcess(join(bin, 'node'), [...vitest, ...FILES], environment).ended;

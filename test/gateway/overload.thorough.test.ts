@@ -27,7 +27,7 @@ test('any number of clients that leave during their decision block nothing', TIM
   cleanUp(redisServer.stop);
   const redis = new Redis(redisServer.url);
   cleanUp(() => redis.disconnect());
-  // Too large to be buffered: each has its own connection, which a client that never reads would hold for good.
+  // The answers are too large to be buffered, so a client that never reads would hold its core connection for good.
   const large = 'x'.repeat(400_000);
   const { stack, key, get } = await stackBefore(
     (socket) => void socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${large.length}\r\n\r\n${large}`),

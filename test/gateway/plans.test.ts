@@ -28,7 +28,7 @@ async function fresh(minute?: number) {
   return { stack, key, restart: () => startStack(withRedis) };
 }
 
-/** The same, when it has stopped. */
+/** The same, after the gateway has stopped. */
 async function stopped(minute?: number) {
   const { stack, ...others } = await fresh(minute);
   await stack.stop();

@@ -29,7 +29,7 @@ test("operators' lists, even ten at once, take no CPU of the worker", TIMED, asy
   const [took, seconds] = [cpuMs() - before, (performance.now() - startedAt) / 1_000];
   await fact(() => {
     expect(lists.map(({ status }) => status)).toEqual(Array(10).fill(200));
-    // And the key of the test.
+    // The list also has the key of the test.
     for (const { json } of lists) expect((json as { total: number }).total).toBe(LISTED + 1);
   });
   // Its own timers: probes of the core, plans and reports, all several times a second.

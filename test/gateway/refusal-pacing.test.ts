@@ -28,7 +28,7 @@ async function bannedKey(): Promise<string> {
 const annoy = (key: string) =>
   Promise.all(Array.from({ length: PROMPT }, () => send(`${stack.gateway}/v1/pets`, { key })));
 
-/** On each connection the next request follows the answer. @returns how many answers there were so far */
+/** Sends requests on each connection, one after the other. @returns the number of answers so far */
 function hammer(key: string): () => number {
   let answers = 0;
   const request = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
@@ -89,12 +89,12 @@ test('a delayed refusal states the time that is left when it is sent', async () 
     await sleep(25);
   }
   await Promise.all(refusals);
-  // Whole seconds are told, rounded up.
+  // Retry-After has whole seconds, rounded up.
   expect(Math.max(...beyond)).toBeLessThan(1.5);
 });
 
 /**
- * Whoever was served is so a moment ago, however long the machine stands still.
+ * Stops the clock, so that a stalled machine does not change how long ago a client was served.
  * @returns a function that advances the clock
  */
 function stopClock(): (ms: number) => void {
@@ -117,7 +117,7 @@ test('when ten thousand refusals wait, the connection of any further one is cut'
     return { isDelayed: pacing.delay(client, response) !== undefined, isCut: response.destroyed };
   };
   while (!refuse('the first').isDelayed);
-  /** Of all refusals that are sent at once. */
+  /** The response of all refusals that are sent at once. */
   const prompt = new ServerResponse(new IncomingMessage(new net.Socket()));
   for (let waiting = 1; waiting <= MOST_WAITING; waiting++) {
     const client = `client ${waiting}`;
@@ -159,7 +159,7 @@ test('a client cannot free places for its own requests, and the refusals of seve
   pacing.noteAdmitted('a');
   expect(await letOut()).toBe(32);
   refuse('b', PROMPT + 2);
-  // The turn that has begun is still one of `a` alone.
+  // The current turn still belongs to `a` alone.
   await letOut();
   expect(told.filter((client) => client === 'b')).toHaveLength(2);
   pacing.noteAdmitted('b');
@@ -172,7 +172,7 @@ test('the more requests are served, the more refusals are sent per turn, up to t
   const pacing = new RefusalPacing();
   let told = 0;
   for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (told += 1));
-  /** How many the next turn lets out, when so many requests are served before it. */
+  /** The number of refusals that the next turn sends, after this many served requests. */
   const letOutBeside = async (served: number) => {
     for (let at = 0; at < served; at++) pacing.noteAdmitted('served');
     const before = told;
@@ -213,7 +213,7 @@ test('a body that is too large counts as many refusals, also after its request w
   await all;
 });
 
-/** Connections that are refused at once and send on. @returns how many bytes were read of them so far */
+/** Opens connections that are refused at once and keep sending. @returns the number of bytes read from them so far */
 function refusedAndSendingOn(connections: number): () => number {
   const sockets = Array.from({ length: connections }, () => beginPost(stack.gateway));
   for (const socket of sockets) sendOn(socket);
@@ -239,7 +239,7 @@ test('bytes that clients send after their refusal are read slowly while others a
       await serve();
       await sleep(50);
     }
-    // On a machine that stood still nobody was served for a while, and everything was read.
+    // If the machine stalls, nobody is served for a while, so everything is read.
     if (longestPause > 900) continue;
     const seconds = (performance.now() - startedAt) / 1_000;
     expect(taken()).toBeLessThan(seconds * bytesPerSecond + kernelBuffers);

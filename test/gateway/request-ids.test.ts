@@ -147,9 +147,9 @@ test('ten thousand new traces have different ids', () => {
   expect(new Set(callers.map((value) => value.split('-')[2])).size).toBe(10_000);
 });
 
-/** Far more than connections. */
+/** Far more reads than connections. */
 const READS = { 'one after another': 150, 'at once': 450 };
-/** All that a gateway may have to one core: 16 shared connections, and 64 for one request at a time. */
+/** The most connections from a gateway to one core: 16 shared ones, and 64 for one request at a time. */
 const MOST_CONNECTIONS = 16 + 64;
 /** Two requests at once need three. A stalled machine may take more. */
 const MOST_IN_TURN = 12;
@@ -205,7 +205,7 @@ test('the core receives a different id for each attempt of each request, even if
   const heard: string[] = [];
   const { get } = await stackBefore((socket, head) => {
     heard.push(idIn(head));
-    // Every third attempt fails, so its read is asked again.
+    // Every third attempt fails, so the gateway repeats its read.
     if (heard.length % 3 === 0) socket.destroy();
     else socket.write(okTo(head));
   });

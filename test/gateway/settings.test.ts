@@ -52,8 +52,8 @@ test('a start with invalid or misspelt settings and arguments names all faults, 
   WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
-  WROKERS: is no setting; did you mean WORKERS? Set that, or unset this
-  --prot: is no argument; settings come from the environment. Did you mean PORT=9000?
+  WROKERS: is not a setting; did you mean WORKERS? Set that, or unset this
+  --prot: is not an argument; settings come from the environment. Did you mean PORT=9000?
 `);
 });
 
@@ -68,19 +68,19 @@ test.for<[settings: Record<string, string>, fault: string]>([
   [{ REDIS_MODE: 'ring' }, 'REDIS_MODE: must be single, cluster or sentinel'],
   [{ REDIS_MODE: 'cluster', REDIS_URL: '' }, 'REDIS_URL: is required when REDIS_MODE is cluster'],
   [{ REDIS_MODE: 'sentinel' }, 'REDIS_MASTER_NAME: is required when REDIS_MODE is sentinel'],
-  [{ REDIS_URL: 'redis://a,redis://b' }, 'REDIS_URL: must be one when REDIS_MODE is single'],
+  [{ REDIS_URL: 'redis://a,redis://b' }, 'REDIS_URL: must be a single URL when REDIS_MODE is single'],
   [
     { REDIS_MODE: 'cluster', REDIS_URL: 'redis://a/1' },
-    'REDIS_URL: must name no database: a cluster has number 0 only',
+    'REDIS_URL: must not name a database: a cluster has only database 0',
   ],
   [
     { REDIS_MODE: 'cluster', REDIS_URL: 'redis://u:secret@a,redis://u:other@b' },
-    'REDIS_URL: must agree in protocol, user, password and database',
+    'REDIS_URL: must have the same protocol, user, password and database',
   ],
-  [{ REDIS_URL: 'redis://a?enableOfflineQueue=true' }, 'REDIS_URL: must have no query and no fragment'],
+  [{ REDIS_URL: 'redis://a?enableOfflineQueue=true' }, 'REDIS_URL: must not have a query or fragment'],
   [{ REDIS_URL: 'rediss://a', REDIS_CA_FILE: '/does/not/exist' }, NO_CA],
   [{ REDIS_URL: 'rediss://a', REDIS_CA_FILE: 'package.json' }, NO_CA],
-  [{ REDIS_CA_FILE: authority.caFile }, 'REDIS_CA_FILE: is of no use without rediss:// in REDIS_URL'],
+  [{ REDIS_CA_FILE: authority.caFile }, 'REDIS_CA_FILE: has no effect without rediss:// in REDIS_URL'],
   [{ REDIS_SENTINEL_USERNAME: 'gateway' }, 'REDIS_SENTINEL_PASSWORD: is required with REDIS_SENTINEL_USERNAME'],
   [{ WEBHOOK_URL: 'http://a/hook' }, 'WEBHOOK_SECRET: is required with WEBHOOK_URL'],
   ...['ftp://a', 'a/hook', 'javascript:1'].map((WEBHOOK_URL) => pair({ WEBHOOK_URL, WEBHOOK_SECRET }, NO_HOOK)),
@@ -90,10 +90,7 @@ test.for<[settings: Record<string, string>, fault: string]>([
   ...['x'.repeat(23), `${'x'.repeat(24)} `, `whsec_${'A'.repeat(28)}`, `whsec_${'-'.repeat(99)}`, 'whsec_'].map((bad) =>
     pair({ WEBHOOK_URL: 'https://a/hook', WEBHOOK_SECRET: bad }, NO_SECRET),
   ),
-  [
-    { WORKERS: '2', REDIS_URL: '' },
-    'WORKERS: must be 1 without REDIS_URL: what is embedded in one process is not shared',
-  ],
+  [{ WORKERS: '2', REDIS_URL: '' }, 'WORKERS: must be 1 without REDIS_URL: embedded storage cannot be shared'],
   ...['0', '65', 'two'].map((WORKERS) => pair({ WORKERS }, WORKERS_RANGE)),
 ])('%j is refused: %s', ([settings, fault]) => {
   const read = () => readGatewaySettings({ REDIS_URL: 'redis://a', ...settings });
@@ -117,7 +114,7 @@ test('an address in use is reported in a sentence', async () => {
   const environment = { PORT: port, DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db` };
   expect(await startProcess(process.execPath, ['core/main.ts'], environment).ended).toMatchObject({
     code: 1,
-    err: `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set PORT to a free port.\n`,
+    err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set PORT to a free port.\n`,
   });
 });
 

@@ -73,7 +73,7 @@ test('an event that is never accepted is dropped after its last attempt, with on
   expect(receiver.told.length).toBe(4);
   expect(lines).toEqual([
     expect.objectContaining({
-      msg: 'webhook event given up',
+      msg: 'webhook event lost',
       keyId,
       event: 'key.day_80',
       attempts: 4,
@@ -153,7 +153,7 @@ test('at most 1,000 events wait and four are sent at once, and the others are dr
   expect(counts()).toMatchObject({ delivered: 0, retried: 0 });
   expect(lines).toHaveLength(1_000);
   expect(lines).toContainEqual(
-    expect.objectContaining({ msg: 'webhook event given up', keyId: first, reason: 'The gateway stops.' }),
+    expect.objectContaining({ msg: 'webhook event lost', keyId: first, reason: 'The gateway is stopping.' }),
   );
 });
 

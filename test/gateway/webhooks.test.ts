@@ -35,14 +35,14 @@ const start = (url: string, environment: Record<string, string> = {}) =>
 const ask = async (stack: Stack, key: string): Promise<number> =>
   (await send(`${stack.gateway}/v1/pets`, { key })).status;
 
-/** As a receiver does it that has no library. */
+/** Verifies a signature as a receiver without a library does. */
 function signatureOf({ headers, body }: Told): string {
   const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
   const secret = Buffer.from(WEBHOOK_SECRET.slice('whsec_'.length), 'base64');
   return `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`;
 }
 
-/** Uses up a key of five requests a day, and goes on until it is banned. */
+/** Uses up a key of five requests per day, and continues until it is banned. */
 async function useUp(stack: Stack, key: string): Promise<void> {
   for (let sent = 0; sent < 10; sent++) await ask(stack, key);
 }
@@ -92,7 +92,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
 });
 
 describe.for(bothStacks(REDIS_URL))('a raised limit, with %s', ([, environment]) => {
-  test('is not taken for use: 80 % is reported of what was used, and keys are listed by it', async () => {
+  test('does not count as usage: the 80 % event and the list of keys depend on used requests only', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
     const use = async (key: string, times: number) => {
@@ -128,7 +128,7 @@ describe.for(bothStacks(REDIS_URL))('a raised limit, with %s', ([, environment])
     await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
     const [full, near] = receiver.told.toSorted((a, b) => (a.event.type < b.event.type ? -1 : 1)) as [Told, Told];
     expect(near.event.data).toMatchObject({ keyId: idOf(unchanged), limit: 10, used: 8 });
-    // Refused from now on, with less than the new limit used.
+    // From now on the key is refused, although it has used less than the new limit.
     expect(full.event.data).toMatchObject({ keyId: idOf(raised), limit: 20, used: 5 });
     const listed = (await stack.admin('GET', '/keys?near=80&name=raise')).json as { keys: { id: string }[] };
     expect(listed.keys.map(({ id }) => id)).toEqual([idOf(unchanged)]);
@@ -146,7 +146,7 @@ test('one of several gateways sends an event, also after a restart', async () =>
   const restarted = await start(receiver.url, WITH_REDIS);
   await Promise.all(keys.map((key) => useUp(restarted, key)));
   await expect.poll(() => receiver.told.length).toBe(15);
-  // What the restarted gateway asks for itself comes after what it was asked before.
+  // Events of the restarted gateway arrive in order, so a later one shows that no earlier one is missing.
   await useUp(restarted, await restarted.issueKey({ day: 5 }));
   await expect.poll(() => receiver.told.length).toBe(18);
   const ids = receiver.told.map(({ headers }) => headers['webhook-id']);

@@ -20,7 +20,7 @@ test.for(['PORT', 'ADMIN_PORT'] as const)(
     expect(await start({ [name]: port })).toEqual({
       code: 1,
       out: '',
-      err: `Cannot listen on 127.0.0.1:${port}: another program has this address. Stop it, or set ${name} to a free port.\n`,
+      err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
     });
   },
 );

@@ -18,7 +18,7 @@ test('each refused request of an address gets its place in line, at most fifteen
   const told = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
   expect(told).toEqual(told.map((_, at) => Math.min(at + 1, 900)));
   expect(retryAfterSeconds(addresses.consume('192.0.2.8'))).toBeUndefined();
-  // Nobody is held back from a request that is there.
+  // Tokens that have come back are used at once, whatever the line.
   clock.now += 2 * SECOND;
   const outcomes = Array.from({ length: 3 }, () => addresses.consume(ADDRESS).outcome);
   expect(outcomes).toEqual(['admitted', 'admitted', 'refused']);

@@ -123,7 +123,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
         const answer = await charge.answer;
         const decision = typeof answer === 'object' ? answer.decision : undefined;
         clients.settle(client, charge.debt, decision);
-        // A charge says the levels too.
+        // A charge also reports the levels.
         heardAt = Math.max(heardAt, decision?.now ?? 0);
       } else {
         await under.keys.change(key.id, () => ({ ban: 'reset' }));

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** Of the rules that model.test.ts holds both limiters to, those that its random histories seldom live long enough for. */
+/** Rules that model.test.ts also checks on both limiters, but that its random histories are rarely long enough to reach. */
 
 const { url } = await emptyDatabase();
 const DAY = 86_400 * SECOND;

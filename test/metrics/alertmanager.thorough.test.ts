@@ -87,7 +87,7 @@ test('a real alert reaches the right channel, and its link opens the runbook pag
     messages()
       .map(({ attachments: [one] }) => one?.text)
       .join(''),
-  ).toContain('Core 127.0.0.1:1 does not answer.');
+  ).toContain('Core 127.0.0.1:1 does not respond.');
 
   const alerts = (await send(`${alertmanager.url}/api/v2/alerts`)).json as Alert[];
   for (const { labels, annotations } of alerts) {

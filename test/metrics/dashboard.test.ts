@@ -19,21 +19,21 @@ const GOOD_AND_BAD: Readonly<Record<string, readonly [good: number, bad: number]
   'Nodes away': [0, 1],
   'p99 of a decision': [0.004, 0.25],
   'Memory used': [0.3, 0.95],
-  'Since the last backup': [40_000, 100_000],
+  'Time since the last backup': [40_000, 100_000],
   'Rejected plan values': [0, 1],
   'Plan table readable': [1, 0],
   'Deadlines missed': [0, 20],
   'Cores ready': [1, 0.5],
   'Cores down': [0, 1],
   '5xx of cores': [0.001, 1],
-  'p99 of an answer': [0.02, 5],
+  'p99 of a core response': [0.02, 5],
   'Store failures': [0, 0.1],
-  'Names lost': [0, 1],
-  'Turned away': [0, 3],
+  'Unresolved core names': [0, 1],
+  'Requests shed': [0, 3],
   'Connections refused': [0, 3],
   'Event loop, longest pause': [0.03, 0.7],
   'File descriptors': [0.02, 0.95],
-  'Workers that crashed': [0, 1],
+  'Worker crashes': [0, 1],
   'Log lines lost': [0, 10],
 };
 
@@ -43,7 +43,7 @@ test('the generated dashboard matches its source', () => {
 
 test("the dashboard's rows are the questions of on-call, in order", () => {
   const rows = DASHBOARD.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
-  expect(rows).toEqual(['Are clients hurt?', 'Which plan?', 'Redis?', 'Cores?', 'Saturation?']);
+  expect(rows).toEqual(['Are clients affected?', 'Which plan?', 'Redis?', 'Cores?', 'Saturation?']);
 });
 
 test('datasource, gateway and plan are selectable, and every query uses the selected datasource', () => {

@@ -69,7 +69,7 @@ test(
     const { out: text, code } = await ctl(stack, 'doctor');
     expect([code, text]).toEqual([
       1,
-      expect.stringMatching(/^warning {2}requests to core \S+ +it is out: connect ECONNREFUSED 127/m),
+      expect.stringMatching(/^warning {2}requests to core \S+ +it is not in use: connect ECONNREFUSED 127/m),
     ]);
   },
 );

@@ -66,7 +66,7 @@ test('counts are summed over workers and survive the replacement or crash of a w
   const [first = 0] = workers.pids();
   expect(pids).not.toContain(first);
   process.kill(first, 'SIGKILL');
-  await eventually(() => workers.logged('worker ended')).toHaveLength(1);
+  await eventually(() => workers.logged('worker exited')).toHaveLength(1);
   expect(await admitted(workers)).toBe(asked);
   await untilServing(workers, 2);
   await ask(workers, key, 10);
@@ -135,7 +135,7 @@ test('/traffic combines what all workers see of the cores and of Redis, and list
   agent.destroy();
   await eventually(traffic).toMatchObject({ cores: [{ state: 'up', inFlight: 0 }] });
   process.kill(pids[0] ?? 0, 'SIGKILL');
-  await eventually(() => workers.logged('worker ended')).toHaveLength(1);
+  await eventually(() => workers.logged('worker exited')).toHaveLength(1);
   const replaced = () => traffic().then(({ workers: state }) => state?.each[0]?.pid ?? pids[0]);
   await eventually(replaced).not.toBe(pids[0]);
 });

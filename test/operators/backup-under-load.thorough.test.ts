@@ -69,8 +69,8 @@ test('after FLUSHALL under load on two gateways, a restore makes every key work 
   await sleep(500);
   const restored = await ctlReading(other, backup.out, '--json', 'restore');
   expect(JSON.parse(restored.out)).toMatchObject({ restored: KEYS + 2, present: 0, rejected: 0, isWhole: true });
-  // Keys that were not found used up the allowance of the address, also those that got 429 for it, the last of them when
-  // the restore ended. A second later it can pay again.
+  // Requests with keys that were not found have used up the allowance of the address until the restore ended, even those
+  // that got 429. A second later, the address has an allowance again.
   const restoredAt = performance.now();
   const lastLoss = () => clients.seen.findLast(({ status }) => status === 401)?.at ?? 0;
   const settled = () => clients.seen.filter(({ at }) => at > Math.max(restoredAt, lastLoss()) + 2_000);

@@ -7,7 +7,7 @@ import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** What the doctor says of keys, however many there are and wherever the bad ones are. */
+/** The doctor's findings about keys, however many there are and wherever the invalid ones are. */
 
 const { url, redis } = await emptyDatabase();
 const connection = await connectedRedis(url, 30_000);
@@ -42,7 +42,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
     ),
     'good has every key',
   ];
-  // A busy machine may take longer than an answer waits, and looks again.
+  // On a busy machine the check may take longer than one call, so this asks again.
   const before = reads();
   await expect.poll(() => told(keys), { timeout: 20_000 }).toEqual(found);
   expect((reads() - before) % (3 * 5_200)).toBe(0);
@@ -73,7 +73,7 @@ test('a damaged list of keys and its repair are found in seconds, however often 
   const { keys, ids } = await storeOf(3);
   const list = async () => (await told(keys)).at(-1);
   expect(await list()).toBe('good has every key');
-  // It is as long as before.
+  // The list is as long as before.
   await redis.zrem('gateway:keys', ids[0] as string);
   await redis.zadd('gateway:keys', 1, createApiKey().credential.id);
   const before = sent('SCAN');

@@ -189,7 +189,7 @@ test('the doctor checks every node of a cluster and slots that are not served', 
     .toMatchObject({
       about: 'redis cluster',
       status: 'fault',
-      found: '2 of 16384 slots are served by nobody',
+      found: '2 of 16384 slots are not served',
     });
 });
 

@@ -35,7 +35,7 @@ const toldOf = async (stack: Stack, id: string) =>
   (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
-/** All keys of a few were looked at when an edit of one of them is told, and then another. */
+/** Waits until two further edits have been recorded, one after the other: all of the few keys have then been checked. */
 async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<void> {
   for (let round = 0; round < 2; round++) {
     const id = await issueId(stack);
@@ -58,7 +58,7 @@ const LOST_LIMITS = [
   { given: ENTERPRISE, typed: { minute: undefined }, good: ['enterprise', 10, 20], said: 'minute' },
 ];
 
-// Tests beside each other need each its own `expect`, which knows whose it is.
+// Concurrent tests each need their own `expect`, which knows its test.
 describe('with two gateways', async () => {
   const [stack, other] = await Promise.all([start(), start()]);
 
@@ -254,7 +254,7 @@ test('the plans are read by the plan cache, and once more only for an edit', asy
   new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 }).run(untilCleanUp());
   await sleep(500);
   expect(sent('zrange')).toBeGreaterThan(5);
-  // The table and what is kept of it, once.
+  // One read each of the table and its kept copy.
   expect(sent('hgetall')).toBe(2);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await planCache.refresh();

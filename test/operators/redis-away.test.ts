@@ -14,7 +14,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** What operators are told if Redis is away or slow, has only a part of a change, or no replica that has it. */
+/** The errors for operators if Redis is away or slow, has only a part of a change, or no replica has the change. */
 
 const { url, redis } = await emptyDatabase();
 
@@ -149,14 +149,14 @@ test('a revocation is 503 on every gateway until a replica has it, and 404 after
   replica.pause();
   for (const stack of [one, other])
     expect(await Promise.all([deleted(stack, paths), rotated(stack)])).toEqual([[503, 503, 503], 503]);
-  // They are made, so the log says who made them.
+  // The changes were made, so the log must record who made them.
   const logged = [...one.log, ...other.log].filter(({ msg }) => msg === 'activity').map((line) => line.activity);
   const actions = logged.map((activity) => (activity as { action: string }).action);
   const revocations = actions.filter((action) => action.endsWith('.revoke'));
   expect(revocations.sort()).toEqual(['key.revoke', 'secret.revoke', 'token.revoke']);
   replica.resume();
   for (const stack of [other, one]) await expect.poll(() => deleted(stack, paths)).toEqual([404, 404, 404]);
-  // Which secret has taken its place, the repetition cannot know.
+  // The repeated call cannot know which secret has replaced it.
   expect(await rotated(other)).toBe(404);
 });
 

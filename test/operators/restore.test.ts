@@ -84,8 +84,8 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [key(freshId(), GOOD, 'now'), SHAPE],
   [{ ...key(freshId()), more: 1 }, SHAPE],
   [key(freshId(), {}), 'It has no fields.'],
-  [key(freshId(), { ...GOOD, 'Plan ': 'free' }), 'Plan  is no field of a key.'],
-  [key(freshId(), { ...GOOD, [`n${'a'.repeat(100)}`]: '' }), `n${'a'.repeat(99)} is no field of a key.`],
+  [key(freshId(), { ...GOOD, 'Plan ': 'free' }), 'Plan  is not a field of a key.'],
+  [key(freshId(), { ...GOOD, [`n${'a'.repeat(100)}`]: '' }), `n${'a'.repeat(99)} is not a field of a key.`],
   [key(freshId(), { ...GOOD, ban_reason: 'x'.repeat(200_000) }), 'It has more than 200000 bytes.'],
   [
     key(freshId(), { ...GOOD, plan: 'enterprise' }),
@@ -110,7 +110,7 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: 'x' }), UNREADABLE],
   [
     key(freshId(), { ...GOOD, [`secret:${'b'.repeat(43)}`]: Object.values(SECRET)[0] ?? '' }),
-    'Two of its secrets have one id.',
+    'Two of its secrets have the same id.',
   ],
   [
     key(freshId(), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, '']))),

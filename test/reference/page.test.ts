@@ -56,7 +56,7 @@ test('an error links to its line in the reference, which says what to do', async
     [200, undefined],
     [429, '</docs#error-rate_limit_exceeded>; rel="help"'],
     [400, '</docs#error-invalid_request>; rel="help"'],
-    // Those of the core.
+    // Errors of the core.
     [400, '</docs#error-invalid_parameter>; rel="help"'],
     [404, '</v1/pets>; rel="successor-version", </docs#error-not_found>; rel="help"'],
     [400, '</docs#error-invalid_request>; rel="help"'],

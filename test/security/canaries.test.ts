@@ -161,7 +161,7 @@ test('keys and secrets appear in no answer, log, metric, process list, core or R
   expect(places.answers).toContain('"code":"unauthorized"');
   expect(received).toContain(id);
   expect(told).toContain(idOf(usedUp));
-  expect(out).toContain('webhook event given up');
+  expect(out).toContain('webhook event lost');
   expect(running).toContain('gateway/main.ts');
   expect(places.commands).toMatch(new RegExp(`gateway:key:\\{${id}\\}.* [\\w-]{43}\\b`));
   expect(metrics).toContain('gateway_admin_requests_total');

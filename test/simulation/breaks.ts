@@ -10,7 +10,7 @@ export interface Break extends Wrappers {
   server?(server: Server): void;
 }
 
-/** What a gateway does with the verdict, or the fault, of each decision. */
+/** Changes the verdict or the fault of each decision in a gateway. */
 const decides =
   (change: (verdict: Promise<Verdict>, limiter: Limiter) => Promise<Verdict>) =>
   (limiter: Limiter): Limiter => ({
@@ -40,7 +40,7 @@ const executes =
     server.execute = change(server.execute.bind(server), server);
   };
 
-/** By name, each with the invariant that finds it. */
+/** The breaks by name, each with the invariant that finds it. */
 export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant }>> = {
   'a call is sent twice': {
     finds: 'asked once',

@@ -5,7 +5,7 @@ import { Random } from './random.ts';
 
 export interface Surroundings {
   readonly now: number;
-  /** The minute limit of the client's key, as its owner was told. */
+  /** The minute limit of the client's key, as its owner knows it. */
   readonly minute: number;
   ask(random: Random, waitedSince?: number): Promise<Answer>;
 }

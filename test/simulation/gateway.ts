@@ -17,7 +17,7 @@ const LOAD_AGAIN_MS = 250;
 
 const logger = pino({ level: 'silent' });
 
-/** Where a deliberate break gets into a gateway. */
+/** The places at which a deliberate break can change a gateway. */
 export interface Wrappers {
   limiter?(limiter: Limiter): Limiter;
   clients?(clients: Clients): void;
@@ -31,14 +31,14 @@ export interface Wrappers {
 
 export interface Gateway {
   readonly limiter: Limiter;
-  /** As operators change them through this gateway. */
+  /** The keys, as operators change them through this gateway. */
   readonly keys: Keys;
   readonly plans: Plans;
   nodesAway(): number;
-  /** Local admissions whose charge nobody knows. */
+  /** Local admissions whose charge has an unknown outcome. */
   unknown(): number;
   isConnected(): boolean;
-  /** Whether what it sends to Redis now is answered in time. */
+  /** Whether Redis would answer its commands in time now. */
   isWell(): boolean;
   close(): Promise<void>;
 }
@@ -88,7 +88,7 @@ const unknownIn = (families: readonly Family[]): number => {
   return local?.values.find(({ labels }) => labels.fate === 'unknown')?.value ?? 0;
 };
 
-/** What is noted of each verdict, as authorize.ts does. */
+/** Notes each verdict, as authorize.ts does. */
 const remembering = (clients: Clients, limiter: Limiter): Limiter => ({
   async decide(credential) {
     const client = clients.verified(credential);

@@ -11,7 +11,7 @@ export const INVARIANTS = {
   charged: 'a local admission is charged within 2 s of contact, to at most a minute below zero',
   'binds here': 'an acknowledged change binds every later answer of the gateway that acknowledged it',
   'binds everywhere': 'it binds every other gateway within 1 s of contact, and losing contact does not undo it',
-  'polite is not banned': 'nobody who waits as told is banned',
+  'polite is not banned': 'a client that waits for the time in each refusal is never banned',
   'hammer is banned': 'a client that keeps on at 10 or 100 times the limit is banned at the computed time',
   'never 401': 'a valid key is never rejected as invalid',
   answered: 'every request is answered within 2.5 s',
@@ -38,11 +38,11 @@ export interface Request {
   readonly at: number;
   /** It was sent while its gateway was not connected to Redis, so Redis does not know of it. */
   readonly isOffline: boolean;
-  /** When the refusal came in whose time the client has waited. */
+  /** When the client was refused, if it has since waited for the time in the refusal. */
   readonly waitedSince: number | undefined;
 }
 
-/** Undefined: 503. */
+/** Undefined stands for a 503. */
 export type Answer = Verdict | undefined;
 
 /** A change by an operator. */

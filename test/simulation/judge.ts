@@ -8,7 +8,7 @@ import type { VirtualTime } from './virtual-time.ts';
 
 const [MINUTE, DAY] = [60_000_000, 86_400_000_000];
 const [LONGEST_ANSWER_MS, SETTLED_MS, CHARGED_MS, HEARD_MS] = [2_500, 2_000, 2_000, 1_000];
-/** Verdicts for which Redis looks at the buckets, or would. */
+/** Verdicts that depend on the buckets. */
 const DECIDED = ['admitted', 'shadowed', 'refused', 'banned', 'forbidden', 'charged'];
 
 interface Interval {
@@ -46,10 +46,10 @@ const NO_BUCKET = { limit: 0, tokens: 0, fraction: 0 };
 type Told = ReturnType<typeof read>;
 type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 
-/** Holds what Redis did, and what clients and operators saw, against the invariants. Keeps the first violation. */
+/** Checks the actions of Redis and the observations of clients and operators. Keeps the first violation of an invariant. */
 export class Judge implements Observer {
   violation: Violation | undefined;
-  /** How many times its limit the hammer sends, if there is one. */
+  /** The rate of the hammer as a multiple of its limit, if there is one. */
   hammerTimes: number | undefined;
   readonly #time: VirtualTime;
   readonly #ids: readonly string[];
@@ -59,7 +59,7 @@ export class Judge implements Observer {
   readonly #counts = new Map<string, number>();
   /** By key. */
   #inRedis = new Map<string, Buckets>();
-  /** By gateway and key: as Redis last said, less what was admitted since; and what was admitted without Redis. */
+  /** By gateway and key: the level in the last reply of Redis, minus later admissions; and the admissions without Redis. */
   readonly #lastHeard = new Map<string, Buckets>();
   readonly #localOnly = new Map<string, Buckets>();
   readonly #lastOutcome = new Map<string, string>();
@@ -89,8 +89,9 @@ export class Judge implements Observer {
   }
 
   /**
-   * A charge takes all its tokens, but the minute to no more than a limit below zero, and the day to zero. A minute that
-   * is full, but for a token, owes what its bucket at the gateway lacks by now; their clocks differ by less than a token.
+   * A charge takes all its tokens, but the minute bucket goes to at most one limit below zero, and the day bucket to zero. A
+   * minute bucket that is full to within a token loses what the gateway's own bucket lacks by now; the clocks differ by less
+   * than a token.
    */
   #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, told: Told): void {
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
@@ -177,7 +178,7 @@ export class Judge implements Observer {
     if (request.key === HAMMERED_KEY) this.#hammerSince ??= request.at;
   }
 
-  /** The gateway of the request was ended. */
+  /** The gateway of the request was killed. */
   dropped(request: Request): void {
     this.#open.delete(request);
   }
@@ -207,7 +208,7 @@ export class Judge implements Observer {
     const now = this.#time.microseconds;
     const limits = [minute?.limit ?? 0, day?.limit ?? 0] as const;
     const name = `g${gateway} ${id}`;
-    // A limit that was changed begins anew: nobody here knows how much of the time since then counts at which limit.
+    // After a change of the limit the count starts again, because it is unknown which time counts at which limit.
     const bounds = {
       'since it heard from Redis': this.#in(this.#lastHeard, name),
       'without Redis': this.#in(this.#localOnly, `${name} ${limits}`),
@@ -242,13 +243,13 @@ export class Judge implements Observer {
 
   // What operators did.
 
-  /** A change begins: what it replaces may bind no longer. @returns what to call when it is acknowledged, or not */
+  /** Begins a change. The change that it replaces may no longer bind. @returns a function to call with its outcome */
   begin(bond: Omit<Bond, 'from' | 'until'>, mayInvalidate: boolean): { acknowledge(): void; fail(): void } {
     if (mayInvalidate) this.#mayBeInvalid.add(bond.id);
     const begun: Bond = Object.assign({}, bond, { from: Infinity, until: Infinity });
     for (const other of this.#bonds) {
       if (other.id !== bond.id || other.group !== bond.group) continue;
-      // Of two at the same time, nobody knows which is the later one.
+      // The order of two simultaneous changes is unknown.
       if (other.from === Infinity) begun.until = 0;
       other.until = Math.min(other.until, this.#time.now);
     }
@@ -278,7 +279,7 @@ export class Judge implements Observer {
 
   // What time does.
 
-  /** To be called whenever the contact of a gateway with Redis may have changed. */
+  /** Call this whenever the contact of a gateway with Redis may have changed. */
   sees(gateway: number, isWell: boolean): void {
     const intervals = this.#contacts[gateway] ?? [];
     const last = intervals.at(-1);
@@ -287,14 +288,14 @@ export class Judge implements Observer {
     } else if (isWell) intervals.push({ from: this.#time.now, to: Infinity });
   }
 
-  /** A gateway that starts again knows nothing, and owes nothing. */
+  /** A restarted gateway knows nothing and owes nothing. */
   restarted(gateway: number): void {
     for (const id of this.#ids)
       this.#counts.set(`${id} owed`, Math.min(this.#total(`${id} owed`), this.#total(`${id} charged`)));
     for (const name of this.#localOnly.keys()) if (name.startsWith(`g${gateway} `)) this.#localOnly.delete(name);
   }
 
-  /** @param unknownFates how many local admissions the gateways count whose charge nobody knows */
+  /** @param unknownFates the number of local admissions whose charge the gateways count as unknown */
   sweep(unknownFates: () => number): void {
     for (const { at, key, gateway } of this.#open)
       if (this.#time.now - at > LONGEST_ANSWER_MS) this.fail('answered', `g${gateway} does not answer k${key}.`);

@@ -10,11 +10,11 @@ import { shortest } from './shortest.ts';
 
 const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--break <name>] [--table]
 
-Runs gateways' limiters in virtual time against a real Redis, over a network that a seed makes bad, and checks after
-every step what is promised. A seed that breaks a promise prints its shortest history, and the exit status is 1.
+Runs gateways' limiters in virtual time against a real Redis, over a network with faults from a seed, and checks every
+invariant after each step. A seed that violates one prints its shortest history, and the exit status is 1.
 
   --seed <n>      the first seed: default 1
-  --seeds <n>     how many seeds: default 1
+  --seeds <n>     number of seeds: default 1
   --steps <n>     steps of each seed: default ${STEPS}
   --break <name>  with a deliberate break: ${Object.keys(BREAKS).join('; ')}
   --table         prints a table: the quick seeds, and the seeds that find each break
@@ -73,7 +73,7 @@ async function simulate(redis: Redis): Promise<void> {
   }
 }
 
-/** Lines that differ in their times only are one line. */
+/** Merges lines that differ only in their times. */
 function withoutRepetitions(lines: readonly string[]): string[] {
   const [text, kept] = [(line = '') => line.replaceAll(/\d+ ms|asked at \d+/g, ''), [] as string[]];
   for (const line of lines) {

@@ -5,16 +5,16 @@ import type { Random } from './random.ts';
 import type { Server } from './server.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** The way between one gateway and Redis. */
+/** The network link between one gateway and Redis. */
 export class Link {
   readonly gateway: string;
   readonly server: Server;
   readonly #random: Random;
   #drawn = 0;
   #drawnAt = 0;
-  /** Each way, in ms, at most. */
+  /** The longest delay in each direction, in ms. */
   delayMs = 2;
-  /** A share of the commands with which a connection breaks. */
+  /** The share of commands at which the connection breaks. */
   loss = 0;
   isCut = false;
 
@@ -33,7 +33,7 @@ export class Link {
     return !this.isCut && this.loss === 0 && this.server.state === 'well' && 2 * this.delayMs <= timeoutMs;
   }
 
-  /** From the time alone, so that a plan with fewer steps meets the same network. */
+  /** Depends only on the time, so that a plan with fewer steps has the same network. */
   draw(): Random {
     this.#drawn = this.#drawnAt === this.time.now ? this.#drawn + 1 : 0;
     this.#drawnAt = this.time.now;
@@ -46,8 +46,8 @@ export class Link {
 }
 
 /**
- * In place of an ioredis connection: commands travel over a link, in order, and are answered, late, or lost. What is
- * lost makes the connection silent, as with TCP. A silent connection is closed, and made anew when that is possible.
+ * Replaces an ioredis connection: commands travel over a link in order, and are answered in time, late, or lost. After a
+ * loss the connection is silent, as with TCP. A silent connection is closed, and reopened as soon as possible.
  */
 export class NetworkConnection extends Redis {
   readonly #link: Link;
@@ -56,7 +56,7 @@ export class NetworkConnection extends Redis {
     if (this.#link.server.state === 'down' && this.status === 'ready') this.#close();
   };
   #pending = new Set<Command>();
-  /** Counts connections: what was sent on an earlier one is not answered. */
+  /** The number of connections so far. Commands sent on an earlier one get no answer. */
   #epoch = 0;
   #isSilent = false;
   #lastArrival = 0;
@@ -73,7 +73,7 @@ export class NetworkConnection extends Redis {
     this.#tryToConnect();
   }
 
-  /** Whether what is sent now is answered in time. */
+  /** Whether a command sent now would be answered in time. */
   isWell(timeoutMs: number): boolean {
     const isLate = Math.max(this.#lastArrival, this.#lastReply) > this.#link.time.now + timeoutMs;
     return this.status === 'ready' && !this.#isSilent && !isLate && this.#link.isWell(timeoutMs);
@@ -109,7 +109,7 @@ export class NetworkConnection extends Redis {
   async #arrive(command: Command, epoch: number, loss: string | undefined): Promise<void> {
     const { server, time, gateway, isCut } = this.#link;
     if (epoch !== this.#epoch) {
-      // It was under way when the connection was closed: perhaps it arrives, and nobody hears of it.
+      // It was in flight when the connection was closed. It may arrive, but its reply is lost.
       if (!isCut && server.state !== 'down' && this.#link.draw().chance(0.5))
         await server.run(gateway, command).catch(() => {});
       return;
@@ -133,7 +133,7 @@ export class NetworkConnection extends Redis {
     });
   }
 
-  /** Closes a connection that says nothing for long although it is asked. */
+  /** Closes a connection that stays silent for long with unanswered commands. */
   #watch(): void {
     const epoch = this.#epoch;
     const { time } = this.#link;

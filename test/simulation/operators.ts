@@ -15,7 +15,7 @@ export interface SimulatedKey {
   readonly id: string;
   /** The newest last. */
   readonly digests: string[];
-  /** Ends of the bans that operators have set. */
+  /** The ends of the bans that operators have set. */
   readonly bans: number[];
 }
 
@@ -56,14 +56,14 @@ const isValid: Bond['isBroken'] = (_, { outcome }) => outcome !== 'unauthorized'
 const isAdmitted = ({ outcome }: Verdict): boolean => outcome === 'admitted' || outcome === 'refused';
 const isRejectedAs = (reason: string) => (_: Request, verdict: Verdict) =>
   verdict.outcome === 'unauthorized' && verdict.reason === reason;
-/** A remembered ban still has the limits of its time, and a gateway without Redis knows those that it was told. */
+/** A remembered ban still has its old limits, and a gateway without Redis has those from its last reply. */
 const hasOtherLimit = (limit: number) => (_: Request, verdict: Verdict) =>
   isAdmitted(verdict) && (verdict as Decision).mode === 'shared' && (verdict as Decision).buckets[0]?.limit !== limit;
 
-/** What an operator does in a step, and how an answer looks that breaks it. */
+/** An operator's change in a step, and the answers that would violate it. */
 export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time: VirtualTime): Change {
   const now = time.microseconds;
-  // A time in the reason: repetitions are left out of the audit log.
+  // The reason has a time, because the audit log omits repetitions.
   const about: Omit<Activity, 'action' | 'target'> = {
     actor: 'operator',
     via: 'api',

@@ -1,11 +1,11 @@
 import { Random } from './random.ts';
 
-/** What a seed makes of a run: its gateways and keys, and a list of steps, each of which can be left out. */
+/** The run that a seed determines: gateways, keys, and a list of steps, each of which can be left out. */
 
 const CLIENTS = ['polite', 'backs off', 'hammers', 'bursts'] as const;
 const OF_LINKS = ['slow', 'late', 'lossy', 'cut'] as const;
 const FAULTS = [...OF_LINKS, 'restart', 'failover', 'full', 'demoted'] as const;
-/** Those that cannot be undone, and are rare. */
+/** Changes that cannot be undone, which are rare. */
 const ENDS = ['revoke', 'expire'] as const;
 const BINDINGS = ['bind to a network', 'unbind from networks', 'read only', 'read and write', 'rotate'] as const;
 const LIMITS = ['set limit', 'set plan limit', 'shadow', 'enforce'] as const;
@@ -22,7 +22,7 @@ export interface ClientStep extends At {
   readonly kind: (typeof CLIENTS)[number];
   readonly key: number;
   readonly forMs: number;
-  /** How many times the minute limit a hammer sends. */
+  /** The rates of a hammer as multiples of the minute limit. */
   readonly times: number;
   readonly seed: string;
 }
@@ -63,7 +63,7 @@ export interface Plan {
 
 /** Operators leave these two keys alone: one has a single polite client, one a single hammer. */
 export const [LONE_KEY, HAMMERED_KEY] = [0, 1];
-/** Of the keys that operators change, one has a limit of its own, and the other has that of its plan. */
+/** Operators change two keys: one has its own limit, the other that of its plan. */
 const [OWN_LIMIT_KEY, PLAN_LIMIT_KEY] = [2, 3];
 export const HAMMERED_MINUTE = 6;
 const MOST_GATEWAYS = 3;
@@ -71,7 +71,7 @@ const STEP_MS = 750;
 
 export function planOf(seed: number, steps: number): Plan {
   const random = new Random(`seed ${seed}`);
-  // A calm seed has no fault but slowness, which takes no promise away.
+  // A calm seed has no fault except slowness, under which all promises hold.
   const isCalm = random.chance(0.3);
   const [gateways, forMs] = [random.between(1, MOST_GATEWAYS), steps * STEP_MS];
   const minute = () => random.pick([4, 6, 12, 30, 60]);

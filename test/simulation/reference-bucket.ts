@@ -15,7 +15,7 @@ export class ReferenceBucket {
     return copy;
   }
 
-  /** Shares at a time. What passed since the last change counts at the lower of both limits. */
+  /** The shares at a time. The time since the last change counts at the lower of both limits. */
   levelAt(now: number, limit: number): number {
     if (this.#level === undefined) return limit * this.#window;
     const slower = Math.min(this.#limit, limit);

@@ -24,12 +24,12 @@ import { VirtualTime } from './virtual-time.ts';
 
 export interface Result {
   readonly violation: Violation | undefined;
-  /** Of the whole history: the same for the same plan. */
+  /** The digest of the whole history, which is the same for the same plan. */
   readonly digest: string;
-  /** Its last lines. */
+  /** The last lines of the history. */
   readonly history: readonly string[];
   readonly decisions: number;
-  /** Decisions without Redis. */
+  /** The number of decisions without Redis. */
   readonly local: number;
   readonly faults: number;
   readonly virtualMs: number;
@@ -55,8 +55,8 @@ const ON_LINKS = {
 const ON_SERVER = { restart: 'down', full: 'full', demoted: 'demoted' } as const;
 
 /**
- * Runs a plan from an empty Redis to its end, or to the first violation. Whatever waits then, for a timer or for Redis,
- * waits for ever: nothing goes on in real time.
+ * Runs a plan on an empty Redis to its end, or to the first violation. Anything that still waits then, for a timer or for
+ * Redis, waits for ever, because nothing continues in real time.
  */
 export async function run(plan: Plan, { redis, broken = {} }: Options): Promise<Result> {
   await redis.flushdb();
@@ -79,7 +79,7 @@ class Simulation {
   readonly #hash = createHash('sha256');
   readonly #history: string[] = [];
   #recovered = 0;
-  /** Local admissions whose charge nobody knows, of gateways that were ended. */
+  /** Local admissions of killed gateways, whose charges have an unknown outcome. */
   #unknown = 0;
   #decisions = 0;
   #local = 0;

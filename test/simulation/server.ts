@@ -56,7 +56,7 @@ export class Server {
     this.changes.emit('change');
   }
 
-  /** From now on the replica gets only operators' changes, which wait for it: those bring it up to date. */
+  /** From now on the replica gets only operators' changes, which wait for it and bring it up to date. */
   async delayReplica(): Promise<void> {
     const names = await this.time.real(() => this.#real.keysBuffer('gateway:*'));
     const dump = async (name: Buffer): Promise<[Buffer, Buffer]> => [name, await this.#real.dumpBuffer(name)];
@@ -64,7 +64,7 @@ export class Server {
     this.#replica = { values, known: this.#observer.copied() };
   }
 
-  /** The replica takes over: what it has not got is lost. */
+  /** Promotes the replica. Writes that it does not have are lost. */
   async failOver(): Promise<void> {
     const replica = this.#replica;
     if (replica === undefined) return;
@@ -95,7 +95,7 @@ export class Server {
     return { reply };
   }
 
-  /** To the real Redis, whatever the state of the simulated one. */
+  /** Sends a command to the real Redis, whatever the state of the simulated one. */
   send(name: string, args: readonly string[]): Promise<unknown> {
     const command = new Command(name, [...args], { replyEncoding: 'utf8' });
     return this.time.real(() => this.#real.sendCommand(command) as Promise<unknown>);

@@ -1,12 +1,12 @@
 import type { Plan, Step } from './plan.ts';
 import type { Result } from './run.ts';
 
-/** A search for a shorter history ends after so many runs. */
+/** The number of runs after which the search for a shorter history stops. */
 const MOST_RUNS = 150;
 
 /**
- * Leaves out steps of a plan for as long as its run breaks the same invariant (delta debugging: halves first, then
- * smaller parts), then halves the times that the others take. @returns the shortest plan that was found, and its result
+ * Removes steps from a plan as long as its run violates the same invariant (delta debugging: halves first, then smaller
+ * parts), then halves the durations of the remaining steps. @returns the shortest plan found, and its result
  */
 export async function shortest(
   plan: Plan,
@@ -24,7 +24,7 @@ export async function shortest(
     if (isSame) best = { plan: shorter, result };
     return isSame;
   };
-  // What comes after the violation has no part in it.
+  // Steps after the violation do not matter.
   await tries(plan.steps.filter((step) => step.at <= at));
   for (let size = Math.ceil(best.plan.steps.length / 2); size >= 1 && runs < MOST_RUNS; ) {
     let isShorter = false;

@@ -9,7 +9,7 @@ import { shortest } from './shortest.ts';
 
 const { redis } = await emptyDatabase();
 
-// Of the whole run's seeds in simulation.thorough.test.ts they are the first.
+// These are the first seeds of simulation.thorough.test.ts.
 test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds break no invariant`, async () => {
   const { violations, local } = await simulateSeeds({ redis });
   expect(violations).toEqual([]);

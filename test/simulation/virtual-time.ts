@@ -4,7 +4,7 @@ import FakeTimers from '@sinonjs/fake-timers';
 /** Virtual time begins here, in Unix milliseconds. */
 const BEGIN_MS = 1_795_132_800_123;
 
-/** Between two callbacks of the real one, Node settles all promises that can settle. */
+/** Between two callbacks of a real timer, Node settles all promises that can settle. */
 const realImmediate = setImmediate;
 /** Timers that run in one turn of the real event loop, which costs more than most of them. */
 const TIMERS_A_TURN = 16;

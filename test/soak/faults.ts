@@ -4,7 +4,7 @@ import type { SoakProcess } from './process.ts';
 import type { Disturbance } from './record.ts';
 import type { Stage } from './stage.ts';
 
-/** What goes wrong in a soak. */
+/** The faults of a soak. */
 export interface Fault {
   readonly name: string;
   /** Whose failing it is; none where clients are promised to see nothing of it. Of a restart, external clients see nothing. */
@@ -19,7 +19,7 @@ const DURATION_MS = 1_500;
 let turn = 0;
 const nextCore = ({ cores }: Stage) => cores[turn++ % cores.length] as SoakProcess;
 
-/** Strikes a part of the stage, and heals it after a while. */
+/** Causes a fault in a part of the stage, and repairs it after a while. */
 const lasting =
   <Part>(part: (stage: Stage) => Part, cause: (part: Part) => unknown, heal: (part: Part) => unknown) =>
   async (stage: Stage): Promise<void> => {
@@ -43,7 +43,7 @@ const suspended = (part: (stage: Stage) => SoakProcess) =>
     (process) => process.signal('SIGCONT'),
   );
 
-/** Strikes this many times within the same while. */
+/** Causes this many faults within the same time. */
 const repeated =
   (times: number, act: Fault['strike']): Fault['strike'] =>
   async (stage, load) => {

@@ -6,33 +6,33 @@ import { type Answer, post, send } from '../support/http.ts';
 import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';
 import { CORE_TIMEOUT_MS, type Stage } from './stage.ts';
 
-/** A kind of client: what it sends, and which answers are promised to it, whatever is broken. */
+/** A kind of client: what it sends, and which answers it may get, whatever fails. */
 interface Kind {
   readonly name: string;
   readonly clients: number;
   readonly pauseMs: number;
   readonly promised: readonly number[];
-  /** What it may see, besides, while something fails. */
+  /** The additional outcomes that are allowed while something fails. */
   readonly excused: Partial<Record<Disturbance['kind'], readonly (number | string)[]>>;
-  /** Whether it is a service of ours, and calls the cores themselves. */
+  /** Whether it is an internal service, which calls the cores directly. */
   readonly isInternal?: true;
   ask(url: string, agent: http.Agent, requestId: string): Promise<Answer>;
 }
 
-/** What reads is asked of the other core, unless the time for it is over; a write that may have arrived never is. */
+/** A failed read is sent to the other core if there is time; a write that may have arrived is never sent again. */
 const READ = { core: [504], database: [503] };
 const WRITE = { core: [502, 504, 'ECONNRESET', 'aborted'], database: [503] };
 const CUT = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'socket hang up'];
 
-/** The metered keys' allowance, and how often they are banned: never, they are here to be counted. */
+/** The allowance of the metered keys, whose admissions are counted. They are never banned. */
 export const METERED = { capacity: 60, windowMs: 60_000 };
 const METERED_KEYS = 6;
 const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
 
-/** Nothing takes longer: an answer of the core has its time limit, and a decision its own. */
+/** The longest time for a response: the time limits of the core and of the decision together. */
 const LONGEST_MS = CORE_TIMEOUT_MS + 1_500;
 
-/** Well below the gateway's own 5 s: a connection is not to be used in the moment in which it is closed. */
+/** Well below the gateway's own 5 s, so that no client uses a connection just as the gateway closes it. */
 const IDLE_MS = 2_000;
 
 export interface Load {
@@ -191,7 +191,7 @@ async function observe(kind: Kind, url: string, agent: http.Agent, id: string): 
   return { url, answer, fault, id, sentAt, endedAt: performance.now() };
 }
 
-/** Counts what was seen, and holds it against what is promised. */
+/** Counts an outcome, and compares it with the promised ones. */
 function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt, endedAt }: Seen): void {
   const seen = answer?.status ?? `${(fault as NodeJS.ErrnoException).code ?? (fault as Error).message}`;
   const isError = typeof seen === 'string' || seen >= 500;
@@ -206,7 +206,7 @@ function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt,
     (Object.keys(kind.excused) as Disturbance['kind'][]).some(
       (cause) => includes(kind.excused[cause], seen) && record.wasDisturbed(cause, sentAt, endedAt),
     );
-  // Judged once the gateways' logs, which may excuse it, have surely come.
+  // The gateways' logs may excuse it, so it is judged after they have certainly arrived.
   if (!includes(kind.promised, seen)) setTimeout(() => isExcused() || complain('not promised'), 2 * LOG_LAG_MS);
   if (answer !== undefined) checkHeaders(answer, id, kind.isInternal ? [] : LIMIT_HEADERS, complain);
   if (answer !== undefined && answer.status >= 500)
@@ -232,7 +232,7 @@ function checkHeaders(
   if (!isWhole) complain('a body that is none');
 }
 
-/** Asks for something and leaves before it can have all of it. */
+/** Sends a request and disconnects before the whole answer can have arrived. */
 async function leave(url: string, key: string): Promise<void> {
   const headers = { authorization: `Bearer ${key}` };
   const request = http.get(`${url}/v1/pets?limit=100`, { agent: false, headers }).on('error', () => {});

@@ -6,7 +6,7 @@ import { spawnForRun } from '../bench/machine/processes.ts';
 import { usageOf, withChildren } from '../bench/machine/usage.ts';
 import { sum } from '../support/statistics.ts';
 
-/** What a process holds of the machine. */
+/** The resources that a process holds. */
 export interface Holding {
   readonly megabytes: number;
   readonly fileHandles: number;
@@ -32,7 +32,7 @@ export class SoakProcess {
     return this.#startedAt;
   }
 
-  /** Ends when it serves. */
+  /** Resolves when it serves. */
   async start(): Promise<void> {
     this.#isMeantToEnd = false;
     this.#startedAt = performance.now();
@@ -50,7 +50,7 @@ export class SoakProcess {
     this.#child?.kill(signal);
   }
 
-  /** Ends it, and waits until it has. */
+  /** Stops it, and waits until it has ended. */
   async end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
     this.#isMeantToEnd = true;
     const child = this.#child;
@@ -73,7 +73,7 @@ export interface SoakProcessOptions {
   readonly name: string;
   readonly args: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
-  /** Services of ours tell by themselves. */
+  /** The project's own services report this themselves. */
   readonly isUp?: (child: ChildProcess) => Promise<unknown>;
   readonly onLine?: (line: string) => void;
   readonly onSelfEnded: (what: string) => void;

@@ -2,7 +2,7 @@ import { type Allowance, judge, type Observed } from '../support/allowance-check
 import { type Failure, unexplained } from '../support/failures.ts';
 import type { LogLine } from '../support/log.ts';
 
-/** What went wrong for a while, and how long it may be felt: times of performance.now(). */
+/** A temporary fault, and the time until its effects must be over, by performance.now(). */
 export interface Disturbance {
   readonly kind: 'redis' | 'core' | 'restart' | 'database' | 'none';
   readonly name: string;
@@ -17,13 +17,13 @@ export interface SeenFailure extends Failure {
   readonly at: number;
 }
 
-/** After a fault has ended, requests that were caught in it may still be answered for so long. */
+/** The time after a fault in which answers to affected requests may still arrive. */
 const AFTERMATH_MS = 3_000;
 const MAX_TOLD = 20;
-/** A gateway's log is buffered, and what it tells was so before. */
+/** The longest delay of a gateway's log, which is buffered. */
 export const LOG_LAG_MS = 1_000;
 
-/** Everything that a soak saw, and every promise that it saw broken. */
+/** All observations of a soak, and all broken promises. */
 export class SoakRecord {
   readonly #counts = new Map<string, number>();
   readonly #broken: string[] = [];
@@ -43,7 +43,7 @@ export class SoakRecord {
     return this.#counts.get(what) ?? 0;
   }
 
-  /** All that was counted under names that begin so, without that beginning. */
+  /** The counts whose names have this prefix, by the rest of the name. */
   countedUnder(beginning: string): [name: string, count: number][] {
     return [...this.#counts]
       .filter(([name]) => name.startsWith(beginning))
@@ -82,7 +82,7 @@ export class SoakRecord {
     return disturbance;
   }
 
-  /** Whether a request that was under way then may have met such a fault. */
+  /** Whether a request that was in flight then may have met such a fault. */
   wasDisturbed(kind: Disturbance['kind'], sentAt: number, endedAt: number): boolean {
     return this.#disturbances.some((one) => one.kind === kind && one.from < endedAt && sentAt < one.to + AFTERMATH_MS);
   }
@@ -93,7 +93,7 @@ export class SoakRecord {
     this.count('failures seen');
   }
 
-  /** How many a listener gave since then. */
+  /** The number of such answers from a listener since then. */
   failuresOf(url: string, since: number): number {
     return this.#failures.filter((failure) => failure.url === url && failure.at >= since).length;
   }
@@ -126,8 +126,8 @@ export class SoakRecord {
   }
 
   /**
-   * Holds what the metered keys were admitted against their allowance: exactly while decisions were shared. Around one
-   * outage every gateway may go on with what was left, and so may Redis when it is back.
+   * Compares the admissions of the metered keys with their allowance, exactly while decisions were shared. In an outage, each
+   * gateway may continue with the remaining tokens, and so may Redis after it.
    */
   judgeAllowances(allowance: Allowance, gateways: number): void {
     const outages = merged(this.#disturbances.filter(({ kind }) => kind === 'redis'));
@@ -148,7 +148,7 @@ export class SoakRecord {
   }
 }
 
-/** The stretches of time that any of them lasted or was still felt. */
+/** The periods in which any fault lasted or still had effects. */
 function merged(disturbances: readonly Disturbance[]): { from: number; to: number }[] {
   const stretches: { from: number; to: number }[] = [];
   for (const { from, to } of disturbances.toSorted((a, b) => a.from - b.from)) {

@@ -12,23 +12,23 @@ import { CORE_TIMEOUT_MS, setStage } from './stage.ts';
 
 const HELP = `npm run soak -- [--minutes <n>] [--every <seconds>]
 
-Runs the real thing – Redis, PostgreSQL, two cores, two gateways, each a process – under mixed load, while something
-fails every so often, and holds every answer against what is promised to clients.
+Runs Redis, PostgreSQL, two cores and two gateways as real processes under mixed load, while one part after another
+fails, and checks every answer against the promises to clients.
 
-  --minutes <n>      how long: default 10
-  --every <seconds>  from one fault to the next: default 20, at least 10
-  --help             this
+  --minutes <n>      duration: default 10
+  --every <seconds>  time between faults: default 20, at least 10
+  --help             prints this
 
-Load: reads, writes, keys over their limit, a banned key, keys that nobody has, clients that leave, and services of
-ours that read from the cores themselves.
+Load: reads, writes, keys over their limit, a banned key, invented keys, clients that disconnect, and internal services
+that read from the cores directly.
 Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
-Ends with a table, and with exit status 1 when a promise was broken.
+Prints a table at the end, and exits with 1 if a promise was broken.
 `;
 
-/** After a broken core or Redis, everything has what it needs again within this. */
+/** The time in which everything recovers after a fault of a core or Redis. */
 const SETTLE_MS = 4_000;
 const PROGRESS_EVERY_MS = 5_000;
-/** What a process may have grown by, once the load is over. */
+/** The memory by which a process may have grown once the load is over. */
 const MAX_MORE_HANDLES = 32;
 const MAX_MORE_MEGABYTES = 250;
 
@@ -57,7 +57,7 @@ function tell(text: string): void {
 
 const record = new SoakRecord();
 const stage = await setStage(record);
-// Who is over its limit is here to be counted for as long as this lasts.
+// The clients over their limit must not be banned while this runs, because they are counted.
 await stage.client.hset('gateway:plans', { 'free.ban_after': '1000000000', 'free.day': '1000000000' });
 await sleep(1_500);
 const load = await startLoad(stage, record);
@@ -118,7 +118,7 @@ async function checkCounts(adminUrl: string): Promise<void> {
   for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${adminUrl}: ${untruth}`);
 }
 
-/** Every pet that was acknowledged is there, and none is there twice. */
+/** Every acknowledged pet exists exactly once. */
 async function checkLedger(): Promise<void> {
   const names: string[] = [];
   for (let path = '/v1/pets?limit=100'; path !== ''; ) {

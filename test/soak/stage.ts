@@ -10,7 +10,7 @@ import { answers } from '../support/redis.ts';
 import { SoakProcess } from './process.ts';
 import type { SoakRecord } from './record.ts';
 
-/** Everything that a soak runs: a Redis that keeps what it is told, a PostgreSQL, two cores, two gateways. */
+/** The servers of a soak: a durable Redis, PostgreSQL, two cores and two gateways. */
 export interface Stage {
   readonly redis: SoakProcess;
   readonly cores: readonly SoakProcess[];
@@ -76,7 +76,7 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
           ADMIN_PORT: String(adminPorts[at]),
           ADMIN_TOKEN,
           REDIS_URL: redisUrl,
-          // Seven processes share the machine; one that had no turn for 50 ms is not away.
+          // Seven processes share the machine, so a process that got no CPU for 50 ms does not count as away.
           REDIS_TIMEOUT_MS: '200',
           CORE_URL: coreUrls.join(','),
           CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS),
@@ -114,7 +114,7 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
   };
 }
 
-/** What is written is with the kernel before it is answered, so that kill -9 loses nothing. */
+/** Each write reaches the kernel before its reply, so that kill -9 loses nothing. */
 const redisArgs = (port: number): string[] => {
   const kept = { dir: folder, save: '', appendonly: 'yes', appendfsync: 'no', logfile: join(folder, 'redis.log') };
   const directives = Object.entries({ port: String(port), bind: '127.0.0.1', ...kept });

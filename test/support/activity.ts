@@ -1,7 +1,7 @@
 import type { ActivityAnswer, ActivityView } from '../../gateway/operators/api/answers.ts';
 import type { Stack } from './stack.ts';
 
-/** The activity as the admin API tells it. */
+/** The audit log as the admin API returns it. */
 
 export type Entry = ActivityView;
 

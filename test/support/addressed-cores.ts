@@ -9,12 +9,12 @@ import { freePort } from './port.ts';
 /** A core on a loopback address of its own. */
 export interface AddressedCore {
   readonly address: string;
-  /** Requests that were no probes. */
+  /** The number of requests, without probes. */
   asked: number;
   probes: number;
   /** Connections that are open. */
   readonly connections: Set<Socket>;
-  /** Every Host that it was called by. */
+  /** Every value of the Host header that it received. */
   readonly hosts: Set<string | undefined>;
 }
 
@@ -63,7 +63,7 @@ async function coreOn(address: string, port: number, { waitMs, certificate }: An
   return core;
 }
 
-/** How many requests each of them was asked while something was going on. */
+/** The number of requests that each core received while `during` ran. */
 export async function askedDuring(cores: readonly AddressedCore[], during: () => Promise<unknown>): Promise<number[]> {
   const before = cores.map(({ asked }) => asked);
   await during();

@@ -4,7 +4,7 @@ import { EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 
 /** Answers as a core may write them, each with the expected result of reading it. */
 
-/** The head of a good answer, with these lines. */
+/** The head of a valid answer, with these lines. */
 export const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
 
 /** A good answer in chunks; they follow its head. */

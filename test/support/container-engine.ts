@@ -11,8 +11,8 @@ async function containerEngine(): Promise<typeof import('testcontainers') | unde
 }
 
 /**
- * Starts a server in a container and says which; undefined where no engine runs, or where it cannot have the image, which is
- * said too: the machine's own server serves then.
+ * Starts a server in a container and prints which. Undefined if no engine runs, or if it cannot get the image, which it
+ * prints too; the machine's own server is then used.
  */
 export async function startInContainer<Server>(
   image: string,

@@ -41,7 +41,7 @@ async function run({ words, env, input }: Run): Promise<Ended> {
   process.exitCode = undefined;
   const value = input === undefined ? nothing : Readable.from(partsOf(Buffer.from(input as string)));
   Object.defineProperty(process, 'stdin', { value, configurable: true });
-  // Another address is another program.
+  // A module with another URL is loaded again.
   await import(`${PROGRAM}?${++runs}`).catch((fault: unknown) => {
     process.exitCode = 1;
     written.err += inspect(fault);

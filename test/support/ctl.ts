@@ -47,21 +47,21 @@ function startThread(): Worker {
 export const ctl = (stack: Pick<Stack, 'adminUrl'>, ...words: readonly string[]): Promise<Ended> =>
   ctlWith(operatorOf(stack), ...words);
 
-/** With this on its standard input. */
+/** Runs a command with this text on its standard input. */
 export const ctlReading = (
   stack: Pick<Stack, 'adminUrl'>,
   input: string | Buffer,
   ...words: readonly string[]
 ): Promise<Ended> => inThread({ words, env: operatorOf(stack), input });
 
-/** In a process of its own, with this on its standard input if it is given. */
+/** Runs a command in its own process, with this text on its standard input if given. */
 export function ctlProcess(env: NodeJS.ProcessEnv, words: readonly string[], input?: string): Started {
   const started = startProcess(process.execPath, [CLI, ...words], env);
   if (input !== undefined) started.child.stdin?.end(input);
   return started;
 }
 
-/** On a terminal, which `script` provides. */
+/** Runs a command on a terminal, which `script` provides. */
 export const ctlOnTerminal = (
   stack: Pick<Stack, 'adminUrl'>,
   words: readonly string[],

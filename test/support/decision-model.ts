@@ -15,7 +15,7 @@ const DAY = 86_400 * SECOND;
 /** The operators' data of a key; times are Unix microseconds. */
 export interface ModelRecord {
   plan: string;
-  /** By what is presented. */
+  /** The secrets, by the presented digest. */
   secrets: Readonly<Record<string, ModelSecret>>;
   expiresAt?: number | undefined;
   isDisabled?: boolean;
@@ -23,14 +23,14 @@ export interface ModelRecord {
   day?: number | undefined;
 }
 
-/** What a secret opens: operations, from blocks in CIDR notation, until an end. */
+/** The bounds of a secret: operations, networks in CIDR notation, and an expiry. */
 export interface ModelSecret {
   readonly until?: number | undefined;
   readonly scope?: 'read' | 'write' | undefined;
   readonly networks?: readonly string[] | undefined;
 }
 
-/** What is presented, what for, and from where. */
+/** The presented secret, the required scope, and the client's address. */
 export interface ModelUse {
   readonly secret: string;
   readonly scope: 'read' | 'write' | undefined;
@@ -100,9 +100,9 @@ class Bucket {
   }
 }
 
-/** What is remembered of refusals. */
+/** The remembered state of refusals. */
 interface Memory {
-  /** The moment told to the last one in line. */
+  /** The retry time of the last request in line. */
   readonly told: bigint | undefined;
   /** When the last strike is forgotten. */
   readonly forgottenAt: bigint | undefined;
@@ -261,7 +261,7 @@ export class ModelKey {
     return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: excused };
   }
 
-  /** Until when no refusal bans: those who were told a time under a higher limit come back faster than they should. */
+  /** Until when no refusal bans, because clients with a retry time under a higher limit come back too fast. */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;
     if (told === undefined || limit === undefined || rule.minute >= BigInt(limit)) return before;

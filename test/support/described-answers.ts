@@ -141,7 +141,7 @@ const isOfReference = (path: string, { status, headers }: Seen): boolean =>
   (status < 400 || headers['content-type']?.startsWith('text/html') === true) &&
   (path === '/v1/openapi.json' || path === '/docs' || path.startsWith('/docs/'));
 
-/** The headers of every answer, a 404 as well as a page of animals. */
+/** The headers of every answer, from a 404 to a page of pets. */
 const everywhere = resolved<Response>(api.components.responses.BadRequest as Response).headers;
 const faultsOfLimits = ({ headers }: Seen): string[] => faultsOfRequired(headers, everywhere);
 

@@ -11,9 +11,9 @@ export interface SrvAnswer {
 
 /** A DNS server for SRV records, which this process asks until the test ends. */
 export interface DnsServer {
-  /** From now on these are the records of a name; none: there is no such name. */
+  /** Sets the records of a name. Without records, the name does not exist. */
   set(name: string, records: readonly SrvAnswer[]): void;
-  /** Questions so far. */
+  /** The number of queries so far. */
   readonly asked: () => number;
 }
 
@@ -38,7 +38,7 @@ export async function startDnsServer(): Promise<DnsServer> {
   return { set: (name, records) => void names.set(name, records), asked: () => asked };
 }
 
-/** RFC 1035 §4.1, RFC 2782: the header, the question again, the records. */
+/** The header, the repeated question, and the records (RFC 1035 §4.1, RFC 2782). */
 function answerTo(question: Buffer, names: ReadonlyMap<string, readonly SrvAnswer[]>): Buffer {
   const { name, end } = nameIn(question);
   const records = names.get(name) ?? [];
@@ -69,7 +69,7 @@ function recordOf({ target, port, priority = 0 }: SrvAnswer): Buffer {
   data.writeUInt16BE(priority, 0);
   data.writeUInt16BE(port, 4);
   const head = Buffer.alloc(12);
-  // The name is the question's.
+  // A pointer to the name in the question.
   head.writeUInt16BE(0xc00c, 0);
   head.writeUInt16BE(TYPE_SRV, 2);
   head.writeUInt16BE(1, 4);

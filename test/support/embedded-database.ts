@@ -21,7 +21,7 @@ export const everythingIn = (folder: string): string =>
     JSON.stringify([database.prepare('SELECT * FROM records').all(), database.prepare('SELECT * FROM log').all()]),
   );
 
-/** Brings the end of what is left of a revoked key nearer. */
+/** Shortens the time for which the records of a revoked key are kept. */
 export function expireRevoked(folder: string, id: string, bySeconds: number): void {
   withDatabase(folder, (database) =>
     database

@@ -18,7 +18,7 @@ import { WEBHOOK_SECRET } from './webhook-receiver.ts';
 
 /** Gateways whose files, names, receivers, connections and descriptors fail. */
 
-/** Its certificate comes near its end; then its renewal is cut off. */
+/** Its certificate is about to expire; then its renewal is cut off. */
 export async function gatewayWithCertificate(): Promise<Patient> {
   const folder = await temporaryFolder();
   const files = { certFile: join(folder, 'tls.crt'), keyFile: join(folder, 'tls.key') };
@@ -67,7 +67,7 @@ export async function gatewayWithCoreName(): Promise<Patient> {
   };
 }
 
-/** More events than can wait, for a receiver that is not there. */
+/** It gets more events than can wait, for an unreachable receiver. */
 export async function gatewayWithWebhooks(): Promise<Patient> {
   const receiver = `http://127.0.0.1:${await freePort()}`;
   const stack = await startStack({ WEBHOOK_URL: receiver, WEBHOOK_SECRET });

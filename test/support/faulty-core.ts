@@ -86,7 +86,7 @@ export async function slowCore(ratePerSecond: number): Promise<string> {
   const serving = setInterval(() => {
     const due = Math.floor(((performance.now() - startedAt) / 1_000) * ratePerSecond);
     for (const [socket, head] of waiting.splice(0, due - answered)) socket.write(okTo(head));
-    // Idle time is not made up for.
+    // Idle time does not raise the rate later.
     answered = due;
   }, 5);
   cleanUp(() => clearInterval(serving));

@@ -2,7 +2,7 @@ import { cleanUp } from './clean-up.ts';
 import { thoroughly } from './thorough.ts';
 
 /**
- * How long each fuzzer runs, and its seed: fixed at a desk, random in CI. Both can be set, to search longer or to
+ * How long each fuzzer runs, and its seed: fixed locally, random in CI. Both can be set, to search longer or to
  * reproduce a fault.
  */
 export const FUZZ_SECONDS = Number(process.env.FUZZ_SECONDS ?? thoroughly(30, 3));

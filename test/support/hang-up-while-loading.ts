@@ -1,6 +1,6 @@
 import { registerHooks } from 'node:module';
 
-/** For --import: a process of the gateway gets a SIGHUP with every module that it loads once its main has begun. */
+/** For --import: a process of the gateway gets a SIGHUP for every module that it loads after its main module. */
 
 let hasBegun = false;
 

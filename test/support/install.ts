@@ -34,9 +34,9 @@ export const pathOf = (name: string): string | undefined =>
   FOLDERS.map((folder) => join(folder, name)).find(isExecutable);
 
 /**
- * The path of what a package brings, which is installed if it is missing.
- * @param instead what a person does where it cannot be installed
- * @throws where it is missing, and this is not Debian or we are not root
+ * The path of a file from a package, which is installed if it is missing.
+ * @param instead what to do by hand if it cannot be installed
+ * @throws if it is missing and this is not Debian or not root
  */
 export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`): string {
   const found = find(name);
@@ -48,7 +48,7 @@ export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`
   return brought;
 }
 
-/** Installs at once what is missing of these, where that is possible. */
+/** Installs the missing ones of these in one step, if possible. */
 export function installMissing(names: readonly Package[]): void {
   const missing = names.filter((name) => find(name) === undefined);
   if (missing.length > 0 && canInstall()) install(missing);

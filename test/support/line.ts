@@ -46,7 +46,7 @@ export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } 
   return line;
 }
 
-/** Of a request that shares its connection. */
+/** The timeout of a request that shares its connection. */
 export const NOT_STREAMED = { isAlone: false, sentAt: 0, streamed() {}, piece() {} };
 
 /** Sends a request that waits without a timeout. Its own id is its only attempt's. */

@@ -7,18 +7,18 @@ import { ADMIN_TOKEN, startStack, UNLIMITED } from './stack.ts';
 export interface Listener {
   readonly name: string;
   readonly url: string;
-  /** Undefined where nobody needs one. */
+  /** Undefined if it is not needed. */
   readonly key: string | undefined;
-  /** Where it can be read and written, and what can be written there. */
+  /** The path for reads and writes, and a valid body for writes. */
   readonly read: string;
   readonly write: string;
   readonly body: string;
   readonly log: readonly LogLine[];
-  /** Of what it forwards requests to, if it does. */
+  /** The server to which it forwards requests, if any. */
   readonly coreLog?: readonly LogLine[];
 }
 
-/** Listeners for clients, without and with TLS, for operators and for internal services. @param name of what is written */
+/** Listeners for clients, without and with TLS, for operators and for internal services. @param name of the created record */
 export async function startListeners(name: string, settings: Record<string, string> = {}) {
   const { caFile, certFile, keyFile } = await createAuthority();
   const stack = await startStack(settings);

@@ -47,7 +47,7 @@ export interface Noted {
   readonly ms: number;
   /** `GET 200`, or the method and an error code, as in `GET ECONNREFUSED`. */
   readonly outcome: string;
-  /** Of the pet that was added. */
+  /** The id of the added pet. */
   readonly petId?: number;
 }
 

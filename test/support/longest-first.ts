@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** What takes half a minute or more, by its path: a fresh checkout has no times of an earlier run. */
+/** The files that take half a minute or more, because a fresh checkout has no durations from earlier runs. */
 const LONGEST = [
   'simulation/simulation.thorough',
   'faults/rolling-restarts',

@@ -6,13 +6,13 @@ import { CONFIGURATION } from './haproxy.ts';
 import { need } from './install.ts';
 
 /**
- * Prints how many connections haproxy with the shipped configuration keeps from two addresses of one IPv6 /64 together,
- * and then from an address of another. The arguments are these three addresses, which must be this machine's.
+ * Prints how many connections haproxy with the shipped configuration keeps: first from two addresses in the same IPv6 /64
+ * together, then from an address in another /64. The arguments are these three addresses of this machine.
  */
 
 const [ONE = '', NEIGHBOUR = '', ANOTHER = ''] = process.argv.slice(2);
 const PORT = 8_080;
-/** From each of two addresses: together more than haproxy allows one client. */
+/** Connections from each of two addresses. Together they exceed what haproxy allows one client. */
 const FROM_ONE = 600;
 const FROM_ANOTHER = 10;
 
@@ -38,7 +38,7 @@ async function isUp(): Promise<boolean> {
 
 const open = (from: string, count: number) => Promise.all(Array.from({ length: count }, () => connect(from)));
 
-/** Once haproxy has closed those that are too many, for a second. */
+/** Counts the open connections once haproxy has closed no more of them for a second. */
 async function kept(sockets: readonly Socket[]): Promise<number> {
   const count = () => sockets.filter(({ closed }) => !closed).length;
   for (let [last, since] = [count(), performance.now()]; performance.now() - since < 1_000; await sleep(50))

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { clientIdOf, faultyCore } from './faulty-core.ts';
 
-/** The cores that were asked for a request, in order, by the client's id of the request. */
+/** The cores that received each request, in order, by the client's id of the request. */
 export type Asked = Map<string, number[]>;
 
 type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;

@@ -10,9 +10,9 @@ const DEBIAN_PACKAGES = [
 ];
 
 /**
- * Installs the packages of other people that the tests of this run use: of all tests, or of those that are named. Debian's
- * are installed before the first test, because an installation takes processors and disk from whatever runs beside it.
- * A named test installs its own. Where that is not possible, each test that misses something says what.
+ * Installs the third-party packages that the tests of this run use: all tests, or the named ones. Debian's packages are
+ * installed before the first test, because an installation takes CPU and disk from everything that runs beside it. A named
+ * test installs its own. If that is not possible, each test reports what it lacks.
  */
 export default function installNeeded(): void {
   const names = process.argv.slice(process.argv.indexOf('--config') + 2).filter((name) => !name.startsWith('-'));

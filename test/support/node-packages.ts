@@ -14,9 +14,9 @@ const LOCK_MS = 300_000;
 
 /** What checks, tests and their helpers use. */
 export const TOOLS = 'test';
-/** Generators, linters and clients of other people. */
+/** Third-party generators, linters and clients. */
 export const EXAMPLES = 'test/examples';
-/** Gateways of other people. */
+/** Third-party gateways. */
 export const PEERS = 'test/bench/peers';
 
 /**

@@ -42,7 +42,7 @@ async function findPostgres(): Promise<PostgresForTests> {
   return (await inContainer()) ?? (await startPostgres());
 }
 
-/** @returns undefined where no container can be had; POSTGRES_IMAGE names another version */
+/** @returns undefined if containers are not available. POSTGRES_IMAGE selects another version */
 async function inContainer(): Promise<PostgresForTests | undefined> {
   const image = process.env.POSTGRES_IMAGE ?? 'postgres:17';
   return await startInContainer(image, async ({ GenericContainer, Wait }) => {

@@ -20,7 +20,7 @@ export async function startWithReplica(): Promise<WithReplica> {
     'repl-diskless-sync-delay': '0',
     'repl-ping-replica-period': '1',
   });
-  // What a primary sends at first, a replica writes to a file.
+  // A replica writes the initial copy from its primary to a file.
   const dir = await temporaryFolder();
   const replica = await startRedisServer({ dir, replicaof: `127.0.0.1 ${new URL(primary.url).port}` });
   cleanUp(async () => {
@@ -30,7 +30,7 @@ export async function startWithReplica(): Promise<WithReplica> {
   const redis = await connectedRedis(primary.url);
   const follower = connectionTo(replica.url);
   await expect.poll(() => redis.info('replication')).toContain('state=online');
-  // It confirms writes once it has loaded what it was sent at first.
+  // It confirms writes once it has loaded the initial copy.
   await redis.set('beginning', '1');
   await expect.poll(() => redis.wait(1, 500)).toBe(1);
   await redis.del('beginning');

@@ -5,7 +5,7 @@ import { type EverydayLoad, readAndWrite } from './load.ts';
 import { ROOT } from './process.ts';
 import { type Stack, temporaryFolder } from './stack.ts';
 
-/** Secrets are changed by the lines of deploy/RUNBOOK.md, under load. */
+/** Rotates secrets under load with the commands of deploy/RUNBOOK.md. */
 
 export const BIG = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const CONNECTIONS = 8;
@@ -30,11 +30,11 @@ export function linesOf(section: string, beginning: string): string[] {
   );
 }
 
-/** What a section writes into a file: the value between the quotes. */
+/** The value that a section writes into a file, between the quotes. */
 export const valuesOf = (section: string): string[] =>
   linesOf(section, 'printf %s').map((line) => line.split('"')[1] ?? '');
 
-/** A value of the runbook with the place of the test's server. */
+/** A value from the runbook with the address of the test's server. */
 export const elsewhere = (url: string, host: string): string => url.replace(/@[^/]*/, `@${host}`);
 
 export async function secretFile(content: string): Promise<string> {
@@ -47,7 +47,7 @@ export async function startLoad({ gateway, issueKey }: Stack, connections = CONN
   return readAndWrite(gateway, await issueKey(BIG), connections, pauseMs);
 }
 
-/** Waits until this many more requests were served. */
+/** Waits until this many more requests have been served. */
 export async function serves({ requests }: EverydayLoad, more = 30): Promise<void> {
   const before = requests.length;
   await expect.poll(() => requests.length, WITHIN).toBeGreaterThan(before + more);

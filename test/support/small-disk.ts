@@ -27,10 +27,10 @@ const FILLER = `
 
 export interface Disk {
   readonly folder: string;
-  /** Takes all the room there is, but for this many bytes. */
+  /** Fills the disk except for this many bytes. */
   fill(left?: number): Promise<void>;
   free(): Promise<void>;
-  /** Goes on taking whatever room there is, in a process of its own, until the test ends. */
+  /** Keeps the disk full from a separate process until the test ends. */
   keepFull(): Promise<void>;
   /** @param mode `ro` or `rw` */
   remount(mode: 'ro' | 'rw'): Promise<void>;

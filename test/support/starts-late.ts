@@ -1,4 +1,4 @@
-/** For --import: all workers of a gateway but the first start this much later, or then end instead. */
+/** For --import: all workers of a gateway except the first start this much later, or exit then. */
 
 const LATER_MS = 4_000;
 

@@ -7,14 +7,14 @@ export const WEBHOOK_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 export interface Told {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
-  /** Parsed. */
+  /** The parsed body. */
   readonly event: { type: string; timestamp: string; data: Record<string, unknown> };
 }
 
 /**
- * A receiver of webhooks that keeps what it is told.
- * @param answer by number of the request, from 0 on; 204 unless it says otherwise
- * @param host where it listens
+ * A receiver that keeps all webhooks.
+ * @param answer sends the response to the request with this number, counted from 0; default 204
+ * @param host the address to listen on
  */
 export async function webhookReceiver(
   answer: (response: ServerResponse, number: number) => void = noContent,

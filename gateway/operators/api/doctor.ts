@@ -49,7 +49,7 @@ const SILENT_MS = 1_500;
 export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =>
   (workers?.each ?? []).flatMap(({ worker, pid, silentMs }) => {
     const about = `worker ${worker}`;
-    if (pid === undefined) return fault(about, 'does not serve', 'It is being restarted. The log says why it ended.');
+    if (pid === undefined) return fault(about, 'does not serve', 'It is being restarted. The log says why it exited.');
     if (silentMs < SILENT_MS) return [];
     const found = `has not reported for ${(silentMs / 1_000).toFixed(1)} s`;
     return unknown(about, found, 'It is replaced unless it reports again.');

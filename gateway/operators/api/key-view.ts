@@ -47,7 +47,7 @@ export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
       .filter(({ expiresAt = Infinity }) => expiresAt > now)
       .map((secret) => describeSecret(secret, entry.used)),
     ...banOf(entry, plans, now),
-    // What a request that is refused now would be told to wait.
+    // The Retry-After that a request refused now would get.
     waitSeconds: refusals.lineUntil > now ? Math.ceil((refusals.lineUntil - now) / SECOND) : undefined,
     tooSmall: isTooSmall(entry, now) || undefined,
     admitted,

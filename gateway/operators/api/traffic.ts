@@ -95,7 +95,7 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     const load = `${inFlight} of at most ${limit} in progress, ${waiting} waiting`;
     const last = lastAnswer === undefined ? 'no answer yet' : `the last answer took ${lastAnswer.ms.toFixed(0)} ms`;
     if (state === 'out')
-      return warning(about, `it is out${where}: ${reason}`, 'A core that is out gets requests only if all are.');
+      return warning(about, `it is not in use${where}: ${reason}`, 'It gets requests only if no other core is ready.');
     if (state === 'silent')
       return warning(about, `its reads go to another core${where}: ${load}`, 'Look at its CPU and its database.');
     if (state === 'draining') return good(about, `it has left CORE_URL; ${inFlight} in progress`);

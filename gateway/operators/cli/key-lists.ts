@@ -112,13 +112,13 @@ function queryOf({ unused, ...filters }: Filters): Record<string, string> {
 
 type Describe = (keys: readonly KeyView[]) => string;
 
-/** The columns that the question is about. */
+/** Chooses the columns for the given filters and order. */
 function describing(sort: KeyOrder, { near, unused }: Filters): Describe {
   if (near !== undefined || sort === 'used') return describeNear;
   return unused !== undefined || sort === 'idle' ? describeIdle : describeKeys;
 }
 
-/** Calls until a key is found. */
+/** Repeats the call until a page has keys. */
 async function listNewest(session: Session, query: Record<string, string>, describe: Describe): Promise<void> {
   const page = await firstFilled<KeysAnswer>(session.get, '/keys', query, ({ keys }) => keys);
   const next = page.next === undefined ? '' : `; more with --offset ${page.next}`;
@@ -163,7 +163,7 @@ export function addFind(keys: Command, session: Session): void {
       'after',
       `
 Only the id of a whole key is sent: its secret is dropped. Pass it on standard input to keep it out of process lists and
-shell history. A line of the access log stands for the key in it. A request id is looked up in the last decisions of this gateway.
+shell history. A line of the access log finds the key in it. A request id is looked up in the last decisions of this gateway.
 
 Examples:
   ctl keys find acme

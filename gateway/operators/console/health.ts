@@ -119,24 +119,24 @@ type Worker = NonNullable<TrafficAnswer['workers']>['each'][number];
 const CORE_STATES: Readonly<Record<Core['state'], readonly [badge: string, text: string]>> = {
   up: ['good', 'Up'],
   unproven: ['', 'No request yet'],
-  silent: ['warning', 'Reads go elsewhere'],
+  silent: ['warning', 'Reads go to another core'],
   draining: ['warning', 'Draining'],
-  out: ['fault', 'Out'],
+  out: ['fault', 'Not in use'],
 };
 
 const FAULTS: Readonly<Record<NonNullable<Core['lastFault']>['kind'], string>> = {
   broken: 'The response was cut off or invalid',
   timeout: 'No response in time',
   unreachable: 'Could not be reached',
-  token: 'It rejects our token',
+  token: 'The core rejects our token',
   full: 'Too many requests were waiting for it',
 };
 
 const MODES: Readonly<Record<Redis['mode'], string>> = {
-  single: 'One Redis',
+  single: 'A single Redis',
   cluster: 'A cluster',
   sentinel: 'A primary, found through sentinels',
-  embedded: 'None. Limits are embedded in this process',
+  embedded: 'None: this process stores limits itself',
 };
 
 const nothing = html`<span class="note">none yet</span>`;

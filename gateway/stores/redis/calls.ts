@@ -59,17 +59,17 @@ export const DEADLINES_MISSED = 'gateway_redis_deadlines_missed_total';
 /** Counts the calls to Redis that decide: the number of requests in each, and its duration. */
 export class CallCounts {
   readonly #sizes = new Histogram(
-    { name: 'gateway_redis_batch_size', help: 'Requests that one call to Redis decided on.' },
+    { name: 'gateway_redis_batch_size', help: 'Requests decided by one call to Redis.' },
     [1, 2, 4, 8, 16, 32, 64, 128, 256],
   );
   readonly #seconds = new Histogram(
-    { name: REDIS_CALL, help: 'Time of one such call, those that failed counted in.' },
+    { name: REDIS_CALL, help: 'Duration of one call to Redis, including failed calls.' },
     [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25],
   );
 
   readonly #missed = new Counter({
     name: DEADLINES_MISSED,
-    help: 'Such calls that were not answered within REDIS_TIMEOUT_MS: their answer came late, or not at all.',
+    help: 'Calls to Redis without a reply within REDIS_TIMEOUT_MS.',
   });
 
   /** When the last call ended, as Unix time in ms (0 before the first), and how long it took. */

@@ -53,7 +53,7 @@ export async function checkRedis(redis: RedisConnection): Promise<CheckResult[]>
 function checkSlots(slots: readonly (readonly string[] | undefined)[]): CheckResult {
   const left = SLOTS - slots.filter((nodes) => nodes !== undefined && nodes.length > 0).length;
   if (left === 0) return good('redis cluster', 'all slots are served');
-  const found = `${left} of ${SLOTS} slots are served by nobody`;
+  const found = `${left} of ${SLOTS} slots are not served`;
   return fault('redis cluster', found, 'redis-cli --cluster check and fix');
 }
 
@@ -72,7 +72,8 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
       checkReplicas(`${about} replicas`, fields),
     ];
   } catch (thrown) {
-    const advice = 'Is it there, do REDIS_URL and its password name it, and may its user do what users.acl allows?';
+    const advice =
+      'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
     const { message } = thrown as Error;
     return [fault(about, `gives no answer: ${refusalIn({ name: '', message }) ?? message}`, advice)];
   }
@@ -120,16 +121,16 @@ function checkReplicas(name: string, replication: Fields): CheckResult {
 
 function checkUser(name: string, user: string, { acl_access_denied_cmd: denied = '0' }: Fields): CheckResult {
   if (user === 'default') {
-    const advice = 'deploy/redis/users.acl has one who may do what a gateway does.';
-    return warning(name, 'the default user, who may do everything', advice);
+    const advice = 'deploy/redis/users.acl has a user with only the permissions of a gateway.';
+    return warning(name, 'the default user, which has every permission', advice);
   }
   if (denied === '0') return good(name, user);
-  return warning(name, `${user}; ${denied} commands were refused to somebody`, 'ACL LOG lists them.');
+  return warning(name, `${user}; ${denied} commands have been refused`, 'ACL LOG lists them.');
 }
 
 /** Decisions use the clock of Redis, and people compare log lines and Reset headers with other clocks. */
 function checkClock(name: string, aheadMs: number): CheckResult {
   const found = `${Math.abs(Math.round(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} the gateway's`;
   if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return good(name, found);
-  return warning(name, found, 'Let both follow NTP: X-RateLimit-Reset follows the clock of Redis.');
+  return warning(name, found, 'Synchronize both with NTP: X-RateLimit-Reset follows the clock of Redis.');
 }

@@ -110,7 +110,7 @@ export class Commits {
    * @throws what `run` throws
    */
   make<T>(step: Step & { run(): T }): Promise<T> {
-    if (this.#isClosed) return Promise.reject(new NotMade('The gateway stops.'));
+    if (this.#isClosed) return Promise.reject(new NotMade('The gateway is stopping.'));
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     if (this.#waiting.push({ step, resolve: resolve as (result: unknown) => void, reject }) === 1)
       setImmediate(() => this.#commitWaiting());

@@ -148,7 +148,7 @@ const fieldOf = (fields: Fields | undefined, field: string): string | undefined 
 
 const NONE = { place: 0, ms: 0, seq: 0, fields: '{}' };
 
-/** More entries than one transaction adds. */
+/** The number of old entries that are removed at once, which is more than one transaction adds. */
 const FORGOTTEN = 300;
 const NEVER_FORGOTTEN = 1_000;
 

@@ -8,9 +8,9 @@ export interface Ask {
 export const LIST = '/v1/pets';
 export const NEW_PET = '{"name":"Rex","categoryId":1234,"status":"available"}';
 
-/** One list a key. */
+/** One list request per key. */
 export const listsOf = (keys: readonly string[]): Ask[] => keys.map((key) => ({ method: 'GET', path: LIST, key }));
 
-/** A line a request, as wrk.lua reads them. */
+/** One line per request, in the format of wrk.lua. */
 export const inLines = (asks: readonly Ask[]): string =>
   asks.map(({ method, path, key }) => `${method} ${path} ${key}`).join('\n');

@@ -7,7 +7,7 @@ const OF_LIST = 0.9;
 const OF_ONE = 0.05;
 export const OVER_LIMIT = 0.1;
 
-/** The requests of the mix: `key` is a place among the keys, undefined for one that is over its limit. */
+/** A request of the mix: `key` is the index of its key, undefined for a key that is over its limit. */
 interface Drawn extends Omit<Ask, 'key'> {
   readonly key: number | undefined;
 }
@@ -16,9 +16,9 @@ let drawn: readonly Drawn[] | undefined;
 
 /**
  * The same mix for all contenders of a run.
- * @param keys by how often they come (Zipf's law)
- * @param over keys that are over their limit, in turn
- * @param pets how many are there; their ids count from 1
+ * @param keys the most used ones first (Zipf's law)
+ * @param over keys that are over their limit, used in turn
+ * @param pets the number of pets, whose ids count from 1
  */
 export function aDay(keys: readonly string[], over: readonly string[], pets: number): Ask[] {
   drawn ??= draw(keys.length, pets);
@@ -39,7 +39,7 @@ function draw(keys: number, pets: number): Drawn[] {
   });
 }
 
-/** The share of the i-th of so many keys is as 1/i (Zipf's law, exponent 1): what is measured of API clients comes close. */
+/** The share of the i-th key is proportional to 1/i (Zipf's law, exponent 1), which comes close to real API traffic. */
 function zipf(keys: number): number[] {
   const weights = Array.from({ length: keys }, (_, at) => 1 / (at + 1));
   const total = weights.reduce((sum, weight) => sum + weight, 0);

@@ -3,14 +3,14 @@ import { join } from 'node:path';
 import { folder, runProgram } from '../machine/processes.ts';
 import { type Ask, inLines, NEW_PET } from './asks.ts';
 
-/** A load on one contender, and what came of it. */
+/** A load on one contender, and its result. */
 
 export interface Load {
-  /** Of the contender, without a path. */
+  /** The contender's URL, without a path. */
   readonly url: string;
   readonly connections: number;
   readonly seconds: number;
-  /** They take turns. */
+  /** The requests, sent in turn. */
   readonly asks: readonly Ask[];
 }
 
@@ -25,7 +25,7 @@ export interface LoadResult {
   readonly failures: number;
 }
 
-/** The line of JSON that a load generator ends with. */
+/** The line of JSON that a load generator prints at its end. */
 function readResult(out: string): LoadResult {
   const line = out.split('\n').findLast((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`The load generator reported nothing: ${out}`);
@@ -34,7 +34,7 @@ function readResult(out: string): LoadResult {
 
 const DRIVER = join(import.meta.dirname, 'open-loop.ts');
 
-/** Sends `rate` requests a second, come what may. */
+/** Sends `rate` requests per second, however slow the answers are. */
 export async function runOpenLoop(load: Load, rate: number): Promise<LoadResult> {
   const file = join(folder, 'open-loop.json');
   writeFileSync(file, JSON.stringify({ ...load, rate }));
@@ -45,9 +45,9 @@ const SCRIPT = join(import.meta.dirname, 'wrk.lua');
 
 let runs = 0;
 
-/** Closed loop: every connection sends its next request when it has the answer to the last. */
+/** Closed loop: every connection sends its next request after the answer to the previous one. */
 export async function runWrk({ url, connections, seconds, asks }: Load): Promise<LoadResult> {
-  // One of its own: several may run at once.
+  // Each has its own file, because several may run at once.
   const file = join(folder, `asks-${++runs}.txt`);
   writeFileSync(file, inLines(asks));
   const args = ['--threads', '1', '--connections', connections, '--duration', `${seconds}s`, '--script', SCRIPT, url];

@@ -5,9 +5,9 @@ import { quantile } from '../../support/statistics.ts';
 import { NEW_PET } from './asks.ts';
 import type { Load, LoadResult } from './load.ts';
 
-/** Finer than a timer of Node's, which knows whole milliseconds. */
+/** Finer than Node's timers, which count whole milliseconds. */
 const GRAIN_MS = 0.2;
-/** Nobody ever wakes who waits for it. */
+/** A wait on this never wakes, so it only times out. */
 const nobody = new Int32Array(new SharedArrayBuffer(4));
 
 interface Answer {
@@ -37,11 +37,11 @@ interface Target {
 }
 
 /**
- * Open loop: requests leave at a fixed rate, whether the last ones were answered or not, and latency counts from the moment
- * at which a request was due. So an answer that is late is late for all that were due behind it, as it is for people (no
- * coordinated omission). Requests that fall due within a grain of time leave together, and an answer is seen up to a grain
- * late: the same for everybody. Bare sockets, one request at a time on each: a client library would take more of the machine
- * than what is measured.
+ * Requests are sent at a fixed rate, whether earlier ones were answered or not, and latency is measured from the time at
+ * which a request was due. A late answer therefore delays all requests due after it, as it does for real users (no
+ * coordinated omission). Requests due within one grain of time are sent together, and answers are seen up to one grain
+ * late, for all contenders alike. It uses plain sockets with one request at a time, because a client library would use
+ * more CPU than the measured program.
  */
 export class OpenLoop {
   readonly #target: Target;

@@ -4,9 +4,9 @@ import { Session } from 'node:inspector/promises';
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Loaded into a process before its program: counts what the process does, and writes it to the file that BENCH_COUNTED
- * names. Each signal SIGUSR2 begins the next of three counts, one after the other, since each changes what the others
- * would find; the fourth ends the last one.
+ * Loaded into a process before its program. It counts what the process does and writes the result to the file named by
+ * BENCH_COUNTED. Each SIGUSR2 begins the next of three counts, which run separately because each would change the others;
+ * the fourth signal ends the last count.
  */
 
 export interface Counted {
@@ -17,7 +17,7 @@ export interface Counted {
   readonly scripts: readonly { readonly url: string; readonly calls: readonly number[] }[];
 }
 
-/** A part of the protocol that its types leave out. */
+/** A part of the protocol that is missing from its types. */
 interface Made {
   readonly head: MadeIn;
   readonly samples: readonly { readonly nodeId: number; readonly size: number }[];

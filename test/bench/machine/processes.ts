@@ -7,13 +7,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { programPath } from './programs.ts';
 
 /**
- * The processes of a run. Each leads a process group of its own, which is ended by its id when the run ends, however it
- * ends; and the kernel ends them where the run itself is killed (setpriv --pdeathsig).
+ * The processes of a run. Each leads its own process group, which is killed by its id when the run ends for any reason. If
+ * the run itself is killed, the kernel kills them (setpriv --pdeathsig).
  */
 
 export const ROOT = join(import.meta.dirname, '../../..');
 
-/** What a run leaves on disk, gone with it. */
+/** The folder for the files of a run, deleted at its end. */
 export const folder = mkdtempSync(join(tmpdir(), 'animal-store-bench-'));
 
 export interface Service {
@@ -40,7 +40,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   });
 }
 
-/** A Node program of ours; it is up when it tells where it listens. */
+/** Starts a Node program of this project. It is up when it reports its address. */
 export async function startNode(
   name: string,
   script: string,
@@ -52,7 +52,7 @@ export async function startNode(
   return { name, pid, urls, log };
 }
 
-/** Another's program that listens at `url`; it is up when it takes connections there. */
+/** Starts a third-party program that listens at `url`. It is up when it accepts connections there. */
 export async function startProgram(
   name: string,
   args: readonly string[],
@@ -71,7 +71,7 @@ export async function startProgram(
   throw new Error(`${name} did not come up at ${url}. ${errorsOf(name)}`);
 }
 
-/** A program that runs to its end: what it wrote to standard output. */
+/** Runs a program to its end. @returns its standard output */
 export async function runProgram(command: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
   const child = spawnInGroup(command, args, env, ['ignore', 'pipe', 'pipe']);
   running.set(child, command);
@@ -89,7 +89,7 @@ export async function runProgram(command: string, args: readonly string[], env: 
   return out;
 }
 
-/** Starts a process that stays until the run ends. Where it ends before, so does the run. */
+/** Starts a process that stays until the run ends. If it ends earlier, the run ends too. */
 function launch(name: string, command: string, args: readonly string[], env: NodeJS.ProcessEnv) {
   const log = join(folder, `${name}.log`);
   mkdirSync(folder, { recursive: true });
@@ -133,7 +133,7 @@ function killGroup({ pid }: ChildProcess): void {
   }
 }
 
-/** The last that a process had to say. */
+/** The last output of a process. */
 function errorsOf(name: string): string {
   return readFileSync(join(folder, `${name}.err`), 'utf8').slice(-2_000);
 }

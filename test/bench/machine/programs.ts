@@ -12,9 +12,9 @@ export const BENCH_PACKAGES: readonly Package[] = [
 ];
 
 /**
- * Installs what is missing.
+ * Installs missing packages.
  * @param packages all of them, unless a run needs fewer
- * @throws where something is missing, and this is not Debian or we are not root
+ * @throws if something is missing and this is not Debian or not root
  */
 export function installPrograms(packages: readonly Package[] = BENCH_PACKAGES): void {
   installMissing(packages);

@@ -23,7 +23,7 @@ export interface Stack {
 /**
  * Samples a process that runs with NAMED_FUNCTIONS.
  * @returns how many samples each part of the work got
- * @throws {Error} with perf's words, where it may not sample: it needs root, or a low kernel.perf_event_paranoid
+ * @throws {Error} with perf's message if it may not sample: it needs root, or a low kernel.perf_event_paranoid
  */
 export async function sampleParts(pid: number, seconds: number): Promise<Map<string, number>> {
   const file = join(folder, `perf-${pid}`);

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
 import { sum } from '../../support/statistics.ts';
 
-/** What processes take of the machine, as the kernel counts it in /proc. */
+/** The resources that processes use, from the kernel's counters in /proc. */
 
 export interface Usage {
   /** User and system time, the process, its threads and its children together. */
@@ -10,7 +10,7 @@ export interface Usage {
   readonly residentMegabytes: number;
 }
 
-/** What a process and all below it have taken so far. */
+/** The resources that a process and its descendants have used so far. */
 export function usageOf(pid: number): Usage {
   const pids = withChildren(pid);
   return {
@@ -32,7 +32,7 @@ function residentMegabytes(pid: number): number {
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0) / 1_024;
 }
 
-/** A process and all below it. */
+/** A process and its descendants. */
 export function withChildren(pid: number): number[] {
   const children = readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
     read(`/proc/${pid}/task/${thread}/children`).split(' ').filter(Boolean).map(Number),
@@ -40,7 +40,7 @@ export function withChildren(pid: number): number[] {
   return [pid, ...children.flatMap(withChildren)];
 }
 
-/** A thread that has ended meanwhile has nothing to tell. */
+/** Empty for a thread that has ended in the meantime. */
 function read(path: string): string {
   try {
     return readFileSync(path, 'utf8');

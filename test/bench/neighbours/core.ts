@@ -16,8 +16,8 @@ import { run } from '../../../shared/process/run.ts';
  * The core's operations on SQLite, and three faults that a request's query can ask for:
  *
  *     ?wait=<ms>      the answer comes late
- *     ?bytes=<size>   the answer is so large
- *     ?stick=1        the connection of the first such request is never answered on again
+ *     ?bytes=<size>   the answer has this size
+ *     ?stick=1        the connection of the first such request never carries an answer again
  */
 
 const CHUNK = Buffer.alloc(65_536, 'x');
@@ -26,7 +26,7 @@ const MAX_HEADER_BYTES = 32_768;
 const never = (): Promise<never> => new Promise(() => {});
 let stuck: Socket | undefined;
 
-/** Other requests are served between two chunks: the row is about the gateway, not about this core. */
+/** Other requests are served between two chunks, because the row measures the gateway, not this core. */
 async function* chunks(bytes: number): AsyncGenerator<Buffer> {
   for (let left = bytes; left > 0; left -= CHUNK.length) {
     yield left < CHUNK.length ? CHUNK.subarray(0, left) : CHUNK;
@@ -34,7 +34,7 @@ async function* chunks(bytes: number): AsyncGenerator<Buffer> {
   }
 }
 
-/** Answers by itself: a client that leaves early is no fault. */
+/** Sends its own answer. A client that disconnects early is not a fault. */
 async function answerWith(bytes: number, { request, response }: CoreCall): Promise<never> {
   const requestId = String(request.headers['x-request-id'] ?? '');
   const headers = { 'Content-Type': 'application/json', 'Content-Length': bytes, 'X-Request-Id': requestId };

@@ -1,6 +1,6 @@
 import net, { type Socket } from 'node:net';
 
-/** Bare connections that hostile clients share: to send at a bounded rate, and to count what comes back. */
+/** Plain connections for hostile clients, which send at a bounded rate and count the answers. */
 
 export interface Target {
   readonly url: string;
@@ -8,21 +8,21 @@ export interface Target {
   readonly from: string;
 }
 
-/** What came back, by status, and how many connections were ended by the gateway. */
+/** The answers by status, and the number of connections that the gateway closed. */
 export const tally: Record<string, number> = {};
 
 const count = (what: string): void => {
   tally[what] = (tally[what] ?? 0) + 1;
 };
 
-/** Connections that are made anew, a second. */
+/** New connections per second. */
 const RECONNECTS = 500;
 const TICK_MS = 5;
-/** After a pause of this process, what fell due in it is not made up for. */
+/** After a pause of this process, requests that became due during the pause are not sent. */
 const MOST_TICKS = 4;
 const STATUS_LINE = Buffer.from('HTTP/1.1 ');
 
-/** Counts the answers that begin in what a connection receives. */
+/** Counts the answers that begin in the received bytes of a connection. */
 function countAnswers(socket: Socket, onAnswer: () => void): void {
   let tail = Buffer.alloc(0);
   socket.on('data', (chunk: Buffer) => {
@@ -44,8 +44,8 @@ paced(RECONNECTS, (times) => {
 });
 
 /**
- * A connection that is made anew whenever it ends. `onConnect` may give what is to be done when it does.
- * @param sendsOn whether the client goes on sending when the gateway has ended its side
+ * A connection that is reopened whenever it ends. `onConnect` may return a function to call at its end.
+ * @param sendsOn whether the client keeps sending after the gateway has ended its side
  */
 export function keepConnected(
   { url, from }: Target,
@@ -69,7 +69,7 @@ export function keepConnected(
   });
 }
 
-/** Calls `act` so many times a second, a few at a time. */
+/** Calls `act` this many times per second, a few at a time. */
 export function paced(perSecond: number, act: (times: number) => void): void {
   let last = performance.now();
   let owed = 0;
@@ -104,7 +104,7 @@ export interface Flood {
   readonly perSecond: number;
   /** Requests that leave in one write, pipelined; the next ones follow when all of them are answered. */
   readonly burst?: number;
-  /** The next request, whole. */
+  /** The next complete request. */
   next(): string;
 }
 
@@ -133,7 +133,7 @@ export function flood(target: Target, { connections, perSecond, burst = 1, next 
   });
 }
 
-/** At most so many lanes on which nothing is under way; those that were looked at go to the end. */
+/** Returns at most this many idle lanes, and moves those that it has checked to the end. */
 function nextFree(lanes: Lane[], most: number): Lane[] {
   const free: Lane[] = [];
   for (let looked = 0, all = lanes.length; looked < all && free.length < most; looked++) {

@@ -5,8 +5,8 @@ import { makeUpKeys } from '../setup/keys.ts';
 import { askOnce, flood, keepConnected, paced, type Target, tally } from './flood.ts';
 
 /**
- * A hostile client, in a process of its own and at a low priority. Whatever it does is bounded in count and rate, so
- * that what the healthy client suffers comes through the gateway and not from a machine without a processor to spare.
+ * A hostile client, in its own process at low priority. All its actions are bounded in count and rate, so that any effect on
+ * the healthy client comes through the gateway, and not from a shortage of CPU on the machine.
  *
  *     HOSTILE='{"name":"keyless","url":…,"from":"127.0.0.2","keys":{…}}' node test/bench/neighbours/hostile.ts
  */
@@ -42,7 +42,7 @@ function get(key: string | undefined, path = PETS, more: readonly string[] = [])
   return [`GET ${path} HTTP/1.1`, 'Host: a', ...authorization, ...more, '', ''].join('\r\n');
 }
 
-/** Each in turn, again and again. */
+/** The requests, sent in turn and repeatedly. */
 function inTurn<T>(items: readonly T[]): () => T {
   let at = -1;
   return () => items[++at % items.length] as T;
@@ -52,7 +52,7 @@ const repeat = (times: number, act: (number: number) => void): void => {
   for (let number = 0; number < times; number++) act(number);
 };
 
-/** So many connections, each of which brings `first` and then `more`, now and then. */
+/** This many connections, each of which sends `first` and then occasionally `more`. */
 function hold(target: Target, connections: number, first: string, more: string, everyMs: number): void {
   repeat(connections, () =>
     keepConnected(target, (socket) => {
@@ -76,7 +76,7 @@ const HEADERS: readonly ((size: number) => string[])[] = [
 ];
 const SIZES = [990, 700, 500, 250, 100, 60, 30, 10];
 
-/** Of each kind of headers the most that the gateway answers with 200. */
+/** For each kind of headers, the largest size that the gateway answers with 200. */
 async function mostAccepted(of: Hostile): Promise<string[]> {
   const requests: string[] = [];
   for (const kind of HEADERS)
@@ -104,7 +104,7 @@ const beyond = ({ keys }: Hostile): string[] => [
   get(keys.boundless, PETS, [`X: ${'x'.repeat(30_000)}`]),
 ];
 
-/** Lists all keys by use, page by page, again and again. */
+/** Lists all keys by use, page by page, in a loop. */
 async function listKeys({ url, token }: Hostile['admin']): Promise<never> {
   for (let offset = 0; ; ) {
     const { status, json } = await send(`${url}/keys?sort=used&offset=${offset}`, { key: token });
@@ -113,7 +113,7 @@ async function listKeys({ url, token }: Hostile['admin']): Promise<never> {
   }
 }
 
-/** What each of them does to the gateway. */
+/** What each hostile client does to the gateway. */
 const HOSTILE = {
   'slow-reads': (of: Hostile) =>
     flood(of, { connections: 1, perSecond: 10, next: () => get(of.keys.boundless, `${PETS}?wait=2000`) }),

@@ -17,13 +17,13 @@ import type { Row } from './rows.ts';
 export interface Measured extends HealthyResult {
   readonly row: string;
   readonly residentMegabytes: { readonly begin: number; readonly peak: number; readonly end: number };
-  /** How often it was measured; this is the best of them. */
+  /** The number of measurements, of which this is the best. */
   readonly tries: number;
-  /** Of the gateway, as a share of one processor. */
+  /** The gateway's CPU time, as a share of one processor. */
   readonly cpu: number;
-  /** Decisions that the gateway took without Redis meanwhile; Redis is well in every row. */
+  /** Decisions that the gateway made without Redis, although Redis is healthy in every row. */
   readonly local: number;
-  /** What the neighbour was answered, by status, and how many of its connections were ended. */
+  /** The neighbour's answers by status, and the number of its closed connections. */
   readonly neighbour: Readonly<Record<string, number>>;
 }
 
@@ -38,10 +38,10 @@ const HEALTHY_ADDRESS = '127.0.0.9';
 const HOSTILE_ADDRESS = '127.0.0.2';
 const WARM_UP: Drive = { rate: 1_000, seconds: 1.5 };
 const MEASURED: Drive = { rate: 200, seconds: 6 };
-/** For the neighbour to be at full strength. */
+/** Time for the neighbour to reach its full rate. */
 const LEAD_MS = 1_500;
 const SAMPLE_EVERY_MS = 100;
-/** One more than a page holds. */
+/** One more pet than a page holds. */
 const PETS = 21;
 
 interface Started {
@@ -119,7 +119,7 @@ async function startOne(
 
 type Start = (name: string, script: string, env: NodeJS.ProcessEnv, output: 'ignore') => Promise<Started>;
 
-/** Each has one pet more than a page holds, in memory: no row is about the disk. */
+/** Each core has one pet more than a page holds, in memory, because no row is about the disk. */
 async function startCores(count: number, start: Start): Promise<Started[]> {
   const cores: Started[] = [];
   while (cores.length < count) {
@@ -137,7 +137,7 @@ async function drive({ child }: Started, wanted: Drive): Promise<HealthyResult> 
   return result;
 }
 
-/** It gets what processor time the others leave. */
+/** It gets the processor time that the others leave. */
 function startNeighbour(name: Hostile['name'], of: Pick<Hostile, 'url' | 'admin'>, { many, over, banned }: Keys) {
   const hostile: Hostile = { name, ...of, from: HOSTILE_ADDRESS, keys: { boundless: many[0] as string, over, banned } };
   const args = atPriority(LAST, [process.execPath, `${HERE}/hostile.ts`]);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { HostileName } from './hostile.ts';
 
-/** What the healthy client is measured beside, in the order of the table. */
+/** The neighbours of the healthy client, in the order of the table. */
 
 /** The processes that a row may disturb by signals. */
 export interface Disturbed {
@@ -14,15 +14,15 @@ export interface Row {
   readonly title: string;
   readonly neighbour?: HostileName;
   readonly cores?: number;
-  /** So many keys are in operators' lists. */
+  /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
-  /** Where a POST would fail for sure: it reaches a core that does not answer, and is never sent twice. */
+  /** Set where a POST would certainly fail: it reaches a core that does not answer, and is never sent twice. */
   readonly readsOnly?: boolean;
   /** Standard output of the gateway is a pipe that nobody reads. */
   readonly isLogUnread?: boolean;
-  /** 99 % of the waits cannot be short; no error and no local decision are all that is asked for. */
+  /** Set where the p99 cannot be short. Such a row passes without errors and without local decisions. */
   readonly isLateByNature?: boolean;
-  /** Runs beside the measured seconds, and is told when they are over. */
+  /** Runs during the measurement. `isOver` reports when it has ended. */
   disturb?(processes: Disturbed, isOver: () => boolean): Promise<void>;
 }
 
@@ -30,7 +30,7 @@ const STALL_MS = 70;
 const STALL_EVERY_MS = 1_000;
 const SILENT_AFTER_MS = 1_000;
 
-/** Stops the gateway for a moment, again and again, as a container at the end of its CPU quota is stopped. */
+/** Pauses the gateway repeatedly, like a container that has used up its CPU quota. */
 async function stall({ gateway }: Disturbed, isOver: () => boolean): Promise<void> {
   while (!isOver()) {
     for (const pid of gateway) process.kill(pid, 'SIGSTOP');
@@ -40,7 +40,7 @@ async function stall({ gateway }: Disturbed, isOver: () => boolean): Promise<voi
   }
 }
 
-/** One of the cores falls silent: its connections stay open and nothing comes. */
+/** One of the cores falls silent: its connections stay open, but it sends nothing. */
 async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean): Promise<void> {
   await sleep(SILENT_AFTER_MS);
   process.kill(core, 'SIGSTOP');

@@ -13,7 +13,7 @@ import { type Judged, tableOf } from './table.ts';
 import { faultsOf, LATE } from './verdict.ts';
 
 /**
- * A healthy client at 200 requests a second beside each hostile neighbour in turn. Ends with 1 where a row fails.
+ * Runs a healthy client at 200 requests per second beside each hostile neighbour in turn. Exits with 1 if a row fails.
  */
 
 const MOST_TRIES = 3;
@@ -27,7 +27,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** @throws naming the rows there are when a wish names another */
+/** @throws naming the existing rows, if the options name an unknown one */
 function rowsOf(wished: readonly string[] | undefined): Row[] {
   const known = ROWS.map(({ name }) => name);
   const unknown = wished?.filter((name) => !known.includes(name)) ?? [];
@@ -39,7 +39,7 @@ function rowsOf(wished: readonly string[] | undefined): Row[] {
 async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
   const { redis, client, redisUrl } = await startRedis();
   setSessionPriority(redis.pid, FIRST);
-  // A key is to be refused for the whole of its row, and not banned for it.
+  // The key must be refused for the whole row without being banned.
   await client.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), 'free.ban_after': '1000000000' });
   const shared = { redisUrl, keys: await issueKeys(client) };
   const measured: Measured[] = [];
@@ -53,7 +53,7 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
   return measured;
 }
 
-/** What is wrong with a row but its time has one try; what else the machine does may cost a time. */
+/** Only latency is measured again, because other processes can affect it. Any other fault of a row is final. */
 async function measureInTries(row: Row, shared: Shared, aloneP99Ms: number | undefined): Promise<Measured> {
   let best = await measureRow(row, shared);
   let tries = 1;
@@ -70,7 +70,7 @@ function tell(text: string): void {
   process.stdout.write(`${Math.round(performance.now() / 1_000)} s: ${text}\n`);
 }
 
-/** Held against the better of alone and alone again. */
+/** Compared with the better of both measurements of the client alone. */
 function judge(rows: readonly Row[], measured: readonly Measured[]): Judged[] {
   const alone = Math.min((measured[0] as Measured).p99Ms, (measured.at(-1) as Measured).p99Ms);
   return rows.map((row, at) => {

@@ -10,7 +10,7 @@ export interface Judged {
   readonly row: Row;
   readonly measured: Measured;
   readonly faults: readonly string[];
-  /** 99 % of the waits against those of the client alone. */
+  /** The p99 compared with that of the client alone. */
   readonly ratio: number;
 }
 

@@ -2,17 +2,17 @@ import { sum } from '../../support/statistics.ts';
 import type { Measured } from './measure.ts';
 import type { Row } from './rows.ts';
 
-/** What is asked of every row, held against what was measured. */
+/** Compares the measurements of each row with the requirements. */
 
-/** 99 % of the waits: so many times those of the client alone, and so many milliseconds more. */
+/** The bound of the p99: this many times that of the client alone, plus this many milliseconds. */
 const P99_TIMES = 2;
 const P99_MORE_MS = 5;
-/** The fault that may be the machine's. */
+/** The fault that the machine may have caused. */
 export const LATE = 'p99';
-/** What a gateway may take for a neighbour: connections, and a heap that grows with its load up to a bound. */
+/** The memory that a neighbour may cost: connections, and a heap that grows with the load up to a bound. */
 const MOST_MORE_MEGABYTES = 100;
 
-/** What is wrong with a row; empty where nothing is. */
+/** The faults of a row; empty if there are none. */
 export function faultsOf(row: Row, measured: Measured, aloneP99Ms: number): string[] {
   const { errors, p99Ms, local, residentMegabytes } = measured;
   const count = sum(Object.values(errors));

@@ -8,8 +8,8 @@ import { type RedisReply, RedisStore } from 'rate-limit-redis';
 import { type KnownKey, KnownKeys } from './known-keys.ts';
 
 /**
- * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. It does a part of the job: fixed windows of a
- * minute and a day, no ban, no access log, no draft fields.
+ * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. It covers only part of the task: fixed
+ * windows of a minute and a day, no ban, no access log, no draft fields.
  */
 
 const { CORE_URL = '', REDIS_URL = '' } = process.env;

@@ -5,7 +5,7 @@ import { Redis } from 'ioredis';
 import { type KnownKey, KnownKeys } from './known-keys.ts';
 
 /**
- * fastify + @fastify/rate-limit + @fastify/http-proxy. It does a part of the job: fixed windows of a minute and a day, no
+ * fastify + @fastify/rate-limit + @fastify/http-proxy. It covers only part of the task: fixed windows of a minute and a day, no
  * ban, no access log, no draft fields.
  */
 

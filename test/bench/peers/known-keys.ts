@@ -3,8 +3,8 @@ import { parseApiKey } from '../../../gateway/limiter/credential.ts';
 import { keyOf } from '../../../gateway/stores/redis/step.ts';
 
 /**
- * What the usual Node stacks know of an API key. Their limiters only count; who a key belongs to and what it may, they
- * leave to their users. So this reads a key's record from Redis, and remembers it for a second: the cheap way to do it.
+ * The key lookup for the usual Node stacks. Their limiters only count and leave the ownership and rights of keys to the
+ * application. This is the cheapest such lookup: it reads a key's record from Redis and remembers it for a second.
  */
 
 const MEMORY_MS = 1_000;
@@ -24,7 +24,7 @@ export class KnownKeys {
     this.#redis = redis;
   }
 
-  /** Whose key an Authorization header carries; undefined where it opens nothing. */
+  /** The key in an Authorization header; undefined if it is not valid. */
   async find(authorization: string | undefined): Promise<KnownKey | undefined> {
     if (!authorization?.startsWith('Bearer ')) return undefined;
     const remembered = this.#remembered.get(authorization);

@@ -5,19 +5,19 @@ import { freePort } from '../../support/port.ts';
 import { folder, type Service, startProgram } from '../machine/processes.ts';
 
 /**
- * nginx as its documentation would have a fast proxy: one worker unless told otherwise, kept-alive connections on both sides that are never worn
- * out, compiled regular expressions, buffered log. A load generator that stops leaves requests behind in mid-air; they end, so
- * that their connections to the core are there for the next round.
+ * nginx configured as a fast proxy by its documentation: one worker by default, connections kept alive on both sides without
+ * a limit of requests, compiled regular expressions, and a buffered log. Requests that a stopped load generator leaves behind
+ * are finished, so that their connections to the core are free for the next round.
  */
 
 const LUA_FOLDER = join(import.meta.dirname, 'nginx-lua');
 
-/** nginx and nothing else: the least that a proxy can cost. Without an access log. */
+/** Plain nginx without an access log, as the lower bound for the cost of a proxy. */
 export async function startBareNginx(core: string): Promise<Service> {
   return await start('nginx', core, { modules: '', http: 'access_log off;', location: '', workers: 1 });
 }
 
-/** nginx with ngx_lua, taking each decision with one EVALSHA; log line and headers as the gateway has them. */
+/** nginx with ngx_lua, which makes each decision with one EVALSHA. Log line and headers are those of the gateway. */
 export async function startNginxLua(name: string, core: string, redis: string, workers: number): Promise<Service> {
   const { hostname, port } = new URL(redis);
   const modules = ['ndk_http_module', 'ngx_http_lua_module']

@@ -8,7 +8,7 @@ import { COLUMNS } from './table.ts';
 /** The first row is the head. */
 export type Table = readonly (readonly string[])[];
 
-/** Writes `<name>.csv`. Each row says how it was measured, so that it can be quoted alone. */
+/** Writes `<name>.csv`. Each row states how it was measured, so that it can be quoted alone. */
 export function writeTable(name: string, [head = [], ...rows]: Table, measured: string): void {
   const lines = [[...head, 'measured'], ...rows.map((row) => [...row, measured])];
   writeFileSync(

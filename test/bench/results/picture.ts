@@ -1,7 +1,7 @@
 import type { ContenderName } from '../contenders.ts';
 import type { Row, Summary } from './summary.ts';
 
-/** The results as a picture: a bar a contender, as long as its requests a second against the baseline's. */
+/** The results as a picture: one bar per contender shows its requests per second relative to the baseline. */
 
 const WIDTH = 920;
 const LABEL = 160;

@@ -2,11 +2,11 @@ import { type Spread, spreadOf } from '../../support/statistics.ts';
 import type { ContenderName } from '../contenders.ts';
 import { type Measured, medianOf, type Sample } from '../rounds.ts';
 
-/** One contender in one scenario: medians over its rounds, and how it stands against the baseline. */
+/** One contender in one scenario: medians over its rounds, and its ratios to the baseline. */
 export interface Row extends Sample {
   readonly name: ContenderName;
   readonly rounds: number;
-  /** Requests a second, and CPU of proxy and Redis together, against the baseline's in the same round. */
+  /** Requests per second, and CPU of proxy and Redis together, relative to the baseline in the same round. */
   readonly ratio: Spread | undefined;
   readonly cpuRatio: Spread | undefined;
 }
@@ -41,7 +41,7 @@ export function summarize({ scenario, samples, invalid, rate }: Measured, baseli
   return { name: scenario.name, title: scenario.title, rows, invalid, rate };
 }
 
-/** Rounds are paired in time: each is set against the baseline's of the same round. */
+/** Rounds are paired in time: each is compared with the baseline in the same round. */
 function against(
   own: readonly (Sample | undefined)[],
   baseline: readonly (Sample | undefined)[],

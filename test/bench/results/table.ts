@@ -1,7 +1,7 @@
 import type { Spread } from '../../support/statistics.ts';
 import type { Row, Summary } from './summary.ts';
 
-/** The results as a person reads them in a terminal. */
+/** The results as tables for a terminal. */
 
 interface Column {
   readonly head: string;
@@ -28,7 +28,7 @@ export const COLUMNS: readonly Column[] = [
   { head: 'rounds', text: ({ rounds }) => String(rounds) },
 ];
 
-/** One scenario: a line a contender. */
+/** One scenario, with a line per contender. */
 export function tableOf({ name, title, rows, invalid, rate }: Summary): string {
   const cells = [['', ...COLUMNS.map(({ head }) => head)], ...rows.map((row) => [row.name, ...textsOf(row)])];
   const widths = (cells[0] as string[]).map((_, at) => Math.max(...cells.map((line) => (line[at] as string).length)));

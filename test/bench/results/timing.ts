@@ -3,7 +3,7 @@ import { median } from '../../support/statistics.ts';
 const ROUNDS = 15;
 const CALLS = 20_000;
 
-/** µs a call of each of these, in interleaved rounds: the median, and the least and the most between brackets. */
+/** µs per call of each function, in interleaved rounds: the median, with minimum and maximum in brackets. */
 export function timeEach(steps: Readonly<Record<string, () => unknown>>): Map<string, string> {
   const times = new Map<string, number[]>(Object.keys(steps).map((name) => [name, []]));
   for (let round = 0; round < ROUNDS; round++)

@@ -21,8 +21,8 @@ import { scriptCalls, setStage } from '../setup/stage.ts';
 import { type Costs, type RedisCosts, sizeFor } from './model.ts';
 
 /**
- * What a request, a decision, a key and a connection cost, and what a thousand, a hundred thousand and ten million requests
- * a second need by the capacity model.
+ * Measures the costs of a request, a decision, a key and a connection, and computes by the capacity model what a thousand, a
+ * hundred thousand and ten million requests per second need.
  *
  *     node test/bench/scale/costs.ts
  */
@@ -36,7 +36,7 @@ const IDLE_CONNECTIONS = 2_000;
 const SAMPLE_KEYS = 1_000;
 const DAY_MICROSECONDS = 86_400e6;
 const MINUTE_MICROSECONDS = 60e6;
-/** All that a key's usage holds: days, and the minutes of an hour. */
+/** The largest usage record of a key: days, and the minutes of an hour. */
 const DAYS_USED = 36;
 const MINUTES_USED = 61;
 const LOADS = [1e3, 1e5, 1e7];
@@ -54,7 +54,7 @@ const connection = await connectRedis(
 );
 const keys = new Keys(new RedisStorage(connection));
 
-/** µs of CPU a request, of the gateway and of the core, and how many decisions share a call. */
+/** µs of CPU per request, for gateway and core, and the number of decisions that share a call. */
 async function underLoad() {
   const pids = [gateway.pid, stage.core.pid];
   const cpus = () => pids.map((pid) => usageOf(pid).cpuMicroseconds);
@@ -65,8 +65,8 @@ async function underLoad() {
 }
 
 /**
- * What a call costs Redis, and what each decision in it: from calls of one decision and calls of many, in turn.
- * @param credentials taken in turn; with one alone it is a decision on a key that is in the call anyway
+ * The CPU cost in Redis of a call and of each decision in it, from alternating calls with one decision and with many.
+ * @param credentials used in turn; with a single one, further decisions are on a key that is in the call anyway
  */
 async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts> {
   const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
@@ -83,7 +83,7 @@ async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts
   return { call, decision: median(alone) - call };
 }
 
-/** Of Redis' CPU. What comes while a call is under way goes out in the next. */
+/** Redis CPU. Requests that arrive during a call are decided by the next one. */
 async function microsecondsPerDecision(decide: () => Promise<unknown>, inFlight: number): Promise<number> {
   const before = usageOf(stage.redis.pid).cpuMicroseconds;
   const end = performance.now() + ROUND_MS;
@@ -101,7 +101,7 @@ async function connect(): Promise<Socket> {
   return socket;
 }
 
-/** Of one request and its answer, without what TCP and IP add. */
+/** The bytes of one request and its answer, without TCP and IP headers. */
 async function bytesPerRequest(): Promise<number> {
   const socket = await connect();
   socket.write(`GET /v1/pets HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer ${hot}\r\n\r\n`);
@@ -110,7 +110,7 @@ async function bytesPerRequest(): Promise<number> {
   return socket.bytesWritten + socket.bytesRead;
 }
 
-/** Of a decision that has its call to itself. */
+/** The bytes of a decision with a call of its own. */
 async function bytesPerDecision(): Promise<number> {
   const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
   const traffic = async () => {
@@ -125,7 +125,7 @@ async function bytesPerDecision(): Promise<number> {
   return ((await traffic()) - second - (second - first)) / SAMPLE_KEYS;
 }
 
-/** Of keys that were used every day and every minute of the last hour, which is as much as a key ever holds. */
+/** The memory of keys used on every day and in every minute of the last hour, which is the maximum for a key. */
 async function bytesPerKey(): Promise<number> {
   const memory = async () => Number(/used_memory:(\d+)/.exec(await stage.client.info('memory'))?.[1]);
   const before = await memory();
@@ -140,7 +140,7 @@ async function bytesPerKey(): Promise<number> {
   return ((await memory()) - before) / SAMPLE_KEYS;
 }
 
-/** Of a key's place in the index of all keys, which is one sorted set on one shard. */
+/** The memory of a key's entry in the index of all keys, which is one sorted set on one shard. */
 async function bytesInIndex(): Promise<number> {
   const bytes = (await stage.client.memory('USAGE', 'gateway:keys', 'SAMPLES', 0)) as number;
   return bytes / (await stage.client.zcard('gateway:keys'));
@@ -158,7 +158,7 @@ async function createKey(): Promise<Credential> {
   return made;
 }
 
-/** Of the gateway, for a connection that has nothing to do. */
+/** The gateway's memory for an idle connection. */
 async function bytesPerConnection(): Promise<number> {
   const resident = () => usageOf(gateway.pid).residentMegabytes * 2 ** 20;
   const before = resident();
@@ -203,7 +203,7 @@ say(
 );
 line(['requests/s', 'a call', 'gateways', 'shards', 'cores', 'Gbit/s', `GB, ${KEYS.toExponential()} keys`]);
 for (const load of LOADS) {
-  // One Redis takes all decisions of a turn together; a cluster takes a call per key, and few keys come twice at once.
+  // A single Redis decides all requests of a turn in one call. A cluster needs a call per key, and keys rarely coincide.
   for (const shared of load <= 1e5 ? [perCall, 1] : [1]) {
     const need = sizeFor(load, KEYS, shared, costs);
     line([

@@ -13,8 +13,8 @@ import { issueKeys } from '../setup/keys.ts';
 import { setStage } from '../setup/stage.ts';
 
 /**
- * The memory of a gateway on Redis and of a core on PostgreSQL: at rest, and the most of it under load. What a container
- * asks for follows from it.
+ * Measures the memory of a gateway on Redis and of a core on PostgreSQL, at rest and at its peak under load. The memory
+ * requests of the containers follow from it.
  *
  *     node test/bench/scale/memory.ts
  */
@@ -31,7 +31,7 @@ const { hot } = await issueKeys(stage.client);
 const gateway = await startGateway('gateway', { coreUrl: core.urls.core ?? '' }, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
 
-/** The most that was resident of each of its processes so far, in megabytes. */
+/** The peak resident memory of each of its processes so far, in megabytes. */
 const most = (pid: number): number =>
   sum(
     withChildren(pid).map((one) =>

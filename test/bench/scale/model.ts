@@ -1,20 +1,20 @@
 /**
- * The capacity model: from what one request, one decision and one key cost to what any load needs. Its numbers are measured
- * by `costs.ts`.
+ * The capacity model: it computes what a load needs from the costs of one request, one decision and one key, which
+ * `costs.ts` measures.
  */
 
 export interface Costs {
-  /** µs of CPU a request, of one process under load. */
+  /** µs of CPU per request, for one process under load. */
   readonly gatewayMicroseconds: number;
   readonly coreMicroseconds: number;
   readonly redis: RedisCosts;
-  /** Of Redis' memory, for a key that is in use. */
+  /** Redis memory for a key in use. */
   readonly bytesPerKey: number;
-  /** Of the gateway's memory, for a connection that is open. */
+  /** Gateway memory for an open connection. */
   readonly bytesPerConnection: number;
-  /** On the wire for one request and its answer, at the client's side of the gateway. */
+  /** Network bytes for one request and its answer, between client and gateway. */
   readonly bytesPerRequest: number;
-  /** On the wire for one decision, both ways. */
+  /** Network bytes for one decision, in both directions. */
   readonly bytesPerDecision: number;
 }
 
@@ -32,12 +32,12 @@ interface Sizing {
   readonly redisGigabytes: number;
 }
 
-/** Of a CPU; the rest is for bursts, and for what the others leave when one is lost. */
+/** The planned share of a CPU. The rest is for bursts, and for the load of a process that is lost. */
 export const BUSY = 0.6;
 
 /**
- * What a load needs, in CPUs: a gateway process, a shard and a core have one each.
- * @param perCall decisions that share a call: 1 where every key is asked with seldom
+ * The number of processes for a load. A gateway process, a shard and a core each use one CPU.
+ * @param perCall decisions that share a call; 1 if every key is used rarely
  */
 export function sizeFor(perSecond: number, keys: number, perCall: number, costs: Costs): Sizing {
   const cpus = (microseconds: number) => Math.max(1, Math.ceil((perSecond * microseconds) / 1e6 / BUSY));

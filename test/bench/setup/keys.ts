@@ -7,17 +7,17 @@ import { INDEX, keyOf } from '../../../gateway/stores/redis/step.ts';
 import { post } from '../../support/http.ts';
 import { secretWith } from '../../support/secrets.ts';
 
-/** The API keys that one contender is asked with; nobody else uses them. */
+/** The API keys for requests to one contender. No other contender shares them. */
 export interface Keys {
   /** Never refused. */
   readonly hot: string;
-  /** A thousand of all plans, none of them ever refused. */
+  /** A thousand keys of all plans, which are never refused. */
   readonly many: readonly string[];
-  /** Good for three requests a minute. */
+  /** Its limit is three requests per minute. */
   readonly few: string;
-  /** Good for one a minute, and never banned. */
+  /** Its limit is one request per minute. It is never banned. */
   readonly over: string;
-  /** Twenty of these. */
+  /** Twenty keys like `over`. */
   readonly manyOver: readonly string[];
   readonly banned: string;
 }
@@ -29,7 +29,7 @@ const MANY = 1_000;
 const MANY_OVER = 20;
 const MADE_UP = 10_000;
 
-/** Seven of ten are Free, two Pro; the tenth is Business, or Enterprise. */
+/** Of ten keys, seven are Free and two Pro; the last is Business or Enterprise. */
 function planOf(at: number): PlanName {
   if (at % 10 < 7) return 'free';
   if (at % 10 < 9) return 'pro';
@@ -52,7 +52,7 @@ export async function issueKeys(redis: Redis): Promise<Keys> {
   };
 }
 
-/** So many keys that operators' lists show; nobody asks with them. */
+/** Issues keys that appear in operators' lists but send no requests. */
 export async function issueListedKeys(redis: Redis, count: number): Promise<void> {
   for (let at = 0; at < count; at += MANY)
     await Promise.all(
@@ -71,7 +71,7 @@ async function issue(redis: Redis, limits: Pick<KeyRecord, 'plan' | 'minute' | '
   return apiKey;
 }
 
-/** Keys of a gateway on its own, which only it can issue. */
+/** Issues keys of an embedded gateway through its admin API, because nothing else can write to its storage. */
 export async function issueEmbeddedKeys(adminUrl: string, token: string): Promise<Pick<Keys, 'hot' | 'few'>> {
   const create = async (limits: object) => {
     const { status, json } = await post(`${adminUrl}/keys`, { name: 'bench', ...limits }, { key: token });
@@ -81,5 +81,5 @@ export async function issueEmbeddedKeys(adminUrl: string, token: string): Promis
   return { hot: await create(BOUNDLESS), few: await create(FEW) };
 }
 
-/** Keys that nobody issued, with a right check: only a look at the data tells. */
+/** Makes up keys with a valid checksum, so that only a lookup shows that they were never issued. */
 export const makeUpKeys = (): string[] => Array.from({ length: MADE_UP }, () => createApiKey().apiKey);

@@ -20,7 +20,7 @@ export const PETS = 21;
 
 export async function setStage(): Promise<Stage> {
   const { redis, redisUrl, client } = await startRedis();
-  // A scenario is about a key that is refused for ever; it is not to be banned for it.
+  // One scenario needs a key that is always refused, so it must not be banned.
   await client.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), 'free.ban_after': '1000000000' });
   const core = await startNode('core', 'core/main.ts', {
     PORT: '0',
@@ -39,7 +39,7 @@ export async function addPets(coreUrl: string): Promise<void> {
   }
 }
 
-/** A Redis of its own, which keeps nothing on disk. */
+/** A Redis for this run, without persistence. */
 export async function startRedis(): Promise<{ redis: Service; redisUrl: string; client: Redis }> {
   const port = String(await freePort());
   const redisUrl = `redis://127.0.0.1:${port}`;
@@ -50,7 +50,7 @@ export async function startRedis(): Promise<{ redis: Service; redisUrl: string; 
   return { redis, redisUrl, client };
 }
 
-/** How many scripts Redis has run: one a decision, or one for many. */
+/** The number of scripts that Redis has run, each for one or many decisions. */
 export async function scriptCalls(client: Redis): Promise<number> {
   const statistics = await client.info('commandstats');
   const calls = [...statistics.matchAll(/^cmdstat_(?:eval|evalsha|fcall):calls=(\d+)/gm)];

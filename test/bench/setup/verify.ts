@@ -3,9 +3,9 @@ import type { Contender } from '../contenders.ts';
 import { LIST, NEW_PET } from '../load/asks.ts';
 import { type Stage, scriptCalls } from './stage.ts';
 
-/** Holds a contender to its job before anything is measured: what does not do it is not compared. */
+/** Verifies a contender before any measurement. A contender that fails is not compared. */
 
-/** What the key `few` allows in a minute, and how many more are tried. */
+/** The minute limit of the key `few`, and the number of further requests that are tried. */
 const ALLOWED = 3;
 const TOO_MANY = 2;
 

@@ -13,7 +13,7 @@ import { servicesOf, withoutDigest } from './stand-ins.ts';
 
 const execute = promisify(execFile);
 const UP_MS = 240_000;
-/** They have someone's secrets. */
+/** Files that may contain a developer's secrets. */
 const PRIVATE = ['.env', 'chat-url'];
 
 export interface ComposeProject {
@@ -23,7 +23,7 @@ export interface ComposeProject {
   nameOf(service: string): string;
   /** The operators' token of its gateways. */
   readonly adminToken: string;
-  /** Names the webhook that its Alertmanager tells. */
+  /** Names the webhook to which its Alertmanager sends alerts. */
   tellAlertsTo(url: string): void;
 }
 
@@ -49,7 +49,7 @@ export async function composeProject(socket: string, docker: Docker, publishOn: 
   };
 }
 
-/** Debian 13's program, which needs no other file of it. */
+/** The program from Debian 13's package, which works without the package's other files. */
 async function composeProgram(docker: Docker): Promise<string> {
   const program = join(ENGINE_FOLDER, 'docker-compose');
   if (existsSync(program)) return program;

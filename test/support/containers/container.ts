@@ -2,7 +2,7 @@ import { cleanUp } from '../clean-up.ts';
 import { type LogLine, parsedLines } from '../log.ts';
 import type { Docker } from './docker.ts';
 
-/** A container of one of our images, with the rights that compose.yaml gives it: none, on a read-only file system. */
+/** A container of one of our images. As in compose.yaml, it has no privileges and a read-only file system. */
 
 export interface Container {
   readonly name: string;
@@ -14,7 +14,7 @@ export interface Container {
   exec(...command: readonly string[]): Promise<string>;
   /** Its log so far. */
   log(): Promise<LogLine[]>;
-  /** Milliseconds from the start of its first process to its first line that says that it listens. */
+  /** Milliseconds from the start of its first process to the first log line with its address. */
   startMs(): Promise<number>;
 }
 

@@ -23,12 +23,12 @@ export interface Engine {
 
 /** Kept between runs, with the images in it. */
 export const ENGINE_FOLDER = join(tmpdir(), 'animal-store-engine');
-/** Asked for every image that is pulled: a registry of a test's own, or nobody. */
+/** The mirror for every image pull. A test may start a registry here; otherwise nothing listens. */
 export const REGISTRY = '127.0.30.50:5000';
 const CGROUP = '/animal-store-engine';
-/** Above what else the machine does, as the benchmarks run. */
+/** Higher than that of other processes, as for the benchmarks. */
 const PRIORITY = -10;
-/** By version of control groups: where they are, what only that version has there, and the share of CPU, the most that there is. */
+/** For each version of control groups: its folder, a file that only this version has, the file of the CPU share, and the largest share. */
 const SHARES = [
   ['/sys/fs/cgroup/cpu', 'cpu.shares', 'cpu.shares', '262144'],
   ['/sys/fs/cgroup', 'cgroup.controllers', 'cpu.weight', '10000'],
@@ -37,7 +37,7 @@ const START_MS = 60_000;
 const STOP_MS = 30_000;
 
 /**
- * Where an earlier run was killed, its containers and networks are removed first.
+ * Starts the engine, and removes containers and networks that a killed run has left.
  * @throws {Error} with the reason, if none can be started here
  */
 export async function startEngine(): Promise<Engine> {
@@ -76,8 +76,8 @@ function needPrograms(): void {
 }
 
 /**
- * The engine's mounts and processes are in namespaces of their own. They end with it, and it ends with this process. One run
- * at a time has the folder.
+ * The engine's mounts and processes are in their own namespaces. They end with it, and it ends with this process. Only one
+ * run at a time can use the folder.
  */
 function launch(socket: string, log: string): ChildProcess {
   rmSync(join(ENGINE_FOLDER, 'pid'), { force: true });
@@ -101,7 +101,7 @@ function launch(socket: string, log: string): ChildProcess {
 
 const LOCKED = 75;
 
-/** The default network's bridge stays behind when an engine ends. Another engine's is not ours to use. */
+/** The default network's bridge remains when an engine ends. The bridge of another engine must not be used. */
 const BRIDGE = 'docker0';
 const MARK = join(ENGINE_FOLDER, BRIDGE);
 
@@ -131,7 +131,7 @@ async function answers(docker: Docker, daemon: ChildProcess, log: string): Promi
   throw new Error(`dockerd does not start: ${last}`);
 }
 
-/** All containers together would otherwise get as much of a busy machine as a single process. */
+/** Otherwise, all containers together would get as much CPU on a busy machine as a single process. */
 function setShare(): void {
   for (const [folder, mark, file, most] of SHARES) {
     if (!existsSync(join(folder, mark))) continue;
@@ -140,7 +140,7 @@ function setShare(): void {
   }
 }
 
-/** There is one by controller, or one for all. */
+/** Version 1 has a folder for each controller, version 2 has one for all. */
 function removeCgroups(): void {
   const all = '/sys/fs/cgroup';
   for (const folder of [all, ...readdirSync(all).map((name) => join(all, name))])
@@ -155,7 +155,7 @@ async function removeEverything(docker: Docker): Promise<void> {
   if (volumes.length > 0) await docker(['volume', 'rm', '--force', ...volumes]);
 }
 
-/** unshare passes no signal on: its child, which is dockerd, gets it. */
+/** unshare does not forward signals, so its child dockerd gets the signal directly. */
 async function end(daemon: ChildProcess): Promise<void> {
   if (daemon.exitCode !== null) return;
   const ended = once(daemon, 'exit');

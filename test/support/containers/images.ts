@@ -19,7 +19,7 @@ export async function buildImage(
 ): Promise<void> {
   const [dockerfile, dispose] = unpinned(join(ROOT, 'deploy', file));
   try {
-    // The engine's own networks lead nowhere; npm is on the machine's.
+    // The engine's own networks have no access to the outside, so npm uses the machine's network.
     const options = ['--network', 'host', '--target', target, '--tag', image, '--file', dockerfile];
     await docker(['build', ...options, join(ROOT, context)], BUILD_MS);
   } finally {
@@ -27,7 +27,7 @@ export async function buildImage(
   }
 }
 
-/** The file, or a copy without digests: a stand-in has its image's name and tag, and another content. */
+/** The file, or a copy without digests, because a stand-in has the name and tag of its image but another digest. */
 export function unpinned(file: string): readonly [path: string, dispose: () => void] {
   const text = readFileSync(file, 'utf8');
   if (withoutDigest(text) === text) return [file, () => {}];

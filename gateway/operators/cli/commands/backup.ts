@@ -21,8 +21,8 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. Secrets are not included: nobody
-can use a backup as a key, but it names customers, so keep it private. Revoked keys, operators' tokens and
+Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. Secrets are not included, so
+a backup contains no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and
 the audit log are left out. Each key is written as it is when it is read; keys issued in the meantime come last.
 
 The last line counts the keys: a file without it was cut off. Resuming reads one file and writes another; they must not be

@@ -227,9 +227,8 @@ function addTry(plans: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Nothing is changed. The result is a lower bound: requests are counted by the minute, so both buckets count as full an hour
-ago, and each request as sent when a token was available. The same traffic would have been refused at least as often, not
-counting bans. A key's own limits override
+Nothing is changed. Requests are only counted per minute, so the result is a lower bound, without bans: it assumes that
+both buckets were full an hour ago, and that each request came when a token was available. A key's own limits override
 those that are tried. To see exact numbers over days, try the limits in shadow mode.
 
 Examples:

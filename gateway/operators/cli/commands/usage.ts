@@ -28,10 +28,10 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-The decisions themselves count: admitted requests, and requests refused by limits. Not counted are requests that a
-running ban refuses, requests decided while Redis was away, and requests without a valid key. Days are UTC; 35 days and
-the current one are kept, also for revoked keys. Names and plans are the current ones. Days without a request have no
-line. The oldest keys come first. The largest sums come first; one of them is for keys without the tag.
+Usage consists of admitted requests and of requests refused by limits. It does not include requests that a running ban
+refuses, requests decided while Redis was away, and requests without a valid key. Days are UTC; 35 days and the current
+one are kept, also for revoked keys. Names and plans are the current ones. Days without a request have no line. The
+oldest keys come first or, with --by, the largest sums. With a tag, one sum is for keys without it.
 
 Examples:
   ctl usage --from 2026-11-01 --to 2026-11-20
