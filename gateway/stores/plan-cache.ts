@@ -38,6 +38,9 @@ export class PlanCache {
   #hasBegun = false;
   #alarmed = '';
   #taken = 0;
+  /** The last table that was taken, and the one in force since. Most reads find the same. */
+  #textTaken = '';
+  #tableTaken: PlanTable | undefined;
   #timer: NodeJS.Timeout | undefined;
   #reading: Promise<void> = Promise.resolve();
   #stopped = false;
@@ -129,6 +132,8 @@ export class PlanCache {
   /** Takes a table that was just read or written. A read that began earlier is ignored: it may be outdated. */
   take(stored: StoredPlans): void {
     this.#taken += 1;
+    const text = JSON.stringify(stored);
+    if (text === this.#textTaken && this.isReadable && this.table === this.#tableTaken) return;
     const { table, rejected } = readPlans(stored, this.table);
     // A missing or bad value in the first table has no last good value: the built-in ones do not count.
     const isUsable = this.#isKnown || isWhole(stored);
@@ -140,6 +145,8 @@ export class PlanCache {
     this.#adopt(table);
     this.stored = stored;
     this.version = versionOf(stored);
+    this.#textTaken = text;
+    this.#tableTaken = this.table;
   }
 
   #adopt(table: PlanTable): void {
