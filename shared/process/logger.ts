@@ -106,9 +106,12 @@ class LogOutput {
   readonly #isFile: boolean;
   /** Called with the number of dropped lines once there is room again. */
   readonly #onDropped: (lines: number) => void;
-  /** Lines that are written after #underWay. */
+  /** Lines that are not encoded yet. */
   #lines = '';
+  /** Whole lines that are written after #underWay. They are encoded soon, because waiting text takes twice their room. */
+  #chunks: Buffer[] = [];
   #underWay: Buffer = NOTHING;
+  #bytes = 0;
   #unreported = 0;
   #dropped = 0;
   #isReporting = false;
@@ -128,14 +131,16 @@ class LogOutput {
 
   /** @param line with its line end */
   write(line: string): void {
-    const isOver = this.#underWay.length + this.#lines.length + line.length > MAX_WAITING_BYTES;
+    const isOver = this.#bytes + this.#lines.length + line.length > MAX_WAITING_BYTES;
     if (isOver && !this.#isReporting) {
       this.#dropped += 1;
       this.#unreported += 1;
       return;
     }
     this.#lines += line;
-    if (this.#lines.length >= TOGETHER_CHARACTERS && !this.#isReporting) void this.#writeAll();
+    if (this.#lines.length < TOGETHER_CHARACTERS) return;
+    this.#seal();
+    if (!this.#isReporting) void this.#writeAll();
   }
 
   /** @param done called when all current lines have been written */
@@ -179,8 +184,10 @@ class LogOutput {
   #next(): boolean {
     if (this.#underWay.length > 0) return true;
     if (this.#unreported > 0) this.#reportDropped();
-    this.#underWay = Buffer.from(this.#lines);
-    this.#lines = '';
+    this.#seal();
+    const [only = NOTHING, ...more] = this.#chunks;
+    this.#underWay = more.length === 0 ? only : Buffer.concat(this.#chunks);
+    this.#chunks = [];
     return this.#underWay.length > 0;
   }
 
@@ -206,6 +213,15 @@ class LogOutput {
 
   #wrote(bytes: number): void {
     this.#underWay = this.#underWay.subarray(bytes);
+    this.#bytes -= bytes;
+  }
+
+  #seal(): void {
+    if (this.#lines === '') return;
+    const chunk = Buffer.from(this.#lines);
+    this.#lines = '';
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
   }
 }
 
