@@ -37,7 +37,7 @@ test('the Health page shows which core is down, since when and why, and how Redi
 
   await stops.stop(0);
   await row(`:${port}`).getByText('Not in use', { exact: true }).waitFor(PATIENCE);
-  expect(await row(`:${port}`).innerText()).toMatch(/Out since \d\d:\d\d[\s\S]*ECONNREFUSED/);
+  expect(await row(`:${port}`).innerText()).toMatch(/Not in use since \d\d:\d\d[\s\S]*ECONNREFUSED/);
   await row(stays).getByText('Up', { exact: true }).waitFor();
   expect((await shortcomings(page)).found).toEqual([]);
 

@@ -21,7 +21,7 @@ test('redocly reports no problems', async () => {
 
 test('openapi-typescript makes the types of generated-client.ts without a complaint', async () => {
   const cwd = join(ROOT, EXAMPLES);
-  const args = ['--input-type=module', '--eval', typesOf(API, 'store-api.generated.d.ts')];
+  const args = ['--input-type=module', '--eval', typesOf(await descriptionFile(), 'store-api.generated.d.ts')];
   expect(await startProcess(process.execPath, args, {}, { cwd }).ended).toEqual({ code: 0, out: '', err: '' });
 });
 
