@@ -204,7 +204,8 @@ test('undici reads valid answers, and damaged ones that we accept, exactly as we
     fc.asyncProperty(fc.oneof(written, damaged, damaged, damaged), async ({ bytes: untidy, isHead }) => {
       const bytes = tidy(untidy);
       const ours = outcomeOf(bytes, 0, isHead);
-      if (typeof ours !== 'object') return;
+      // undici rejects a 100 (Continue), which a client may ignore (RFC 9110 §15.2).
+      if (typeof ours !== 'object' || /^HTTP\/1\.1 100 /m.test(bytes.toString('latin1'))) return;
       reads += 1;
       expect(await core.says(bytes.subarray(0, ours.end), isHead)).toEqual({ ...ours.answer, isLast: false });
     }),
