@@ -32,7 +32,9 @@ async function storeOf(count: number, isBad: (at: number) => boolean = () => fal
   return { keys, credentials, ids: credentials.map(({ id }) => id) };
 }
 
-const told = async (keys: Keys) => (await checkKeys(keys)).map(({ status, found }) => `${status} ${found}`);
+/** Without the age of a result that was kept, because a busy machine needs seconds for a check. */
+const told = async (keys: Keys) =>
+  (await checkKeys(keys)).map(({ status, found }) => `${status} ${found.replace(/, \d+ s ago$/, '')}`);
 
 test('a malformed network of the oldest of many keys is found, and each key is read once', async () => {
   const { keys, ids } = await storeOf(5_200, (at) => at === 5_199);
