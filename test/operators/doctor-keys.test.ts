@@ -32,9 +32,11 @@ async function storeOf(count: number, isBad: (at: number) => boolean = () => fal
   return { keys, credentials, ids: credentials.map(({ id }) => id) };
 }
 
-/** Without the age of a result that was kept, because a busy machine needs seconds for a check. */
-const told = async (keys: Keys) =>
-  (await checkKeys(keys)).map(({ status, found }) => `${status} ${found.replace(/, \d+ s ago$/, '')}`);
+const told = async (keys: Keys) => (await checkKeys(keys)).map(({ status, found }) => `${status} ${found}`);
+
+/** On a busy machine the result of a check can be a second old when it is reported. */
+const EVERY_KEY = /^good has every key/;
+const ALL_READ = /^good all 3 can be read/;
 
 test('a malformed network of the oldest of many keys is found, and each key is read once', async () => {
   const { keys, ids } = await storeOf(5_200, (at) => at === 5_199);
@@ -42,7 +44,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
     expect.stringMatching(
       new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ has "${MALFORMED}", which is not a network`),
     ),
-    'good has every key',
+    expect.stringMatching(EVERY_KEY),
   ];
   // On a busy machine the check may take longer than one call, so this asks again.
   const before = reads();
@@ -65,16 +67,16 @@ test('keys without faults are checked again after a minute, and those with fault
   const { keys, ids, credentials } = await storeOf(3, (at) => at === 1);
   expect((await told(keys))[0]).toMatch(`fault ${ids[1]}: `);
   await keys.change(ids[1] as string, () => ({ record: { secrets: secretsOf(credentials[1]?.digest as string) } }));
-  expect((await told(keys))[0]).toBe('good all 3 can be read');
+  expect((await told(keys))[0]).toMatch(ALL_READ);
   const before = reads();
-  expect((await told(keys))[0]).toBe('good all 3 can be read');
+  expect((await told(keys))[0]).toMatch(ALL_READ);
   expect(reads()).toBe(before);
 });
 
 test('a damaged list of keys and its repair are found in seconds, however often the doctor is asked', async () => {
   const { keys, ids } = await storeOf(3);
   const list = async () => (await told(keys)).at(-1);
-  expect(await list()).toBe('good has every key');
+  expect(await list()).toMatch(EVERY_KEY);
   // The list is as long as before.
   await redis.zrem('gateway:keys', ids[0] as string);
   await redis.zadd('gateway:keys', 1, createApiKey().credential.id);
@@ -84,7 +86,7 @@ test('a damaged list of keys and its repair are found in seconds, however often 
   expect(sent('SCAN') - before).toBeLessThanOrEqual(1);
   await expect.poll(list, { timeout: 5_000 }).toMatch(/^fault 1 keys work and are missing/);
   await keys.relist();
-  expect(await list()).toBe('good has every key');
+  expect(await list()).toMatch(EVERY_KEY);
   await redis.del('gateway:keys');
   expect(await list()).toMatch(/^fault 3 keys work and are missing/);
 });

@@ -129,7 +129,8 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
   return async (total: number): Promise<readonly CheckResult[] | undefined> => {
     const last = kept !== undefined && total >= kept.total ? kept : undefined;
     const age = performance.now() - (last?.at ?? 0);
-    if (last?.findings.every(({ status }) => status === 'good') && age <= keptMs) return aged(last.findings, age);
+    if (last?.findings.every(({ status }) => status === 'good') && age <= keptMs)
+      return age < 1_000 ? last.findings : aged(last.findings, age);
     running ??= once();
     const seen = await Promise.race([running, sleep(PATIENCE_MS, 'late' as const, { ref: false })]);
     if (seen !== 'late') return seen?.findings;
@@ -140,10 +141,8 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
 }
 
 /** A result that was kept says how old it is: somebody may have typed a bad value since. */
-function aged(findings: readonly CheckResult[], ageMs: number): readonly CheckResult[] {
-  const seconds = Math.round(ageMs / 1_000);
-  return seconds === 0 ? findings : findings.map((one) => ({ ...one, found: `${one.found}, ${seconds} s ago` }));
-}
+const aged = (findings: readonly CheckResult[], ageMs: number): readonly CheckResult[] =>
+  findings.map((one) => ({ ...one, found: `${one.found}, ${Math.round(ageMs / 1_000)} s ago` }));
 
 const slowChecks = new WeakMap<Keys, readonly ReturnType<typeof slowCheck>[]>();
 
