@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { SECOND } from '../../gateway/limiter/bucket.ts';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
@@ -70,6 +71,8 @@ test('keys without faults are checked again after a minute, and those with fault
   expect((await told(keys))[0]).toMatch(ALL_READ);
   const before = reads();
   expect((await told(keys))[0]).toMatch(ALL_READ);
+  await sleep(1_100);
+  expect((await told(keys))[0]).toMatch(/^good all 3 can be read, \d+ s ago$/);
   expect(reads()).toBe(before);
 });
 
