@@ -293,8 +293,7 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
     isBelow(day, before.day) ||
     secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)));
   // A rotation with a grace time makes the record larger.
-  if (isTaken && secrets.length <= before.secrets.length) return 'revocation';
-  if (isTaken) return 'ban';
+  if (isTaken) return secrets.length > before.secrets.length ? 'ban' : 'revocation';
   return typeof change.ban === 'object' ? 'ban' : undefined;
 }
 
