@@ -42,7 +42,7 @@ export function redisBackend(
   const debts = new Debts(clients, shared);
   const limiter = surviveOutages(shared, locals, {
     logger,
-    nodeOf: isCluster(redis) ? nodeOf(redis) : undefined,
+    nodeOf: isCluster(redis) ? ({ id }) => nodeOf(redis, id) : undefined,
     onUnknown: debts.noteUnknown,
     onLate: (...heard) => clients.note(...heard),
   });

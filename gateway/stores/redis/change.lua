@@ -4,7 +4,7 @@
 -- is out of memory; step.ts has another one for urgent changes.
 --
 -- KEYS     all names; the change refers to them by their places. KEYS[1] is the mark of this change: a change that was
---          made or called off is not made again, whenever it arrives.
+--          made or called off is not made again.
 -- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
 --                    expect = list of { field, text, or false if it must not exist },
 --                    set = fields and texts, alternating; remove = fields;
@@ -18,6 +18,7 @@
 --                    or { key, text } for an outbox }
 -- ARGV[2]  seconds that the mark is kept
 -- ARGV[3]  '1' if the step was sent before without an answer: it is then called off if it cannot be made
+-- ARGV[4]  Unix time in microseconds of this Redis from which the change is called off, whenever it arrives
 --
 -- reply    { 1 made, 0 not as required, -1 called off; list of { place of an entry from 0, why it could not be added } }
 
@@ -25,10 +26,10 @@ local call, pcall = redis.call, redis.pcall
 local change = cjson.decode(ARGV[1])
 
 local mark = call('GET', KEYS[1])
-if mark then
-  if ARGV[3] == '1' then call('EXPIRE', KEYS[1], ARGV[2]) end
-  return { mark == 'made' and 1 or -1, {} }
-end
+if mark then return { mark == 'made' and 1 or -1, {} } end
+
+local time = call('TIME')
+if time[1] * 1000000 + time[2] >= tonumber(ARGV[4]) then return { -1, {} } end
 
 -- A value of another type, put there by hand, counts as a record without fields.
 local function is_as_required(part)
@@ -111,7 +112,7 @@ end
 
 -- A repetition equals the newest entry about its target, and follows soon after it.
 local function is_repetition(stream, entry)
-  local target, now = target_of(entry.fields), call('TIME')[1] * 1000
+  local target, now = target_of(entry.fields), time[1] * 1000
   for _, other in ipairs(pcall('XREVRANGE', stream, '+', '-', 'COUNT', entry.look_back)) do
     if target_of(other[2]) == target then
       return now - other[1]:match('%d+') <= entry.within and is_same(other[2], entry.fields)

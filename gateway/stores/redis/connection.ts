@@ -4,7 +4,6 @@ import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import slotOf from 'cluster-key-slot';
 import { AbstractConnector, Cluster, Redis, type RedisOptions, SentinelConnector } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
-import type { Credential } from '../../limiter/credential.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
 import { type Address, addresses, commonOptions, type RedisTarget } from './target.ts';
 
@@ -227,11 +226,8 @@ export type ClusterConnection = Cluster;
 
 export const isCluster = (redis: RedisConnection): redis is ClusterConnection => redis instanceof Cluster;
 
-/** The node that decides on a key, if known. */
-export const nodeOf =
-  (cluster: Cluster) =>
-  ({ id }: Credential): string =>
-    cluster.slots[slotOf(id)]?.[0] ?? 'unknown';
+/** The node of a key's id, or of another tag, if known. */
+export const nodeOf = (cluster: Cluster, tag: string): string => cluster.slots[slotOf(tag)]?.[0] ?? 'unknown';
 
 /**
  * Connections over TLS. The library handles only the first error of a socket. A socket that is closed while its

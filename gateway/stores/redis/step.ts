@@ -16,21 +16,28 @@ import {
   Unknown,
 } from '../storage.ts';
 import { orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
+import { isCluster, nodeOf } from './connection.ts';
 
 /**
  * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
- * step under a random id. So a step can be sent again, and a call that arrives late does nothing.
+ * step under a random id, so a step can be sent again. A call has a deadline by the clock of Redis, because TCP may
+ * deliver it long after the gateway gave up its connection. So whatever is "unknown" has been made by then or never is.
  */
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
 const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
+/** A script, because it takes the way of the change in a cluster. */
+const CLOCK = "return redis.call('TIME')";
 
 /** A mark lives longer than all repetitions of its step. */
 const MARK_SECONDS = 60;
-/** No call arrives at Redis later than this after it was sent. */
-const LATEST_SECONDS = 86_400;
+/** Entries that wait to be moved may be moved once more after this gateway has ended. */
+const MOVED_SECONDS = 86_400;
 
-/** After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. */
+/**
+ * After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. No call
+ * is made later than this after it was sent.
+ */
 const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
 
@@ -63,20 +70,56 @@ export const newId = (): string => randomBytes(12).toString('base64url');
  * @throws {Unknown} if the answer was lost and nobody answers for 4 s
  */
 export async function take(redis: RedisConnection, step: Step) {
-  const send = callOf(redis, step);
+  const send = callOf(redis, step, await latestFor(redis, step));
   try {
-    return outcomeOf(await send(step.markSeconds ?? MARK_SECONDS, ''));
+    return outcomeOf(await send(''));
   } catch (fault) {
     if (fault instanceof NotMade) throw fault;
     // Only the text is safe: the library's fault contains the command.
     const reason = `Redis failed: ${(fault as Error).message.split(', with args')[0]}`;
     const why = refusalIn(fault as Error);
     if (why !== undefined) throw new NotMade(why, reason);
-    return outcomeOf(await untilAnswered(() => send(LATEST_SECONDS, '1'), reason));
+    return outcomeOf(await untilAnswered(() => send('1'), reason));
   }
 }
 
-function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrgent }: Step) {
+interface ReadClock {
+  /** By the clock of this process, in milliseconds. */
+  readonly readAt: number;
+  /** By the clock of Redis, in microseconds. */
+  readonly time: number;
+}
+
+/** A clock is read again after this long. */
+const CLOCK_MS = 1_000;
+/** The clock of Redis, or of each node of a cluster. */
+const clocks = new WeakMap<RedisConnection, Map<string, ReadClock>>();
+
+/** The deadline of a step that is sent now, by the clock of the node that makes it. @throws {NotMade} */
+async function latestFor(redis: RedisConnection, { tag, id }: Step): Promise<number> {
+  const read = clocks.get(redis) ?? new Map<string, ReadClock>();
+  clocks.set(redis, read);
+  const node = isCluster(redis) ? nodeOf(redis, tag) : '';
+  let clock = read.get(node);
+  if (clock === undefined || performance.now() - clock.readAt > CLOCK_MS) {
+    clock = { time: await clockOf(redis, markOf(tag, id)), readAt: performance.now() };
+    read.set(node, clock);
+  }
+  return clock.time + (performance.now() - clock.readAt + ASKED_MS) * 1_000;
+}
+
+async function clockOf(redis: RedisConnection, key: string): Promise<number> {
+  try {
+    const [seconds, microseconds] = (await redis.eval(CLOCK, 1, key)) as [string, string];
+    return Number(seconds) * 1e6 + Number(microseconds);
+  } catch (fault) {
+    const { message } = fault as Error;
+    throw new NotMade(refusalIn(fault as Error) ?? 'Redis does not answer.', `Redis failed: ${message}`);
+  }
+}
+
+function callOf(redis: RedisConnection, step: Step, latest: number) {
+  const { tag, id, parts, place, entries, isUrgent, markSeconds = MARK_SECONDS } = step;
   const keys = [markOf(tag, id)];
   const at = (name: string): number => keys.indexOf(name) + 1 || keys.push(name);
   const change = {
@@ -99,8 +142,8 @@ function callOf(redis: RedisConnection, { tag, id, parts, place, entries, isUrge
     entries: entries.map(({ name, ...entry }) => ({ key: at(name), ...entry })),
   };
   const text = JSON.stringify(change, (_, value) => (typeof value === 'string' ? value.toWellFormed() : value));
-  return (markSeconds: number, again: '' | '1') =>
-    redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again) as Promise<Reply>;
+  return (again: '' | '1') =>
+    redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again, latest) as Promise<Reply>;
 }
 
 /** A key is several hashes. A new one takes nothing from hashes left when a key with its id was deleted by hand. */
@@ -211,7 +254,7 @@ export class Outboxes {
   /** Adds an entry to its stream, unless it was added under this id before. */
   async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
     const entries = [streamEntry(entry, this.#lengths[entry.log])];
-    const step = { tag: STREAMS[entry.log], id, parts: [], entries, markSeconds: LATEST_SECONDS };
+    const step = { tag: STREAMS[entry.log], id, parts: [], entries, markSeconds: MOVED_SECONDS };
     for (const [, why] of (await take(this.#redis, step)).lost) onLost(entry, why);
   }
 
@@ -230,7 +273,7 @@ export class Outboxes {
   async #takeOver(text: string, onLost: OnLost): Promise<void> {
     const [id = '', tag] = text.split(' ');
     if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
-    await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', LATEST_SECONDS, 'NX'));
+    await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', MARK_SECONDS, 'NX'));
     await this.#forget(tag);
     await this.empty({ tag, id }, onLost);
   }
