@@ -133,8 +133,9 @@ test('a change that arrives after others have taken over is not made', async () 
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   let isHeld = false;
   connection.sendCommand = async (command, ...more) => {
-    isHeld ||= command.name === 'eval';
-    if (command.name === 'eval') await released;
+    const isChange = command.args.some((part) => String(part).includes('"parts"'));
+    isHeld ||= isChange;
+    if (isChange) await released;
     return await send(command, ...more);
   };
   const id = newKey();
