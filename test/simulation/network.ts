@@ -5,6 +5,9 @@ import type { Random } from './random.ts';
 import type { Server } from './server.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
+/** TCP and proxies may deliver what a closed connection has sent for this long. */
+const LATEST_MS = 15_000;
+
 /** The network link between one gateway and Redis. */
 export class Link {
   readonly gateway: string;
@@ -108,12 +111,7 @@ export class NetworkConnection extends Redis {
 
   async #arrive(command: Command, epoch: number, loss: string | undefined): Promise<void> {
     const { server, time, gateway, isCut } = this.#link;
-    if (epoch !== this.#epoch) {
-      // It was in flight when the connection was closed. It may arrive, but its reply is lost.
-      if (!isCut && server.state !== 'down' && this.#link.draw().chance(0.5))
-        await server.run(gateway, command).catch(() => {});
-      return;
-    }
+    if (epoch !== this.#epoch) return this.#arriveLate(command);
     this.#isSilent ||= isCut;
     if (this.#isSilent) return;
     const { call, deliver } = await server.run(gateway, command).then(
@@ -130,6 +128,16 @@ export class NetworkConnection extends Redis {
       this.#pending.delete(command);
       if (call !== undefined) server.heard(call);
       deliver();
+    });
+  }
+
+  /** It was in flight when the connection was closed. It may arrive, even much later, but its reply is lost. */
+  #arriveLate(command: Command): void {
+    const { server, time, gateway } = this.#link;
+    const random = this.#link.draw();
+    if (random.chance(0.5)) return;
+    time.at(time.now + (random.chance(0.7) ? 0 : random.between(0, LATEST_MS)), () => {
+      if (!this.#link.isCut && server.state !== 'down') void server.run(gateway, command).catch(() => {});
     });
   }
 

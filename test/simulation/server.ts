@@ -30,6 +30,8 @@ export interface Observer {
 
 const READS = new Set(['hgetall', 'hget', 'time', 'info', 'exists', 'zscore', 'zrandmember', 'xrevrange', 'script']);
 const DECIDE = /^#!lua\n-- Decides a batch/;
+const CHANGE = /^#!lua.*\n-- Compares records/;
+const CLOCK = "return redis.call('TIME')";
 
 /** The one Redis: a real one, with a virtual clock, and with faults of its own. */
 export class Server {
@@ -81,13 +83,19 @@ export class Server {
   async run(gateway: string, command: Command): Promise<{ reply: unknown; call?: DecideCall }> {
     const { name } = command;
     const args = command.args as string[];
-    if (name === 'time') return { reply: microsecondsToTime(this.time.microseconds) };
+    const now = this.time.microseconds;
+    if (name === 'time' || String(args[0]) === CLOCK) return { reply: microsecondsToTime(now) };
     const isDecide = name === 'evalsha' || DECIDE.test(String(args[0]));
     if (!READS.has(name)) this.#refuse(String(args[0]));
     if (isDecide) return await this.#decide(gateway, name, args);
     if ((name === 'hgetall' && args[0]?.includes('plans')) || name === 'xrevrange')
       return { reply: await this.#readOnce(name, args) };
-    const reply = await this.send(name, args);
+    // The last parameter of a change is its deadline.
+    const isLate = CHANGE.test(String(args[0])) && Number(args.at(-1)) <= now;
+    const reply = await this.send(
+      name,
+      CHANGE.test(String(args[0])) ? [...args.slice(0, -1), isLate ? '0' : '9e15'] : args,
+    );
     if (!READS.has(name)) {
       this.#same.clear();
       if (this.#replica !== undefined) await this.delayReplica();
