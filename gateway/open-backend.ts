@@ -87,7 +87,7 @@ export async function openBackend(
       new EditWatch({ storage: own, plans: new Plans(own), planCache }).run(stopped.signal);
       // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
-        tail = new TailFollower(storage, announce, settings.REDIS_MODE !== 'cluster');
+        tail = new TailFollower(storage, announce);
         // The first read makes all earlier data doubtful, so it comes before the gateway reports that it has started.
         await tail.follow().catch(() => undefined);
         tail.run(stopped.signal);

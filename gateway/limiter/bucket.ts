@@ -9,8 +9,11 @@ export type Clock = () => number;
 
 export const systemClock: Clock = () => Date.now() * 1_000;
 
-/** Microseconds that never go back, for ages within one process. */
-export const monotonicClock: Clock = () => Math.floor(performance.now() * 1_000);
+/** All processes of a machine share this clock; `performance.now()` counts from the start of each. */
+const BEGAN = Number(process.hrtime.bigint() / 1_000n) - performance.now() * 1_000;
+
+/** Microseconds that never go back, for ages and for the order of events on one machine. */
+export const monotonicClock: Clock = () => Math.floor(BEGAN + performance.now() * 1_000);
 
 /**
  * Token buckets in exact integers. A bucket refills continuously with `limit` tokens per `window` ticks. Its level is

@@ -3,7 +3,10 @@ import type { Count, KeyState, StoredLevel } from './key-record.ts';
 import type { Decision } from './limiter.ts';
 import type { Refusals } from './refusals.ts';
 
-/** The last decision of the store. `at` is the time at which it arrived here, in microseconds that never go back. */
+/**
+ * The last decision of the store. `at` is the time at which it arrived on this machine, in microseconds that never go
+ * back. The order of events follows from such times alone: the clock of the store may be set back.
+ */
 export interface Heard {
   readonly decision: Decision;
   readonly at: number;
@@ -27,7 +30,8 @@ export class Client {
   /** The levels after local decisions; undefined if there were none since the last decision of the store. */
   state: KeyState | undefined;
   readonly debt = noDebt();
-  readonly changes = new Changes();
+  /** When this gateway last learned of a change by an operator. Earlier verdicts are not used. */
+  changedAt = Number.NEGATIVE_INFINITY;
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
   /** Requests of the key in the gateway that take capacity (load-shedder.ts). */
   inFlight = 0;
@@ -45,51 +49,14 @@ export class Client {
   }
 }
 
-/** What one process reports to another about a key. It holds ages instead of times, in microseconds. */
+/** What one process reports to another about a key. */
 export interface KnownKey {
-  readonly decision: Decision;
-  readonly age: number;
-  /** The age of the last known change; undefined for none. Decisions from before it do not count. */
-  readonly changeAge?: number | undefined;
-  readonly secrets: readonly { readonly digest: string; readonly decision: Decision; readonly age: number }[];
+  readonly heard: Heard;
+  readonly changedAt: number;
+  readonly secrets: readonly (readonly [digest: string, heard: Heard])[];
 }
 
 export type KnownPage = readonly (readonly [id: string, KnownKey])[];
-
-/** When operators last changed a key, or any of several keys. Verdicts from before a change are not used. */
-export class Changes {
-  /** When this gateway made the last change, in microseconds that never go back. */
-  #changedAt = Number.NEGATIVE_INFINITY;
-  /** When another gateway made the last change, by the store's clock. */
-  #changedElsewhere = Number.NEGATIVE_INFINITY;
-  #heardAt = Number.NEGATIVE_INFINITY;
-
-  /**
-   * @param now in microseconds that never go back
-   * @param elsewhere the time of a change at another gateway, by the store's clock
-   */
-  note(now: number, elsewhere?: number): void {
-    if (elsewhere === undefined) {
-      this.#changedAt = Math.max(now, this.#changedAt);
-      return;
-    }
-    this.#changedElsewhere = Math.max(elsewhere, this.#changedElsewhere);
-    this.#heardAt = now;
-  }
-
-  get changedAt(): number {
-    return this.#changedAt;
-  }
-
-  /**
-   * Whether an answer to a question of `askedAt` may be older than a change.
-   * @param decision the answer. It is not outdated if the store took it after the change at another gateway
-   */
-  areSince(askedAt: number, decision?: Decision): boolean {
-    if (this.#changedAt >= askedAt) return true;
-    return this.#heardAt >= askedAt && (decision === undefined || decision.now < this.#changedElsewhere);
-  }
-}
 
 /** Requests that were decided here and that the store has not charged yet. */
 export interface Debt {

@@ -1,7 +1,6 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { monotonicClock, SECOND } from './bucket.ts';
 import {
-  Changes,
   Client,
   type Debt,
   debited,
@@ -52,8 +51,8 @@ export class Clients implements LocalDecisions {
   readonly #plans: () => PlanTable | undefined;
   readonly #monotonic: () => number;
   #doubtedAt = Number.NEGATIVE_INFINITY;
-  /** All changes of keys without a record. A record for each restored key would evict those in use. */
-  readonly #otherChanges = new Changes();
+  /** The last change of any key without a record. A record for each restored key would evict those in use. */
+  #othersChangedAt = Number.NEGATIVE_INFINITY;
 
   /** @param plans in force, undefined until they have been read @param monotonic microseconds that never go back */
   constructor(plans: () => PlanTable | undefined, monotonic = monotonicClock) {
@@ -78,7 +77,7 @@ export class Clients implements LocalDecisions {
     const { bounds, plan, isBannedByOperator } = heard.decision;
     // A plan in shadow mode ignores the bans that decisions set.
     if (!isBannedByOperator && this.#plans()?.[plan].mode === 'shadow') return undefined;
-    if (age >= BAN_HOLDS || !this.#isBanned(client.changes, heard)) return undefined;
+    if (age >= BAN_HOLDS || !this.#isBanned(client, heard)) return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
     return later(heard.decision, age);
   }
@@ -90,7 +89,7 @@ export class Clients implements LocalDecisions {
       this.#reject(id, digest, verdict);
       return;
     }
-    const client = this.#recordFor(id, askedAt, verdict);
+    const client = this.#recordFor(id, askedAt);
     if (client === undefined) return;
     const heard = { decision: verdict, at: this.#monotonic() };
     this.#hear(client, heard);
@@ -105,9 +104,10 @@ export class Clients implements LocalDecisions {
     // The secret is still valid in its own network.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
     if (!isOfKey) return;
+    if (client === undefined) return;
     // The key may have been revoked by hand, which no operator's change reports.
-    client?.secrets.clear();
-    client?.changes.note(this.#monotonic());
+    client.secrets.clear();
+    client.changedAt = this.#monotonic();
   }
 
   decide(credential: Credential, owes: boolean): Verdict | undefined {
@@ -134,11 +134,12 @@ export class Clients implements LocalDecisions {
 
   /**
    * Notes that an operator has changed a key.
-   * @param changed the time of the change by the store's clock. Decisions that the store took later are not outdated
    * @param isReset whether both buckets were filled, which cancels the debt for earlier requests
    */
-  noteChange(id: string, changed?: number, isReset = false): void {
-    this.#changesOf(id).note(this.#monotonic(), changed);
+  noteChange(id: string, isReset = false): void {
+    const client = this.#peek(id);
+    if (client === undefined) this.#othersChangedAt = this.#monotonic();
+    else client.changedAt = this.#monotonic();
     const debtor = this.#debtors.get(id);
     if (isReset && debtor !== undefined) spare(debtor.debt);
   }
@@ -150,7 +151,7 @@ export class Clients implements LocalDecisions {
 
   /** Whether an answer to a question of `askedAt` may be older than a change of the key. */
   hasChangedSince(id: string, askedAt: number): boolean {
-    return this.#doubtedAt >= askedAt || this.#changesOf(id).areSince(askedAt);
+    return this.#isOutdated(this.#peek(id), askedAt);
   }
 
   /** Remembers what the owner of a verified key may see, for outages of the store. */
@@ -178,13 +179,12 @@ export class Clients implements LocalDecisions {
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
     if (settled(client.debt, charged)) this.#debtors.delete(client.id);
-    if (decision !== undefined && decision.now >= (client.heard?.decision.now ?? 0))
-      this.#hear(client, { decision, at: this.#monotonic() });
+    if (decision !== undefined) this.#hear(client, { decision, at: this.#monotonic() });
   }
 
-  /** The time of the last verdict of the store on a key, by its clock; 0 for never. */
+  /** When the last verdict of the store on a key arrived, in microseconds that never go back; 0 for never. */
   heardAt(id: string): number {
-    return this.#find(id)?.heard?.decision.now ?? 0;
+    return this.#find(id)?.heard?.at ?? 0;
   }
 
   all(): Iterable<Client> {
@@ -214,14 +214,9 @@ export class Clients implements LocalDecisions {
   }
 
   #knownOf(client: Client): KnownKey | undefined {
-    if (client.heard === undefined) return undefined;
-    const now = this.#monotonic();
-    const secrets = [...client.secrets]
-      .filter(([, heard]) => this.#isCurrent(client, heard))
-      .map(([digest, { decision, at }]) => ({ digest, decision, age: now - at }));
-    const { changedAt } = client.changes;
-    const changeAge = changedAt > Number.NEGATIVE_INFINITY ? now - changedAt : undefined;
-    return { decision: client.heard.decision, age: now - client.heard.at, changeAge, secrets };
+    const { heard, changedAt } = client;
+    const secrets = [...client.secrets].filter(([, proof]) => this.#isCurrent(client, proof));
+    return heard && { heard, changedAt, secrets };
   }
 
   /**
@@ -229,24 +224,19 @@ export class Clients implements LocalDecisions {
    * @param askedAt when that process was asked
    * @returns false if the key may have changed since
    */
-  takeOver(id: string, { decision, age, changeAge, secrets }: KnownKey, askedAt: number): boolean {
-    const client = this.#recordFor(id, askedAt, decision);
+  takeOver(id: string, { heard, changedAt, secrets }: KnownKey, askedAt: number): boolean {
+    const client = this.#recordFor(id, askedAt);
     if (client === undefined) return false;
-    const now = this.#monotonic();
-    if (changeAge !== undefined) client.changes.note(now - changeAge);
-    if (client.heard === undefined || client.heard.decision.now < decision.now)
-      this.#hear(client, { decision, at: now - age });
-    for (const { digest, decision: last, age: lastAge } of secrets) {
-      const heard = client.secrets.get(digest);
-      if (heard === undefined || heard.at < now - lastAge)
-        client.secrets.set(digest, { decision: last, at: now - lastAge });
-    }
+    client.changedAt = Math.max(client.changedAt, changedAt);
+    if (isNewer(heard, client.heard)) this.#hear(client, heard);
+    for (const [digest, proof] of secrets)
+      if (isNewer(proof, client.secrets.get(digest))) client.secrets.set(digest, proof);
     return true;
   }
 
   /** Whether a ban of a key is still running, according to the last decision. */
-  isBanned({ heard, changes }: Client): boolean {
-    return heard !== undefined && this.#isBanned(changes, heard);
+  isBanned(client: Client): boolean {
+    return client.heard !== undefined && this.#isBanned(client, client.heard);
   }
 
   #find(id: string): Client | undefined {
@@ -258,16 +248,16 @@ export class Clients implements LocalDecisions {
     return decision.now + this.#monotonic() - at;
   }
 
-  #isBanned(changes: Changes, heard: Heard): boolean {
+  #isBanned(client: Client, heard: Heard): boolean {
     const { decision, at } = heard;
-    if (decision.outcome !== 'banned' || this.#isOutdated(changes, at, decision)) return false;
+    if (decision.outcome !== 'banned' || this.#isOutdated(client, at)) return false;
     return decision.bannedUntil > this.#storeTime(heard);
   }
 
   /** The record of a key, or a new one; undefined if the key was changed after `askedAt`. */
-  #recordFor(id: string, askedAt: number, decision: Decision): Client | undefined {
+  #recordFor(id: string, askedAt: number): Client | undefined {
     const known = this.#find(id);
-    if (this.#isOutdated(known?.changes ?? this.#otherChanges, askedAt, decision)) return undefined;
+    if (this.#isOutdated(known, askedAt)) return undefined;
     if (known !== undefined) return known;
     const client = new Client(id);
     this.#clients.set(id, client);
@@ -291,14 +281,14 @@ export class Clients implements LocalDecisions {
   }
 
   /** Reads the record without marking it as used. */
-  #changesOf = (id: string): Changes =>
-    (this.#clients.peek(id) ?? this.#debtors.get(id))?.changes ?? this.#otherChanges;
+  #peek = (id: string): Client | undefined => this.#clients.peek(id) ?? this.#debtors.get(id);
 
-  #isOutdated = (changes: Changes, askedAt: number, decision: Decision): boolean =>
-    this.#doubtedAt >= askedAt || changes.areSince(askedAt, decision);
+  /** Whether a change may be later than an answer to a question of `askedAt`. */
+  #isOutdated = (client: Client | undefined, askedAt: number): boolean =>
+    this.#doubtedAt >= askedAt || (client?.changedAt ?? this.#othersChangedAt) >= askedAt;
 
-  #isCurrent(client: Client, { at, decision }: Heard): boolean {
-    return this.#monotonic() - at <= VERDICT_HOLDS && !this.#isOutdated(client.changes, at, decision);
+  #isCurrent(client: Client, { at }: Heard): boolean {
+    return this.#monotonic() - at <= VERDICT_HOLDS && !this.#isOutdated(client, at);
   }
 
   /** The inputs of a local decision; undefined if the credential is not, or no longer, verified. */
@@ -325,6 +315,8 @@ interface LocalFacts {
   readonly plan: Plan;
   readonly now: number;
 }
+
+const isNewer = ({ at }: Heard, than: Heard | undefined): boolean => than === undefined || than.at < at;
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
 /** More strikes than any key reaches. */

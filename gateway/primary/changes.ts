@@ -23,7 +23,7 @@ export type Announce = (changed: Changed) => Promise<void>;
 
 /** Makes this process act on a change. */
 export function actOn(changed: Changed, clients: Clients, planCache: PlanCache | undefined): void {
-  if ('key' in changed) clients.noteChange(changed.key, changed.at, changed.isReset);
+  if ('key' in changed) clients.noteChange(changed.key, changed.isReset);
   else if ('anyKey' in changed) clients.doubtAll();
   else planCache?.take(changed.plans);
 }
@@ -137,7 +137,6 @@ const UNREADABLE =
 export class TailFollower {
   readonly #storage: Pick<Storage, 'tail'>;
   readonly #announce: Announce;
-  readonly #hasOneClock: boolean;
   /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
   #last: string | undefined;
   #readAt = performance.now();
@@ -146,12 +145,10 @@ export class TailFollower {
   /**
    * @param storage with the deadline of decisions, so that reading does not wait for a dead connection
    * @param announce resolves when no process of this gateway acts on older data
-   * @param hasOneClock whether entries have their time from the clock that decides
    */
-  constructor(storage: Pick<Storage, 'tail'>, announce: Announce, hasOneClock: boolean) {
+  constructor(storage: Pick<Storage, 'tail'>, announce: Announce) {
     this.#storage = storage;
     this.#announce = announce;
-    this.#hasOneClock = hasOneClock;
   }
 
   /** Runs until the signal. While the store is away, it reads nothing. */
@@ -188,18 +185,16 @@ export class TailFollower {
     this.#remedy = UNREACHABLE;
   }
 
-  /** The newest change of each key. An entry's id begins with its time in whole milliseconds. */
+  /** The changed keys. */
   #changesIn(entries: readonly LoggedEntry[]): Changed[] {
-    const changes = new Map<string, Changed>();
-    const resets = new Set<string>();
-    for (const [id, fields] of entries.toReversed()) {
-      const { target = '', action } = fields;
-      if (!isKeyId(target) || !concernsDecisions(fields)) continue;
-      if (action === 'key.reset') resets.add(target);
-      const at = this.#hasOneClock ? { at: (Number.parseInt(id, 10) + 1) * 1_000 } : {};
-      changes.set(target, { key: target, ...at, ...(resets.has(target) && { isReset: true }) });
-    }
-    return [...changes.values()];
+    const about = entries.map(([, fields]) => fields).filter(concernsDecisions);
+    const byKey = Map.groupBy(about, ({ target = '' }) => target);
+    return [...byKey]
+      .filter(([key]) => isKeyId(key))
+      .map(([key, changes]) => ({
+        key,
+        ...(changes.some(({ action }) => action === 'key.reset') && { isReset: true }),
+      }));
   }
 
   check(): CheckResult {

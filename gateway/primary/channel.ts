@@ -181,17 +181,17 @@ export interface LocalQuestion {
   readonly id: string;
   readonly digest: string;
   readonly use: Use;
-  /** When the worker last had an answer of Redis about the key, by Redis' clock; 0 for never. */
+  /** When the worker last had an answer of Redis about the key, by the machine's monotonic clock; 0 for never. */
   readonly heardAt: number;
   readonly owes: boolean;
 }
 
 /**
- * What an operator changed: a key, the plan table (which is included), or possibly any key. `at` is when another
- * gateway made the change, by the clock of Redis. `isReset` is set if the change filled both buckets.
+ * What an operator changed: a key, the plan table (which is included), or possibly any key. `isReset` is set if the
+ * change filled both buckets.
  */
 export type Changed =
-  | { readonly key: string; readonly at?: number; readonly isReset?: boolean }
+  | { readonly key: string; readonly isReset?: boolean }
   | { readonly plans: StoredPlans }
   | { readonly anyKey: true };
 

@@ -226,9 +226,9 @@ const keys = new Keys(storage);
 
 const AUDIT = 'gateway:activity';
 
-function follower(hasOneClock = false) {
+function follower() {
   const told: Changed[] = [];
-  const tail = new TailFollower(storage, async (changed) => void told.push(changed), hasOneClock);
+  const tail = new TailFollower(storage, async (changed) => void told.push(changed));
   return {
     tail,
     async told() {
@@ -306,13 +306,4 @@ test('a reset is reported even if another change of the key followed', async () 
   expect(await told()).toEqual([{ key: id, isReset: true }, { key: other }]);
   await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);
-});
-
-test('a change has the time of the clock that decides, if there is one', async () => {
-  const id = await changedKey();
-  const { told } = follower(true);
-  await told();
-  await entryAbout(id, '9000000000000-1');
-  await entryAbout(id, '9000000000007-1');
-  expect(await told()).toEqual([{ key: id, at: 9_000_000_000_008_000 }]);
 });

@@ -128,7 +128,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
       } else {
         await under.keys.change(key.id, () => ({ ban: 'reset' }));
         resetAt = under.now;
-        if (step === 'reset here') clients.noteChange(key.id, undefined, true);
+        if (step === 'reset here') clients.noteChange(key.id, true);
         else isKnown = false;
       }
     }

@@ -13,8 +13,9 @@ const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const MINUTE = 60;
 
-function knownKeys() {
-  const monotonic = () => redis.now;
+/** @param ahead by how much the clock of Redis has been set back since */
+function knownKeys(ahead = () => 0) {
+  const monotonic = () => redis.now + ahead();
   const known = new Clients(() => redis.plans, monotonic);
   return {
     known,
@@ -331,29 +332,35 @@ test('a change of an unused key outdates answers under way and takes no memory',
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a first decision is not lost when another key is created elsewhere meanwhile', async () => {
-  const { known, decideHere } = knownKeys();
-  const [earlier, later] = [await redis.createKey(), await redis.createKey()];
-  const askedAt = redis.now;
-  const before = await redis.limiter.decide(earlier);
-  redis.now += 10;
-  const after = await redis.limiter.decide(later);
-  known.noteChange('another', redis.now - 5);
-  known.note(earlier, before, askedAt);
-  known.note(later, after, askedAt);
-  expect([decideHere(earlier), decideHere(later)]).toEqual([undefined, 'admitted']);
-  expect(known.hasChangedSince('another', askedAt)).toBe(true);
-});
-
-test('a change elsewhere outdates what Redis decided before it, but not after it', async () => {
-  const { known, decideInRedis, decideHere } = knownKeys();
+test('after the clock of Redis was set back, a change outdates what Redis decided before', async () => {
+  let ahead = 0;
+  const { known, decideInRedis, decideHere } = knownKeys(() => ahead);
   const key = await redis.createKey();
   await decideInRedis(key);
-  known.noteChange(key.id, redis.now - 1);
   expect(decideHere(key)).toBe('admitted');
-  redis.now += 10;
-  known.noteChange(key.id, redis.now - 5);
-  expect([decideHere(key), known.hasChangedSince(key.id, redis.now)]).toEqual([undefined, true]);
+  [redis.now, ahead] = [redis.now - 5 * SECOND, 5 * SECOND];
+  known.noteChange(key.id);
+  expect([decideHere(key), known.hasChangedSince(key.id, redis.now + ahead)]).toEqual([undefined, true]);
+  redis.now += 1;
   await decideInRedis(key);
   expect(decideHere(key)).toBe('admitted');
+});
+
+test('after the clock of Redis was set back, another process takes over its next decision, a ban included', async () => {
+  let ahead = 0;
+  const [worker, machine] = [knownKeys(() => ahead), knownKeys(() => ahead)];
+  const key = await redis.createKey();
+  const share = () => machine.known.takeOver(key.id, worker.known.known(key.id) as KnownKey, redis.now + ahead);
+  await worker.decideInRedis(key);
+  redis.now += 1;
+  share();
+  expect(machine.decideHere(key)).toBe('admitted');
+  [redis.now, ahead] = [redis.now - 600 * SECOND, 600 * SECOND];
+  const until = '9999999999';
+  await redis.redis.hset(`gateway:key:{${key.id}}`, { banned_until: until, ban_reason_until: until });
+  redis.now += 1;
+  expect(await worker.decideInRedis(key)).toBe('banned');
+  redis.now += 1;
+  share();
+  expect(machine.decideHere(key)).toBe('banned');
 });

@@ -62,7 +62,7 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
   void planCache.start().then(load);
   const announce: Announce = async (changed) => actOn(changed, clients, planCache);
   const operatorsStorage = await backend.operatorsStorage();
-  const tail = new TailFollower(backend.storage, announce, true);
+  const tail = new TailFollower(backend.storage, announce);
   const stopped = new AbortController();
   if (wrappers.isDeaf !== true) tail.run(stopped.signal);
   const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce, () => planCache.begin());
