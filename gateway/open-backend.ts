@@ -6,7 +6,7 @@ import { GatewaySettings } from './config.ts';
 import { Clients, type LocalDecisions } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
 import type { PlanTable, StoredPlans } from './limiter/plans.ts';
-import { type Announce, confirmed, TailFollower } from './primary/changes.ts';
+import { type Announce, AUDIT_LOG, BanLog, confirmed, TailFollower } from './primary/changes.ts';
 import { certificatesIn } from './redis-settings.ts';
 import { AuditLog, logged } from './stores/audit.ts';
 import type { Backend, Embedded, OperatorsStores } from './stores/backend.ts';
@@ -28,6 +28,8 @@ export interface PlannedBackend extends Omit<Backend, 'storage' | 'operatorsStor
   readonly planCache: PlanCache;
   readonly recent: RecentRequests;
   readonly banned: BannedKeys;
+  /** Reports a ban by decision to the other gateways. */
+  noteBan(key: string): void;
   /** Opens the operators' stores. Called once, by the process that serves operators. */
   operators(): Promise<OperatorsStores>;
   /** Resolves once plans and script have been loaded from the store. Never rejects. */
@@ -41,6 +43,8 @@ export interface OpenOptions {
   readonly locals?: LocalDecisions | undefined;
   /** Announces an operator's change to all deciding processes, before the change is acknowledged. */
   readonly announce?: Announce | undefined;
+  /** The same for a change that nobody waits for. */
+  readonly doubt?: Announce | undefined;
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;
   readonly plans?: StoredPlans | undefined;
@@ -57,7 +61,7 @@ export async function openBackend(
   logger: Logger,
   options: OpenOptions = {},
 ): Promise<PlannedBackend> {
-  const { announce = async () => {}, plans, isAtStart = true, withinMs = START_MS } = options;
+  const { announce = async () => {}, doubt = announce, plans, isAtStart = true, withinMs = START_MS } = options;
   const clients = options.clients ?? new Clients(() => planCache.ifKnown);
   const patience = sleep(withinMs, undefined, { ref: false });
   const given = { ...options, clients, withinMs };
@@ -74,7 +78,8 @@ export async function openBackend(
   const loaded = untilLoaded();
   await Promise.race([firstLoad, patience]);
   const stopped = new AbortController();
-  let tail: TailFollower | undefined;
+  const bans = new BanLog(storage);
+  let tails: readonly TailFollower[] = [];
   return {
     ...backend,
     keys: new Keys(storage),
@@ -82,21 +87,23 @@ export async function openBackend(
     planCache,
     recent: new RecentRequests(settings.RECENT_REQUESTS / settings.WORKERS, () => planCache.version, redactApiKeys),
     banned: new BannedKeys(),
+    noteBan: (key) => bans.add(key),
     async operators() {
       const own = logged(await operatorsStorage(), logger);
       new EditWatch({ storage: own, plans: new Plans(own), planCache }).run(stopped.signal);
       // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
-        tail = new TailFollower(storage, announce);
+        tails = [new TailFollower(AUDIT_LOG, storage, announce), new TailFollower(bans, storage, doubt)];
         // The first read makes all earlier data doubtful, so it comes before the gateway reports that it has started.
-        await tail.follow().catch(() => undefined);
-        tail.run(stopped.signal);
+        await Promise.all(tails.map((tail) => tail.follow().catch(() => undefined)));
+        for (const tail of tails) tail.run(stopped.signal);
+        bans.run(stopped.signal);
       }
       return storesOver(confirmed(own, announce, () => planCache.begin()));
     },
     loaded,
     isLoaded: () => isLoaded,
-    check: async () => [...(await backend.check()), ...(tail === undefined ? [] : [tail.check()])],
+    check: async () => [...(await backend.check()), ...tails.map((tail) => tail.check())],
     async close() {
       stopped.abort();
       await planCache.stop();

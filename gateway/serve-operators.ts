@@ -14,7 +14,6 @@ import { checkAnswers, checkDecisions, coresOf } from './operators/api/traffic.t
 import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-request.ts';
-import { reportBans } from './primary/changes.ts';
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
@@ -35,15 +34,13 @@ export async function serveOperators(
   settings: GatewaySettings,
   backend: PlannedBackend,
   logger: Logger,
-  { isLocal, requests, banned, workers, processes, doubt, ...about }: AboutGateway,
+  { isLocal, requests, banned, workers, processes, ...about }: AboutGateway,
 ): Promise<OperatorsServer> {
   const trustedProxies = new TrustedProxies(settings.TRUSTED_PROXIES);
   const coreToken = coreTokenOf(settings, logger);
   const stores = await backend.operators();
-  const peers = backend.peers?.(answerPeer(requests, doubt));
+  const peers = backend.peers?.(answerPeer(requests));
   peers?.start();
-  const stopped = new AbortController();
-  if (peers !== undefined) reportBans(banned, peers, stopped.signal);
   const ofAll = ofAllGateways(requests, peers);
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
@@ -109,7 +106,6 @@ export async function serveOperators(
     url: server.url,
     refusals: new KeyRefusals((query) => ofAll.find(query)),
     async stop() {
-      stopped.abort();
       traffic.stop();
       health.stop();
       await server.stop();

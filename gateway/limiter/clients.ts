@@ -50,14 +50,24 @@ export class Clients implements LocalDecisions {
   readonly #debtors = new Map<string, Client>();
   readonly #plans: () => PlanTable | undefined;
   readonly #monotonic: () => number;
+  readonly #onBan: (client: Client) => void;
   #doubtedAt = Number.NEGATIVE_INFINITY;
   /** The last change of any key without a record. A record for each restored key would evict those in use. */
   #othersChangedAt = Number.NEGATIVE_INFINITY;
 
-  /** @param plans in force, undefined until they have been read @param monotonic microseconds that never go back */
-  constructor(plans: () => PlanTable | undefined, monotonic = monotonicClock) {
+  /**
+   * @param plans in force, undefined until they have been read
+   * @param monotonic microseconds that never go back
+   * @param onBan called when the store answers for the first time with a ban by decision
+   */
+  constructor(
+    plans: () => PlanTable | undefined,
+    monotonic = monotonicClock,
+    onBan: (client: Client) => void = () => {},
+  ) {
     this.#plans = plans;
     this.#monotonic = monotonic;
+    this.#onBan = onBan;
   }
 
   /** The client, if the store accepted the credential's secret last time. */
@@ -92,11 +102,13 @@ export class Clients implements LocalDecisions {
     const client = this.#recordFor(id, askedAt);
     if (client === undefined) return;
     const heard = { decision: verdict, at: this.#monotonic() };
+    const isNewBan = verdict.outcome === 'banned' && verdict.bannedUntil !== client.heard?.decision.bannedUntil;
     this.#hear(client, heard);
     // Keeps secrets in the order of their last use, so that a revoked one is evicted before those in use.
     if (client.secrets.size > 1) client.secrets.delete(digest);
     if (client.secrets.size === MAX_SECRETS) client.secrets.delete(client.secrets.keys().next().value as string);
     client.secrets.set(digest, heard);
+    if (isNewBan && !verdict.isBannedByOperator) this.#onBan(client);
   }
 
   #reject(id: string, digest: string, { reason, isOfKey }: Unauthorized): void {

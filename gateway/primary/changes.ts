@@ -1,14 +1,16 @@
+import { randomUUID } from 'node:crypto';
 import { repeat } from '../../shared/process/repeat.ts';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import type { Clients } from '../limiter/clients.ts';
 import { isKeyId } from '../limiter/credential.ts';
 import { concernsDecisions } from '../stores/audit.ts';
 import type { PlanCache } from '../stores/plan-cache.ts';
-import type { Peers } from '../stores/redis/peers.ts';
 import {
   type Change,
+  type Fields,
   keyIdOf,
   type LoggedEntry,
+  type LogName,
   NotMade,
   OtherValue,
   type RecordName,
@@ -16,7 +18,6 @@ import {
   Unknown,
   withOwn,
 } from '../stores/storage.ts';
-import type { KeysOfMinute } from '../telemetry/key-watch.ts';
 import type { Changed } from './channel.ts';
 
 export type Announce = (changed: Changed) => Promise<void>;
@@ -97,28 +98,76 @@ const isReset = ({ entries }: Change): boolean => entries.some(({ fields }) => f
 const EVERY_MS = 250;
 
 /**
- * Reports the keys that a ban refuses here to the other gateways, each key once a minute. They then ask Redis about the
- * key again, so that a ban by decision is not undone there by a loss of contact. The audit log has no such bans.
- * @param banned the keys of the current minute, by process
+ * Writes each ban by decision into a log that the other gateways follow. So it binds there too, and is not undone by a
+ * loss of contact. The audit log has only what operators do.
  */
-export function reportBans(
-  banned: () => readonly KeysOfMinute[],
-  peers: Pick<Peers, 'ask'>,
-  signal: AbortSignal,
-): void {
-  let reported: KeysOfMinute = { minute: -1, ids: [] };
-  void repeat(EVERY_MS, signal, async () => {
-    const all = banned();
-    const minute = Math.max(...all.map((one) => one.minute));
-    if (minute > reported.minute) reported = { minute, ids: [] };
-    const ids = all.filter((one) => one.minute === minute).flatMap((one) => one.ids);
-    const fresh = [...new Set(ids)].filter((id) => !reported.ids.includes(id));
-    reported = { minute, ids: [...reported.ids, ...fresh] };
-    if (fresh.length > 0) await peers.ask({ banned: fresh }, REPORTED_WITHIN_MS);
-  });
+export class BanLog implements Followed {
+  readonly log = 'bans';
+  readonly about = 'bans by other gateways';
+  readonly risk = 'a key that another gateway has banned may still work here';
+  readonly #storage: Pick<Storage, 'change'>;
+  readonly #own = randomUUID();
+  readonly #waiting = new Set<string>();
+
+  constructor(storage: Pick<Storage, 'change'>) {
+    this.#storage = storage;
+  }
+
+  add(key: string): void {
+    this.#waiting.add(key);
+  }
+
+  /** Runs until the signal. What cannot be written now is written later. */
+  run(signal: AbortSignal): void {
+    void repeat(EVERY_MS, signal, () => this.write());
+  }
+
+  async write(): Promise<void> {
+    const keys = [...this.#waiting].slice(0, BANS_AT_ONCE);
+    if (keys.length === 0) return;
+    for (const key of keys) this.#waiting.delete(key);
+    try {
+      const entries = keys.map((target) => ({ log: this.log, fields: { target, gateway: this.#own } }) as const);
+      await this.#storage.change({ parts: [], entries });
+    } catch (fault) {
+      for (const key of keys) this.add(key);
+      throw fault;
+    }
+  }
+
+  changesIn(entries: readonly Fields[]): Changed[] {
+    const elsewhere = entries.filter(({ gateway }) => gateway !== this.#own);
+    return [...new Set(elsewhere.map(({ target = '' }) => target))].filter(isKeyId).map((key) => ({ key }));
+  }
 }
 
-const REPORTED_WITHIN_MS = 1_000;
+const BANS_AT_ONCE = 250;
+
+/** A log that gateways follow, because its entries say which keys may have changed. */
+interface Followed {
+  readonly log: LogName;
+  /** For operators: what the entries are, and what may happen while they cannot be read. */
+  readonly about: string;
+  readonly risk: string;
+  /** @param entries the newest first */
+  changesIn(entries: readonly Fields[]): Changed[];
+}
+
+/** What operators change at other gateways. */
+export const AUDIT_LOG: Followed = {
+  log: 'audit',
+  about: 'changes by other gateways',
+  risk: 'a key that was revoked elsewhere may still work here',
+  changesIn(entries) {
+    const byKey = Map.groupBy(entries.filter(concernsDecisions), ({ target = '' }) => target);
+    return [...byKey]
+      .filter(([key]) => isKeyId(key))
+      .map(([key, changes]) => ({
+        key,
+        ...(changes.some(({ action }) => action === 'key.reset') && { isReset: true }),
+      }));
+  },
+};
 
 /** Entries that are read each time. The second number applies if there are more new ones. */
 const PAGES = [20, 500];
@@ -126,15 +175,15 @@ const PAGES = [20, 500];
 const USUAL_MS = 2_000;
 
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
-const UNREADABLE =
-  'Redis answers, but the stream of the audit log cannot be read. Check what is stored in its place, then delete it.';
+const UNREADABLE = 'Redis answers, but their stream cannot be read. Check what is stored in its place, then delete it.';
 
 /**
- * Follows the audit log, so that another gateway's change is in force here within a second, and stays in force while
- * the store is away. If the last entry seen is gone, too many followed, or something else is in the place of the log,
+ * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store
+ * is away. If the last entry seen is gone, too many followed, or something else is in the place of the log,
  * any key may have changed.
  */
 export class TailFollower {
+  readonly #followed: Followed;
   readonly #storage: Pick<Storage, 'tail'>;
   readonly #announce: Announce;
   /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
@@ -146,7 +195,8 @@ export class TailFollower {
    * @param storage with the deadline of decisions, so that reading does not wait for a dead connection
    * @param announce resolves when no process of this gateway acts on older data
    */
-  constructor(storage: Pick<Storage, 'tail'>, announce: Announce) {
+  constructor(followed: Followed, storage: Pick<Storage, 'tail'>, announce: Announce) {
+    this.#followed = followed;
     this.#storage = storage;
     this.#announce = announce;
   }
@@ -174,38 +224,25 @@ export class TailFollower {
     let page: readonly LoggedEntry[] = [];
     let seen = -1;
     for (const count of PAGES) {
-      page = await this.#storage.tail('audit', { count });
+      page = await this.#storage.tail(this.#followed.log, { count });
       seen = since === '' && page.length < count ? page.length : page.findIndex(([id]) => id === since);
       if (seen !== -1 || since === undefined) break;
     }
     if (seen === -1) await this.#announce({ anyKey: true });
-    else await Promise.all(this.#changesIn(page.slice(0, seen)).map((changed) => this.#announce(changed)));
+    else {
+      const entries = page.slice(0, seen).map(([, fields]) => fields);
+      await Promise.all(this.#followed.changesIn(entries).map((changed) => this.#announce(changed)));
+    }
     this.#last = page[0]?.[0] ?? '';
     this.#readAt = performance.now();
     this.#remedy = UNREACHABLE;
   }
 
-  /** The changed keys. */
-  #changesIn(entries: readonly LoggedEntry[]): Changed[] {
-    const about = entries.map(([, fields]) => fields).filter(concernsDecisions);
-    const byKey = Map.groupBy(about, ({ target = '' }) => target);
-    return [...byKey]
-      .filter(([key]) => isKeyId(key))
-      .map(([key, changes]) => ({
-        key,
-        ...(changes.some(({ action }) => action === 'key.reset') && { isReset: true }),
-      }));
-  }
-
   check(): CheckResult {
     const age = performance.now() - this.#readAt;
-    const seconds = (age / 1_000).toFixed(1);
-    return age <= USUAL_MS
-      ? good('changes by other gateways', `were last read ${seconds} s ago`)
-      : fault(
-          'changes by other gateways',
-          `were last read ${seconds} s ago. Until they are read, a key that was revoked elsewhere may still work here.`,
-          this.#remedy,
-        );
+    const found = `were last read ${(age / 1_000).toFixed(1)} s ago`;
+    const { about, risk } = this.#followed;
+    if (age <= USUAL_MS) return good(about, found);
+    return fault(about, `${found}. Until they are read, ${risk}.`, this.#remedy);
   }
 }

@@ -142,6 +142,8 @@ export interface AskedOfPrimary {
   readonly start: readonly [undefined, StartOrder];
   /** Sent at intervals, so that a crash loses few counts. Undefined while there is nothing to count. */
   readonly report: readonly [WorkerReport | undefined, undefined];
+  /** A key that a decision of Redis has banned. */
+  readonly banned: readonly [{ readonly id: string; readonly known: KnownKey }, undefined];
   /** An event of a key, for WEBHOOK_URL. The primary keeps it if the worker ends. */
   readonly happened: readonly [Happening, undefined];
   /** A local decision, because Redis is away. Undefined if no worker knows the key. */

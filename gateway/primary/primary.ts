@@ -74,6 +74,11 @@ export async function startPrimary(
         report(report): undefined {
           hasLoaded ||= report?.isLoaded ?? false;
         },
+        banned({ id, known }): undefined {
+          // The worker may end before it is asked.
+          clients.takeOver(id, known, known.heard.at);
+          void opened.promise.then((backend) => backend.noteBan(id));
+        },
         happened: (happening) => void webhooks.send(happening),
         decide: (question) => levels.answer('decide', question),
         peek: (question) => levels.answer('peek', question),
@@ -106,6 +111,12 @@ export async function startPrimary(
     actOn(changed, clients, backend?.planCache);
   }
 
+  /** A worker that is slow to hear of a ban elsewhere is not killed for that, as it is for an acknowledged change. */
+  async function doubt(changed: Changed): Promise<void> {
+    for (const { channel } of workers.all()) channel.send('changed', changed);
+    actOn(changed, clients, backend?.planCache);
+  }
+
   async function openOperators(): Promise<string> {
     const { createMetrics } = await import('../../shared/process/metrics.ts');
     flushCompileCache();
@@ -113,7 +124,7 @@ export async function startPrimary(
     metrics.gauge('gateway_workers_serving', 'Workers that serve clients.', () => workers.serving);
     const { openBackend } = await import('../open-backend.ts');
     const { serveOperators } = await import('../serve-operators.ts');
-    const own = await openBackend(settings, logger, { clients, announce, embedded: storage && { storage } });
+    const own = await openBackend(settings, logger, { clients, announce, doubt, embedded: storage && { storage } });
     backend = own;
     opened.resolve(own);
     metrics.counts(() =>
@@ -126,11 +137,6 @@ export async function startPrimary(
       workers: () => ({ serving: workers.serving, wanted: settings.WORKERS, each: workers.states() }),
       processes: () => workers.processes(),
       isLocal: () => workers.isLocal,
-      // A worker that is slow to hear of a ban elsewhere is not killed for that, as it is for an acknowledged change.
-      doubt(key) {
-        for (const channel of workers.channels()) channel.send('changed', { key });
-        actOn({ key }, clients, backend?.planCache);
-      },
       check,
     });
     return operators.url;

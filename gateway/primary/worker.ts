@@ -30,7 +30,14 @@ export async function startWorker(
 ): Promise<Starting> {
   // A terminal that closes signals all its processes; only the primary must react.
   process.on('SIGHUP', () => {});
-  const clients = new Clients(() => opened?.planCache.ifKnown);
+  const clients = new Clients(
+    () => opened?.planCache.ifKnown,
+    undefined,
+    ({ id }) => {
+      const known = clients.known(id);
+      if (known !== undefined) primary.send('banned', { id, known });
+    },
+  );
   let pages = clients.pages();
   let changedPlans: StoredPlans | undefined;
   let opened: PlannedBackend | undefined;

@@ -30,8 +30,11 @@ export const withChanges = (fields: Fields, changes: FieldChanges): Fields =>
 export const keyIdOf = (record: RecordName): string | undefined =>
   record.startsWith('key:') ? record.slice('key:'.length) : undefined;
 
-/** Streams of entries. Each keeps its newest entries. */
-export type LogName = 'audit' | 'plan history';
+/** Streams of entries. Each keeps its newest entries. Only gateways on one Redis have a log of bans by decision. */
+export type LogName = 'audit' | 'plan history' | 'bans';
+
+/** More bans than all gateways set in the time that one of them waits before it reads. */
+export const BANS_LENGTH = 1_000;
 
 export interface LogEntry {
   readonly log: LogName;

@@ -2,7 +2,7 @@ import http from 'node:http';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
-import { confirmed, TailFollower } from '../../gateway/primary/changes.ts';
+import { AUDIT_LOG, confirmed, TailFollower } from '../../gateway/primary/changes.ts';
 import type { Changed } from '../../gateway/primary/channel.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
@@ -228,7 +228,7 @@ const AUDIT = 'gateway:activity';
 
 function follower() {
   const told: Changed[] = [];
-  const tail = new TailFollower(storage, async (changed) => void told.push(changed));
+  const tail = new TailFollower(AUDIT_LOG, storage, async (changed) => void told.push(changed));
   return {
     tail,
     async told() {

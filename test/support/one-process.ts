@@ -29,7 +29,11 @@ export async function startGateway(
   routes: readonly GatewayRoute[] = ROUTES,
 ): Promise<Running> {
   const metrics = createMetrics('gateway_admin');
-  const known = new Clients(() => opened?.planCache.ifKnown);
+  const known = new Clients(
+    () => opened?.planCache.ifKnown,
+    undefined,
+    ({ id }) => opened?.noteBan(id),
+  );
   const { DATA_DIR, ACTIVITY_LENGTH } = settings;
   const embedded =
     settings.REDIS_URL === undefined ? embeddedParts(DATA_DIR, { auditLength: ACTIVITY_LENGTH }) : undefined;
@@ -55,7 +59,6 @@ export async function startGateway(
     },
     banned: () => [backend.banned.latest()],
     isLocal: () => backend.nodesAway() > 0,
-    doubt: (key) => actOn({ key }, known, opened?.planCache),
     processes: () => [{ cores: clients.cores(), redis: backend.redis() }],
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');

@@ -38,10 +38,7 @@ export interface RequestSource {
 /** What the operators' listener gets from the processes that serve clients, whether this one is among them or not. */
 export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'metrics' | 'check'> &
   Omit<TrafficSource, 'counted'> &
-  Pick<AdminDependencies, 'requests'> & {
-    /** Makes the workers ask the store about a key before they serve it again. */
-    doubt(key: string): void;
-  };
+  Pick<AdminDependencies, 'requests'>;
 
 export interface Operator {
   /** The name from a trusted proxy, or the token's name. The shared token has none: it does not identify a person. */

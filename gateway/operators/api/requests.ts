@@ -122,18 +122,8 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   }));
 }
 
-/** Keys that a ban refuses at another gateway. */
-const Banned = z.object({ banned: z.array(z.string()) });
-
-/** Answers another gateway. @param doubt makes this gateway ask the store about a key before it serves it again */
-export const answerPeer =
-  (own: RequestSource, doubt: (key: string) => void) =>
-  async (content: unknown): Promise<unknown> => {
-    const { data } = Banned.safeParse(content);
-    if (data === undefined) return await own.find(RequestQuery.parse(content));
-    data.banned.forEach(doubt);
-    return true;
-  };
+/** Answers another gateway. */
+export const answerPeer = (own: RequestSource) => (content: unknown) => own.find(RequestQuery.parse(content));
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });

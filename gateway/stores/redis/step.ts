@@ -191,7 +191,7 @@ const LEFT_BEHIND_MS = 5_000;
 /** The id of an entry marks it as moved, so that it is not added twice. */
 const Waiting = z.object({
   id: z.string(),
-  log: z.enum(['audit', 'plan history']),
+  log: z.enum(['audit', 'plan history', 'bans']),
   fields: z.record(z.string(), z.string()),
 });
 
@@ -288,6 +288,7 @@ export const REVOKED_INDEX = 'gateway:keys:revoked';
 export const STREAMS: Readonly<Record<LogName, string>> = {
   audit: 'gateway:activity',
   'plan history': 'gateway:plans:history',
+  bans: 'gateway:bans',
 };
 
 export const keyOf = (id: string): string => `gateway:key:{${id}}`;
@@ -334,4 +335,4 @@ const OUTBOXES = 'gateway:outboxes';
 
 /** Whether a name is not data: changes and gateways leave it behind for a while. */
 export const isPassing = (name: string): boolean =>
-  /^gateway:(change:|outbox|gateways$|questions:|answers:)/.test(name);
+  /^gateway:(change:|outbox|gateways$|questions:|answers:|bans$)/.test(name);

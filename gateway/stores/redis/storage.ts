@@ -4,6 +4,7 @@ import { pairsOf } from '../../../shared/lists.ts';
 import { ACTIVITY_LENGTH } from '../audit.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
+  BANS_LENGTH,
   type Change,
   type Fields,
   type KeyCursor,
@@ -74,7 +75,7 @@ export class RedisStorage implements Storage {
     { auditLength = ACTIVITY_LENGTH, onLost = () => {}, isConfirmed = true, leftBehindMs }: RedisStorageOptions = {},
   ) {
     this.#redis = redis;
-    this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH };
+    this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH, bans: BANS_LENGTH };
     this.#onLost = onLost;
     this.#places = new KeyPlaces(redis);
     this.#outboxes = new Outboxes(redis, this.#lengths, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);

@@ -5,6 +5,7 @@ import { ACTIVITY_LENGTH } from '../audit.ts';
 import type { KeySource, SavedState } from '../embedded-limiter.ts';
 import { HISTORY_LENGTH } from '../plans.ts';
 import {
+  BANS_LENGTH,
   type Change,
   type FieldChanges,
   type Fields,
@@ -67,7 +68,7 @@ export class SqliteStorage implements Storage, KeySource {
     const { database, room, why } = this.#opened;
     this.#clock = clock;
     this.#records = new Records(database, clock);
-    this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH });
+    this.#log = new Log(database, { audit: auditLength, 'plan history': HISTORY_LENGTH, bans: BANS_LENGTH });
     this.#owner = owner;
     let saved: readonly string[] = [];
     this.#commits = new Commits(database, {
