@@ -21,11 +21,11 @@ const badBodies: [name: string, body: string | Buffer, message: RegExp][] = [
   ['null', 'null', /JSON object is expected/],
   ['a string', '"Rex"', /JSON object is expected/],
   ['an unknown member', '{"name":"Rex","categoryId":1,"colour":"red"}', /"colour" is not known/],
-  ['an id of its own', '{"id":7,"name":"Rex","categoryId":1}', /"id" is not known/],
+  ['an id', '{"id":7,"name":"Rex","categoryId":1}', /"id" is not known/],
   ['__proto__', '{"name":"Rex","categoryId":1,"__proto__":{}}', /"__proto__" is not known/],
   ['no name', '{"categoryId":1}', /name is required/],
   ['no categoryId', '{"name":"Rex"}', /categoryId is required/],
-  ['a name of spaces alone', '{"name":"   ","categoryId":1}', /name must not be blank/],
+  ['a name that consists of spaces', '{"name":"   ","categoryId":1}', /name must not be blank/],
   ['an empty name', '{"name":"","categoryId":1}', /name must have 1 to 200/],
   ['a name of 201 characters', `{"name":"${'a'.repeat(201)}","categoryId":1}`, /name must have 1 to 200/],
   ['a name that is a number', '{"name":1,"categoryId":1}', /name must be a string/],
@@ -37,8 +37,8 @@ const badBodies: [name: string, body: string | Buffer, message: RegExp][] = [
   ['an overlong UTF-8 form', bytes('{"name":"', [0xc0, 0xaf], '","categoryId":1}'), /not valid UTF-8/],
   ['a byte order mark', bytes([0xef, 0xbb, 0xbf], good), /not valid JSON/],
   ['a member twice', '{"name":"Rex","name":"Max","categoryId":1}', /member "name" twice/],
-  ['a member twice, spelled differently', '{"name":"Rex","n\\u0061me":"Max","categoryId":1}', /member "name" twice/],
-  ['nesting without end', '['.repeat(30_000) + ']'.repeat(30_000), /nested more than/],
+  ['a member twice, once with an escape', '{"name":"Rex","n\\u0061me":"Max","categoryId":1}', /member "name" twice/],
+  ['nesting 30,000 levels deep', '['.repeat(30_000) + ']'.repeat(30_000), /nested more than/],
   ...[...NO_INTEGERS, '9'.repeat(50_000)].map((id): [string, string, RegExp] => [
     `categoryId ${id.slice(0, 20)}`,
     `{"name":"Rex","categoryId":${id}}`,
@@ -73,7 +73,7 @@ test.for([
   ['text/plain', { 'content-type': 'text/plain' }],
   ['no type', { 'content-type': [] as string[] }],
   ['a compressed body', { 'content-encoding': 'gzip' }],
-] as const)('%s is 415', async ([, headers]) => {
+] as const)('a body with %s is 415', async ([, headers]) => {
   const { status, json } = await post(pets, good, { key, headers: headers as Record<string, string> });
   expect([status, json]).toEqual([415, expect.objectContaining({ code: 'unsupported_media_type' })]);
 });
@@ -110,7 +110,7 @@ test.for([
   ['1e1', 400],
   ['+1', 400],
   ['%31', 400],
-] as const)('the id %s is %i', async ([id, expected]) => {
+] as const)('the id %s gets %i', async ([id, expected]) => {
   const { status, json } = await send(`${pets}/${id}`, { key });
   expect([status, json]).toEqual([
     expected,
@@ -141,7 +141,7 @@ test.for([
   expect(headers.allow).toBe(allow);
 });
 
-test('a body is 400 if the operation takes none', async () => {
+test('a body is 400 for an operation that takes none', async () => {
   const { status } = await send(pets, { method: 'GET', key, body: '{}' });
   expect(status).toBe(400);
 });
@@ -149,11 +149,11 @@ test('a body is 400 if the operation takes none', async () => {
 let address = 1;
 
 test.for([
-  ['a chunk size that is none', 'zz\r\n', 400],
+  ['an invalid chunk size', 'zz\r\n', 400],
   ['a chunk extension of 20 kB', `2;a=${'x'.repeat(20_000)}\r\n{}\r\n0\r\n\r\n`, 413],
   ['trailers of 200 kB', `2\r\n{}\r\n0\r\n${`a: ${'x'.repeat(1_000)}\r\n`.repeat(200)}\r\n`, 431],
 ] as const)(
-  'a body with %s: the answer has the limits of its key, and the address does not pay',
+  'the refusal of a body with %s has the limits of its key and is not charged to the address',
   async ([, body, status]) => {
     const owner = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
     const from = `127.0.0.${++address}`;
@@ -175,14 +175,14 @@ test.for([
   },
 );
 
-test('invalid requests add no pet', async () => {
+test('refused requests add no pet', async () => {
   expect((await send(pets, { key })).text).toBe('[]');
 });
 
 test.for([
   ['the gateway', () => stack.gateway],
   ['the core', () => stack.core],
-] as const)('%s answers a POST without a body', async ([, url]) => {
+] as const)('%s answers a POST without a body at once', async ([, url]) => {
   const head = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${key}`, 'Connection: close', '', ''];
   expect(await sendBytes(url(), head.join('\r\n'))).toMatch(/^HTTP\/1.1 400 [\s\S]*body is required/);
 });
