@@ -43,7 +43,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     }
   });
 
-  test('a refusal by a store rule is stored as an answer too', async () => {
+  test('a refusal by a rule of the store is also stored as an answer', async () => {
     const sold = ((await post(pets, { ...rex, status: 'sold' })).json as { id: number }).id;
     const order = () => post(`${stack.core}/v1/store/orders`, { petId: sold }, withKey('k4'));
     const first = await order();
@@ -57,7 +57,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     ['empty', ''],
     ['an empty string', '""'],
     ['given twice', ['a', 'b']],
-  ] as const)('an idempotency key that is %s is 400', async ([, key]) => {
+  ] as const)('an idempotency key that is %s gets 400', async ([, key]) => {
     const answer = await post(pets, rex, withKey(key as string));
     expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);
   });

@@ -50,7 +50,12 @@ test.for<Row>([
   ),
   ['OPTIONS for an unknown path', '9110 §9.3.7', { line: 'OPTIONS /v1/x HTTP/1.1' }, NOT_FOUND],
   ...['HTTP/2.0', 'HTTP/1.2'].map(
-    (version): Row => [`“${version}” as its version`, '9110 §15.6.6', { line: `GET /v1/pets ${version}` }, NO_SUCH_VERSION],
+    (version): Row => [
+      `“${version}” as its version`,
+      '9110 §15.6.6',
+      { line: `GET /v1/pets ${version}` },
+      NO_SUCH_VERSION,
+    ],
   ),
   ...['HTTP/1.1 ', 'HTTP/1.1x', 'HTTP/1.12', 'HTTP/1', 'HTTP/a.b', 'http/1.1'].map(
     (version): Row => [`“${version}” as its version`, '9112 §3', { line: `GET /v1/pets ${version}` }, NO_REQUEST],

@@ -79,7 +79,7 @@ test.for(listeners)(
   },
 );
 
-test.for(listeners)("$name: half a request before a half-close gets 400", async (to) => {
+test.for(listeners)('$name: half a request before a half-close gets 400', async (to) => {
   expect(statuses(await exchange(to, get(to).slice(0, -10), true))).toEqual([400]);
   const post = `POST ${to.read} HTTP/1.1\r\n${own(to)}Content-Type: application/json\r\n`;
   const [status = 0] = statuses(await exchange(to, `${post}Content-Length: 100\r\n\r\n{"name`, true));

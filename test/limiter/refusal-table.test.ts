@@ -228,10 +228,7 @@ describe('a client that ignores Retry-After', () => {
     },
   );
 
-  test.for([300, 3_000, 30_000])(
-    'that sends a burst of %d requests every minute is never banned',
-    async (size) => {
-      expect(await secondsToBan(keyOf(60), bursts(size, 60, thoroughly(60, 20) * MINUTE))).toBeUndefined();
-    },
-  );
+  test.for([300, 3_000, 30_000])('that sends a burst of %d requests every minute is never banned', async (size) => {
+    expect(await secondsToBan(keyOf(60), bursts(size, 60, thoroughly(60, 20) * MINUTE))).toBeUndefined();
+  });
 });

@@ -36,6 +36,6 @@ export async function firstSeed(invariant: Invariant | undefined, options: Optio
   return undefined;
 }
 
-/** The first of them in which a deliberate break is found. */
+/** The first of the quick seeds that detects a deliberate break. */
 export const firstSeedWith = (broken: keyof typeof BREAKS, redis: Redis): Promise<number | undefined> =>
   firstSeed(BREAKS[broken]?.finds, { redis, broken: BREAKS[broken] });
