@@ -57,7 +57,7 @@ test('every link from a failed request in the console leads to an existing headi
   expect(anchorsOf('deploy/RUNBOOK.md')).toEqual(expect.arrayContaining(anchors));
 });
 
-test('every command in the table of promises names an existing test', () => {
+test('every command in the table of promises runs an existing test or program', () => {
   const [, ...rows] = read('test/promises.csv').trimEnd().split('\n');
   const commands = rows.flatMap((row) => {
     const found = [

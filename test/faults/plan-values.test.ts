@@ -133,12 +133,12 @@ describe.for([
   [`${NAUGHTY_VALUES.length} invalid values in every field`, typed],
   ['a plan table that is deleted and then replaced by a string', removed],
 ] as const)('%s', ([, { result, answers }]) => {
-  test('leaves the last valid table in force on every gateway', () => {
+  test('the last valid table stays in force on every gateway', () => {
     expect(inForce).toMatchObject({ free: { minute: 900_000 }, pro: { minute: TIGHT }, business: { day: 99_999 } });
     for (const table of result) expect(table).toEqual(inForce);
   });
 
-  test('fails no request of a key within its limit', () => {
+  test('no request of a key within its limit fails', () => {
     const ofFree = answers.filter(({ key }) => key === free.apiKey);
     expect(ofFree.length).toBeGreaterThan(10);
     expect(new Set(ofFree.map(({ status }) => status))).toEqual(new Set([200]));

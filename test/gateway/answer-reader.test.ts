@@ -5,9 +5,8 @@ import { chunked, head } from '../support/answers.ts';
 import { textOf } from '../support/line.ts';
 
 /**
- * The largest answers that are read, and answers that clients parse in different ways, which are refused: a core's
- * bytes read differently than it meant them would give clients wrong answers. `answer-stream.test.ts` tests all other
- * answers.
+ * Answers of the maximum size are read. Answers that some parsers read differently are refused, because clients would
+ * get wrong ones. `answer-stream.test.ts` tests all other answers.
  */
 
 const MAX_BODY = 65_536;

@@ -50,7 +50,7 @@ test('an answer that is cut at any byte is not read until the rest arrives', () 
   );
 });
 
-test('a damaged answer is read to its end, waits for more bytes, or is refused with a known error', () => {
+test('a damaged answer is read to its end, considered incomplete, or refused with a known error', () => {
   const seen = new Map<string, number>();
   fc.assert(
     fc.property(fc.array(damaged, { minLength: 1, maxLength: 3 }), (answers) => {
@@ -71,7 +71,7 @@ test('a damaged answer is read to its end, waits for more bytes, or is refused w
     expect(seen.get(what), what).toBeGreaterThan(0);
 });
 
-test('a damaged answer has the same result however many of its bytes have arrived', () => {
+test('how a damaged answer is read does not depend on how many of its bytes have arrived', () => {
   fc.assert(
     fc.property(damaged, places, ({ bytes, isHead }, cuts) => {
       const whole = outcomeOf(bytes, 0, isHead);

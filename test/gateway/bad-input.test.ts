@@ -46,7 +46,7 @@ const badBodies: [name: string, body: string | Buffer, message: RegExp][] = [
   ]),
 ];
 
-test.for(badBodies)('a body with %s is refused with a message', async ([, body, message]) => {
+test.for(badBodies)('a body is refused with a message: %s', async ([, body, message]) => {
   const answer = await post(pets, body, { key });
   expect(answer.json).toEqual({ code: 'invalid_request', message: expect.stringMatching(message), status: 400 });
   expect(answer.status).toBe(400);
@@ -70,10 +70,10 @@ test('a message that quotes the body has at most 1,000 characters', async () => 
 });
 
 test.for([
-  ['text/plain', { 'content-type': 'text/plain' }],
+  ['the type text/plain', { 'content-type': 'text/plain' }],
   ['no type', { 'content-type': [] as string[] }],
-  ['a compressed body', { 'content-encoding': 'gzip' }],
-] as const)('a body with %s is 415', async ([, headers]) => {
+  ['compression', { 'content-encoding': 'gzip' }],
+] as const)('a body with %s gets 415', async ([, headers]) => {
   const { status, json } = await post(pets, good, { key, headers: headers as Record<string, string> });
   expect([status, json]).toEqual([415, expect.objectContaining({ code: 'unsupported_media_type' })]);
 });
@@ -82,7 +82,7 @@ test.for(
   'limit=0 limit=101 limit=abc limit=1.5 limit= limit=-1 limit=1&limit=2 limit=%31%30%31 status=gone status= status=sold&status=sold after=abc after=9223372036854775808'.split(
     ' ',
   ),
-)('?%s is 400 and names the parameter', async (query) => {
+)('the query %s gets 400 with the name of the parameter', async (query) => {
   const { status, json } = await send(`${pets}?${query}`, { key });
   expect([status, json]).toEqual([
     400,
@@ -122,7 +122,7 @@ test.for(
   '/ /v1 /v1/pets/ /v1/pets/1/ /v1/pets/1/2 /v1/store /v1/store/orders/ /v1/store/orders/1 /v2/pets /V1/pets /livez /metrics'.split(
     ' ',
   ),
-)('the path %s is 404', async (path) => {
+)('the path %s gets 404', async (path) => {
   const { status, json } = await send(`${stack.gateway}${path}`, { key });
   expect([status, json]).toEqual([404, expect.objectContaining({ code: 'not_found', status: 404 })]);
 });
@@ -135,13 +135,13 @@ test.for([
   ['POST', '/v1/store/orders', 'GET, HEAD'],
   ['TRACE', '/v1/pets', 'GET, HEAD, POST'],
   ['PROPFIND', '/v1/pets', 'GET, HEAD, POST'],
-] as const)('%s %s is 405 with the allowed methods', async ([method, path, allow]) => {
+] as const)('%s %s gets 405 with the allowed methods', async ([method, path, allow]) => {
   const { status, json, headers } = await send(`${stack.gateway}${path}`, { method, key });
   expect([status, json]).toEqual([405, expect.objectContaining({ code: 'method_not_allowed', status: 405 })]);
   expect(headers.allow).toBe(allow);
 });
 
-test('a body is 400 for an operation that takes none', async () => {
+test('a body gets 400 for an operation that takes none', async () => {
   const { status } = await send(pets, { method: 'GET', key, body: '{}' });
   expect(status).toBe(400);
 });

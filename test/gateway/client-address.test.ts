@@ -52,7 +52,7 @@ test.for([
   ['a word at its end', '203.0.113.9, unknown', '127.0.0.1'],
   ['a word in the middle', '203.0.113.9, x, 10.1.2.3', '10.1.2.3'],
 ] as [what: string, forwardedFor: string | string[], client: string][])(
-  'given X-Forwarded-For with %s, the core receives the last address that no trusted proxy has',
+  'given X-Forwarded-For with %s, the core receives the outermost address that a trusted proxy reports',
   async ([, forwardedFor, client]) => {
     expect(await toldOf({ 'x-forwarded-for': forwardedFor })).toBe(`${client} http gateway.test`);
   },

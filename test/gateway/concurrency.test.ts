@@ -153,7 +153,7 @@ test('many answers that are late at one moment do not lower the limit while othe
 });
 
 test.for([1.3, 2, 5])(
-  'a core with %d times the load of its capacity answers all admitted requests in time',
+  'a core under %d times the load that it can serve answers all admitted requests in time',
   (times) => {
     const core = { latencyMs: 2, perSecond: 150 };
     const simulation = new Simulation().run(3_000, 140, core).run(60_000, times * 150, core);

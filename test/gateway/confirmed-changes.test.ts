@@ -196,7 +196,7 @@ test('a change that affects no decision is not announced', async () => {
   expect(told).toEqual([]);
 });
 
-test('workers are notified of a reset as such, or only of a change if its outcome is unknown', async () => {
+test('workers are notified that a change is a reset, unless its outcome is unknown', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   const reset = { ...lower, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
@@ -310,7 +310,7 @@ test('a reset is reported even if another change of the key follows', async () =
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('a change is reported with its time if one clock also decides', async () => {
+test('a change is reported with its time if decisions use the same clock', async () => {
   const id = await changedKey();
   const { told } = follower(true);
   await told();

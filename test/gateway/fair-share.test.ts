@@ -45,7 +45,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
 );
 
-test('never more places are taken than exist, and no client waits that may have another place', () => {
+test('never more places are taken than exist, and no client waits although it may have another place', () => {
   const keepsCount = fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
     const places = share();
     for (const { what, at } of steps) {

@@ -185,7 +185,7 @@ test('a request whose client resets its connection is cancelled at the core and 
 });
 
 test(
-  'a core that does not answer delays its clients by the timeout, and the next request is not delayed',
+  'a core that does not answer delays its clients only until the timeout, and later ones not at all',
   TIMED,
   async () => {
     let silent = true;

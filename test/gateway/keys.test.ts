@@ -21,7 +21,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
 
   const refused: [name: string, headers: Record<string, string | string[]>][] = [
     ['no Authorization', {}],
-    ['Basic', { authorization: 'Basic dXNlcjpwYXNz' }],
+    ['the scheme Basic', { authorization: 'Basic dXNlcjpwYXNz' }],
     ['an empty bearer', { authorization: 'Bearer ' }],
     ['only the scheme', { authorization: 'Bearer' }],
     ['two Authorization headers', { Authorization: [`Bearer ${good}`, `Bearer ${good}`] }],
@@ -33,7 +33,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     ['a wrong secret with a valid checksum', { authorization: `Bearer ${wrongSecret}` }],
     ['a revoked key', { authorization: `Bearer ${revoked}` }],
     ['an expired key', { authorization: `Bearer ${expired}` }],
-    ['the key in the query', { 'x-api-key': good }],
+    ['the key in X-Api-Key', { 'x-api-key': good }],
   ];
 
   test.for(refused)('%s gets 401 without a reason', async ([, headers]) => {

@@ -45,7 +45,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(remaining).toEqual(answers.map((_, index) => 299 - index));
   });
 
-  test('each refused request gets its place in line, and Retry-After equals X-RateLimit-Reset', async () => {
+  test('each refused request gets its own place in line, and X-RateLimit-Reset agrees with Retry-After', async () => {
     // A token is refilled every five minutes, so none during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 288 });
     const admitted = await Promise.all(Array.from({ length: 288 }, () => send(pets, { key })));

@@ -13,7 +13,7 @@ import { temporaryFolder } from '../support/stack.ts';
 import { sum } from '../support/statistics.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** Each request logs a path of 1 kB. All lines together are twice as large as the buffer for waiting lines. */
+/** Each request logs a path of 1 kB, so that all lines together exceed the buffer for waiting lines. */
 const REQUESTS = 8_000;
 const MAX_WAITING_BYTES = 4_194_304;
 const PIPE_BYTES = 65_536;

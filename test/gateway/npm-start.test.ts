@@ -128,7 +128,7 @@ test('npm start reports the faults of both services and of its arguments togethe
 test.for([
   ['of both services', ['CORE_PORT', 'PORT', 'ADMIN_PORT'], 'core'],
   ['of the gateway', ['PORT', 'ADMIN_PORT'], 'gateway'],
-] as const)('npm start names the ports %s that are in use, without waiting', async ([, names, ended]) => {
+] as const)('npm start names all ports %s that are in use', async ([, names, ended]) => {
   const server = net.createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   cleanUp(() => void server.close());

@@ -60,14 +60,14 @@ test.for([
   ['a parent id of zeros', { traceparent: `00-${ID}-${'0'.repeat(16)}-01` }],
   ['the invalid version ff', { traceparent: `ff-${ID}-${SPAN}-01` }],
   ['more fields than its version has', { traceparent: `${GIVEN}-more` }],
-  ['upper case', { traceparent: GIVEN.toUpperCase() }],
+  ['letters in upper case', { traceparent: GIVEN.toUpperCase() }],
   ['a short id', { traceparent: `00-${ID.slice(1)}-${SPAN}-01` }],
   ['a letter that is not a hexadecimal digit', { traceparent: `00-${ID.slice(1)}g-${SPAN}-01` }],
   ['a future version without a separator after its fields', { traceparent: `01-${ID}-${SPAN}-01more` }],
   ['two traceparents', { traceparent: [GIVEN, GIVEN] }],
-  ['a text', { traceparent: 'GET / HTTP/1.1' }],
+  ['text without fields', { traceparent: 'GET / HTTP/1.1' }],
 ] as [string, Record<string, string | string[]>][])(
-  'a request with %s begins a new trace, and its tracestate is dropped',
+  'an invalid traceparent begins a new trace without its tracestate: %s',
   async ([, headers]) => {
     await ask({ ...headers, tracestate: 'vendor=opaque' });
     const first = traceAtCore();

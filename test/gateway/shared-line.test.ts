@@ -122,7 +122,7 @@ test('clients that leave do not affect other clients, each of which gets its own
   }
 });
 
-test('reads behind one that was retried on another connection are retried there too', async () => {
+test('reads behind one that was retried on another connection are retried too', async () => {
   let asked = 0;
   const turns = new WeakMap<Socket, Promise<unknown>>();
   const { get } = await behind((socket, head) => {

@@ -43,7 +43,8 @@ const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
 
 /**
- * Exchanges each text on its own connection, with fewer at once than operators may have. @returns texts with statuses
+ * Exchanges each text on its own connection, with fewer at once than operators may have. @returns each with its
+ * statuses
  */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
   inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);
@@ -224,7 +225,7 @@ test.for(listeners)('$name: malformed bytes in or after an ignored upgrade are r
   expect(performance.now() - started).toBeLessThan(8_000);
 });
 
-test.for(listeners)('$name: an invalid chunk size is refused at once, also after valid chunks', async (to) => {
+test.for(listeners)('$name: an invalid chunk size is refused at once, also after other requests', async (to) => {
   const started = performance.now();
   const bad = `${writeHead(to, IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
   for (const bytes of [bad, bad + write(to)]) {

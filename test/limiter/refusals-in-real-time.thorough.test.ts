@@ -51,7 +51,7 @@ test.concurrent.for([
   ['the embedded limiter', embedded],
   ['Redis', shared],
 ] as const)(
-  'with %s, clients that respect Retry-After or send eight times the limit are served, and others banned',
+  'with %s, clients that respect Retry-After or send eight times the limit are served, and others are banned',
   {
     timeout: 3 * RUN_MS,
   },
@@ -87,7 +87,8 @@ test.concurrent.for([
     const count = (seen: readonly Seen[] = [], status: number) =>
       seen.filter((one) => one.status === status && one.at <= RUN_MS).length;
     const banned = (seen: readonly Seen[] = []) => seen.find(({ code }) => code === 'key_banned');
-    // A full bucket and its refill, except that of the last second, because a client may take its token so late.
+    // A full bucket and its refill, except that of the last second, because a client may take its token up to a second
+    // late.
     const most = A_MINUTE + (A_MINUTE / 60_000) * (RUN_MS - 1_000);
     const share = count(ofPolite, 200) / most;
     const refused = (ofHammer ?? []).filter(({ status }) => status === 429).map(({ at }) => at / 1_000);

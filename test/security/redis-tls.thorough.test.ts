@@ -79,7 +79,7 @@ test.for([
   ['a certificate of another CA', `${CREDENTIALS}@127.0.0.1`, { REDIS_CA_FILE: stranger.caFile }, /certificate/],
   ['a certificate of an unknown CA', `${CREDENTIALS}@127.0.0.1`, {}, /certificate/],
   ['a certificate for another name', `${CREDENTIALS}@localhost`, trusted, /altnames/],
-  ['a wrong password', 'gateway:wrong-canary@127.0.0.1', trusted, /^WRONGPASS/],
+  ['another password', 'gateway:wrong-canary@127.0.0.1', trusted, /^WRONGPASS/],
 ] as const)(
   'a Redis with %s is not used, and the reason is logged without the password',
   async ([, to, settings, reason]) => {

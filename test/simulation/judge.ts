@@ -59,7 +59,9 @@ export class Judge implements Observer {
   readonly #counts = new Map<string, number>();
   /** By key. */
   #inRedis = new Map<string, Buckets>();
-  /** By gateway and key: the levels in the last reply of Redis, minus later admissions. */
+  /**
+   * By gateway and key: the levels in the last reply of Redis minus later admissions, and the levels without replies.
+   */
   readonly #lastHeard = new Map<string, Buckets>();
   readonly #localOnly = new Map<string, Buckets>();
   readonly #lastOutcome = new Map<string, string>();

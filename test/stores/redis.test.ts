@@ -113,7 +113,7 @@ test('an audit entry that equals one from over a minute ago is no repetition', a
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
-test('a page of keys is read with its counts in one call each, and no further keys', async () => {
+test('only the keys of a page are read, with their counts', async () => {
   for (let at = 0; at < 250; at++) await issue();
   const connection = await connectedRedis(url);
   const sent = countCommands(connection);

@@ -132,7 +132,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
   );
 
   test.for(FAULTS)(
-    '%s: after a fault %s any step, the change was made with its audit entry or not at all',
+    '%s: the change is made with its audit entry or not at all, with a fault %s any step',
     async ([name, when]) => {
       for (let nth = 1; ; nth++) {
         const sound = await open();
