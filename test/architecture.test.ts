@@ -107,7 +107,7 @@ test('only programs, the command line and npm start read the environment', () =>
     'deploy/local.ts',
     'gateway/operators/cli/program.ts',
     'gateway/program.ts',
-    // These files contain it only in code samples.
+    // These files contain `process.env` only in code samples.
     'gateway/reference/openapi.ts',
     'gateway/reference/page/page.js',
   ]);

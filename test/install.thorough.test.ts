@@ -44,7 +44,7 @@ test('npm ci installs at most 250 packages and 250 MB without needless warnings'
   const warned = [...`${out}${err}`.matchAll(/package: '(.+)@[^@]+'/g)].map(([, name]) => name as string);
   const personsNode = execFileSync('node', ['--version'], { env, encoding: 'utf8' });
   expect(warned.filter((name) => !NEWER_NODE.includes(name))).toEqual([]);
-  // The expected warning shows that this version of npm prints them in the expected form.
+  // On an old Node, this warning must appear, which shows that npm prints warnings in the expected form.
   if (/^v(?:1\d|2[0-3])\./.test(personsNode)) expect(warned).toContain('animal-store-gateway');
   const installed = join(folder, 'node_modules/.bin/node');
   expect(execFileSync(installed, ['--version'], { encoding: 'utf8' })).toMatch(/^v26\./);

@@ -90,7 +90,7 @@ test('the packed client is JavaScript with types and runs in an empty project', 
   expect(await run(process.execPath, ['use.ts'], project, env)).toBe('Cleo bigint\nnot_found\ninvalid_request\n');
 });
 
-test('the package of the client requires the versions that it is tested with', () => {
+test('the packed client requires the package versions that it is tested with', () => {
   const [own, whole] = [CLIENT, '.'].map((folder) =>
     JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')),
   );

@@ -71,7 +71,7 @@ const CLOSES: Readonly<Record<string, (socket: Socket) => void>> = {
 };
 
 test.for(Object.keys(CLOSES))(
-  'if a core %s idle connections, only writes that cross this fail, and none is sent twice',
+  'if a core %s idle connections, only writes that cross the close fail, and none is sent twice',
   { timeout: 240_000 },
   async (does) => {
     subscribe('net.client.socket', note);

@@ -40,7 +40,7 @@ const codesOf = (answers: readonly Decided[]) =>
 const inMode = (mode: Decided['mode']) => (answer: Decided) => answer.mode === mode;
 const admitted = (answer: Decided) => answer.admitted;
 
-/** The factor by which the machine is slow, at least 1. Bounds of time are multiplied by it. */
+/** How many times slower than usual the machine is, at least 1. Bounds of time are multiplied by it. */
 function strainOf({ roomy, causedAt }: Observation): number {
   return Math.max(1, waitOf(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
 }

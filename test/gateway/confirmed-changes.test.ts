@@ -272,7 +272,7 @@ test('each change of a key is reported once; at the start and after a gap, any k
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('a change of a name or tags and a new secret affect no decision and are not reported', async () => {
+test('new names, tags and secrets affect no decision and are not reported', async () => {
   const id = await changedKey();
   const { told } = follower();
   await told();

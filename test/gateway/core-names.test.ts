@@ -91,7 +91,7 @@ function expectEvenShares(shares: readonly number[]): void {
   for (const share of shares) expect(Math.abs(share - mean), shares.join(' ')).toBeLessThanOrEqual(mean / 5);
 }
 
-test('each address of a name is a core with an equal share, and changes of them under load fail no request', async () => {
+test('each address of a name is a core with an equal share, and no request fails when addresses change', async () => {
   const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO]);
   const url = (address: string) => `http://${address}:${cores.port}`;
   const [one, two, three] = cores.all as [AddressedCore, AddressedCore, AddressedCore];
@@ -120,7 +120,7 @@ test('each address of a name is a core with an equal share, and changes of them 
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 200']);
   const added = [ONE, TWO, THREE, NOWHERE].map((address) => `core added ${url(address)}`);
   expect(told()).toEqual([...added, `core left ${url(TWO)}`]);
-  // The Host header has the name, and the label of metrics has the address.
+  // The Host header contains the name, while metrics are labelled with the address.
   for (const core of cores.all) expect([...core.hosts]).toEqual([`${NAME}:${cores.port}`]);
   const metrics = await scrape(adminUrl);
   const ready = metrics.series('gateway_upstream_ready').map(({ labels, value }) => [labels.core, value]);
@@ -149,7 +149,7 @@ test('a name that can no longer be resolved keeps its last addresses, and this i
   ]);
 });
 
-test('a name without addresses is an unreachable core until it has one, and IPv4 is preferred', async () => {
+test('a name without addresses is an unreachable core until it has one, and IPv4 addresses are preferred', async () => {
   const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([]);
   const ask = async () => (await send(`${gateway}/v1/pets`, { key })).status;
   expect([await ask(), (await send(`${adminUrl}/readyz`)).status]).toEqual([502, 200]);

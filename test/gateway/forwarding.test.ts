@@ -42,7 +42,7 @@ test.for([
   ['without CORS', {}, undefined],
   ['with CORS', { CORS_ORIGINS: SHOP }, SHOP],
 ] as const)(
-  'headers of the core that the gateway sets itself, and cookies, are not forwarded: %s',
+  'cookies of the core, and headers that the gateway sets itself, are not forwarded: %s',
   async ([, settings, to]) => {
     const own = {
       ...{

@@ -26,7 +26,7 @@ async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack:
   return { redis, stack: await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: String(timeoutMs) }) };
 }
 
-/** Sends a request for each answer on one connection, until it is closed. */
+/** Sends the next request after each answer on one connection, until it is closed. */
 async function keepAsking(url: string, nextRequest: () => string, pipelined = 1) {
   const { socket } = await connectRaw(url);
   const result = { answers: 0, closed: once(socket, 'close'), last: '' };

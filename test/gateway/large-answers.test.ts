@@ -149,7 +149,7 @@ describe('a large answer that its core does not complete', () => {
   });
 });
 
-test('a large answer with trailers arrives without them, and its connection carries the next', async () => {
+test('a large answer with trailers arrives without them, and its connection is reused', async () => {
   const sockets = new Set<net.Socket>();
   const { get } = await stackBefore((socket, head) => {
     sockets.add(socket);

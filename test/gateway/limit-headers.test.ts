@@ -25,8 +25,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const pets = `${stack.gateway}/v1/pets`;
 
   test('every answer to a key has the limits of the key, whatever the status', async () => {
-    // The day is the tighter limit: its next token takes five minutes, while one of the minute could arrive between
-    // requests.
+    // The day is the tighter limit. A token of the day takes five minutes, so that none is refilled during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
     const answers = [
       await send(pets, { key }),

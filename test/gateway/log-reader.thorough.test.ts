@@ -17,7 +17,7 @@ import { fact, TIMED } from '../support/timed.ts';
 const REQUESTS = 8_000;
 const MAX_WAITING_BYTES = 4_194_304;
 const PIPE_BYTES = 65_536;
-/** 40 were measured, mostly heap that grows under any load. */
+/** A typical run needs 40 MB, mostly heap that grows under any load. */
 const MAX_MORE_MEGABYTES = 80;
 const EVERYTHING = 65_536;
 

@@ -141,7 +141,7 @@ test('a thousand refusals a second are sent without a delay while requests are s
   expect(Array.from({ length: 5 }, isDelayed)).toEqual([false, false, false, false, true]);
 });
 
-test('refusals of a client are slowed down only by served requests of others, and several clients take turns', async () => {
+test('only served requests of other clients slow down refusals, and refused clients take turns', async () => {
   stopClock();
   const pacing = new RefusalPacing();
   const told: string[] = [];

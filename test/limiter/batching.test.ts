@@ -46,7 +46,7 @@ test('requests of a key on 32 connections share script calls, and each call make
   );
 });
 
-test('a key with a wrong checksum causes no call of Redis', async () => {
+test('a key with a wrong checksum causes no call to Redis', async () => {
   const { redis, stack, key } = await setUp();
   for (let sent = 0; sent < 20; sent++) {
     const wrong = `${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`;

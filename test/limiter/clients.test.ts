@@ -141,7 +141,7 @@ test("a plan's changed limit is in force locally, except for keys with their own
   ]);
   const admitted = Array.from({ length: 20 }, () => known.decide(ofPlan, true)?.outcome);
   expect(admitted.filter((outcome) => outcome === 'admitted')).toHaveLength(10);
-  // The raised limit refills from now on. The time before is refilled at the former limit.
+  // Tokens are refilled at the raised limit only from now on.
   redis.setPlan('pro', { minute: 6_000 });
   redis.now += 6 * SECOND;
   expect(minutes()).toMatchObject([
@@ -213,7 +213,7 @@ test('the least recently used keys are forgotten first', async () => {
   expect(decideHere(unused)).toBe(undefined);
 });
 
-test('of the data of two processes, the newer is used', async () => {
+test('the newer data of two processes is used', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);

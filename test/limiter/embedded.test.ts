@@ -184,7 +184,7 @@ test('the least recently used keys leave memory once they are stored, and unsave
   expect(loads).toEqual(['stored']);
 });
 
-test('without a reply of the store, no key is decided that is not in memory', async () => {
+test('without a reply of the store, only keys in memory are decided', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   await limiter.decide(key);

@@ -12,8 +12,8 @@ import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * How the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key is banned after
- * strikes of five times its minute limit.
+ * How the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key has five times
+ * as many strikes as its minute limit.
  */
 
 const DIGEST = 'a'.repeat(64);

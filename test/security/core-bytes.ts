@@ -63,7 +63,7 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
   if (!REQUEST_LINE.test(line)) faults.push(`not canonical: ${JSON.stringify(line)}`);
   if (names.includes('')) faults.push(`a malformed header: ${line}`);
   if (names.some((name) => NEVER.test(name))) faults.push(`a header that must not be forwarded: ${line}`);
-  // The gateway itself may send the default of HTTP/1.1.
+  // The gateway itself may send keep-alive, the default of HTTP/1.1.
   if (headers.some(([name, value]) => name === 'connection' && value !== 'keep-alive'))
     faults.push(`another Connection header than the gateway's: ${line}`);
   if (new Set(names).size < names.length) {

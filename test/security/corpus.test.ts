@@ -52,7 +52,7 @@ const toDecided = ({ requestId, method, path }: Record<string, unknown>): Decide
   path: String(path),
 });
 
-/** Forwards all requests that Node's parser reads with http-proxy-3. Each counts as admitted. */
+/** Uses http-proxy-3 to forward all requests that Node's parser reads. Each counts as admitted. */
 async function plainProxy(target: string, decided: Decided[]): Promise<string> {
   const proxy = createProxyServer({ target, agent: new http.Agent({ keepAlive: true }) });
   proxy.on('error', (_fault, _request, response) => void response.destroy());

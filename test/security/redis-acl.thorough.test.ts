@@ -38,7 +38,7 @@ async function webhookSettings() {
 
 const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
 
-/** Makes a gateway use all its commands of Redis: keys, plans, admissions, refusals, bans, and unknown keys. */
+/** Makes a gateway use all of its Redis commands, for keys, plans, admissions, refusals, bans and unknown keys. */
 async function useAll(stack: Stack, told: () => readonly string[]): Promise<void> {
   expect((await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, minute: 3 })).status).toBe(
     200,

@@ -25,13 +25,13 @@ export interface Wrappers {
   announce?(announce: Announce): Announce;
   plans?(table: PlanTable): PlanTable;
   readonly timeoutMs?: number;
-  /** It does not follow changes by other gateways. */
+  /** Whether it ignores changes by other gateways. */
   readonly isDeaf?: boolean;
 }
 
 export interface Gateway {
   readonly limiter: Limiter;
-  /** Operators change keys here. */
+  /** The keys, which operators change through this gateway. */
   readonly keys: Keys;
   readonly plans: Plans;
   nodesAway(): number;

@@ -49,7 +49,7 @@ type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 /** Checks the actions of Redis and what clients and operators see. Keeps the first violation of an invariant. */
 export class Judge implements Observer {
   violation: Violation | undefined;
-  /** The rate of the hammer as a multiple of its limit, if there is one. */
+  /** The rate of the client that hammers as a multiple of its limit, if there is such a client. */
   hammerTimes: number | undefined;
   readonly #time: VirtualTime;
   readonly #ids: readonly string[];
@@ -57,7 +57,7 @@ export class Judge implements Observer {
   readonly #bonds: Bond[] = [];
   readonly #contacts: readonly Interval[][];
   readonly #counts = new Map<string, number>();
-  /** By key. */
+  /** The reference buckets by key. */
   #inRedis = new Map<string, Buckets>();
   /**
    * By gateway and key: the levels in the last reply of Redis minus later admissions, and the levels without replies.
@@ -124,7 +124,7 @@ export class Judge implements Observer {
     const buckets = this.#in(this.#inRedis, id);
     const before = this.#lastOutcome.get(id);
     this.#lastOutcome.set(id, outcome);
-    // A decision that bans stores the levels. Later ones, and decisions on a key banned by an operator, do not.
+    // A decision that causes a ban stores the levels. Decisions on banned keys do not.
     const isStored =
       outcome !== 'forbidden' && (outcome !== 'banned' || (before !== 'banned' && !told.isBannedByOperator));
     if (!isStored) return;
@@ -329,7 +329,7 @@ export class Judge implements Observer {
     return last !== undefined && last.from <= since && last.to === Infinity;
   }
 
-  /** Whether it had contact between two times for long enough to learn of a change. */
+  /** Whether a gateway had contact between two times for long enough to learn of a change. */
   #hasHeard(gateway: number, from: number, to: number): boolean {
     const inside = (interval: Interval) => Math.min(interval.to, to) - Math.max(interval.from, from);
     return (this.#contacts[gateway] ?? []).some((interval) => inside(interval) > HEARD_MS);

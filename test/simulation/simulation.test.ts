@@ -10,7 +10,7 @@ import { shortest } from './shortest.ts';
 const { redis } = await emptyDatabase();
 
 // The full tests run these seeds in simulation.thorough.test.ts.
-test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds break no invariant`, async () => {
+test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds violate no invariant`, async () => {
   const { violations, local } = await simulateSeeds({ redis });
   expect(violations).toEqual([]);
   // The faults must cause enough local decisions.

@@ -4,7 +4,7 @@ import { simulateSeeds } from './seeds.ts';
 
 const SEEDS = 2_000;
 
-test(`${SEEDS} simulated seeds break no invariant`, { timeout: 900_000 }, async () => {
+test(`${SEEDS} simulated seeds violate no invariant`, { timeout: 900_000 }, async () => {
   const { redis } = await emptyDatabase();
   const { violations, local } = await simulateSeeds({ redis }, SEEDS);
   expect(violations).toEqual([]);

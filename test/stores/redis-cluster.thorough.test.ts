@@ -127,7 +127,7 @@ describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
   );
 });
 
-test('a change that arrives after others have taken over is not made', async () => {
+test('a change that arrives after other gateways have taken it over is not made', async () => {
   const connection = await connected();
   const send = connection.sendCommand.bind(connection);
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -148,7 +148,7 @@ test('a change that arrives after others have taken over is not made', async () 
   expect(await redis.zscore('gateway:keys', id)).toBeNull();
 });
 
-test('a change that others take over at the same time is made with its audit entry or not at all', async () => {
+test('a change that other gateways take over at the same time is made with its audit entry or not at all', async () => {
   const hasty = new RedisStorage(await connected(), { leftBehindMs: 0 });
   let isDone = false;
   const moving = (async () => {

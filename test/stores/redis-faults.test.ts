@@ -23,7 +23,7 @@ async function setUp(timeoutMs = 300) {
   return { server, redis, proxy, storage: await storageAt(proxy.url, {}, timeoutMs) };
 }
 
-test('a change without a reply is reported after 4 s as of unknown outcome', async () => {
+test('the outcome of a change without a reply is reported as unknown after 4 s', async () => {
   const { proxy, redis, storage } = await setUp(1_000);
   await storage.change(issuing(idOfKey(2)));
   proxy.set({ kind: 'hold' });
@@ -145,7 +145,7 @@ describe('a change that Redis refuses, or that is not sent, is not made', async 
   });
 });
 
-test('each issued key takes one call, one after another or at once', async () => {
+test('each issued key takes one call, whether keys are issued one by one or at once', async () => {
   const { server } = await setUp();
   const redis = await connectedRedis(server.url);
   const storage = await storageAt(server.url);

@@ -139,7 +139,7 @@ test.for([
   await create(sample.whileFull);
   const created = await storage.countKeys();
   expect(await storage.listKeys({ limit: from })).toHaveLength(created);
-  for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
   expect(await storage.countKeys()).toBe(created - sample.revoked);
 });
 
@@ -158,7 +158,7 @@ test('on a full disk, a key can be revoked after any number of bans', async (con
   while (made < 20_000 && (await ban(made).catch(() => false))) made += 1;
   expect([made > 100, made < 20_000]).toEqual([true, true]);
   const newest = await storage.tail('audit', { count: 1_000 });
-  for (let id = 0; id < KEYS; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  for (let id = 0; id < KEYS; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
   // Old audit entries were removed, but none of the newest thousand.
   const kept = await storage.tail('audit', { count: 1_000 });
   expect(kept.slice(KEYS)).toEqual(newest.slice(0, 1_000 - KEYS));
@@ -186,7 +186,7 @@ test.for([
     const storage = await withKeys(folder);
     for (let id = 0; id < changes; id++) await storage.change(rename(id, 'second'));
     await disk.keepFull();
-    for (let id = 0; id < 100; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+    for (let id = 0; id < 100; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
     const refused = async () => await storage.change(rename(KEYS - 2, 'second')).catch((fault: unknown) => fault);
     await expect.poll(refused, { interval: 0 }).toMatchObject(bySystem);
     const others = Array.from({ length: 300 }, (_, at) => storage.change(disable(100 + at)));
@@ -223,7 +223,7 @@ test('a stop on a full disk loses nothing and keeps the reserved space if the lo
   expect(made).toEqual(ids.map(() => true));
   await disk.fill();
   await untilRefused(storage);
-  for (let id = 400; id < 420; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  for (let id = 400; id < 420; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
   const reserved = (await stat(join(folder, 'reserve'))).size;
   await storage.close();
   expect((await stat(join(folder, 'gateway.db-wal'))).size).toBeGreaterThan(1_048_576);

@@ -47,7 +47,7 @@ async function actionsOf(storage: SqliteStorage): Promise<Map<string, Set<string
   return actions;
 }
 
-test(`${KILLS} kills with kill -9 lose no acknowledged change and leave none incomplete`, async () => {
+test(`${KILLS} SIGKILLs lose no acknowledged change and leave none incomplete`, async () => {
   const folder = await temporaryFolder();
   const all = new Map<string, string[]>();
   let next = 1;
@@ -62,7 +62,7 @@ test(`${KILLS} kills with kill -9 lose no acknowledged change and leave none inc
     for (const id of ids) {
       const steps = await made(storage, id, actions.get(id) ?? new Set());
       const known = all.get(id) ?? [];
-      expect(steps.slice(0, known.length), `of key ${id}`).toEqual(known);
+      expect(steps.slice(0, known.length), `key ${id}`).toEqual(known);
       expect(steps.length).toBeLessThanOrEqual(known.length + 1);
     }
     await storage.close();

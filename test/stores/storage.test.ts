@@ -29,7 +29,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect((await storage.tail('audit', { count: 10 })).map(([, fields]) => fields)).toEqual([auditEntry(id).fields]);
   });
 
-  test('makes only one of many concurrent changes that expect the same', async () => {
+  test('makes only one of many concurrent changes that expect the same fields', async () => {
     const storage = await open();
     const id = newId();
     await storage.change({ parts: [{ record: key(id), set: { name: '0', created_at: '5' } }], entries: [] });
