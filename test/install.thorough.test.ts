@@ -89,7 +89,7 @@ test.for(FOLDERS)('each package in package.json of %s is imported there', (folde
   expect(unused).toEqual([]);
 });
 
-/** The text of all files that may use the packages of a folder. Tests do not count for the top level. */
+/** The text of all files that may use the packages of a folder. Tests have their own packages. */
 function textIn(folder: string): string {
   const isElsewhere = folder === '.' ? /^test\/|(^|\/)(node_modules|\.git)\// : /(^|\/)node_modules\//;
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })

@@ -118,7 +118,7 @@ test.concurrent('an aggressive client without a key has its connections closed a
   while (performance.now() - begun < RUN_MS && !seen.at(-1)?.isClosed) {
     const { headers } = await send(`${keyless.gateway}/v1/pets`, { agent });
     seen.push({ at: (performance.now() - begun) / 1_000, isClosed: headers.connection === 'close' });
-    // A new connection in time, because RefusalPacing closes one after a hundred delayed refusals.
+    // Changes the connection before RefusalPacing closes it, which it does after a hundred delayed refusals.
     if (seen.length % 90 === 0) {
       agent.destroy();
       agent = new Agent({ keepAlive: true });

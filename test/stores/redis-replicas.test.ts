@@ -40,7 +40,7 @@ test('a change that no replica confirms is made but not acknowledged, and later 
   expect(fault.shown).toBe('The change was made, but no replica has confirmed it. It is safe to repeat it.');
   expect(await redis.exists(`gateway:key:{${idOfKey(2)}}`)).toBe(1);
   await expect(storage.change(revoking(idOfKey(1)))).rejects.toThrow(Unconfirmed);
-  // A change that only requires the current state confirms it, on any connection.
+  // A change that only requires the current state is acknowledged once that state is confirmed, on any connection.
   const other = await storageAt(url);
   const isGone = { parts: [{ record: `key:${idOfKey(1)}`, exists: false }], entries: [] } as const;
   await expect(other.change(isGone)).rejects.toThrow(Unconfirmed);
