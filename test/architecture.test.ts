@@ -3,14 +3,14 @@ import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT } from './support/process.ts';
 
-/** The rules of the layout. */
+/** The rules of the layout: which folders may import what. */
 
 interface Source {
   readonly path: string;
   readonly text: string;
-  /** Our files by path from the root, packages by name. */
+  /** Files of this project by their path from the root, and packages by name. */
   readonly imports: readonly string[];
-  /** Those of them that are not only types. */
+  /** The imports that are more than types. */
   readonly values: readonly string[];
 }
 
@@ -35,7 +35,7 @@ function read(path: string): Source {
   return { path, text, imports: found.map(({ name }) => name), values: values.map(({ name }) => name) };
 }
 
-/** Every import from `folder` of something that `forbidden` names, as 'importer -> imported'. */
+/** The imports by files in `folder` that `forbidden` matches, as 'importer -> imported'. */
 function importsOf(folder: string, forbidden: RegExp): string[] {
   return inFolder(folder).flatMap(({ path, imports }) =>
     imports.filter((name) => forbidden.test(name)).map((name) => `${path} -> ${name}`),
@@ -43,35 +43,35 @@ function importsOf(folder: string, forbidden: RegExp): string[] {
 }
 
 test.for([
-  ['shared', /^(gateway|core|deploy|test)\//, 'imports nothing else of ours'],
-  ['core', /^(gateway|deploy|test)\//, 'knows no gateway'],
-  ['gateway', /^(core|deploy|test)\//, 'knows no core'],
-  ['core/store', /^node:https?$|^shared\/http/, 'knows no HTTP'],
+  ['shared', /^(gateway|core|deploy|test)\//, 'imports no other folder'],
+  ['core', /^(gateway|deploy|test)\//, 'does not import the gateway'],
+  ['gateway', /^(core|deploy|test)\//, 'does not import the core'],
+  ['core/store', /^node:https?$|^shared\/http/, 'imports no HTTP'],
   [
     'gateway/limiter',
     /^node:(?!crypto|zlib)|^shared\/http|^ioredis$|^gateway\/(?!limiter|check-result)/,
-    'is rules: no HTTP, no files, no store',
+    'imports no HTTP, files or stores',
   ],
-  ['gateway/stores', /^node:https?$|^shared\/http|^gateway\/(?!limiter|stores|check-result)/, 'knows no HTTP'],
+  ['gateway/stores', /^node:https?$|^shared\/http|^gateway\/(?!limiter|stores|check-result)/, 'imports no HTTP'],
   [
     'gateway/upstream',
     /^ioredis$|^gateway\/(?!upstream|check-result)/,
-    'knows no Redis and no other step of a request',
+    'imports no Redis and no other step of a request',
   ],
-  ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|sqlite)|operators|primary|start)/, 'knows no database'],
-  ['gateway/reference', /^gateway\/(pipeline|upstream|stores|operators|start)/, 'knows no step of a request'],
-  ['gateway/telemetry', /^gateway\/(pipeline|operators|start)/, 'knows no step of a request'],
+  ['gateway/pipeline', /^ioredis$|^gateway\/(stores\/(redis|sqlite)|operators|primary|start)/, 'imports no database'],
+  ['gateway/reference', /^gateway\/(pipeline|upstream|stores|operators|start)/, 'imports no step of a request'],
+  ['gateway/telemetry', /^gateway\/(pipeline|operators|start)/, 'imports no step of a request'],
   [
     'gateway/webhooks',
     /^ioredis$|^gateway\/(?!webhooks|telemetry\/key-watch|limiter|stores\/keys)/,
-    'knows no step of a request and no database',
+    'imports no step of a request and no database',
   ],
-  ['gateway/operators', /^gateway\/(pipeline|upstream|start)/, 'knows no step of a request'],
+  ['gateway/operators', /^gateway\/(pipeline|upstream|start)/, 'imports no step of a request'],
 ] as const)('%s %3$s', ([folder, forbidden]) => {
   expect(importsOf(folder, forbidden)).toEqual([]);
 });
 
-test('benchmarks and the soak run import no package of the tests without installing it first', () => {
+test('benchmarks and the soak test do not import packages of the tests, which npm ci does not install', () => {
   const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'test/package.json'), 'utf8'));
   const ofTests = new RegExp(`^(${Object.keys(dependencies).join('|')})(/|$)`);
   const byPath = new Map(sources.map((source) => [source.path, source]));
@@ -94,7 +94,7 @@ test.for([
   ['htm', ['gateway/operators/console/parts.ts']],
   ['uplot', ['gateway/operators/console/chart.ts']],
   ['node:sqlite', ['core/store/sqlite.ts', 'gateway/stores/sqlite/']],
-] as const)('only its own place imports %s', ([name, places]) => {
+] as const)('%s is imported only where it belongs', ([name, places]) => {
   const users = product.filter(({ imports }) => imports.includes(name)).map(({ path }) => path);
   expect(users.filter((user) => !places.some((place) => user.startsWith(place)))).toEqual([]);
   expect(places.filter((place) => !users.some((user) => user.startsWith(place)))).toEqual([]);
@@ -107,13 +107,13 @@ test('only programs, the command line and npm start read the environment', () =>
     'deploy/local.ts',
     'gateway/operators/cli/program.ts',
     'gateway/program.ts',
-    // These mention it only in a sample for readers of the reference.
+    // These files contain `process.env` only in code samples.
     'gateway/reference/openapi.ts',
     'gateway/reference/page/page.js',
   ]);
 });
 
-test('no file but decide.lua has more than 400 lines', () => {
+test('no file except decide.lua has more than 400 lines', () => {
   const long = sources.filter(({ text }) => text.split('\n').length > 401).map(({ path }) => path);
   expect(long).toEqual(['gateway/limiter/decide.lua']);
 });
@@ -135,7 +135,7 @@ test('no imports are circular', () => {
   expect(product.map(({ path }) => circleFrom(path, [])).filter((circle) => circle !== undefined)).toEqual([]);
 });
 
-test('the rules of the layout are checked against real imports', () => {
+test('the rules of the layout are checked on real imports', () => {
   expect(sources.length).toBeGreaterThan(80);
   expect(sources.find(({ path }) => path === 'core/core.ts')?.imports).toContain('core/store/sqlite.ts');
 });

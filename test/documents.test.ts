@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { SETTINGS_FILE, withTables } from '../deploy/generate.ts';
 import { ROOT } from './support/process.ts';
 
-/** What the documents say agrees with the code, and their links lead somewhere. */
+/** Generated tables, links and commands in documents agree with the files. */
 
 const FILES = [
   'README.md',
@@ -20,7 +20,7 @@ const DOCUMENTS = FILES.filter((file) => file.endsWith('.md'));
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 
 test.for(['CORE_TIMEOUT_MS', 'DATABASE_URL', 'ban_seconds'])(
-  'the table with %s matches the code, from which `npm run generate` writes it',
+  'the table with %s is what `npm run generate` writes from the code',
   (row) => {
     const text = readFileSync(SETTINGS_FILE, 'utf8');
     expect(withTables(text)).toBe(text);
@@ -30,7 +30,7 @@ test.for(['CORE_TIMEOUT_MS', 'DATABASE_URL', 'ban_seconds'])(
   },
 );
 
-/** Links and pictures of a document, without those to other sites. */
+/** The links and images of a document, without those to other sites. */
 const linksOf = (document: string): string[] =>
   [...read(document).matchAll(/\]\(([^)\s]+)\)/g)].map(([, link = '']) => link).filter((link) => !/^\w+:/.test(link));
 
@@ -39,7 +39,7 @@ function anchorsOf(document: string): string[] {
   return getHeadingList().map(({ id }) => id);
 }
 
-test('every link in a document leads to a file and a heading that exist', () => {
+test('every link in a document leads to an existing file and heading', () => {
   const links = DOCUMENTS.flatMap((document) => linksOf(document).map((link) => [document, link] as const));
   expect(links.length).toBeGreaterThan(60);
   const broken = links.filter(([document, link]) => {
@@ -50,14 +50,14 @@ test('every link in a document leads to a file and a heading that exist', () => 
   expect(broken).toEqual([]);
 });
 
-test('a failed request in the console links to a heading of the runbook, whatever its outcome or code', () => {
+test('every link from a failed request in the console leads to an existing heading of the runbook', () => {
   const words = read('gateway/operators/console/requests.ts').split('function runbookPageOf')[1] ?? '';
   const anchors = [...words.matchAll(/^ {2}\w+: '([\w-]+)',$/gm)].map(([, anchor]) => anchor);
   expect(anchors.length).toBeGreaterThan(8);
   expect(anchorsOf('deploy/RUNBOOK.md')).toEqual(expect.arrayContaining(anchors));
 });
 
-test('every command in the table of promises runs something', () => {
+test('every command in the table of promises runs an existing test or program', () => {
   const [, ...rows] = read('test/promises.csv').trimEnd().split('\n');
   const commands = rows.flatMap((row) => {
     const found = [

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { startProcess } from './support/process.ts';
 
-/** What a run starts and does not stop, since it was killed. */
+/** A test run that starts a server and cannot stop it, because it is killed. */
 const A_RUN = `
 const { startRedisServer } = await import('./test/support/redis.ts');
 process.stdout.write((await startRedisServer()).url);

@@ -8,15 +8,15 @@ import { PEERS } from './support/node-packages.ts';
 import { ROOT, startProcess } from './support/process.ts';
 import { temporaryFolder } from './support/stack.ts';
 
-/** `npm ci` brings what runs, and what only tests and benches use is installed by them. */
+/** `npm ci` installs what the product needs. Tests and benchmarks install their own packages. */
 
-/** They are run, not imported. */
+/** Programs that are run and not imported. */
 const PROGRAMS = ['@biomejs/biome', '@redocly/cli', 'typescript'];
 const MOST_PACKAGES = 250;
 const MOST_MEGABYTES = 250;
-/** They run on the Node that the project brings, whatever Node npm runs on. */
+/** Packages that need the Node of this project, so that npm warns if it runs on an older one. */
 const NEWER_NODE = ['animal-store-gateway', '@prometheus-io/client', 'commander', 'http-proxy-3', 'undici'];
-/** Programs as at a person's prompt: within `npm test`, the project's Node would come first. */
+/** The PATH of a person's shell. Within `npm test`, the Node of this project would come first. */
 const PERSONS_PATH = (process.env.PATH ?? '')
   .split(':')
   .filter((folder) => !folder.endsWith('/node_modules/.bin'))
@@ -44,7 +44,7 @@ test('npm ci installs at most 250 packages and 250 MB without needless warnings'
   const warned = [...`${out}${err}`.matchAll(/package: '(.+)@[^@]+'/g)].map(([, name]) => name as string);
   const personsNode = execFileSync('node', ['--version'], { env, encoding: 'utf8' });
   expect(warned.filter((name) => !NEWER_NODE.includes(name))).toEqual([]);
-  // Warnings are read as this npm prints them.
+  // On an old Node, this warning must appear, which shows that npm prints warnings in the expected form.
   if (/^v(?:1\d|2[0-3])\./.test(personsNode)) expect(warned).toContain('animal-store-gateway');
   const installed = join(folder, 'node_modules/.bin/node');
   expect(execFileSync(installed, ['--version'], { encoding: 'utf8' })).toMatch(/^v26\./);
@@ -62,7 +62,7 @@ test('the benchmark installs what it needs and runs after npm ci', { timeout: 30
   expect(bench).toMatchObject({ code: 0, out: expect.stringMatching(/^gateway +[\d,]+ /m) });
 });
 
-test('one of several concurrent installations installs, and a killed one does not block others', async () => {
+test('only one of several concurrent installations installs, and a killed one does not block others', async () => {
   const folder = await temporaryFolder();
   for (const file of ['package.json', 'package-lock.json']) cpSync(join(ROOT, PEERS, file), join(folder, file));
   const install = () => {
@@ -71,7 +71,7 @@ test('one of several concurrent installations installs, and a killed one does no
   };
   const { child, ended } = install();
   await once(child.stderr as Readable, 'data');
-  // As Ctrl-C does, with npm, but so that nothing can be put in order.
+  // Kills the whole process group, as Ctrl-C would, but without a chance to clean up.
   process.kill(-(child.pid as number), 'SIGKILL');
   await ended;
   const both = await Promise.all([install().ended, install().ended]);
@@ -80,7 +80,7 @@ test('one of several concurrent installations installs, and a killed one does no
   expect(readdirSync(join(folder, 'node_modules'))).toContain('fastify');
 });
 
-test.for(FOLDERS)('each package of %s is imported there', (folder) => {
+test.for(FOLDERS)('each package in package.json of %s is imported there', (folder) => {
   const { dependencies, devDependencies } = readJson<Record<string, object>>(folder, 'package.json');
   const text = textIn(folder);
   const isUsed = (name: string) => new RegExp(`['"\`/]${name}['"\`/]`).test(text);
@@ -89,7 +89,7 @@ test.for(FOLDERS)('each package of %s is imported there', (folder) => {
   expect(unused).toEqual([]);
 });
 
-/** All that can use a package of a folder. What only tests use is no package of the top level. */
+/** The text of all files that may use the packages of a folder. Tests have their own packages. */
 function textIn(folder: string): string {
   const isElsewhere = folder === '.' ? /^test\/|(^|\/)(node_modules|\.git)\// : /(^|\/)node_modules\//;
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })

@@ -2,22 +2,22 @@ import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './support/longest-first.ts';
 
 const isThorough = process.env.THOROUGH === '1';
-/** Whether files are named, as in `npm test -- <name>`. A named file runs whatever its kind. */
+/** Whether files are named, as in `npm test -- <name>`. A named file always runs. */
 const isNamed = process.argv.slice(process.argv.indexOf('--config') + 2).some((argument) => !argument.startsWith('-'));
 
 const shared = {
   pool: 'forks' as const,
   // Node runs the test files directly, like the services, without transforming them.
   experimental: { viteModuleRunner: false, nodeLoader: false },
-  // On an idle machine all waits are short. A virtual machine can freeze for a minute.
+  // Waits are short on an idle machine, but a virtual machine can freeze for a minute.
   testTimeout: 180_000,
   hookTimeout: 300_000,
   expect: { poll: { timeout: 30_000 } },
-  // Tests with many kinds of clients run them all at once, because they mostly wait.
+  // Concurrent tests of a file mostly wait, so all of them run at once.
   maxConcurrency: 10,
 };
 
-/** More workers than CPUs, because most files mainly wait, the long ones for more than half of their time. */
+/** More workers than CPUs, because most files mainly wait, and long ones for more than half of their time. */
 const WORKERS = { long: 3, others: 4 };
 
 /** Files share a process and its loaded modules, because a new process per file takes twice the CPU time. */
@@ -31,11 +31,11 @@ const SIMULATIONS = isThorough ? ['test/limiter/{model,refusal-table}.test.ts'] 
 /** Long files run only in CI or when named. */
 const withoutLong = isThorough || isNamed ? [] : [LONG];
 
-/** These have their own configuration: `npm run test:containers`. */
+/** `npm run test:containers` has its own configuration. */
 const CONTAINERS = 'test/containers/**';
 const MODULES = '**/node_modules/**';
 
-/** One project for each degree of parallelism. Projects run one after the other, by `groupOrder`. */
+/** One project for each degree of parallelism. They run one after the other, by `groupOrder`. */
 export default defineConfig({
   root: new URL('..', import.meta.url).pathname,
   test: {

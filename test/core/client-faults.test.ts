@@ -12,7 +12,7 @@ import { fact, TIMED } from '../support/timed.ts';
 
 test('the timeout covers the whole call, including the queue for a connection', TIMED, async () => {
   const store = clientOf(await faultyCore(() => {}), { timeoutMs: 300, connections: 1 });
-  // Node's timers count from the start of the event loop's turn, which may be long ago on a busy machine.
+  // Node's timers count from the start of the current turn, which may be long ago on a busy machine.
   await sleep(1);
   const [first, second] = await Promise.all([
     timed(faultOf(store.getPet(1n))),
@@ -53,7 +53,7 @@ test('the caller can abort a call before it is sent, in flight and between attem
   expect(core.heads).toHaveLength(1);
 });
 
-test('an aborted walk reads no further page', async () => {
+test('an aborted walk over pages reads no further page', async () => {
   const core = await coreThatAnswers(answer('200 OK', `[${PET}]`, 'link: </v1/pets?after=7>; rel="next"\r\n'));
   const leaving = new AbortController();
   const walk = clientOf(core.url).pets({ status: 'sold' }, { signal: leaving.signal });
@@ -63,25 +63,25 @@ test('an aborted walk reads no further page', async () => {
   expect(core.heads.map((head) => head.split(' ')[1])).toEqual(['/v1/pets?limit=100&status=sold']);
 });
 
-test('a signal of the caller that times out is reported as a timeout', async () => {
+test('a timeout signal of the caller is reported as a timeout', async () => {
   const store = clientOf(await faultyCore(() => {}));
   expect(await faultOf(store.getPet(1n, { signal: AbortSignal.timeout(50) }))).toMatchObject({ code: 'timeout' });
 });
 
-test('aborted calls leave their connection to others', TIMED, async () => {
+test('other calls can use the connection of aborted ones', TIMED, async () => {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
     if (heads.push(head) > 1) socket.write(answer('200 OK', PET));
   });
   const store = clientOf(url, { connections: 1 });
-  // The first holds the only connection until long after the waiting others have given up.
+  // The first call holds the only connection until long after the waiting ones have given up.
   const givenUp = [200, 50, 50, 50, 50].map((timeoutMs) => faultOf(store.getPet(1n, { timeoutMs })));
   for (const fault of await Promise.all(givenUp)) expect(fault.code).toBe('timeout');
   expect(await store.getPet(7n)).toMatchObject({ id: 7n });
   expect(heads.filter((head) => head.includes('/pets/1 '))).toHaveLength(1);
 });
 
-test('a missing core is reported as unreachable after three attempts', TIMED, async () => {
+test('a core that is not running is reported as unreachable after three attempts', TIMED, async () => {
   const store = clientOf(`http://127.0.0.1:${await freePort()}`);
   const { result, ms } = await timed(faultOf(store.getPet(1n)));
   await fact(() => {
@@ -91,7 +91,7 @@ test('a missing core is reported as unreachable after three attempts', TIMED, as
   expect(ms).toBeLessThan(1_000);
 });
 
-test('a broken connection is tried three times for GET and POST, once for PATCH and DELETE', async () => {
+test('a call whose connection breaks is sent three times for GET and POST, and once for PATCH and DELETE', async () => {
   const core = await coreThatAnswers(undefined);
   const store = clientOf(core.url);
   const attempts = async (call: Promise<unknown>) => {
@@ -108,12 +108,12 @@ test('a broken connection is tried three times for GET and POST, once for PATCH 
   expect(new Set(keys).size).toBe(1);
 });
 
-test('PATCH and DELETE are retried if nothing can have arrived', async () => {
+test('PATCH and DELETE are retried if they cannot have arrived', async () => {
   const port = await freePort();
   const store = clientOf(`http://127.0.0.1:${port}`);
   const changed = store.changePet(7n, { name: 'Rex' });
   const removed = store.removePet(7n);
-  // Before the third attempt, which comes at least 125 ms after the first.
+  // The third attempt is made at least 125 ms after the first.
   await sleep(20);
   const late = http.createServer((request, response) => {
     if (request.method === 'PATCH') response.end(PET);
@@ -126,7 +126,7 @@ test('PATCH and DELETE are retried if nothing can have arrived', async () => {
   expect(await removed).toBeUndefined();
 });
 
-/** In front of a real core: forwards requests, but cuts the connection instead of the first answer. */
+/** A proxy of a real core that cuts the connection instead of returning the first answer. */
 function lossyWay(core: string): Promise<string> {
   let lost = false;
   return faultyCore((socket, request) => {
@@ -158,7 +158,7 @@ test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
   },
 );
 
-test('lasting unavailability is reported after three attempts, and at once for PATCH and for other errors', async () => {
+test('unavailability is reported after three attempts, and at once for PATCH, as other errors are', async () => {
   const core = await coreThatAnswers(unavailable());
   const store = clientOf(core.url);
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'unavailable', status: 503, message: 'Not now.' });

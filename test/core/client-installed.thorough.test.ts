@@ -4,11 +4,11 @@ import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
-/** The client of the store as a package of its own, installed into an empty project. */
+/** The client of the store as a package, installed into an empty project. */
 
 const CLIENT = 'shared/client';
 
-/** A copy of what the package is made of: packing writes beside the sources, which other tests read. */
+/** Copies the sources of the package, because packing writes files beside them. */
 async function copyOfSources(): Promise<string> {
   const folder = await temporaryFolder();
   for (const name of ['shared', 'package.json', 'tsconfig.json'])
@@ -60,7 +60,7 @@ await store.close();
 
 const TSCONFIG = { strict: true, noEmit: true, target: 'es2024', module: 'nodenext', types: ['node'] };
 
-test('the client is packed as JavaScript with types and runs in an empty project', async () => {
+test('the packed client is JavaScript with types and runs in an empty project', async () => {
   const sources = await copyOfSources();
   const before = filesIn(sources);
   const project = await temporaryFolder();
@@ -80,7 +80,7 @@ test('the client is packed as JavaScript with types and runs in an empty project
   writeFileSync(join(project, 'use.mjs'), JAVASCRIPT);
   expect(await run(process.execPath, ['use.mjs'], project, env)).toBe('Rex bigint\nnot_found\n');
 
-  // The types of Node are the project's own, as in any project in TypeScript.
+  // Like any project in TypeScript, this one installs the types of Node itself.
   mkdirSync(join(project, 'node_modules/@types'), { recursive: true });
   for (const name of ['@types/node', 'undici-types'])
     cpSync(join(ROOT, 'node_modules', name), join(project, 'node_modules', name), { recursive: true });
@@ -90,7 +90,7 @@ test('the client is packed as JavaScript with types and runs in an empty project
   expect(await run(process.execPath, ['use.ts'], project, env)).toBe('Cleo bigint\nnot_found\ninvalid_request\n');
 });
 
-test('the client requires the package versions that it is tested with', () => {
+test('the packed client requires the package versions that it is tested with', () => {
   const [own, whole] = [CLIENT, '.'].map((folder) =>
     JSON.parse(readFileSync(join(ROOT, folder, 'package.json'), 'utf8')),
   );

@@ -3,43 +3,41 @@ import { type CreateOptions, type StoreClient, StoreError, type StoreErrorCode }
 import type { Order } from '../../shared/schemas/order.ts';
 import type { Pet } from '../../shared/schemas/pet.ts';
 
-/**
- * Type checks of calls to the client: tsc reports each `@ts-expect-error` on a call that compiles. Nothing here is run.
- */
+/** Type checks of calls to the client, which never run. tsc reports each `@ts-expect-error` on a call that compiles. */
 
 async function wrongCalls(store: StoreClient): Promise<void> {
   // @ts-expect-error a category is required
   await store.createPet({ name: 'x' });
-  // @ts-expect-error a category is no text
+  // @ts-expect-error a category is not a string
   await store.createPet({ name: 'x', categoryId: '1' });
-  // @ts-expect-error a name that is misspelt
+  // @ts-expect-error a misspelt name
   await store.createPet({ nam: 'x', categoryId: 1 });
-  // @ts-expect-error the store gives the id
+  // @ts-expect-error the store assigns the id
   await store.createPet({ id: 1n, name: 'x', categoryId: 1 });
-  // @ts-expect-error no status of a pet
+  // @ts-expect-error not a status of pets
   await store.createPet({ name: 'x', categoryId: 1, status: 'placed' });
   // @ts-expect-error an id cannot be changed
   await store.changePet(1n, { id: 2n });
-  // @ts-expect-error an id is no text
+  // @ts-expect-error an id is not a string
   await store.getPet('1');
   // @ts-expect-error pets cannot be filtered by name
   await store.listPets({ name: 'x' });
-  // @ts-expect-error no status of a pet
+  // @ts-expect-error not a status of pets
   store.pets({ status: 'placed' });
-  // @ts-expect-error no status of an order
+  // @ts-expect-error not a status of orders
   await store.listOrders({ status: 'sold' });
   // @ts-expect-error a pet is ordered by its id
   await store.createOrder({ pet: 1n });
-  // @ts-expect-error no status of an order
+  // @ts-expect-error not a status of orders
   await store.changeOrder(1n, { status: 'gone' });
-  // @ts-expect-error only a creation has an idempotency key
+  // @ts-expect-error only creations have idempotency keys
   await store.changeOrder(1n, { status: 'approved' }, { idempotencyKey: 'x' });
   const pet = await store.getPet(1n);
-  // @ts-expect-error a name that is misspelt
+  // @ts-expect-error a misspelt name
   pet.nmae;
-  // @ts-expect-error ids are bigint, which do not mix with numbers
+  // @ts-expect-error a bigint id does not mix with numbers
   pet.id + 1;
-  // @ts-expect-error no code of a StoreError
+  // @ts-expect-error not a code of StoreError
   new StoreError('gone', 'It is gone.').code === 'lost';
 }
 
@@ -52,7 +50,7 @@ async function rightCalls(store: StoreClient, options: CreateOptions): Promise<v
   await store.createOrder({ petId: 1 }, { idempotencyKey: 'x' });
 }
 
-test('results have the types of the schemas', () => {
+test('results of the client have the types of the schemas', () => {
   expectTypeOf<Pet>().toEqualTypeOf<{
     id: bigint;
     name: string;
@@ -71,11 +69,11 @@ test('results have the types of the schemas', () => {
   expectTypeOf<ReturnType<StoreClient['orders']>>().toExtend<AsyncIterable<Order>>();
 });
 
-test('a wrong call does not compile, and a correct one does', () => {
+test('a wrong call of the client does not compile, and a correct one does', () => {
   expect([wrongCalls, rightCalls]).toHaveLength(2);
 });
 
-test('the type of an error lists its codes', () => {
+test('the type of StoreError lists its codes', () => {
   expectTypeOf<StoreErrorCode>().toExtend<string>();
   expectTypeOf<'conflict' | 'unreachable' | 'timeout' | 'aborted' | 'invalid_answer'>().toExtend<StoreErrorCode>();
   expectTypeOf<StoreError['code']>().not.toEqualTypeOf<string>();

@@ -6,7 +6,7 @@ import { faultyCore } from '../support/faulty-core.ts';
 import { startStack } from '../support/stack.ts';
 import { answer, clientOf, coreThatAnswers, faultOf, PET } from '../support/store-client.ts';
 
-/** A client with a real core of its own. */
+/** A client with its own real core. */
 const freshStore = async () => clientOf((await startStack()).core);
 
 async function all<T>(entries: AsyncIterable<T>): Promise<T[]> {
@@ -15,7 +15,7 @@ async function all<T>(entries: AsyncIterable<T>): Promise<T[]> {
   return found;
 }
 
-test('pets are created, read, changed, listed and removed', async () => {
+test('the client creates, reads, changes, lists and removes pets', async () => {
   const store = await freshStore();
   const rex = await store.createPet({ name: 'Zoë 🐈', categoryId: 3 });
   expect(rex).toEqual({ id: 1n, name: 'Zoë 🐈', categoryId: 3n, status: 'available' });
@@ -30,7 +30,7 @@ test('pets are created, read, changed, listed and removed', async () => {
   expect((await store.listPets()).pets).toHaveLength(1);
 });
 
-test('orders are created, read, listed and changed', async () => {
+test('the client creates, reads, lists and changes orders', async () => {
   const store = await freshStore();
   const pet = await store.createPet({ name: 'Rex', categoryId: 1 });
   const order = await store.createOrder({ petId: pet.id });
@@ -44,7 +44,7 @@ test('orders are created, read, listed and changed', async () => {
   expect((await all(store.orders({ status: 'placed' }))).map(({ id }) => id)).toEqual([2n]);
 });
 
-test('the smallest and the largest int64 are exact in bodies, paths and queries, in both directions', async () => {
+test('the smallest and largest int64 are exact in bodies, paths and queries, in both directions', async () => {
   const store = await freshStore();
   for (const categoryId of [INT64_MIN, INT64_MAX, 2n ** 53n + 1n]) {
     const pet = await store.createPet({ name: 'Rex', categoryId });
@@ -77,7 +77,7 @@ test('a value that is inexact or invalid is refused before it is sent', async ()
   expect(core.heads).toEqual([]);
 });
 
-test('the iterator walks each page once and reads only those needed', async () => {
+test('the iterator reads each page once, and only as many as needed', async () => {
   const store = await freshStore();
   const created = Array.from({ length: 230 }, (_, at) =>
     store.createPet({ name: `pet ${at}`, categoryId: at, status: at % 2 ? 'sold' : 'pending' }),
@@ -120,7 +120,7 @@ test('the same idempotency key returns the same answer, and another body with it
   expect(await faultOf(other)).toMatchObject({ code: 'conflict' });
 });
 
-test('an idempotency key that is no valid header value is refused without a connection', async () => {
+test('an idempotency key that is not a valid header value is refused before it is sent', async () => {
   const { core } = await startStack();
   const store = clientOf(core, { connections: 1 });
   for (const idempotencyKey of ['', 'a\nb', 'ключ', 'a"b', 'x'.repeat(256)])
@@ -133,20 +133,20 @@ test('an idempotency key that is no valid header value is refused without a conn
 test.for([
   ['text', answer('200 OK', 'hello'), 200],
   ['another shape', answer('200 OK', '{"id":7}'), 200],
-  ['an id past int64', answer('200 OK', PET.replace('7', '9223372036854775808')), 200],
+  ['an id beyond int64', answer('200 OK', PET.replace('7', '9223372036854775808')), 200],
   ['no body', answer('200 OK', ''), 200],
   ['an error of another shape', answer('404 Not Found', '<h1>404</h1>'), 404],
   ['a redirection', answer('302 Found', '', 'location: /\r\n'), 302],
   ['no HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 0],
-  ['headers past all measure', answer('200 OK', PET, `x: ${'x'.repeat(20_000)}\r\n`), 0],
+  ['headers of 20 kB', answer('200 OK', PET, `x: ${'x'.repeat(20_000)}\r\n`), 0],
   ['two lengths', answer('200 OK', PET, 'content-length: 2\r\n'), 0],
-] as const)('garbage is an invalid answer: %s', async ([, garbage, status]) => {
+] as const)('%s is reported as an invalid answer', async ([, garbage, status]) => {
   const core = await coreThatAnswers(garbage);
   expect(await faultOf(clientOf(core.url).getPet(7n))).toMatchObject({ code: 'invalid_answer', status });
   expect(core.heads).toHaveLength(1);
 });
 
-test('a next page without a usable start is an invalid answer', async () => {
+test('a link to the next page without a valid start is reported as an invalid answer', async () => {
   const core = await coreThatAnswers(answer('200 OK', '[]', 'link: </v1/pets?after=x>; rel="next"\r\n'));
   expect(await faultOf(clientOf(core.url).listPets())).toMatchObject({ code: 'invalid_answer', status: 200 });
   const other = await coreThatAnswers(answer('200 OK', `[${PET}]`, 'link: </v1/pets>; rel="first"\r\n'));
@@ -163,7 +163,7 @@ test('additional members of a newer core are accepted', async () => {
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'teapot', status: 418, message: 'Short and stout.' });
 });
 
-test('closing finishes calls in flight and refuses later ones', async () => {
+test('a close finishes calls in flight and refuses later ones', async () => {
   const url = await faultyCore((socket) => setTimeout(() => socket.write(answer('200 OK', PET)), 100));
   const store = createStoreClient({ url });
   const underway = store.getPet(7n);

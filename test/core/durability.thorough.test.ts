@@ -11,15 +11,15 @@ import { thoroughly } from '../support/thorough.ts';
 const KILLS = thoroughly(100, 25);
 const CLIENTS = 16;
 
-/** The acknowledged pets, and the idempotency keys of those that are sent until they are acknowledged. */
+/** The acknowledged pets, and the idempotency keys of pets that are sent until they are acknowledged. */
 interface Ledger {
   readonly acknowledged: Map<string, string>;
   readonly keys: Map<string, string>;
 }
 
 /**
- * One client: adds pets with unique names until the core is gone. Every second one has an idempotency key; if it was
- * not acknowledged, the client sends it again to the next core.
+ * One client, which adds pets with unique names until the core is killed. Half of them have idempotency keys, and are
+ * sent again to the next core if they were not acknowledged.
  */
 async function addUntilKilled(core: string, ledger: Ledger, agent: http.Agent): Promise<void> {
   for (const [name, key] of ledger.keys)
@@ -51,7 +51,7 @@ async function addPet(
   }
 }
 
-/** Waits for this many acknowledgements: how long they take is up to the disk and to what else runs. */
+/** Waits for a number of acknowledgements and not for a time, which would depend on the disk and the load. */
 async function acknowledgedMore({ acknowledged }: Ledger, count: number, core: ChildProcess): Promise<void> {
   const wanted = acknowledged.size + count;
   while (acknowledged.size < wanted && core.exitCode === null && core.signalCode === null) await sleep(1);
@@ -67,7 +67,7 @@ async function allPets(core: string): Promise<Map<string, string[]>> {
   }
 }
 
-test(`${KILLS} times kill -9 of the core under load lose no acknowledged pet and duplicate none with a key`, async () => {
+test(`${KILLS} kills of the core under load lose no acknowledged pet and duplicate none with an idempotency key`, async () => {
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`, LOG_LEVEL: 'warn' };
   const ledger: Ledger = { acknowledged: new Map(), keys: new Map() };
   for (let kill = 0; kill < KILLS; kill++) {
@@ -92,7 +92,7 @@ test(`${KILLS} times kill -9 of the core under load lose no acknowledged pet and
   expect(ledger.acknowledged.size).toBeGreaterThan(KILLS * 2);
 }, 600_000);
 
-test('a commit is on disk, not only in a system cache, before it is acknowledged', async () => {
+test('a commit is on disk, not only in a cache of the system, before it is acknowledged', async () => {
   const { SqliteStore } = await import('../../core/store/sqlite.ts');
   const { query } = await import('../../core/store/store.ts');
   const store = new SqliteStore(`${await temporaryFolder()}/store.db`);

@@ -20,7 +20,7 @@ function* insertThenFail(): Transaction<void> {
   throw new Error('on purpose');
 }
 
-test('the writes of one event-loop turn are one commit, and a failed one is rolled back alone', async () => {
+test('the writes of one turn of the event loop are one commit, and only a failed one is rolled back', async () => {
   const { store, commits, count } = await openStore();
   const writes = [
     ...Array.from({ length: 10 }, () => store.write(() => insertPet(rex))),
@@ -38,7 +38,7 @@ test('the writes of one event-loop turn are one commit, and a failed one is roll
   await store.close();
 });
 
-test('a failed commit is acknowledged to nobody, and the next one works', async () => {
+test('a failed commit fails all of its writes, and the next one works', async () => {
   const folder = await temporaryFolder();
   const store = new SqliteStore(`${folder}/store.db`);
   const other = new SqliteStore(`${folder}/store.db`);
@@ -55,7 +55,7 @@ test('a failed commit is acknowledged to nobody, and the next one works', async 
   await other.close();
 });
 
-test('waiting writes are still written when the store closes', async () => {
+test('waiting writes are made when the store closes', async () => {
   const { store } = await openStore();
   const writing = store.write(() => insertPet(rex));
   await store.close();

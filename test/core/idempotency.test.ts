@@ -16,7 +16,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   const withKey = (key: string | string[]) => ({ headers: { 'idempotency-key': key } });
   const count = async () => ((await send(`${pets}?limit=100`)).json as unknown[]).length;
 
-  test('a repeated request with the same key and body returns the first answer and creates no second pet', async () => {
+  test('a repeated request with the same idempotency key and body returns the first answer and creates no pet', async () => {
     const before = await count();
     const first = await post(pets, rex, withKey('"k1"'));
     const again = await post(pets, ' { "categoryId": 9007199, "name": "R\\u0065x" } ', withKey('k1'));
@@ -24,7 +24,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(await count()).toBe(before + 1);
   });
 
-  test('concurrent requests with one key get one answer and create one pet', async () => {
+  test('concurrent requests with the same idempotency key get the same answer and create one pet', async () => {
     const before = await count();
     const answers = await Promise.all(Array.from({ length: 25 }, () => post(pets, rex, withKey('k2'))));
     expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
@@ -32,7 +32,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(await count()).toBe(before + 1);
   });
 
-  test('a key that is used again with another body or operation is a conflict', async () => {
+  test('an idempotency key that is used again with another body or operation is a conflict', async () => {
     await post(pets, rex, withKey('k3'));
     const message = 'This Idempotency-Key was used for another request.';
     for (const answer of [
@@ -43,7 +43,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     }
   });
 
-  test('a refusal by a store rule is stored as an answer too', async () => {
+  test('a refusal by a rule of the store is also stored as an answer', async () => {
     const sold = ((await post(pets, { ...rex, status: 'sold' })).json as { id: number }).id;
     const order = () => post(`${stack.core}/v1/store/orders`, { petId: sold }, withKey('k4'));
     const first = await order();
@@ -57,17 +57,17 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     ['empty', ''],
     ['an empty string', '""'],
     ['given twice', ['a', 'b']],
-  ] as const)('an idempotency key that is %s is 400', async ([, key]) => {
+  ] as const)('an idempotency key that is %s gets 400', async ([, key]) => {
     const answer = await post(pets, rex, withKey(key as string));
     expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);
   });
 
-  test('an invalid body does not use up the key', async () => {
+  test('a request with an invalid body does not use up its idempotency key', async () => {
     expect((await post(pets, { name: 'Rex' }, withKey('k5'))).status).toBe(400);
     expect((await post(pets, rex, withKey('k5'))).status).toBe(201);
   });
 
-  test('the answer survives a restart and is forgotten after a day', async () => {
+  test('the answer for an idempotency key survives a restart and is forgotten after a day', async () => {
     const first = await post(pets, rex, withKey('k6'));
     const restarted = await startStack({ DATABASE_URL: url });
     expect((await post(`${restarted.core}/v1/pets`, rex, withKey('k6'))).text).toBe(first.text);

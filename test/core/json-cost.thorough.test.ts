@@ -7,13 +7,13 @@ import { cleanUp } from '../support/clean-up.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** The most expensive shapes of a 64 kB JSON body, found by a search over some sixty. */
+/** The most expensive shapes of a 64 kB JSON body, out of about sixty that were measured. */
 
 const BYTES = 65_536;
 const MOST_MS = 5;
 const TIMES = 15;
 
-/** A value nested as deeply as fits. */
+/** A value that is nested as deeply as 64 kB allow. */
 const nested = (open: string, inner: string, close: string): string => {
   const depth = Math.floor((BYTES - inner.length) / (open.length + close.length));
   return open.repeat(depth) + inner + close.repeat(depth);
@@ -25,7 +25,6 @@ const members = (nameOf: (at: number) => string, last = '1'): string => {
   for (let at = 0; text.length < BYTES - 64; at++) text += `"${nameOf(at)}":1,`;
   return `${text}"last":${last}}`;
 };
-/** Objects of the largest allowed size. */
 function objects(): string {
   let text = '{';
   for (let at = 0; text.length < BYTES - 64; at++)
@@ -41,7 +40,7 @@ function nestedAnew(levels: number, membersEach: number, value: string): string 
     text += `{${Array.from({ length: membersEach - 1 }, () => `${name()}${value},`).join('')}${name()}`;
   return `${text}${value}${'}'.repeat(levels)}`;
 }
-/** A list of such objects, each with new names. */
+/** A list of objects, each with new names. */
 function listAnew(item: () => string): string {
   let text = '[';
   for (let next = item(); text.length + next.length < BYTES - 8; next = item()) text += `${next},`;
@@ -49,17 +48,17 @@ function listAnew(item: () => string): string {
 }
 const pyramid = `${'['.repeat(31)}${']'.repeat(31)},`;
 
-/** A function returns a different text each time. */
+/** Each call of a function returns another text. */
 const SHAPES: readonly [name: string, text: string | (() => string)][] = [
   ['arrays in arrays', nested('[', '1e5', ']')],
   ['objects in objects', nested('{"":', '1e5', '}')],
-  ['objects and arrays in turn', nested('{"a":[', '1e5', ']}')],
+  ['alternating objects and arrays', nested('{"a":[', '1e5', ']}')],
   ['lists 32 levels deep, side by side', list(pyramid, '1e5')],
-  ['integers, and one number that a double may not hold', list('1,', '1e1')],
-  ['zeros, and one such number', list('0,', '1e1')],
-  ['empty strings, and one such number', list('"",', '1e1')],
-  ['empty objects, and one such number', list('{},', '1e1')],
-  ['small objects, and one such number', list('{"":1},', '1e1')],
+  ['integers, and one number in exponent notation', list('1,', '1e1')],
+  ['zeros, and one number in exponent notation', list('0,', '1e1')],
+  ['empty strings, and one number in exponent notation', list('"",', '1e1')],
+  ['empty objects, and one number in exponent notation', list('{},', '1e1')],
+  ['small objects, and one number in exponent notation', list('{"":1},', '1e1')],
   ['exponents', list('1e5,', '1')],
   ['negative exponents', list('1e-9,', '1')],
   ['fractions with exponents', list('0.1e1,', '1')],
@@ -84,7 +83,7 @@ const SHAPES: readonly [name: string, text: string | (() => string)][] = [
   ['strings of backslashes', list('"\\\\",', '""')],
   ['white space', `${' '.repeat(BYTES - 1)}1`],
   ['white space before a colon', `{"a"${' '.repeat(BYTES - 6)}:1}`],
-  ['a list that ends badly', list('1e5,', 'x')],
+  ['a list with an invalid end', list('1e5,', 'x')],
 ];
 
 function milliseconds(bytes: Buffer): number {
@@ -102,7 +101,7 @@ function spentSince(before: NodeJS.CpuUsage): number {
   return (user + system) / 1_000;
 }
 
-test.for(SHAPES)('reading 64 kB of %s takes at most 5 ms', TIMED, ([, text]) => {
+test.for(SHAPES)('a body with 64 kB of %s is parsed in at most 5 ms', TIMED, ([, text]) => {
   const texts = Array.from({ length: TIMES }, () => Buffer.from(typeof text === 'string' ? text : text()));
   for (const { length } of texts) expect(length).toBeGreaterThan(BYTES - 256);
   const took = texts.map(milliseconds).sort((a, b) => a - b);
@@ -121,7 +120,7 @@ test.for([
   ['chunks of an empty line', chunksOf('\r\n\r\n')],
   ['chunks of two bytes, each with an extension', chunksOf('  ').replaceAll('\r\n  ', ';a\r\n  ')],
   ['chunks of 128 bytes', chunksOf(' '.repeat(128))],
-])('a body of 64 kB in %s takes at most 5 ms', TIMED, async ([, body]) => {
+])('a body of 64 kB in %s is read in at most 5 ms', TIMED, async ([, body]) => {
   const server = await startServer({
     host: '127.0.0.1',
     port: 0,
@@ -136,7 +135,7 @@ test.for([
   const took: number[] = [];
   for (let time = 0; time < TIMES; time++) {
     const { socket, closed } = await connectRaw(server.url);
-    // This includes the cost of the client.
+    // The time of the client is included.
     const before = process.threadCpuUsage();
     socket.end(head + body);
     await closed;

@@ -30,7 +30,7 @@ test.for([
   ['{"a\\"":1,"a\\u0022":2}', '"a\\"" twice'],
   ['{"\\\\":1,"\\\\":2}', '"\\\\" twice'],
   ['[{"a":1},{"x":[{"c":1,"d":{},"c":1}]}]', '"c" twice'],
-] as const)('%s is refused for its repeated member', ([text, message]) => {
+] as const)('a body of %s is refused for its repeated member', ([text, message]) => {
   expect(() => read(text)).toThrow(new JsonError(`The body has the member ${message}.`));
 });
 
@@ -40,7 +40,7 @@ test.for([
   '{"a":"b","b":"a"}',
   '{"a":"\\"a\\":","b":["a","a"]}',
   '"a:\\\\"',
-])('%s has no repeated member', (text) => {
+])('a body of %s has no repeated member', (text) => {
   expect(read(text)).toEqual(JSON.parse(text));
 });
 
@@ -48,7 +48,7 @@ test.for([
   ['members', '{"a":{"b":1,"c":2}}'],
   ['items', '[[1,2],[]]'],
   ['both', '[{"a":[]},1]'],
-] as const)('values are counted in all objects and arrays together: %s', ([, text]) => {
+] as const)('the limit of values applies to all objects and arrays together: %s', ([, text]) => {
   const count = text === '[[1,2],[]]' ? 5 : 4;
   expect(parseJson(Buffer.from(text), count)).toEqual(JSON.parse(text));
   expect(() => parseJson(Buffer.from(text), count - 1)).toThrow(
@@ -56,7 +56,7 @@ test.for([
   );
 });
 
-test('32 levels are accepted, 33 are not', () => {
+test('32 levels of nesting are accepted, 33 are not', () => {
   const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   expect(read(nested(32))).toBeDefined();
   expect(() => read(nested(33))).toThrow(JsonError);
@@ -70,7 +70,7 @@ test.for([
   '1e-400',
   '1.00000000000000000001e0',
   '10000000000000000001e-1',
-])('%s is refused as an integer', (text) => {
+])('the number %s is not read as an integer', (text) => {
   expect(Number.isInteger(read(text))).toBe(false);
 });
 
@@ -85,7 +85,7 @@ test.for([
   ['0.9223372036854775807e19', 9223372036854775807n],
   ['92233720368547758070e-1', 9223372036854775807n],
   ['0e99999999999', 0n],
-] as const)('%s is read as the integer %s', ([text, value]) => {
+] as const)('the number %s is read as the integer %s', ([text, value]) => {
   expect(BigInt(read(text) as number)).toBe(value);
 });
 

@@ -11,7 +11,7 @@ const PETS = 10_000;
 const add = (store: Store, name: string, status: PetStatus = 'available') =>
   store.write(() => insertPet({ name, categoryId: 1n, status }));
 
-/** A hundred at a time, like many clients. One in fifty is sold. */
+/** Adds pets a hundred at a time, as many clients would. One in fifty is sold. */
 async function addMany(store: Store, count: number): Promise<Pet[]> {
   const added: Pet[] = [];
   while (added.length < count) {
@@ -22,7 +22,7 @@ async function addMany(store: Store, count: number): Promise<Pet[]> {
 }
 
 describe.for(DATABASES)('on %s', ([name, empty]) => {
-  test(`a walk over ${PETS} pets during changes sees each pet that stays exactly once`, async () => {
+  test(`a walk over ${PETS} pets during changes returns each pet that stays exactly once`, async () => {
     const url = await empty();
     const stack = await startStack({ DATABASE_URL: url });
     const store = await openStore(url);

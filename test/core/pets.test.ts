@@ -17,11 +17,11 @@ test('a pet without a status is available', async () => {
   expect((await post(pets, { name: 'Rex', categoryId: 1 })).json).toMatchObject({ status: 'available' });
 });
 
-test('a name may have 200 characters as a person counts them', async () => {
+test('a name may have 200 characters, however many bytes they take', async () => {
   expect((await post(pets, { name: '🐈'.repeat(200), categoryId: 1 })).status).toBe(201);
 });
 
-test('the list is in ascending order, respects limit and status, and links to the next page', async () => {
+test('pets are listed in ascending order, by limit and status, with a link to the next page', async () => {
   const fresh = await startStack();
   const list = `${fresh.core}/v1/pets`;
   for (let at = 1; at <= 25; at++)
@@ -53,7 +53,7 @@ test('pets survive a restart', async () => {
   expect((await send(`${after.core}/v1/pets`)).text).toBe(`[${added.text}]`);
 });
 
-test('with a token set, the core answers only probes without it', async () => {
+test('a core with a token answers only probes without it', async () => {
   const guarded = await startStack({ CORE_TOKEN: 'token-of-the-core' });
   expect((await send(`${guarded.core}/livez`)).status).toBe(200);
   expect((await send(`${guarded.core}/readyz`)).status).toBe(200);

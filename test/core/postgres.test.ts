@@ -10,7 +10,7 @@ import { ROOT, startService } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-test('two cores that start together on an empty database create its schema once and serve one gateway', async () => {
+test('two cores that start together on an empty PostgreSQL create its schema once and serve one gateway', async () => {
   const url = await emptyPostgres();
   const environment = { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' };
   const cores = await Promise.all(Array.from({ length: 2 }, () => startService('core/main.ts', environment)));

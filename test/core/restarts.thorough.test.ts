@@ -8,7 +8,7 @@ import { thoroughly } from '../support/thorough.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CLIENTS = 16;
-/** Enough for some to be in flight at every stop; without a pause they would fill the machine. */
+/** Short enough for requests to be in flight at every stop. Without a pause, they would overload the machine. */
 const PAUSE_MS = 20;
 
 test(`${RESTARTS} restarts of cores under load behind the gateway fail no request`, async () => {

@@ -10,15 +10,15 @@ import { startService } from '../support/process.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** A slow PostgreSQL makes requests slow, and no core unready. */
+/** A slow PostgreSQL makes requests slow but no core unready. */
 
 const BIG = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
-/** More than the connections of both cores. */
+/** More than the database connections of both cores. */
 const REQUESTS = 40;
-/** The gateway's probes give a core this long. */
+/** The timeout of the gateway's probes. */
 const PROBE_MS = 1_000;
 const WATCHED_MS = 3_000;
-/** Less than a statement may wait, and more than a check takes on a busy machine. */
+/** Shorter than the timeout of a statement, and longer than a check takes on a busy machine. */
 const LONGEST_MS = 3_000;
 
 async function startTwoCores(DATABASE_URL: string): Promise<{ cores: string[]; stack: Stack; key: string }> {
@@ -31,7 +31,7 @@ async function startTwoCores(DATABASE_URL: string): Promise<{ cores: string[]; s
   return { cores, stack, key };
 }
 
-/** The statuses of /readyz for some seconds, and the longest wait for one in milliseconds. */
+/** Requests /readyz for some seconds. @returns its statuses, and the longest wait in milliseconds */
 async function watchReadiness(cores: readonly string[]): Promise<{ statuses: number[]; longestMs: number }> {
   const statuses = new Set<number>();
   let longestMs = 0;
@@ -44,7 +44,7 @@ async function watchReadiness(cores: readonly string[]): Promise<{ statuses: num
   return { statuses: [...statuses], longestMs };
 }
 
-/** Sends more than the pools can serve, watches meanwhile, and returns the answers. */
+/** Sends more requests than the pools can serve, and watches readiness until `end` is called. */
 async function overload({ cores, stack, key }: Awaited<ReturnType<typeof startTwoCores>>, end: () => unknown) {
   const asked = Array.from({ length: REQUESTS }, () => send(`${stack.gateway}/v1/pets`, { key }));
   const watched = await watchReadiness(cores);
@@ -59,7 +59,7 @@ const outcomes = (answers: readonly Answer[]) => [
 ];
 
 test(
-  'with every pooled connection waiting for a lock, both cores stay ready and shed excess requests',
+  'while every pooled connection waits for a lock, both cores stay ready and shed excess requests',
   TIMED,
   async () => {
     const url = await emptyPostgres();
@@ -71,7 +71,7 @@ test(
     const { answers, watched } = await overload(system, () => holder.query('ROLLBACK'));
     expect(watched.statuses).toEqual([200]);
     expect(watched.longestMs).toBeLessThan(LONGEST_MS);
-    // Those that had a connection are served, unless the lock outlasted their statement.
+    // Requests with a connection are served, unless their statement timed out.
     expect(outcomes(answers)).toContain('503 1');
     expect(outcomes(answers).filter((outcome) => outcome !== '200 ' && outcome !== '503 1')).toEqual([]);
     expect((await send(`${system.stack.gateway}/v1/pets`, { key: system.key })).status).toBe(200);
@@ -79,7 +79,7 @@ test(
 );
 
 test(
-  'with PostgreSQL frozen, both cores stay ready and answer 503 with Retry-After before the gateway times out',
+  'while PostgreSQL is frozen, both cores stay ready and send 503 with Retry-After before the gateway times out',
   TIMED,
   async () => {
     const postgres = await startOwn();
@@ -90,7 +90,7 @@ test(
     expect(watched.statuses).toEqual([200]);
     expect(watched.longestMs).toBeLessThan(LONGEST_MS);
     expect(outcomes(answers)).toEqual(['503 1']);
-    // The connection of the check was given up by now: a new one is accepted, and not answered.
+    // The connection of the check was given up by now. A new one is accepted but gets no answers.
     expect((await watchReadiness(system.cores)).statuses).toEqual([200]);
     resume();
     await expect
@@ -99,7 +99,7 @@ test(
   },
 );
 
-test('a check that takes too long repeats the last result, so a core without PostgreSQL does not become ready', async () => {
+test('a check that takes too long repeats the last result, so a core without PostgreSQL stays unready', async () => {
   const postgres = await startOwn();
   const { cores } = await startTwoCores(postgres.url);
   await postgres.stop();
@@ -110,7 +110,7 @@ test('a check that takes too long repeats the last result, so a core without Pos
   }
 });
 
-test('a check whose connection was cut is repeated on a new one', async () => {
+test('a check whose connection is cut is repeated on a new one', async () => {
   const url = await emptyPostgres();
   const { core } = await startStack({ DATABASE_URL: url });
   const client = new pg.Client(url);
@@ -125,7 +125,7 @@ test('a check whose connection was cut is repeated on a new one', async () => {
   expect((await send(`${core}/readyz`)).status).toBe(200);
 });
 
-test('a readiness check of the core is shorter than a probe of the gateway', () => {
+test('the timeout of a readiness check in the core is shorter than that of a probe by the gateway', () => {
   expect(CHECK_WITHIN_MS).toBeLessThanOrEqual(PROBE_MS / 2);
 });
 

@@ -10,7 +10,7 @@ import { startPostgres } from '../support/postgres.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** The error of a core that cannot start with this database. */
+/** @returns the error of a core that cannot start with this database */
 async function faultOf(DATABASE_URL: string): Promise<string> {
   const settings = readCoreSettings({ DATABASE_URL, PORT: '0' });
   return await startCore(settings, readableLog().logger).then(
@@ -19,7 +19,7 @@ async function faultOf(DATABASE_URL: string): Promise<string> {
   );
 }
 
-/** A PostgreSQL with a user that needs a password and has no permissions. */
+/** Starts a PostgreSQL with a user that needs a password and has no permissions. */
 async function startLocked(): Promise<URL> {
   const postgres = await startPostgres();
   cleanUp(postgres.stop);
@@ -35,7 +35,7 @@ async function startLocked(): Promise<URL> {
   return new URL(postgres.url);
 }
 
-describe('a core that cannot use its PostgreSQL gives the reason', async () => {
+describe('a core that cannot use its PostgreSQL reports the reason', async () => {
   const { port } = await startLocked();
   const nobody = await freePort();
   const place = `PostgreSQL at 127.0.0.1:${port}, database`;
@@ -43,7 +43,7 @@ describe('a core that cannot use its PostgreSQL gives the reason', async () => {
 
   test.for([
     [
-      'nobody listens',
+      'nothing listens there',
       `postgres://test:right-secret@127.0.0.1:${nobody}/postgres`,
       `PostgreSQL at 127.0.0.1:${nobody}, database postgres, cannot be used: nothing listens there.`,
     ],
@@ -58,7 +58,7 @@ describe('a core that cannot use its PostgreSQL gives the reason', async () => {
       `${place} postgres, cannot be used: password authentication failed for user "locked".`,
     ],
     [
-      'there is no such database',
+      'the database does not exist',
       url('test', 'none'),
       `${place} none, cannot be used: database "none" does not exist.`,
     ],
@@ -68,7 +68,7 @@ describe('a core that cannot use its PostgreSQL gives the reason', async () => {
       `${place} postgres, cannot be used: The server does not support SSL connections.`,
     ],
     [
-      'the user may make no tables',
+      'the user may not create tables',
       url('locked:right-secret'),
       `${place} postgres, cannot be used: permission denied for schema public.`,
     ],
@@ -80,7 +80,7 @@ describe('a core that cannot use its PostgreSQL gives the reason', async () => {
   });
 });
 
-test('a file that is no SQLite database is named, and the core exits with 1', async () => {
+test('a core with a file that is not an SQLite database reports its path and exits with 1', async () => {
   const path = `${await temporaryFolder()}/store.db`;
   await writeFile(path, 'no database, but long enough to be taken for one'.repeat(100));
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${path}` };

@@ -21,10 +21,10 @@ test.for([
   ['a full disk', '53100', 503],
   ['too little memory', '53200', 503],
   ['a statement that takes too long', '57014', 503],
-  ['a disk that fails', '58030', 503],
-  ['a database that is read-only', '25006', 503],
-  ['a statement that is wrong', '42703', 500],
-] as const)('%s in PostgreSQL, code %s, is answered with %i and logged with its cause', async ([, code, status]) => {
+  ['a disk failure', '58030', 503],
+  ['a read-only database', '25006', 503],
+  ['an invalid statement', '42703', 500],
+] as const)('%s in PostgreSQL (code %s) is answered with %i and logged with its cause', async ([, code, status]) => {
   const url = await emptyPostgres();
   const stack = await startStack({ DATABASE_URL: url });
   await onPostgres(
@@ -48,7 +48,7 @@ test.for([
 });
 
 describe.for(DATABASES)('on %s', async ([, empty]) => {
-  test('a bug in our own code does not count as a lost connection', async () => {
+  test('an exception in the code of the store does not count as a lost connection', async () => {
     const store = await openStore(await empty());
     const fault = new ReferenceError('nothing is not defined');
     const faulty = function* (): Generator<never, void, never> {
@@ -62,7 +62,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   });
 
   test.for(['pets', 'orders', 'idempotency'])(
-    'a core without its table %s is not ready and gives the reason',
+    'a core without the table %s is not ready and logs the reason',
     async (table) => {
       const url = await empty();
       const stack = await startStack({ DATABASE_URL: url });
@@ -87,7 +87,7 @@ test('a core with a locked SQLite file is not ready until it is unlocked', async
   expect(await readiness(stack)).toBe(200);
 });
 
-test('a core whose PostgreSQL is read-only is not ready, and one with a locked table is', async () => {
+test('a core with a read-only PostgreSQL is not ready, and one with a locked table is', async () => {
   const url = await emptyPostgres();
   const stack = await startStack({ DATABASE_URL: url });
   const holder = new pg.Client(url);
@@ -109,10 +109,10 @@ test('a core whose PostgreSQL is read-only is not ready, and one with a locked t
   expect((await post(`${stack.core}/v1/pets`, REX)).status).toBe(503);
 });
 
-test('SQLite on a full disk answers writes with 503 and continues to serve reads', async () => {
+test('a core with SQLite on a full disk answers writes with 503 and still serves reads', async () => {
   const folder = await temporaryFolder();
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` };
-  // The unit is 512 bytes.
+  // A limit of 400 blocks of 512 bytes stands for a full disk.
   const { out, addresses } = await startService('core/main.ts', environment, [
     'sh',
     '-c',

@@ -16,7 +16,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   const statusOf = async (petId: number) => ((await send(`${pets}/${petId}`)).json as { status: string }).status;
   const conflict = (message: string) => ({ status: 409, json: { code: 'conflict', message, status: 409 } });
 
-  test('a change affects only the named members of a pet', async () => {
+  test('a change of a pet affects only the given members', async () => {
     const id = await newPet();
     expect((await patch(`${pets}/${id}`, { name: 'Max' })).json).toEqual({
       id,
@@ -38,7 +38,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect((await patch(`${pets}/404404`, { name: 'Max' })).status).toBe(404);
   });
 
-  test('a pet is deleted once, and its id is never reused', async () => {
+  test('a pet can be deleted once, and its id is never reused', async () => {
     const id = await newPet();
     expect(await send(`${pets}/${id}`, { method: 'DELETE' })).toMatchObject({ status: 204, text: '' });
     expect((await send(`${pets}/${id}`)).status).toBe(404);
@@ -79,7 +79,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect((await post(orders, { petId })).status).toBe(201);
   });
 
-  test('every violated rule is named', async () => {
+  test('the error names the rule that was violated', async () => {
     const petId = await newPet();
     const id = await newOrder(petId);
     const sold = await newPet('sold');
@@ -110,14 +110,14 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
   });
 
   test.for(['{}', '{"petId":"1"}', '{"petId":1.5}', '{"petId":1,"status":"placed"}', '[]', ''])(
-    'the order %s is 400',
+    'the order %s gets 400',
     async (body) => {
       expect((await post(orders, body)).status).toBe(400);
     },
   );
 
   test.for(['{}', '{"status":"gone"}', '{"status":"approved","petId":1}'])(
-    'the status change %s of an order is 400',
+    'the change %s of an order gets 400',
     async (body) => {
       expect((await patch(`${orders}/1`, body)).status).toBe(400);
     },
@@ -131,7 +131,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     expect(statuses.sort()).toEqual([201, ...Array<number>(19).fill(409)]);
   });
 
-  test('every int64 is stored digit for digit', async () => {
+  test('every int64 is stored exactly', async () => {
     for (const categoryId of ['-9223372036854775808', '9223372036854775807', '9007199254740993']) {
       const added = await post(pets, `{"name":"Rex","categoryId":${categoryId}}`);
       expect(added.text).toContain(`"categoryId":${categoryId},`);
@@ -139,7 +139,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     }
   });
 
-  test('SQL in a text is stored as text', async () => {
+  test('SQL in a name is stored as text', async () => {
     const name = `Robert'); DROP TABLE pets;-- $1 ?1`;
     const { json } = await post(pets, { name, categoryId: 1 });
     expect(json).toMatchObject({ name });

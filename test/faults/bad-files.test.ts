@@ -36,7 +36,7 @@ test('a worker that starts while setting files are invalid serves with their las
   const second = 'the-second-token-of-the-core';
   await writeFile(file('token'), second);
   await eventually(async () => [await status(), lastToken()]).toEqual([200, second]);
-  // The primary looks once a second.
+  // The primary checks the files once a second.
   await sleep(1_500);
   await writeFile(file('token'), '');
   await rm(file('redis'));

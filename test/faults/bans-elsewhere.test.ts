@@ -5,7 +5,7 @@ import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-test('a ban by decision is not undone at another gateway when contact with Redis is lost', async () => {
+test('a gateway that loses Redis does not serve a key that another gateway has banned', async () => {
   const { url } = await emptyDatabase();
   const proxy = await startFaultProxy(url);
   const here = await startStack({ REDIS_URL: url });

@@ -27,15 +27,15 @@ async function setUp() {
   return { redis, proxy, key, probe, askWith, unknown };
 }
 
-/** The ways in which the answer to a decision is lost, and whether the decision itself always arrives. */
+/** The ways in which the reply to a decision is lost, and whether the decision itself always reaches Redis. */
 const losses: [name: string, fault: Fault, arrives: boolean][] = [
   ['comes after the deadline', { kind: 'hold' }, true],
-  // This may cut the reply of an earlier call, just before the decision gets through.
+  // This may cut the reply to an earlier call, just before the decision is sent.
   ['is cut off', { kind: 'cut-reply', afterBytes: 5, to: 'evalsha' }, false],
   ['waits for the network to come back', { kind: 'black-hole' }, true],
 ];
 
-test.for(losses)('a decision whose answer %s is charged once or counted as of unknown fate', async (loss) => {
+test.for(losses)('a decision whose reply %s is charged once or counted as of unknown fate', async (loss) => {
   const [, fault, arrives] = loss;
   const { redis, proxy, key, probe, askWith, unknown } = await setUp();
   const isShared = async () => (await askWith(probe.apiKey))?.mode === 'shared';
@@ -50,7 +50,7 @@ test.for(losses)('a decision whose answer %s is charged once or counted as of un
   }
   proxy.set({ kind: 'pass' });
   await expect.poll(isShared, { interval: 20 }).toBe(true);
-  // Everything in transit has arrived by now: a connection delivers in order, and a new one comes after it.
+  // All earlier calls have arrived, because a connection delivers in order and a new one opens later.
   const admitted = async () => Number(await redis.hget(key.hash, 'admitted'));
   const least = async () => sent - (arrives ? 0 : await unknown());
   await expect.poll(async () => (await admitted()) >= (await least())).toBe(true);
@@ -59,13 +59,13 @@ test.for(losses)('a decision whose answer %s is charged once or counted as of un
   expect(await admitted()).toBeLessThanOrEqual(sent);
 });
 
-test('a reset is not undone by a gateway that lost contact and charges later', async () => {
+test('a gateway that was cut off from Redis does not undo a reset when it charges its decisions', async () => {
   const server = await ownRedis();
   const proxy = await startFaultProxy(server.url);
   const [one, other] = await Promise.all(
     [server.url, proxy.url].map((REDIS_URL) => startStack({ REDIS_URL, REDIS_TIMEOUT_MS: String(DEADLINE_MS) })),
   );
-  if (one === undefined || other === undefined) throw new Error('Two were started.');
+  if (one === undefined || other === undefined) throw new Error('A stack did not start.');
   const key = await one.issueKey({ minute: 60, day: 100 });
   const left = async ({ gateway }: Stack) => {
     const { status, headers } = await send(`${gateway}/v1/pets`, { key });
@@ -80,7 +80,7 @@ test('a reset is not undone by a gateway that lost contact and charges later', a
   proxy.set({ kind: 'pass' });
   const admitted = async () => (await one.admin('GET', `/keys/${idOf(key)}`)).json;
   await expect.poll(admitted, { timeout: 10_000 }).toMatchObject({ admitted: 1 + 20 + 10 + 1 });
-  // A charge can arrive before the other gateway notices that Redis is back.
+  // The other gateway may charge before it detects that Redis is back.
   await expect.poll(() => other.log.map(({ msg }) => msg)).toContain('decisions are shared again');
   expect(await left(one)).toEqual([200, 98]);
   expect(await left(other)).toEqual([200, 97]);

@@ -11,14 +11,14 @@ import { temporaryFolder } from '../support/stack.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_S = 86_400;
-/** Limited by the day, so that almost nothing refills during a test. */
+/** The day is the tighter limit, so that almost nothing is refilled during a test. */
 const LIMITS = { minute: 25, day: 20 };
-/** The next request of the day: a line of a key this small is shorter. */
+/** The wait for the next token of the day. Waits in line for a key with such low limits are shorter. */
 const RETRY_S = DAY_S / LIMITS.day;
 /** The delay that a busy machine may add; an hour is far more. */
 const TOLERANCE_S = 60;
 
-/** Loaded by a process before anything else, so that its wall clock is wrong from the start. */
+/** The option that makes the wall clock of a process wrong from its start. */
 const wrongClock = (offsetMs: number): string => {
   const source = `const now = Date.now; Date.now = () => now() + ${offsetMs};
     globalThis.Date = class extends Date { constructor(...given) { given.length === 0 ? super(Date.now()) : super(...given) } };`;
@@ -48,7 +48,7 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
     [-HOUR_MS, 0, HOUR_MS].map((ms) => startGatewayProcess({ ...settings, NODE_OPTIONS: wrongClock(ms) })),
   );
   const begun = Date.now();
-  // On the clock of Redis, which is the machine's own.
+  // By the clock of Redis, which is the clock of the machine.
   const expectReset = (answer: Answered | undefined, inSeconds: number) =>
     expect(Math.abs(header(answer as Answered, 'x-ratelimit-reset') - begun / 1_000 - inSeconds)).toBeLessThan(
       TOLERANCE_S,
@@ -64,11 +64,11 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
   for (const [at, answer] of admitted.entries()) expectReset(answer, ((at + 1) * DAY_S) / LIMITS.day);
   const refused = answers.slice(LIMITS.day);
   const codes = refused.map(({ json }) => (json as { code?: string }).code);
-  // The slower they come, the more of the eight strikes are forgotten meanwhile.
+  // Strikes expire, so slow requests may get more than eight refusals.
   const borne = codes.indexOf('key_banned');
   expect(borne).toBeGreaterThanOrEqual(8);
   expect(codes).toEqual(codes.map((_, at) => (at < borne ? 'rate_limit_exceeded' : 'key_banned')));
-  // The ban ends long before the next token comes.
+  // The ban expires long before the next token is refilled.
   for (const answer of refused) expectReset(answer, RETRY_S);
 
   const own = await Promise.all(gateways.map(() => createKey(redis, LIMITS)));
@@ -87,7 +87,7 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
   expect([right - slow, fast - right].map((ms) => Math.round(ms / HOUR_MS))).toEqual([1, 1]);
 });
 
-test('a clock that was a day off grants at most one extra capacity and blocks nobody', async () => {
+test('a clock that was wrong by a day grants at most one extra bucket and blocks no key', async () => {
   const { server, redis, coreUrl } = await setUp();
   const gateway = await startGatewayProcess({ CORE_URL: coreUrl, REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   await redis.hset('gateway:plans', 'free.ban_after', '1000000000');

@@ -10,7 +10,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const KEYS = 12;
 const MINUTE_LIMIT = 20;
-/** Enough to ask for more than every key has. */
+/** More than the limits of all keys together. */
 const REQUESTS = 2_000;
 const MOVES = 2 * KEYS;
 
@@ -19,7 +19,7 @@ async function setUp() {
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '5000' });
   await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, ban_after: 1_000_000_000 });
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
-  // Every node is connected then. Asking costs nothing.
+  // Afterwards every node is connected. These requests cost no tokens.
   await untilAnswered(stack, keys, '/v1/limits');
   return { cluster, stack, keys };
 }
@@ -28,7 +28,7 @@ async function untilAnswered({ gateway }: Stack, keys: readonly string[], path: 
   for (const key of keys) await expect.poll(async () => (await send(gateway + path, { key })).status).toBe(200);
 }
 
-/** Keeps moving the slots of these keys, each to another node, until `isOver`. */
+/** Moves the slots of these keys between nodes until `isOver`. @returns the number of moves */
 async function reshard(
   cluster: RedisCluster,
   keys: readonly string[],
@@ -49,7 +49,7 @@ function loadWith(stack: Stack, keys: readonly string[]) {
   return startLoad(stack.gateway, () => keys[turn++ % keys.length] as string, { clients: 24, pauseMs: 1 });
 }
 
-/** All answers are 200 or 429, and there are both. Any other is shown with its log line. */
+/** Expects both 200 and 429 and no other status, which would be shown with its log line. */
 function expectDecisions(answers: readonly Answered[], { log }: Stack): void {
   const others = answers.filter(({ status }) => status !== 200 && status !== 429);
   const told = others.map(({ status, id }) => ({ status, logged: log.find(({ requestId }) => requestId === id) }));
@@ -57,7 +57,7 @@ function expectDecisions(answers: readonly Answered[], { log }: Stack): void {
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
 }
 
-test('slot migration under load with flushed scripts fails no request and charges none twice', async () => {
+test('slots that migrate under load while scripts are flushed fail no request and charge none twice', async () => {
   const { cluster, stack, keys } = await setUp();
   const flushing = setInterval(() => {
     for (const { redis } of cluster.nodes) void redis.script('FLUSH');
@@ -86,7 +86,7 @@ test('slot migration under load with flushed scripts fails no request and charge
   }
 });
 
-test('a node that joins under load and takes slots is found without an effect on known keys', async () => {
+test('a node that joins under load and takes slots is discovered without an effect on known keys', async () => {
   const { cluster, stack, keys } = await setUp();
   await untilAnswered(stack, keys, '/v1/pets');
   const load = loadWith(stack, keys);

@@ -19,7 +19,7 @@ async function setUp(cluster?: RedisCluster, timeoutMs = 5_000) {
 
 const ask = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
 
-/** Two keys for each node; those in `served` have been used once. */
+/** Two keys for each node. Those in `served` were used once. */
 async function keysByNode({ cluster, stack }: { cluster: RedisCluster; stack: Stack }) {
   const served = new Map<ClusterNode, string>();
   const unseen = new Map<ClusterNode, string>();
@@ -29,7 +29,7 @@ async function keysByNode({ cluster, stack }: { cluster: RedisCluster; stack: St
     if (served.has(node)) unseen.set(node, key);
     else served.set(node, key);
   }
-  // On a busy machine a node may be missed at the start, and is found again a little later.
+  // On a busy machine the gateway may lose a node at the start for a moment.
   for (const key of served.values())
     await expect.poll(async () => (await ask(stack, key)).status, { timeout: 10_000, interval: 50 }).toBe(200);
   return { served, unseen };
@@ -37,7 +37,7 @@ async function keysByNode({ cluster, stack }: { cluster: RedisCluster; stack: St
 
 const modeOfLast = (stack: Stack) => stack.log.findLast(({ msg }) => msg === 'request')?.mode ?? 'shared';
 
-test('slots are computed as Redis does', async () => {
+test('slots are computed as Redis computes them', async () => {
   for (const tag of ['0', '123456789', 'AbCdEfGhIjK1', 'zzzzzzzzzzzz', '000000000000', 'ü']) {
     expect(slotOf(tag)).toBe(await sound.nodes[0]?.redis.cluster('KEYSLOT', `gateway:key:{${tag}}`));
   }
@@ -69,12 +69,12 @@ test('keys and plans are managed on a cluster as on a single Redis', async () =>
 
 const faults: [name: string, cause: (node: ClusterNode) => unknown, heal: (node: ClusterNode) => unknown][] = [
   ['killed', ({ server }) => server.stop(), ({ server }) => server.restart()],
-  ['stopped in its tracks', ({ server }) => server.pause(), ({ server }) => server.resume()],
+  ['suspended', ({ server }) => server.pause(), ({ server }) => server.resume()],
 ];
 
 test.for(faults)(
-  'a node that is %s affects only its own keys, which are decided locally',
-  // The other nodes have a second for each decision, which a busy machine may miss.
+  'a node that is %s affects only its own keys, which the gateway decides locally',
+  // The other nodes have a deadline of a second for each decision, which a busy machine may miss.
   TIMED,
   async ([, cause, heal]) => {
     const { cluster, stack } = await setUp(undefined, 1_000);
@@ -92,7 +92,7 @@ test.for(faults)(
     }
     expect((await ask(stack, unseen.get(lost) as string)).status).toBe(503);
     for (const node of others) expect((await ask(stack, unseen.get(node) as string)).status).toBe(200);
-    // A node that only falls silent is away after a missed deadline.
+    // A node that falls silent is away only after a missed deadline.
     const away = () => stack.log.filter(({ msg }) => msg === 'decisions are local').map(({ node }) => node);
     await expect.poll(away).toEqual([`127.0.0.1:${lost.port}`]);
 
@@ -105,7 +105,7 @@ test.for(faults)(
   },
 );
 
-test('a replica replaces a dead primary with its data', async () => {
+test('a replica that replaces a dead primary continues with its data', async () => {
   const { cluster, stack } = await setUp();
   const { served, unseen } = await keysByNode({ cluster, stack });
   const lost = cluster.nodes[0] as ClusterNode;
@@ -119,13 +119,13 @@ test('a replica replaces a dead primary with its data', async () => {
     .toBe(200);
   const answer = await ask(stack, served.get(lost) as string);
   expect([answer.status, modeOfLast(stack)]).toEqual([200, 'shared']);
-  // What was admitted meanwhile is charged, unless nobody knows whether the dying node did.
+  // Local decisions are charged, except the one that the dying node may or may not have charged.
   await sleep(2_000);
   const hash = await replica.redis.hgetall(`gateway:key:{${idOf(served.get(lost) as string)}}`);
   expect([1 + 10 + 1, 1 + 10 + 1 + 1]).toContain(Number(hash.admitted));
 });
 
-/** Keeps the node busy so that it takes a decision next, and closes the connections before it answers. */
+/** Keeps the node busy, so that it receives a decision but closes the connection before it replies. */
 async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Promise<Answer> {
   const other = node.redis.duplicate();
   await other.ping();
@@ -139,7 +139,7 @@ async function hangUpOn(node: ClusterNode, decision: () => Promise<Answer>): Pro
   return await answer;
 }
 
-test('a decision whose node disconnects before its answer is not repeated', async () => {
+test('a decision whose node disconnects before its reply is not repeated', async () => {
   const { cluster, stack } = await setUp();
   const node = cluster.nodes[0] as ClusterNode;
   const { served } = await keysByNode({ cluster, stack });

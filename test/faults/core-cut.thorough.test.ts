@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { misbehavingStack, type Outcome } from '../support/ask.ts';
 import { goodAnswer } from '../support/misbehaving-core.ts';
 
-/** A core that dies at any byte of an answer, also among other answers. */
+/** A core that dies at any byte of an answer, on a connection of its own or between other answers. */
 
 /** The length of the longest answer here. Shorter answers are cut at their first byte more than once. */
 const ID = 'an id has 36 characters, as this has.9999999999999999';
@@ -14,11 +14,11 @@ const deaths = ['content-length', 'chunked'].flatMap((framing) =>
 );
 
 test.for(deaths)(
-  'an answer with $framing is 502 if its core $fault the connection at any byte',
+  'a request gets 502 if its core $fault the connection at any byte of an answer with $framing',
   async ({ framing, fault }) => {
     const { ask } = await misbehavingStack({});
     const { length } = goodAnswer(ID, framing === 'chunked');
-    // Counted from the end, because the numbers of attempts differ in length.
+    // Counted from the end, because ids of attempts differ in length.
     for (let at = -length; at < 0; at++) {
       const query = `fault=${fault}&at=${at}&framing=${framing}`;
       const healed = await ask('GET', `${query}&times=1`);
@@ -46,7 +46,7 @@ test('pipelined reads are retried once each when their connection breaks', async
 const FAULTS = ['closes&at=0', 'closes&at=80', 'resets&at=20', 'garbage', 'both-framings', 'too-long', 'late&at=20'];
 const ANY: readonly Outcome['seen'][] = [200, 502];
 
-test('good requests among bad ones all get their own answers, while clients leave', async () => {
+test('requests get their own answers while requests beside them fail and clients leave', async () => {
   const { ask, stack } = await misbehavingStack({ LOG_LEVEL: 'silent' });
   const outcomes: { query: string; outcome: Outcome }[] = [];
   const client = async (number: number) => {

@@ -6,17 +6,17 @@ import { startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
-/** What a client sees of a misbehaving core. */
+/** What clients receive when a core misbehaves. */
 
 const CORE_TIMEOUT_MS = 400;
 const timeout = { CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS) };
 const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
-/** What a GET and a POST get. A GET is sent twice if its connection fails. */
+/** The statuses of a GET and a POST, and how often the GET is sent: twice if its connection fails. */
 const misbehaviours: [does: string, query: string, get: number, post: number, asked: number][] = [
   ['closes the connection', 'fault=closes', 502, 502, 2],
   ['resets the connection', 'fault=resets', 502, 502, 2],
-  ['resets the connection when time is nearly over', 'fault=resets-late&at=260', 504, 502, 2],
+  ['resets the connection shortly before the timeout', 'fault=resets-late&at=260', 504, 502, 2],
   ['is silent', 'fault=stalls', 504, 504, 1],
   ['stops in the head', 'fault=stalls&at=40', 504, 504, 1],
   ['stops after the head', 'fault=stalls&at=123', 504, 504, 1],
@@ -29,8 +29,8 @@ const misbehaviours: [does: string, query: string, get: number, post: number, as
   ['sends two lengths', 'fault=two-lengths', 502, 502, 2],
   ['sends neither length nor chunks', 'fault=no-framing', 502, 502, 1],
   ['sends a head of 20 kB', 'fault=long-head', 502, 502, 2],
-  ['sends more than its length', 'fault=too-long', 200, 200, 1],
-  ['sends another answer behind its own', 'fault=too-long-by-an-answer', 200, 200, 1],
+  ['sends more bytes than its Content-Length', 'fault=too-long', 200, 200, 1],
+  ['sends a second answer after the first', 'fault=too-long-by-an-answer', 200, 200, 1],
   ['sends 100 Continue unasked', 'fault=continue', 200, 200, 1],
   ['sends 103 Early Hints first', 'fault=early-hints', 200, 200, 1],
   ['switches protocols', 'fault=switching-protocols', 502, 502, 2],
@@ -46,7 +46,7 @@ test.for(cases)(
   TIMED,
   async ({ query, method, seen, attempts }) => {
     const { ask: sent, stack } = await misbehavingStack(timeout);
-    /** Who gets an answer does not depend on time. */
+    /** Checks even on a slow machine that the answer belongs to the request. */
     const ask = async (...how: Parameters<typeof sent>) => {
       const outcome = await sent(...how);
       await fact(() => expect(outcome.isOwn).toBe(outcome.seen === 200));
@@ -62,7 +62,7 @@ test.for(cases)(
   },
 );
 
-test('a core that refuses connections is answered with 502 at once', TIMED, async () => {
+test('requests to a core that refuses connections get 502 at once', TIMED, async () => {
   const stack = await startStack({ CORE_URL: 'http://127.0.0.1:1' });
   const key = await stack.issueKey(big);
   const times: number[] = [];
@@ -77,7 +77,7 @@ test('a core that refuses connections is answered with 502 at once', TIMED, asyn
   expect(times.sort((a, b) => a - b)[10]).toBeLessThan(50);
 });
 
-test('a core that does not accept connections is answered with 504 within the timeout', TIMED, async () => {
+test('requests to a core that does not accept connections get 504 within the timeout', TIMED, async () => {
   const stack = await startStack({ CORE_URL: await unreachableServer(), CORE_TIMEOUT_MS: '10000' });
   const key = await stack.issueKey(big);
   const before = performance.now();
@@ -90,7 +90,7 @@ test('a core that does not accept connections is answered with 504 within the ti
   expect(ms).toBeLessThan(8_000);
 });
 
-test('an answer that arrives before the body was sent is forwarded, and its connection is not reused', async () => {
+test('an answer that arrives before the body is sent is forwarded, and its connection is not reused', async () => {
   const early = JSON.stringify({ code: 'payload_too_large', message: 'No.', status: 413 });
   const connections: string[] = [];
   const core = await bareCore((socket) => {
@@ -113,7 +113,7 @@ test('an answer that arrives before the body was sent is forwarded, and its conn
 });
 
 test.for(['closes', 'resets&at=50', 'garbage', 'both-framings', 'long-head'])(
-  'with two cores, a read is retried once on the other and a write never is, when one of them does this: %s',
+  'with two cores, a failed read is retried once on the other core and a failed write never: %s',
   async (fault) => {
     const { ask } = await misbehavingStack(timeout, 2);
     const others = [

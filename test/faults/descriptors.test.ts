@@ -5,7 +5,7 @@ import { send } from '../support/http.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-test('a gateway without free file descriptors logs this once a second and recovers when some are free', async () => {
+test('a gateway without free file descriptors logs this once a second and recovers when some become free', async () => {
   const limited = startProcess('prlimit', ['--nofile=80', process.execPath, 'gateway/main.ts'], {
     PORT: '0',
     ADMIN_PORT: '0',
@@ -13,7 +13,7 @@ test('a gateway without free file descriptors logs this once a second and recove
   });
   await expect.poll(() => /"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]).toBeDefined();
   const port = Number(/"gateway":"http:\/\/[^:]+:(\d+)"/.exec(limited.out())?.[1]);
-  // Clients that are closed come again: at the start the gateway has files open for a moment, too.
+  // Clients reconnect, because the gateway frees files that it opened for its start.
   const sockets = new Set<net.Socket>();
   let isOver = false;
   const connect = () => {

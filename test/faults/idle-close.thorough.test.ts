@@ -9,14 +9,14 @@ import { post } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 /**
- * A core that closes idle connections whenever it likes, while writes come that must not be sent twice. Core and gateway
- * share this process, so both ends of a connection can be seen: a write that was sent before the close has crossed it,
- * and nobody can say whether it arrived. Any other write must succeed.
+ * A core that closes idle connections at any time, while clients send writes, which must not be sent twice. Core and
+ * gateway share this process, so the test sees both ends of a connection: a write that was sent before the close
+ * arrived has crossed it and fails, because its outcome is unknown. Any other write must succeed.
  */
 
 const TRIES = 1_000;
 const MOST_MS = 4;
-/** The event loop is blocked for this long, so that the decision and the close arrive in the same turn. */
+/** Blocks the event loop for so long that a decision and a close often arrive in the same turn. */
 const BUSY_MS = 0.3;
 
 const opened = new Set<Socket>();
@@ -35,7 +35,7 @@ interface Closes {
   crossed: number;
 }
 
-/** It closes each connection within a few milliseconds of its answer. */
+/** A core that closes each connection within a few milliseconds of its answer. */
 async function closingCore(close: (socket: Socket) => void) {
   const received = new Map<string, number>();
   const closes: Closes = { all: 0, crossed: 0 };
@@ -71,7 +71,7 @@ const CLOSES: Readonly<Record<string, (socket: Socket) => void>> = {
 };
 
 test.for(Object.keys(CLOSES))(
-  'a core that %s idle connections fails only the writes sent at that moment, and receives none twice',
+  'if a core %s idle connections, only writes that cross the close fail, and none is sent twice',
   { timeout: 240_000 },
   async (does) => {
     subscribe('net.client.socket', note);

@@ -8,7 +8,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
-// A long deadline that a busy machine does not miss, so that local decisions here are caused only by a key's data.
+// The long deadline is not missed on a busy machine, so only the data of a key causes local decisions here.
 const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
 const bystander = await createKey(redis, { minute: 1_000_000, day: 1_000_000 });
 
@@ -22,24 +22,24 @@ async function withoutSecrets(redis: Redis, hash: string, ...more: string[]): Pr
   await redis.hdel(hash, ...fields, ...more);
 }
 
-/** What a manual change or a partial restore can leave of a key's hash. */
+/** What a manual change or a partial restore can make of a key's hash. */
 const spoils: [name: string, spoil: (redis: Redis, hash: string) => unknown][] = [
   ['a string', (redis, hash) => redis.multi().del(hash).set(hash, 'text').exec()],
   ['a list', (redis, hash) => redis.multi().del(hash).rpush(hash, 'plan', 'free').exec()],
-  ['nothing but its state', (redis, hash) => withoutSecrets(redis, hash, 'plan', 'minute', 'day', 'created_at')],
-  ['without its secrets', (redis, hash) => withoutSecrets(redis, hash)],
-  ['without its plan', (redis, hash) => redis.hdel(hash, 'plan')],
-  ['of a plan that there is not', (redis, hash) => redis.hset(hash, 'plan', 'platinum')],
-  ['of a plan with a line feed', (redis, hash) => redis.hset(hash, 'plan', 'free minute=60 day=1000\npro')],
-  ['to expire some day', (redis, hash) => redis.hset(hash, 'expires_at', 'some day')],
+  ['a hash with only its state', (redis, hash) => withoutSecrets(redis, hash, 'plan', 'minute', 'day', 'created_at')],
+  ['a key without secrets', (redis, hash) => withoutSecrets(redis, hash)],
+  ['a key without a plan', (redis, hash) => redis.hdel(hash, 'plan')],
+  ['a key of an unknown plan', (redis, hash) => redis.hset(hash, 'plan', 'platinum')],
+  ['a key of a plan with a line feed', (redis, hash) => redis.hset(hash, 'plan', 'free minute=60 day=1000\npro')],
+  ['a key with a word as its expiry', (redis, hash) => redis.hset(hash, 'expires_at', 'some day')],
   [
-    'an enterprise key with half its limits',
+    'an enterprise key with only one limit',
     (redis, hash) => redis.multi().hset(hash, 'plan', 'enterprise').hdel(hash, 'day').exec(),
   ],
 ];
 
 test.for(spoils)(
-  'a key that has become %s continues with its last known data and does not affect other keys',
+  'a key that has become %s is decided by its last known data and does not affect other keys',
   async ([, spoil]) => {
     const [seen, unseen] = [await createKey(redis, { minute: MINUTE }), await createKey(redis, { minute: MINUTE })];
     for (let sent = 0; sent < SPENT; sent++) await askWith(seen.apiKey);
@@ -70,13 +70,13 @@ test.for(spoils)(
 
     await redis.multi().del(seen.hash).hset(seen.hash, whole).exec();
     const again = await askWith(seen.apiKey);
-    // What was admitted meanwhile is owed, and may be charged by now.
+    // The requests that were admitted locally may have been charged by now.
     expect([200, 429]).toContain(again?.status);
     expect(again?.mode).toBe('shared');
   },
 );
 
-test('a deleted key is unknown, and a gateway forgets its data', async () => {
+test('a gateway rejects a deleted key and forgets its data', async () => {
   const key = await createKey(redis);
   await askWith(key.apiKey);
   await redis.del(key.hash);

@@ -11,23 +11,23 @@ import { createKey } from '../support/redis-keys.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { median } from '../support/statistics.ts';
 
-/** What people and scripts type instead of a limit. A limit is plain digits, 1 to 10^9; none of these is one. */
+/** Invalid limits that people and scripts may write. A valid limit consists of plain digits, from 1 to 10^9. */
 const NAUGHTY_VALUES: readonly string[] = [
-  // Numbers for some parsers.
+  // Some parsers accept these as numbers.
   ...'nan NaN -nan inf Infinity -inf 1e3 1E3 6e1 1e-3 1e400 0x3C 0X3c 0b111 0o74'.split(' '),
   ...'0 00 0000000000 -0 -1 -60 +5 +60 --5 60.0 60. .5 1,000 1.000 1_000'.split(' '),
   ...['1 000', "1'000"],
   ...['1000000001', '2147483648', '4294967296', '9007199254740993', '9223372036854775808', '18446744073709551616'],
   ...'00000000060 60n 60L 60f 60/1 1e 0x ½ 1/2 60% #60 60s'.split(' '),
   ...['9'.repeat(30), `0.${'0'.repeat(400)}1`, '6 0', '$60'],
-  // Whitespace of all kinds.
+  // All kinds of whitespace.
   ...['', ' ', ' 60', '60 ', '\t60', '60\n', '60\r\n', '\u00a060', '60\u200b', '\ufeff60', '\u202e60', '60\u2028'],
-  // Digits of other scripts, and lookalikes.
+  // Digits of other scripts and lookalikes.
   ...'６０ ٦٠ ६० ๖๐ ⑥⓪ ² Ⅵ l0 6O sixty sechzig 六十 𝟞𝟘 🔟 6️⃣0️⃣ 💯 👩‍👩‍👧‍👦'.split(' '),
   // Null values and lists.
   ...'null nil undefined none true false unlimited max * - ? {} [] [60] {"minute":60} "60"'.split(' '),
   ...["'60'"],
-  // For code that evaluates, formats, splits or quotes it.
+  // Dangerous for code that evaluates, formats, splits or quotes them.
   ...'%s%s%n %d %99999d {{60}} 60; 60||1'.split(' '),
   ...['\0', '60\0', '\u0001\u001b[31m60', '\u0024{60}', '$(echo 60)', '`60`', '60 # x', '60 --'],
   ...'<script>60</script> ../../etc/passwd os.exit()'.split(' '),
@@ -37,10 +37,12 @@ const NAUGHTY_VALUES: readonly string[] = [
   ...['Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘!͖̬̰̙̗̿̋ͥͥ̂ͣ̐́́͜͞', 'ﷺ', '\ufffd', '7'.repeat(10_000), 'x'.repeat(10_000)],
 ];
 
-/** Bad edits of the plan table of four gateways under load, and their effects. */
+/** Invalid edits of the plan table that four gateways use under load. */
 
 const TIGHT = 5;
-/** Current values that bad ones overwrite. They differ from the defaults, so that a fallback to these would show. */
+/**
+ * The valid values before each edit. They differ from the defaults, so that a fallback to defaults would be noticed.
+ */
 const GOOD = {
   'free.minute': '900000',
   'pro.minute': String(TIGHT),
@@ -48,7 +50,7 @@ const GOOD = {
   'business.day': '99999',
 };
 
-/** Those that must be there, and must not be 0. */
+/** The fields that are required and must not be 0. */
 const FIELDS = Object.keys(storedPlans(DEFAULT_PLANS)).filter((field) => !field.endsWith('.ban_grace_seconds'));
 
 const server = await ownRedis();
@@ -59,7 +61,7 @@ const core = await startService('core/main.ts', {
   DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
   LOG_LEVEL: 'warn',
 });
-// A long deadline that a busy machine does not miss: every decision is made by Redis.
+// The long deadline is not missed on a busy machine, so that Redis makes every decision.
 const settings = { CORE_URL: core.addresses.core ?? '', REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
 const gateways = await Promise.all(Array.from({ length: 4 }, () => startGatewayProcess(settings)));
 
@@ -67,7 +69,7 @@ const free = await createKey(redis, { day: 1_000_000_000 });
 const pro = await createKey(redis, { plan: 'pro' });
 const overridden = await createKey(redis, { plan: 'pro' });
 
-/** One key of each kind, used on all gateways for the duration of the task. */
+/** Uses each key on all gateways while the task runs. */
 async function underLoad<T>(task: () => Promise<T>): Promise<{ result: T; answers: readonly Answered[] }> {
   const keys = [free, pro, overridden].map(({ apiKey }) => apiKey);
   let turn = 0;
@@ -78,7 +80,7 @@ async function underLoad<T>(task: () => Promise<T>): Promise<{ result: T; answer
   return { result, answers: loads.flatMap(({ answers }) => answers) };
 }
 
-/** The table in force on each gateway, after a fresh read. */
+/** The plan table that each gateway has read last. */
 const tablesInForce = () =>
   Promise.all(gateways.map(async ({ adminUrl }) => (await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN })).json));
 
@@ -113,7 +115,7 @@ const liveAfterMs: number[] = [];
 for (const limit of ['900001', '900002', '900003']) liveAfterMs.push(await timeUntilLive(limit));
 const logs = await Promise.all(gateways.map((gateway) => gateway.stop()));
 
-/** Milliseconds from the change until the last gateway uses it. */
+/** Milliseconds from a change until all gateways use it. */
 async function timeUntilLive(limit: string): Promise<number> {
   const changedAt = performance.now();
   await redis.hset('gateway:plans', 'free.minute', limit);
@@ -128,15 +130,15 @@ async function timeUntilLive(limit: string): Promise<number> {
 }
 
 describe.for([
-  [`${NAUGHTY_VALUES.length} values that are no limits`, typed],
-  ['a table that is gone, and then a string', removed],
+  [`${NAUGHTY_VALUES.length} invalid values in every field`, typed],
+  ['a plan table that is deleted and then replaced by a string', removed],
 ] as const)('%s', ([, { result, answers }]) => {
-  test('leave the last valid table in force on every gateway', () => {
+  test('the last valid table stays in force on every gateway', () => {
     expect(inForce).toMatchObject({ free: { minute: 900_000 }, pro: { minute: TIGHT }, business: { day: 99_999 } });
     for (const table of result) expect(table).toEqual(inForce);
   });
 
-  test('fail no request of a key within its limit', () => {
+  test('no request of a key within its limit fails', () => {
     const ofFree = answers.filter(({ key }) => key === free.apiKey);
     expect(ofFree.length).toBeGreaterThan(10);
     expect(new Set(ofFree.map(({ status }) => status))).toEqual(new Set([200]));
@@ -144,7 +146,7 @@ describe.for([
   });
 });
 
-test('invalid values lift no limit, neither of a plan nor of a key that has them as overrides', () => {
+test('invalid values lift no limit of a plan or a key', () => {
   const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
   const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
   expect(violations).toEqual([]);
@@ -152,8 +154,8 @@ test('invalid values lift no limit, neither of a plan nor of a key that has them
   expect(answers.length).toBeGreaterThan(20 * TIGHT);
 });
 
-test('every gateway raises an alarm for each invalid value of each field, and for a missing or wrong table', () => {
-  // A gateway that looks later finds it written back.
+test('every gateway logs an error for each invalid value of each field, and for a missing or wrong table', () => {
+  // Only the first gateways log this: the others find the restored table.
   expect(logs.flat().some(({ msg }) => String(msg).startsWith('the plan table is missing'))).toBe(true);
   for (const log of logs) {
     const alarms = log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays');
@@ -164,7 +166,7 @@ test('every gateway raises an alarm for each invalid value of each field, and fo
     }
     expect(alarms.every(({ level }) => level === 50)).toBe(true);
     const unreadable = log.filter(({ msg }) => msg === 'plan table cannot be read; the last good one stays');
-    // Primary and worker read the table, each for itself.
+    // Primary and worker read the table independently.
     expect(unreadable.map(({ level, worker = 0 }) => [level, worker]).sort()).toEqual([
       [50, 0],
       [50, 1],
@@ -175,7 +177,7 @@ test('every gateway raises an alarm for each invalid value of each field, and fo
   }
 });
 
-test('a valid value is live on all gateways within a second', () => {
-  process.stdout.write(`a good value is live after ${liveAfterMs.map((ms) => ms.toFixed(0)).join(', ')} ms\n`);
+test('a valid value is in force on all gateways within a second', () => {
+  process.stdout.write(`a valid value is in force after ${liveAfterMs.map((ms) => ms.toFixed(0)).join(', ')} ms\n`);
   expect(median(liveAfterMs)).toBeLessThan(1_000);
 });

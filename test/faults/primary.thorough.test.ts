@@ -11,7 +11,7 @@ import { ADMIN_TOKEN } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
-/** A gateway is a primary and its workers, also with one worker, and whatever ends. */
+/** A primary and its workers: restarts, crashes and hangs of each. */
 
 const ONE = { WORKERS: '1' };
 const list = (workers: Workers, key: string) => send(`${workers.gateway}/v1/pets`, { key });
@@ -30,7 +30,7 @@ async function redisServer() {
 test.for([
   ['with Redis', {}],
   ['without Redis', { REDIS_URL: '' }],
-] as const)('SIGHUP with one worker, %s, replaces it and cuts no answer', async ([, settings]) => {
+] as const)('SIGHUP replaces the only worker and cuts no answer, %s', async ([, settings]) => {
   const core = await waitingCore();
   const workers = await startWorkers({ ...ONE, ...settings, CORE_URL: core.url });
   const [before] = workers.pids();
@@ -44,7 +44,7 @@ test.for([
   expect([isAlive(workers.child.pid as number), isAlive(before as number)]).toEqual([true, false]);
 });
 
-test('SIGHUP at any time of a start ends no process and is followed by a replacement of the workers', async () => {
+test('SIGHUP at any time during a start kills no process and causes a rolling restart', async () => {
   const NODE_OPTIONS = `--import ${new URL('../support/hang-up-while-loading.ts', import.meta.url)}`;
   const workers = await startWorkers({ ...ONE, NODE_OPTIONS });
   await eventually(() => workers.logged('rolling restart done').length).toBeGreaterThan(0);
@@ -61,7 +61,7 @@ test('a gateway is ready once it has loaded plans and script from Redis, and sta
   expect(await readyz(workers)).toBe(503);
   await redis.restart();
   await eventually(() => readyz(workers)).toBe(200);
-  // The operators' connection is one of its own.
+  // The primary has its own connection to Redis for operators.
   await eventually(async () => (await list(workers, await workers.issueKey())).status).toBe(200);
   await redis.stop();
   for (let looks = 0; looks < 20; looks++, await sleep(100)) expect(await readyz(workers)).toBe(200);
@@ -70,9 +70,9 @@ test('a gateway is ready once it has loaded plans and script from Redis, and sta
 test.for([
   ['while its worker is renewed', ({ child }: Workers): void => void child.kill('SIGHUP')],
   ['while its worker is replaced', (workers: Workers): void => kill(workers.pids()[0])],
-  ['to an operator who issues a key at once', undefined],
+  ['and immediately gets a new key from an operator', undefined],
 ] as const)(
-  "a Redis that comes back empty %s gets the operators' plans, not the built-in ones",
+  "the operators' plans, not the built-in ones, are restored in a Redis that comes back empty %s",
   async ([, disturb]) => {
     const redis = await redisServer();
     const environment = { ...ONE, REDIS_URL: redis.url };
@@ -97,7 +97,7 @@ test.for([
   },
 );
 
-test('a replacement waits for Redis, and the old worker serves verified keys meanwhile', async () => {
+test('a new worker waits for Redis while the old one serves verified keys', async () => {
   const redis = await redisServer();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
   const key = await workers.issueKey();
@@ -115,7 +115,7 @@ test('a replacement waits for Redis, and the old worker serves verified keys mea
 });
 
 test(
-  'the replacement of a crashed worker serves at once without Redis, with the same plans, keys and levels',
+  'the replacement of a crashed worker serves at once without Redis, with known plans, keys and levels',
   TIMED,
   async () => {
     const redis = await redisServer();
@@ -140,7 +140,7 @@ test(
   },
 );
 
-test('the replacement of the only worker decides a key that was last used before Redis went away', async () => {
+test('the replacement of the only worker decides a key that was last used before an outage of Redis', async () => {
   const redis = await redisServer();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
@@ -155,12 +155,12 @@ test('the replacement of the only worker decides a key that was last used before
   expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '9' } });
 });
 
-/** How often the primary found that Redis is away. */
+/** How often the primary detected that Redis was away. */
 const notedByPrimary = (workers: Workers): number =>
   workers.logged('plan table cannot be read; the last good one stays').filter(({ worker }) => worker === undefined)
     .length;
 
-test('a key that was used before a reload, and not since, is served when Redis hangs', async () => {
+test('a key that was last used before a reload is served when Redis hangs', async () => {
   const redis = await redisServer();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
@@ -173,7 +173,7 @@ test('a key that was used before a reload, and not since, is served when Redis h
 
 test('a worker that crashes when Redis begins to hang is replaced at once', TIMED, async () => {
   const redis = await redisServer();
-  // The primary has not noticed by the time that the replacement starts.
+  // The long timeout ensures that the replacement starts before the primary detects the outage.
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000' });
   const [before] = workers.pids();
   redis.pause();
@@ -210,13 +210,13 @@ test('the workers of a dead primary exit within 10 s, even if an answer never ar
   expect(await inFlight).toBe('ECONNRESET');
 });
 
-test('a successor takes the port of a dead primary and kills no process but its hanging worker', TIMED, async () => {
+test('a successor takes the port of a dead primary and kills only its hanging worker', TIMED, async () => {
   const core = await waitingCore();
   const [PORT, other] = [String(await freePort()), await startWorkers()];
   const { url: REDIS_URL } = await emptyDatabase();
   const workers = await startWorkers({ PORT, REDIS_URL, CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
   const inFlight = list(workers, await workers.issueKey());
-  // A try that is too slow leaves it behind.
+  // An attempt that fails early leaves this promise unhandled.
   inFlight.catch(() => {});
   const answer = await core.arrived;
   const pids = workers.pids();
@@ -234,7 +234,7 @@ test('a successor takes the port of a dead primary and kills no process but its 
   await untilServing(other, 2);
 });
 
-/** Whether a process has a client's connection to this port. */
+/** Whether a process holds a connection of a client to this port. */
 function hasConnections(pid: number, port: string): boolean {
   const at = `:${Number(port).toString(16).toUpperCase().padStart(4, '0')}`;
   const lines = readFileSync(`/proc/${pid}/net/tcp`, 'utf8')

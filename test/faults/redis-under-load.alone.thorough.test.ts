@@ -8,12 +8,12 @@ import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts'
 import { temporaryFolder } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 
-/** The gateway's guarantees while Redis misbehaves: every fault under load, with real gateway and Redis processes. */
+/** The gateway's guarantees during each fault of Redis, under load and with real processes. */
 
-/** The gateway's own deadline, and the delay that a busy machine may add. */
+/** The gateway's deadline, and the delay that a busy machine may add. */
 const DEADLINE_MS = 250;
 const NOISE_MS = 400;
-/** On a machine that is not overloaded, half of the requests to a healthy gateway take less. */
+/** The median time of requests to a healthy gateway is lower, unless the machine is overloaded. */
 const USUAL_MS = 10;
 
 const core = await startService('core/main.ts', {
@@ -40,12 +40,12 @@ const codesOf = (answers: readonly Decided[]) =>
 const inMode = (mode: Decided['mode']) => (answer: Decided) => answer.mode === mode;
 const admitted = (answer: Decided) => answer.admitted;
 
-/** How overloaded the machine is; 1 is not at all. Time bounds are multiplied by it. */
+/** How many times slower than usual the machine is, at least 1. Bounds of time are multiplied by it. */
 function strainOf({ roomy, causedAt }: Observation): number {
   return Math.max(1, waitOf(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
 }
 
-/** The time from `from` until the first request that Redis decided again was sent. */
+/** The time from `from` until the first request that Redis decides again is sent. */
 function sharedAgainAfter({ roomy }: Observation, from: number): number {
   return (roomy.filter(sentFrom(from)).find(inMode('shared'))?.sentAt ?? Infinity) - from;
 }
@@ -56,7 +56,7 @@ const waitOf = (answers: readonly Decided[], share: number): number =>
     share,
   );
 
-/** All that was admitted was charged, but for calls whose fate nobody knows, and at most what was asked: nothing twice. */
+/** Expects that all admitted requests were charged, except calls of unknown fate, and none twice. */
 function expectNothingTwice(
   { unknown }: Observation,
   answers: readonly Decided[],
@@ -72,7 +72,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
   const during = roomy.filter(sentFrom(causedAt, mendedFrom));
   const strain = strainOf(seen);
 
-  test('decides nothing, and verified keys are served as before', () => {
+  test('does not stop verified keys from being served by local decisions', () => {
     expect(during.length).toBeGreaterThan(20);
     expect(new Set(during.filter(sentFrom(causedAt + DEADLINE_MS)).map(({ mode }) => mode))).toEqual(
       new Set(['local']),
@@ -80,21 +80,21 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(new Set(roomy.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
-  test('leaves a key exactly its remaining tokens and refill', () => {
+  test('leaves a key exactly its remaining tokens and their refill', () => {
     expect(judge(tight, { capacity: TIGHT, windowMs: 60_000 }).violations).toEqual([]);
     expect(tight.filter(admitted).length).toBeGreaterThan(TIGHT - 5);
     expect(codesOf(tight)).toEqual(new Set(['none', 'rate_limit_exceeded']));
   });
 
-  test('bans nobody for a local refusal', () => {
+  test('causes no ban, because local refusals are no strikes', () => {
     expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
-    // No place in line, no strike; and until when nobody is banned for what was told here.
+    // No place in line and no strike was stored.
     expect(tightHash.refusals ?? '0 0 0').toMatch(/^0 0 /);
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 
-  test('answers unknown keys with 503 and Retry-After, and knows them after its recovery', () => {
-    // Requests before the outage was detected wait for their answer, and may get it.
+  test('causes 503 with Retry-After for unknown keys until its recovery', () => {
+    // Requests that were sent before the outage was detected wait for Redis and may be admitted.
     expect(unseen.during.length).toBeGreaterThan(2);
     const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + DEADLINE_MS * strain;
     const told = unseen.during.filter((answer) => !isFirst(answer));
@@ -105,7 +105,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(unseen.after.at(-1)?.status).toBe(200);
   });
 
-  test('delays the first requests at most until the deadline and later ones not at all', () => {
+  test('delays the first requests at most until the deadline, and later ones not at all', () => {
     const first = during.toSorted((a, b) => a.sentAt - b.sentAt).slice(0, 4);
     expect(waitOf(first, 0.5)).toBeLessThan(DEADLINE_MS + NOISE_MS * strain);
     // If each request waited for Redis, even the fastest would take until the deadline.
@@ -114,7 +114,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(waitOf(during, 1)).toBeLessThan(healedAt - causedAt);
   });
 
-  test('decides again within a second after its recovery and has charged nobody twice', () => {
+  test('decides again within a second of its recovery and charges no request twice', () => {
     const after = sharedAgainAfter(seen, healedAt);
     const ms = (share: number) => waitOf(during, share).toFixed(1);
     process.stdout.write(
@@ -137,7 +137,7 @@ test('silently dead connections are closed within a second', () => {
   expectNothingTwice(seen, seen.roomy, seen.roomyHash, seen.sent.roomy);
 });
 
-test('scripts flushed ten times a second fail no request and no decision', () => {
+test('scripts that are flushed ten times a second fail no request and no decision', () => {
   const { seen } = flushed;
   expect(new Set(seen.roomy.map(({ status, mode }) => `${status} ${mode}`))).toEqual(new Set(['200 shared']));
   expect(Number(seen.roomyHash.admitted)).toBe(seen.sent.roomy);

@@ -10,11 +10,11 @@ import { createKey } from '../support/redis-keys.ts';
 import { LOADING } from '../support/redis-outages.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Decisions during an outage. redis-under-load tests the faults themselves. */
+/** Decisions during an outage. `redis-under-load` tests each kind of fault. */
 
 const MINUTE = 60;
 
-/** @param settings a long deadline that a busy machine does not miss, for faults other than silence */
+/** @param settings by default a deadline that a busy machine does not miss, for faults other than silence */
 async function setUp(settings: Record<string, string> = { REDIS_TIMEOUT_MS: '2000' }) {
   const server = await ownRedis({ dir: await temporaryFolder() });
   const redis = connectionTo(server.url, { retryStrategy: () => 50 });
@@ -32,7 +32,7 @@ async function ask60(stack: Stack, key: string): Promise<Answered[]> {
 
 const admittedOf = (answers: readonly { status: number }[]) => answers.filter(({ status }) => status === 200).length;
 
-test('an intermittent outage is logged once, and so is its end', async () => {
+test('an intermittent outage and its end are logged once', async () => {
   const { redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: 1_000_000 });
   await request(stack, key);
@@ -74,7 +74,7 @@ test('local refusals are no strikes, and a running ban continues without Redis',
   expect(Number(still.headers['retry-after'])).toBeLessThan((shortest as number) + 2);
 });
 
-test('a flapping Redis grants one extra allowance in total, not one per outage', async () => {
+test('a flapping Redis grants one extra bucket in total, not one per outage', async () => {
   const { server, stack } = await setUp({});
   const [key, other] = [await stack.issueKey({ minute: MINUTE }), await stack.issueKey({ minute: 1_000_000 })];
   const begun = performance.now();
@@ -99,7 +99,7 @@ test('requests within the limit during an outage of Redis leave no debt', async 
   await request(stack, key);
   server.pause();
   const answers = await ask60(stack, key);
-  // The bucket would be full by now, had nothing been taken. What is refilled is taken as soon as it is there.
+  // Takes each token as soon as it is refilled, so that the bucket stays empty.
   for (const end = performance.now() + 6_000; performance.now() < end; await sleep(100))
     answers.push(await ask(stack.gateway, key));
   const admitted = admittedOf(answers);
@@ -117,7 +117,7 @@ async function isShared(stack: Stack, key: string): Promise<boolean> {
   return answer?.mode === 'shared';
 }
 
-test('a Redis that loads faster than it estimates is used at once', async () => {
+test('a Redis that loads its data faster than it estimates is used at once', async () => {
   const rig = await startRig();
   const stack = await startStack({ REDIS_URL: rig.proxy.url, REDIS_TIMEOUT_MS: '2000' });
   const { apiKey } = await createKey(rig.redis, { minute: 1_000_000 });
@@ -137,7 +137,7 @@ test('a Redis that became a replica of an empty one does not cause a 401 for val
   await redis.replicaof('127.0.0.1', new URL(empty.url).port);
   await expect.poll(() => redis.dbsize()).toBe(0);
   for (let sent = 0; sent < 5; sent++) {
-    // A gateway that misses the last entry of the audit log doubts what it knows of a key.
+    // A gateway no longer trusts its data of a key when the last entry that it read from the audit log is gone.
     expect([200, 503]).toContain((await request(stack, seen)).status);
     expect((await request(stack, unseen)).status).toBe(503);
     await sleep(150);

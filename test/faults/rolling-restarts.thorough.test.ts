@@ -12,11 +12,11 @@ import { startWorkers, type Workers } from '../support/workers.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CONNECTIONS = 16;
-/** A pause, because a careless stop cuts connections that are idle when their worker ends. */
+/** The pause makes connections idle, which an incorrect stop would cut. */
 const PAUSE_MS = 60;
-/** Within the one second of the lame duck. */
+/** Less than the second for which a stopping gateway still accepts connections. */
 const NOTICED_AFTER_MS = 400;
-/** Two starts and two stops, on a machine where other tests run. */
+/** Enough for two starts and two stops while other tests run. */
 const RESTARTED_WITHIN_MS = 120_000;
 const SERVED = ['GET 200', 'POST 201'];
 
@@ -43,7 +43,7 @@ test(`${RESTARTS} rolling restarts under load and a final stop fail no request`,
   expect(workers.logged('worker stopped').map(({ code }) => code)).toEqual(Array(2 * RESTARTS).fill(0));
   expect(workers.logged('worker exited')).toEqual([]);
 
-  // A load balancer notices the stop and takes a moment to turn away.
+  // A load balancer sends requests until it has noticed the stop.
   workers.child.kill('SIGTERM');
   while ((await send(`${workers.adminUrl}/readyz`)).status === 200) await sleep(20);
   await sleep(NOTICED_AFTER_MS);
@@ -53,9 +53,9 @@ test(`${RESTARTS} rolling restarts under load and a final stop fail no request`,
   expect([...load.outcomes.keys()].sort()).toEqual(SERVED);
 }, 600_000);
 
-test('with two workers on one Redis, of which one is restarted, each key gets exactly its allowance', async () => {
+test('each key gets exactly its allowance during a rolling restart of two workers', async () => {
   const workers = await startInFrontOfCore();
-  // Clients that hammer are not to be banned.
+  // The clients must not be banned.
   const patient = { method: 'PATCH', key: ADMIN_TOKEN };
   expect((await post(`${workers.adminUrl}/plans/enterprise`, { ban_after: 1_000_000_000 }, patient)).status).toBe(200);
   const limits = { plan: 'enterprise', minute: MINUTE_LIMIT, day: 1_000_000 };
@@ -104,7 +104,7 @@ test('a replaced worker finishes slow requests of clients and slow answers of th
   await expect.poll(() => workers.logged('worker stopped')).toMatchObject([{ code: 0 }]);
 });
 
-test('a stop does not wait the full time for a worker that was replaced before it', async () => {
+test('a stop does not wait the full time for a worker that was replaced shortly before', async () => {
   const core = await faultyCore(() => {});
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: '', CORE_URL: core, CORE_TIMEOUT_MS: '600000' });
   const lost = send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() }).catch(({ code }) => code);

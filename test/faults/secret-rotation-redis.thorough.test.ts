@@ -23,7 +23,7 @@ import {
 } from '../support/rotation.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** The secrets of Redis are rotated by the runbook's commands, without a failed request. */
+/** Secrets of Redis are rotated with the commands of deploy/RUNBOOK.md under load. */
 
 const REDIS_PAGE = 'Password of Redis';
 
@@ -45,7 +45,7 @@ test('the password of Redis is rotated without a failed request', async () => {
   await writeFile(REDIS_URL_FILE, elsewhere(valuesOf(REDIS_PAGE)[0] ?? '', host));
   await admin.call(...(remove as [string, ...string[]]));
   await serves(load);
-  // Open connections outlive their password. New ones need the new one.
+  // Open connections survive the change. New ones need the new password.
   for (let round = 0; round < 3; round++) {
     expect(Number(await root.call('CLIENT', 'KILL', 'USER', 'gateway'))).toBeGreaterThan(0);
     await expect.poll(async () => String(await root.call('CLIENT', 'LIST')), WITHIN).toMatch(/ user=gateway /);
@@ -71,7 +71,7 @@ test('the password of a Redis Cluster is rotated without a failed request', asyn
   await writeFile(REDIS_URL_FILE, withPassword(NEW));
   await onAll(`<${OLD}`);
   for (const { redis } of nodes) await redis.call('CLIENT', 'KILL', 'USER', 'gateway');
-  // The client library connects to a node again when a key needs it.
+  // The client library reconnects to a node only when a key needs it.
   const clients = async () => (await Promise.all(nodes.map(({ redis }) => redis.call('CLIENT', 'LIST')))).join('');
   await expect.poll(clients, WITHIN).toMatch(/ user=gateway /);
   await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
@@ -90,7 +90,7 @@ async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
 
 const SENTINELS_PAGE = 'Password of the sentinels';
 
-/** Sentinels and nodes that know a user `gateway`, and a stack that uses it. */
+/** Sentinels and nodes with a user `gateway`, and a stack that uses it. */
 async function startWithSentinels() {
   const { urls, nodes, sentinels, primary } = await startSentinels();
   const rules = ['SETUSER', 'gateway', 'on', `>${OLD}`, '~*', '&*', '+@all'] as const;
@@ -130,7 +130,7 @@ test('the password of the sentinels is rotated without a failed request', async 
   }
 });
 
-test('a late password of the sentinels is used once it is there', async () => {
+test('a gateway that is cut off by a changed sentinel password reconnects once its file has it', async () => {
   const { stack, onAll, file, redis } = await startWithSentinels();
   const [away, back] = [told(stack, 'redis is away'), told(stack, 'redis is back')];
   await onAll(`ACL SETUSER gateway resetpass >${NEW}`);

@@ -23,9 +23,9 @@ import {
 } from '../support/rotation.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Secrets are changed as deploy/RUNBOOK.md says, while clients read and write: no request fails. */
+/** Secrets are changed with the commands of deploy/RUNBOOK.md while clients read and write. */
 
-test('CORE_TOKEN', async () => {
+test('CORE_TOKEN is rotated without a failed request', async () => {
   const CORE_TOKEN_FILE = await secretFile(OLD);
   const stack = await startStack({ CORE_TOKEN_FILE });
   const load = await startLoad(stack);
@@ -42,7 +42,7 @@ test('CORE_TOKEN', async () => {
   expect(await Promise.all(direct)).toEqual([401, 200]);
 });
 
-/** A PostgreSQL in which the core's role needs a password, and a connection of its administrator. */
+/** A PostgreSQL that requires a password of the core's role, and a connection of its administrator. */
 async function startWithPassword() {
   const postgres = await startPostgres();
   cleanUp(postgres.stop);
@@ -70,7 +70,7 @@ test('the password of PostgreSQL is rotated without a failed request', async () 
     const { rows } = await root.query<{ pid: number }>("SELECT pid FROM pg_stat_activity WHERE usename = 'store'");
     return rows.map(({ pid }) => pid);
   };
-  /** Adds clients that send requests without a pause, and waits until the core has opened connections for them. */
+  /** Adds clients that send requests without a pause, until the core has opened connections for them. */
   const grow = async (clients: number) => {
     const before = await backends();
     loads.push(await startLoad(stack, clients, 0));
@@ -78,9 +78,9 @@ test('the password of PostgreSQL is rotated without a failed request', async () 
   };
 
   await writeFile(DATABASE_URL_FILE, elsewhere(written, host));
-  await grow(3); // Only the old one is accepted.
+  await grow(3); // Only the old password is accepted.
   for (const line of linesOf(page, 'psql -c')) await root.query(line.replaceAll('"', ''));
-  await grow(12); // Only the new one is accepted.
+  await grow(12); // Only the new password is accepted.
   for (const load of loads) await expectNoFailure(load);
 
   await root.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'store'");
@@ -105,7 +105,7 @@ test('the TLS certificate and its key are rotated without a failed request', asy
   cleanUp(() => agent.destroy());
   const outcomes = new Map<unknown, number>();
   let isRunning = true;
-  /** On a new connection each time, or on one that is kept. */
+  /** Sends requests on new connections, or on those of an agent. */
   const client = async (sent: { agent?: https.Agent }) => {
     while (isRunning) {
       const outcome = await send(`${stack.gateway}/v1/pets`, { key, ca, ...sent }).then(

@@ -12,7 +12,7 @@ const KILLS = thoroughly(10, 4);
 const KEYS = 8;
 const MINUTE_LIMIT = 120;
 const PER_MS = MINUTE_LIMIT / 60_000;
-/** The largest replication delay on one machine. */
+/** An upper bound of the replication delay on one machine. */
 const UNREPLICATED_MS = 500;
 
 interface Decided extends Answered {
@@ -20,10 +20,10 @@ interface Decided extends Answered {
 }
 
 interface Failover {
-  /** Before it was killed, and when it was gone. */
+  /** The time before the primary was killed, and the time after it. */
   readonly since: number;
   readonly until: number;
-  /** From the sentinels' announcement of another primary to the first decision in it. */
+  /** The time from the sentinels' announcement of a new primary to its first decision. */
   readonly sharedAfterMs: number;
 }
 
@@ -65,12 +65,12 @@ function withModes(stack: Stack, answers: readonly Answered[]): Decided[] {
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
 
 /**
- * Concurrent requests of one key may end in any order, and those whose call was lost with the primary may be admitted here
- * besides: eight clients ask for few keys in turn.
+ * Tolerance for requests of a key that run concurrently: eight clients use few keys in turn. They may finish in any
+ * order, and those whose call was lost with the primary may be admitted in addition.
  */
 const OVERLAP = 4;
 
-/** Intervals in which a key was decided locally: its admissions, and what was left and refilled meanwhile. */
+/** For each interval of local decisions on a key: its admissions, and the tokens that were left and refilled. */
 function localStretches(answers: readonly Decided[]): { taken: number; allowed: number }[] {
   const inOrder = answers.toSorted((a, b) => a.answeredAt - b.answeredAt);
   const stretches: { taken: number; allowed: number }[] = [];
@@ -92,7 +92,7 @@ function stretch(before: Decided, local: readonly Decided[]): { taken: number; a
   return { taken: admitted(local), allowed: left + elapsed * PER_MS + OVERLAP };
 }
 
-test(`${KILLS} killed primaries cause no 5xx for known keys and little more than their allowance`, async () => {
+test(`${KILLS} killed primaries cause no 5xx for known keys and admit little more than their allowance`, async () => {
   const { watched, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, day: 1_000_000, ban_after: 1_000_000_000 });
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
@@ -112,7 +112,7 @@ test(`${KILLS} killed primaries cause no 5xx for known keys and little more than
     `${answers.length} requests, ${KILLS} failovers in ${(elapsed / 1_000).toFixed(1)} s, shared at most ${slowest.toFixed(0)} ms after a primary was named\n`,
   );
 
-  // Shows the log lines of what failed.
+  // A failed request is shown with its log line.
   expect(stack.log.filter(({ status }) => Number(status) >= 500)).toEqual([]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   expect(slowest).toBeLessThan(5_000);
@@ -126,7 +126,7 @@ test(`${KILLS} killed primaries cause no 5xx for known keys and little more than
     expect(admitted(local)).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS + OVERLAP);
     const shared = own.filter(({ mode }) => mode === 'shared');
     const kept = Number(await redis.hget(`gateway:key:{${idOf(key)}}`, 'admitted'));
-    // What was admitted without Redis was charged afterwards, to at most a minute below zero.
+    // Local admissions were charged afterwards, down to at most the limit of a minute below zero.
     expect(kept).toBeLessThanOrEqual(2 * MINUTE_LIMIT + elapsed * PER_MS);
     const unreplicated = failovers.map(({ since, until }) =>
       admitted(shared.filter(({ answeredAt }) => answeredAt > since - UNREPLICATED_MS && answeredAt <= until)),
@@ -135,7 +135,7 @@ test(`${KILLS} killed primaries cause no 5xx for known keys and little more than
   }
 });
 
-test('a primary that becomes a replica and keeps its connections is replaced by the one that the sentinels name', async () => {
+test('the gateway switches to the new primary even if the old one becomes a replica and keeps its connections', async () => {
   const { watched, stack } = await setUp();
   const [key, unseen] = [await stack.issueKey(), await stack.issueKey()];
   const ask = (apiKey: string) => send(`${stack.gateway}/v1/store/orders`, { key: apiKey });

@@ -8,7 +8,7 @@ import { startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** One of two cores falls silent and closes no connection. */
+/** One of two cores falls silent without closing its connections. */
 
 const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const CORE_TIMEOUT_MS = 5_000;
@@ -73,7 +73,7 @@ test('only some reads are sent twice when both cores are slow', async () => {
   expect(asked).toBeLessThan(500 + 4 * 64 + 60);
 });
 
-test('the faster core answers a slow read, and the other answer is dropped', async () => {
+test('a slow read gets the answer of the faster core, and the other answer is dropped', async () => {
   const slow = await faultyCore((socket, head) => {
     if (head.includes('/readyz')) socket.write(okTo(head));
     else setTimeout(() => socket.write(okTo(head).replace('[]', '{}')), 3_000);

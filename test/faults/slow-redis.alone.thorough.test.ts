@@ -9,12 +9,12 @@ import { withModes } from '../support/redis-fault.ts';
 import { startStack } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 
-/** Slow is not away: while Redis answers within the deadline, four gateways share each limit, to the request. */
+/** A slow Redis is no outage: four gateways share each limit exactly while Redis answers within the deadline. */
 
 const MINUTE = 70;
 const LASTS_MS = 12_000;
 
-/** Four gateways on one slow Redis, whose clients ask for a key that all of them hammer. */
+/** Four gateways on one Redis, a key for load on all of them, and unused keys. */
 async function fourGateways() {
   const server = await ownRedis();
   const redis = connectionTo(server.url);
@@ -38,7 +38,9 @@ async function observe({ stacks, hammered, unseen }: Awaited<ReturnType<typeof f
   return { answers: loads.flatMap(({ answers }) => answers), fresh };
 }
 
-/** The delay of each answer, or how long Redis pauses twice a second. Both at the same time: most of it waits. */
+/**
+ * The delay of each reply, or the duration of pauses. Both are tested at the same time, because most of it is waiting.
+ */
 const SLOWNESS = { 'answers after 60 ms': { delayMs: 60 }, 'pauses for 120 ms twice a second': { pauseMs: 120 } };
 
 const observed = await Promise.all(
@@ -56,7 +58,7 @@ const observed = await Promise.all(
 );
 
 test.for(observed)(
-  'while Redis $how, four gateways give exactly the limit, and no key gets a 5xx',
+  'while Redis $how, four gateways admit exactly the limit, and no key gets a 5xx',
   ({ answers, fresh, stacks }) => {
     expect(new Set(fresh.map(({ status }) => status))).toEqual(new Set([200]));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
@@ -67,11 +69,11 @@ test.for(observed)(
   },
 );
 
-/** The longest of a thousand may take so much more on a machine that does much else. */
+/** The delay that a busy machine may add to the slowest of a thousand requests. */
 const NOISE_MS = 100;
 
 test.for([0, 60, 100])(
-  'when a Redis that answers after %d ms is lost, known keys wait at most 300 ms, and share again 0.5 s after contact',
+  'when a Redis with a latency of %d ms is lost, known keys wait at most 300 ms and are shared again in 0.5 s',
   async (ms) => {
     const server = await ownRedis();
     const proxy = await startFaultProxy(server.url);
@@ -108,7 +110,7 @@ test.for([0, 60, 100])(
   },
 );
 
-test('a Redis that answers after 150 ms and has lost its scripts decides keys that were never seen', async () => {
+test('a Redis with a latency of 150 ms that lost its scripts still decides unknown keys', async () => {
   const { redis, proxy, stacks, unseen } = await fourGateways();
   proxy.set({ kind: 'delay', ms: 150 });
   for (const key of unseen.slice(0, 4)) {

@@ -10,7 +10,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { signalAll } from '../support/workers.ts';
 
-/** A stalled gateway has no Redis outage: Redis is healthy, and its answers wait in the socket. */
+/** A stall of the gateway is no outage of Redis: the replies wait in its sockets. */
 
 const ROOMY = { minute: 1_000_000, day: 1_000_000 };
 const TIGHT = 10;
@@ -32,13 +32,13 @@ async function stall(pid: number, ms: number): Promise<void> {
 
 const localOf = async (gateway: GatewayProcess, answers: readonly Answered[]) => {
   const log = await gateway.stop();
-  // While the gateway starts, a busy machine may delay Redis beyond the command timeout.
+  // During the start, a busy machine may delay Redis beyond the command timeout.
   const served = log.slice(log.findIndex(({ msg }) => msg === 'request'));
   expect(served.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is away')).toEqual([]);
   return withModes(answers, log).filter(({ mode }) => mode === 'local').length;
 };
 
-test.for([70, 800])('decisions of a gateway that stalls for %i ms are shared', async (ms) => {
+test.for([70, 800])('a gateway that stalls for %i ms still makes shared decisions', async (ms) => {
   const { rig, gateway, pid } = await setUp();
   const { apiKey, hash } = await createKey(rig.redis, ROOMY);
   await ask(gateway.url, apiKey);
@@ -65,11 +65,11 @@ test('a flood of pipelined requests without a key opens no circuit breaker', asy
   await load.stop();
   expect(flood.bytes).toBeGreaterThan(100_000);
   expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
-  // On a busy machine Redis itself may miss a deadline. An open breaker would decide hundreds here.
+  // On a busy machine Redis itself may miss a deadline. An open breaker would decide hundreds locally.
   expect(await localOf(gateway, load.answers)).toBeLessThan(load.answers.length / 50);
 });
 
-/** Sends 185 kB/s of tiny requests without waiting for answers, many per turn. A closed connection is reopened. */
+/** Sends 185 kB/s of tiny requests without waiting for answers, many per turn. Closed connections are reopened. */
 function startFlood(gateway: string) {
   const { hostname, port } = new URL(gateway);
   const many = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2_100);
@@ -127,7 +127,7 @@ test('a gateway with a fifth of a CPU accepts new keys and enforces limits', asy
   expect(await localOf(gateway, [...ofRoomy, ...ofTight, ...ofFresh])).toBe(0);
 });
 
-/** 20 ms of every 100, like a quota of the kernel's scheduler. */
+/** Lets a process run for 20 ms of every 100, like a CPU quota of the kernel. */
 function throttled(pid: number) {
   let isRunning = true;
   cleanUp(() => {
@@ -144,7 +144,7 @@ function throttled(pid: number) {
   };
 }
 
-/** On a busy machine the connection can be lost at the start. What follows within a second counts as one outage. */
+/** Waits for the end of outages, which a busy machine may cause at the start. */
 async function untilSettled({ process }: GatewayProcess): Promise<void> {
   const times = (text: string) => process.out().split(`"msg":"${text}"`).length;
   await expect
@@ -152,7 +152,7 @@ async function untilSettled({ process }: GatewayProcess): Promise<void> {
     .toBe(0);
 }
 
-/** Suspends Redis for `ms`, with one key that the gateway knows and one that it does not. */
+/** Suspends Redis for `ms` during a request of a known key and one of a new key. */
 async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: number) {
   const [known, fresh] = [await createKey(redis, ROOMY), await createKey(redis, ROOMY)];
   await expect.poll(async () => (await ask(gateway.url, known.apiKey)).status).toBe(200);
@@ -165,12 +165,12 @@ async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: n
   return { ofKnown, ofFresh, known, fresh };
 }
 
-test('a pause of Redis that is shorter than the deadline delays decisions and is no outage', TIMED, async () => {
+test('a pause of Redis that is shorter than the deadline delays decisions but is no outage', TIMED, async () => {
   const { rig, gateway } = await setUp({ REDIS_TIMEOUT_MS: '2000' });
   const { ofKnown, ofFresh, known, fresh } = await pauseRedis(rig, gateway, 550);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 200]);
   for (const { ms } of [ofKnown, ofFresh]) expect(ms).toBeGreaterThan(500);
-  // Both were charged once.
+  // Each request was charged once.
   await fact(async () => {
     await expect.poll(() => rig.redis.hget(known.hash, 'admitted')).toBe('2');
     expect(await rig.redis.hget(fresh.hash, 'admitted')).toBe('1');
@@ -207,7 +207,7 @@ test('the script is loaded before the first decision of a connection', async () 
   await ask(gateway.url, apiKey);
   expect(await calls()).toEqual([evals, evalshas + 1]);
   await rig.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-  // Each process connects anew and loads it, one sooner than the other.
+  // Primary and worker reconnect and load the script at different times.
   let again = evals;
   const isQuiet = async () => {
     const [before, now = 0] = [again, (await calls())[0]];

@@ -11,8 +11,8 @@ import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { signalAll, startWorkers } from '../support/workers.ts';
 
 /**
- * Each part of a system hangs in turn. Four seconds later, neither the banner of the console, nor its Health page, nor
- * the doctor, nor readiness says that all is well.
+ * Each part of a system hangs in turn. Four seconds later, the banner of the console, its Health page, the doctor and
+ * readiness all report it.
  */
 
 vi.setConfig({ testTimeout: 300_000 });
@@ -37,7 +37,7 @@ test('a part that does not answer is never reported as healthy until it answers 
   const banner = page.locator('#state');
   const isWell = () =>
     vi.waitFor(async () => expect(await banner.innerText()).toMatch(/All well/), { timeout: 60_000, interval: 200 });
-  /** What the Health page claims of each part, green or not. */
+  /** The cards of the Health page about each part. */
   const cards = async () => ({
     redis: await page.getByRole('region', { name: 'Redis and the plan table' }).innerText(),
     core: await page.getByRole('region', { name: 'Cores' }).innerText(),
@@ -63,7 +63,7 @@ test('a part that does not answer is never reported as healthy until it answers 
     },
     'worker 1': {
       stop: () => process.kill(gateway.pids()[0] as number, 'SIGSTOP'),
-      // Its primary may have replaced it meanwhile.
+      // The primary may have replaced the worker.
       go: () => process.kill(gateway.pids()[0] as number, 'SIGCONT'),
     },
   };

@@ -8,7 +8,7 @@ import { ownRedis } from '../support/redis-database.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { eventually, launchWorkers, untilServing } from '../support/workers.ts';
 
-/** While Redis is unavailable, all workers of a machine decide as one. */
+/** While Redis is unavailable, all workers of a gateway share their limits. */
 
 const MINUTE = 60;
 const WORKERS = 4;
@@ -16,7 +16,7 @@ const WORKERS = 4;
 const server = await ownRedis({ appendonly: 'yes', dir: await temporaryFolder() });
 const workers = await launchWorkers({ WORKERS: String(WORKERS), REDIS_URL: server.url, REDIS_TIMEOUT_MS: '1000' });
 
-/** Each request on its own connection, many at once, so that every worker gets some. */
+/** Sends many requests at once on separate connections, so that every worker gets some. */
 async function ask(key: string, count: number): Promise<number[]> {
   const agent = new http.Agent({ maxSockets: 32 });
   const answers = Array.from({ length: count }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
@@ -28,7 +28,7 @@ async function ask(key: string, count: number): Promise<number[]> {
 const countOf = (statuses: readonly number[], status: number) => statuses.filter((one) => one === status).length;
 const issueTight = () => workers.issueKey({ plan: 'free', minute: MINUTE });
 
-/** How many workers have answered such requests, as far as logged. */
+/** The number of workers that have logged such requests. */
 const workersOf = (isMeant: (line: LogLine) => boolean): number =>
   new Set(
     workers
@@ -53,7 +53,7 @@ beforeEach(async () => {
   await untilServing(workers, WORKERS);
 });
 
-test('a key known to one worker is known to all and has one allowance per machine', async () => {
+test('all workers know a key that one of them knows, and share its allowance', async () => {
   const keys = await Promise.all([issueTight(), issueTight(), issueTight()]);
   const begun = performance.now();
   for (const key of keys) expect(await ask(key, 1)).toEqual([200]);
@@ -77,7 +77,7 @@ test('a key that no worker knows gets a 503 with Retry-After', async () => {
 test('requests that workers admitted without Redis are charged once by the primary, and counted', async () => {
   const key = await issueTight();
   expect(await ask(key, 5)).toEqual(Array(5).fill(200));
-  // What was owed before is charged within two seconds of contact.
+  // Charges of the previous test are made within two seconds of reconnecting.
   await sleep(2_000);
   const counted = async () => Number(CHARGED.exec((await workers.admin('/metrics')).text)?.[1]);
   const before = await counted();
@@ -92,7 +92,7 @@ test('requests that workers admitted without Redis are charged once by the prima
   expect(await charged()).toBe(25);
 });
 
-test('a second outage begins with the tokens that were left in Redis and locally', async () => {
+test('a second outage begins with the lower of the levels in Redis and of local decisions', async () => {
   const [left, spent] = await Promise.all([issueTight(), issueTight()]);
   const begun = performance.now();
   const refilled = () => Math.ceil((performance.now() - begun) / 1_000);
@@ -101,7 +101,7 @@ test('a second outage begins with the tokens that were left in Redis and locally
   const before = countOf(await ask(left, 20), 200) + countOf(await ask(spent, 1), 200);
   expect(before).toBe(21);
   await restart();
-  // The first key has 59 left in Redis and 39 locally. Of the second, Redis gives out nearly everything.
+  // The first key has 59 tokens left in Redis and 39 locally. Nearly all tokens of the second are spent through Redis.
   expect(countOf(await ask(spent, 50), 200)).toBe(50);
   await server.stop();
   const ofLeft = countOf(await ask(left, 120), 200);
@@ -110,13 +110,13 @@ test('a second outage begins with the tokens that were left in Redis and locally
   expect(countOf(await ask(spent, 120), 200)).toBeLessThanOrEqual(MINUTE - 51 + refilled());
 });
 
-/** Asks until each worker has served the key. On a busy machine one of them takes most connections. */
+/** Sends requests until each worker has served the key. On a busy machine one worker accepts most connections. */
 async function makeKnownToAll(key: string): Promise<void> {
   while (workersOf(({ keyId }) => keyId === idOf(key)) < WORKERS)
     expect(new Set(await ask(key, 50))).toEqual(new Set([200]));
 }
 
-test('workers whose primary hangs decide with their own data', async () => {
+test('workers whose primary hangs decide by their own data', async () => {
   const key = await workers.issueKey();
   await makeKnownToAll(key);
   await server.stop();
@@ -127,7 +127,7 @@ test('workers whose primary hangs decide with their own data', async () => {
   expect(new Set(await ask(key, 100))).toEqual(new Set([200]));
 });
 
-test('a hanging worker does not keep the others from deciding', async () => {
+test('a hanging worker does not stop the others from deciding', async () => {
   const keys = await Promise.all(Array.from({ length: 6 }, () => workers.issueKey()));
   for (const key of keys) await makeKnownToAll(key);
   await server.stop();
@@ -135,7 +135,7 @@ test('a hanging worker does not keep the others from deciding', async () => {
   process.kill(pid, 'SIGSTOP');
   const answered: number[] = [];
   const agent = new http.Agent({ maxSockets: 64 });
-  // Connections that the hanging worker has accepted wait for it.
+  // Requests on connections of the hanging worker wait for it.
   const answers = keys.map(async (key) => {
     const all = Array.from({ length: 20 }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
     for (const one of all) void one.then(({ status }) => answered.push(status));

@@ -24,14 +24,14 @@ const kill = (pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL') => pr
 const list = (workers: Workers, key: string, agent?: http.Agent) =>
   send(`${workers.gateway}/v1/pets`, agent === undefined ? { key } : { key, agent });
 
-/** The next process that a gateway starts, other than the known ones. */
+/** The next process that a gateway starts. */
 async function nextChild({ child }: Workers, known: readonly number[]): Promise<number> {
   const fresh = () => childrenOf(child.pid as number).find((pid) => !known.includes(pid));
   await expect.poll(fresh, { interval: 2 }).toBeDefined();
   return fresh() as number;
 }
 
-test('a killed worker is replaced, each time after a longer delay, and the service continues', async () => {
+test('a killed worker is replaced, each time after a longer delay, while the other one serves', async () => {
   const workers = await startWorkers();
   const key = await workers.issueKey();
   for (let crash = 1; crash <= 3; crash++) {
@@ -47,7 +47,7 @@ test('a killed worker is replaced, each time after a longer delay, and the servi
   expect((await workers.admin('/metrics')).text).toMatch(/^gateway_worker_crashes_total 3$/m);
 });
 
-test('workers that cannot start are retried ever more slowly, with the reason, and the gateway is not ready', async () => {
+test('workers that cannot start are retried with growing delays and a logged reason, and the gateway is not ready', async () => {
   const port = await freePort();
   const workers = await startWorkers({ PORT: String(port) });
   expect((await workers.admin('/readyz')).status).toBe(200);
@@ -72,7 +72,7 @@ test('workers that cannot start are retried ever more slowly, with the reason, a
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('a rolling restart whose new worker does not start is abandoned, and the old workers continue', async () => {
+test('a rolling restart is aborted if the new worker does not start, and the old workers continue', async () => {
   const workers = await startWorkers();
   const before = workers.pids();
   workers.child.kill('SIGHUP');
@@ -83,7 +83,7 @@ test('a rolling restart whose new worker does not start is abandoned, and the ol
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('restarts requested during a restart cause one more after it', async () => {
+test('restarts that are requested during a restart cause one more restart afterwards', async () => {
   const workers = await startWorkers();
   workers.child.kill('SIGHUP');
   await eventually(() => workers.logged('rolling restart begins').length).toBe(1);
@@ -137,13 +137,13 @@ test('a primary that dies while a worker starts leaves no worker behind', async 
   workers.child.kill('SIGHUP');
   const starting = await nextChild(workers, before);
   cleanUp(() => isAlive(starting) && kill(starting));
-  // It now waits for Redis, after its first lines and before it serves.
+  // The new worker now waits for Redis, before it serves.
   await expect.poll(() => proxy.connections, { interval: 5, timeout: 30_000 }).toBeGreaterThan(connections);
   workers.child.kill('SIGKILL');
   await eventually(() => [...before, starting].some(isAlive)).toBe(false);
 });
 
-test('Ctrl-C reaches every process and lets requests finish, and a second one does not', async () => {
+test('Ctrl-C, which reaches every process, lets requests finish, and a second Ctrl-C does not', async () => {
   const core = await waitingCore();
   const workers = await startWorkers({ CORE_URL: core.url });
   const pids = workers.pids();
@@ -165,7 +165,7 @@ test('Ctrl-C reaches every process and lets requests finish, and a second one do
 test.for([
   ['workers first', 0],
   ['the primary first', 1],
-] as const)('after a SIGTERM from a supervisor to every process, %s, requests in flight finish', async ([, turn]) => {
+] as const)('requests in flight finish after a supervisor sends SIGTERM to every process, %s', async ([, turn]) => {
   const core = await waitingCore();
   const workers = await startWorkers({ CORE_URL: core.url });
   const inFlight = list(workers, await workers.issueKey());
@@ -184,7 +184,7 @@ test.for([
 const LATE = { WORKERS: '4', NODE_OPTIONS: `--import ${new URL('../support/starts-late.ts', import.meta.url)}` };
 
 test.for(['SIGTERM', 'SIGINT'] as const)(
-  '%s while the last workers start lets the first one finish its requests and leaves none behind',
+  '%s while the last workers start lets the first one finish its requests and leaves no worker behind',
   async (signal) => {
     const core = await waitingCore();
     const workers = await launchWorkers({ ...LATE, CORE_URL: core.url });
@@ -205,7 +205,7 @@ test.for(['SIGTERM', 'SIGINT'] as const)(
   },
 );
 
-test('SIGTERM before a worker serves ends the start at once and leaves none behind', async () => {
+test('SIGTERM before a worker serves stops the start at once and leaves no worker behind', async () => {
   const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(LATE));
   await eventually(() => childrenOf(child.pid as number)).toHaveLength(4);
   const pids = childrenOf(child.pid as number);
@@ -214,7 +214,7 @@ test('SIGTERM before a worker serves ends the start at once and leaves none behi
   expect(pids.some(isAlive)).toBe(false);
 });
 
-test('a worker that fails to start beside one that serves is retried like one that crashed', async () => {
+test('a worker that fails to start while another one serves is retried like one that crashed', async () => {
   const workers = await launchWorkers({ ...LATE, WORKERS: '2', ENDS_THEN: 'yes' });
   await eventually(() => workers.logged('worker restarts').map(({ waitMs }) => waitMs)).toEqual([100, 200]);
   expect(workers.logged('worker exited')[0]).toMatchObject({ worker: 2, code: 3 });

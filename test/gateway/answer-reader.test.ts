@@ -5,9 +5,8 @@ import { chunked, head } from '../support/answers.ts';
 import { textOf } from '../support/line.ts';
 
 /**
- * Answers at the bounds of what is read, and what some servers send and clients read in different ways: we refuse it.
- * `answer-stream.test.ts` has answers of every other kind. If we read a core's bytes differently than it meant them,
- * clients get wrong answers.
+ * Answers of the maximum size are read. Answers that some parsers read differently are refused, because clients would
+ * get wrong ones. `answer-stream.test.ts` tests all other answers.
  */
 
 const MAX_BODY = 65_536;
@@ -15,7 +14,7 @@ const MAX_HEAD = 16_384;
 
 /** Each character is a byte. */
 const read = (text: string) => readAnswer(Buffer.from(text, 'latin1'), 0, false);
-/** An empty answer whose head, without its end, has `size` bytes. */
+/** An empty answer whose head has `size` bytes, without the empty line at its end. */
 const headOf = (size: number) => {
   const rest = head('Content-Length: 0', 'X: ').length - 4;
   return head('Content-Length: 0', `X: ${'x'.repeat(size - rest)}`);
@@ -34,31 +33,31 @@ const LARGEST: [what: string, text: string, body: string][] = [
   ],
   ['a short body of all bytes', head('Content-Length: 16384') + ALL_BYTES.repeat(64), ALL_BYTES.repeat(64)],
   ['a long body of all bytes', head('Content-Length: 16640') + ALL_BYTES.repeat(65), ALL_BYTES.repeat(65)],
-  ['a body as large as may be', head(`Content-Length: ${MAX_BODY}`) + 'x'.repeat(MAX_BODY), 'x'.repeat(MAX_BODY)],
+  ['a body of the maximum size', head(`Content-Length: ${MAX_BODY}`) + 'x'.repeat(MAX_BODY), 'x'.repeat(MAX_BODY)],
   [
-    'chunks that are as large as may be',
+    'chunks of the maximum size',
     chunked(`ffff\r\n${'x'.repeat(MAX_BODY - 1)}\r\n1\r\ny\r\n0\r\n\r\n`),
     `${'x'.repeat(MAX_BODY - 1)}y`,
   ],
 ];
 
-test.for(LARGEST)('an answer with %s is read completely', ([, text, body]) => {
+test.for(LARGEST)('an answer with %s is read to its end', ([, text, body]) => {
   const framed = read(text);
   expect(framed).toMatchObject({ answer: { status: 200, isLast: false }, end: text.length });
   expect(framed && textOf(framed.answer)).toBe(body);
 });
 
 const HEADERS: [what: string, line: string, name: string, value: string][] = [
-  ['nothing in it', 'X:', 'X', ''],
-  ['only blanks in it', 'X: \t ', 'X', ''],
-  ['blanks around it', 'X: \t a \t b\t ', 'X', 'a \t b'],
-  ['every visible character', `X: ${VISIBLE}`, 'X', VISIBLE],
-  ['every byte beyond ASCII', `X: ${OBS_TEXT}`, 'X', OBS_TEXT],
-  ['what trim() would take for a blank around it', 'X: \xa0a\xa0', 'X', '\xa0a\xa0'],
-  ['a colon in it', 'X: a:b', 'X', 'a:b'],
+  ['an empty value', 'X:', 'X', ''],
+  ['a blank value', 'X: \t ', 'X', ''],
+  ['blanks around its value', 'X: \t a \t b\t ', 'X', 'a \t b'],
+  ['every visible character in its value', `X: ${VISIBLE}`, 'X', VISIBLE],
+  ['every byte beyond ASCII in its value', `X: ${OBS_TEXT}`, 'X', OBS_TEXT],
+  ['no-break spaces around its value, which trim() would remove', 'X: \xa0a\xa0', 'X', '\xa0a\xa0'],
+  ['a colon in its value', 'X: a:b', 'X', 'a:b'],
   ['every kind of character in its name', `${TOKEN}: a`, TOKEN, 'a'],
-  ['the name of another in its value', 'X: Content-Length: 5', 'X', 'Content-Length: 5'],
-  ['a name that begins like another', 'Content-Length-X: 5', 'Content-Length-X', '5'],
+  ['the name of another header in its value', 'X: Content-Length: 5', 'X', 'Content-Length: 5'],
+  ['a name that begins with the name of another', 'Content-Length-X: 5', 'Content-Length-X', '5'],
 ];
 
 test.for(HEADERS)('a header with %s is read byte for byte', ([, line, name, value]) => {
@@ -67,7 +66,7 @@ test.for(HEADERS)('a header with %s is read byte for byte', ([, line, name, valu
   ]);
 });
 
-test('any number of interim answers is skipped, whatever they contain', () => {
+test('any number of interim answers is skipped, whatever their headers', () => {
   const hints =
     'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102\r\nX:\r\nConnection: keep-alive\r\n\r\n';
   for (const count of [1, 2, 1_000]) {
@@ -80,7 +79,7 @@ test('any number of interim answers is skipped, whatever they contain', () => {
   expect(read(hints)).toBeUndefined();
 });
 
-test('a head is read only up to the maximum length, even before its end has arrived', () => {
+test('a head that exceeds the maximum length is refused, even before its end has arrived', () => {
   const longest = headOf(MAX_HEAD);
   for (let missing = 0; missing < 10; missing++)
     expect(read(longest.slice(0, longest.length - missing)) === undefined, `${missing}`).toBe(missing > 0);
@@ -94,7 +93,7 @@ test('an answer without length or chunks is refused', () => {
   expect(() => read(`${head('Content-Type: text/plain', 'Connection: close')}abc`)).toThrow(EndUnknown);
 });
 
-test('an answer that is too large is refused as soon as possible, with its length if known', () => {
+test('an answer that is too large is refused before its body is read, and the error has its length if known', () => {
   const large = head(`Content-Length: ${MAX_BODY + 1}`);
   const about = { from: large.length, length: MAX_BODY + 1 };
   expect(() => read(large)).toThrow(expect.objectContaining(about));
@@ -106,7 +105,7 @@ test('an answer that is too large is refused as soon as possible, with its lengt
   expect(refused('000001\r\nx\r\n'.repeat(60_000))).toThrow(AnswerTooLarge);
 });
 
-test('the size of a chunked answer is that of its own bytes, not of all received bytes', () => {
+test('bytes that follow a chunked answer do not count toward its size', () => {
   const behind = 'x'.repeat(4 * MAX_BODY);
   const text = chunked('1\r\na\r\n0\r\n\r\n');
   expect(read(text + behind)).toMatchObject({ answer: { body: 'a' }, end: text.length });
@@ -127,35 +126,35 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ...'HTTP/1.0|HTTP/2|HTTP/2.0|HTTP/1.2|HTTP/0.9|HTTP/01.1|http/1.1|Http/1.1|HTTP/1.1\t|HTTP 1.1|ICY|RTSP/1.1'
       .split('|')
       .map((version) => [named(version), withStatus(`${version} 200 OK`)] as const),
-    ['an empty line before it', `\r\n${withLength('2')}`],
-    ['an end of line before it', `\n${withLength('2')}`],
+    ['CR LF before it', `\r\n${withLength('2')}`],
+    ['LF before it', `\n${withLength('2')}`],
     ['a blank before it', ` ${withLength('2')}`],
     ['a byte order mark before it', `\xef\xbb\xbf${withLength('2')}`],
-    ['a request instead of it', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
-    ['a greeting of SSH instead of it', 'SSH-2.0-OpenSSH_9.6\r\n'],
-    ['something else behind an interim one', `HTTP/1.1 103 x\r\n\r\nx${withLength('2')}`],
+    ['a request in its place', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['an SSH greeting in its place', 'SSH-2.0-OpenSSH_9.6\r\n'],
+    ['a stray character after an interim answer', `HTTP/1.1 103 x\r\n\r\nx${withLength('2')}`],
   ],
   'Its head is malformed.': [
     ...['099', '600', '999', '000', '20', '2000', '+20', '-20', '2x0', '0xC', ' 200', '200.', '20 0', ''].map(
       (status) => [`status ${named(status)}`, withStatus(`HTTP/1.1 ${status} OK`)] as const,
     ),
-    ['a status with the reason on its heels', withStatus('HTTP/1.1 200OK')],
-    ['a status with a tab behind it', withStatus('HTTP/1.1 200\tOK')],
+    ['a status without a space before the reason', withStatus('HTTP/1.1 200OK')],
+    ['a status with a tab after it', withStatus('HTTP/1.1 200\tOK')],
     ['no status', withStatus('HTTP/1.1 ')],
     ...CONTROLS.flatMap((control) => [
       [`${named(control)} in a value`, withLine(`X: a${control}b`)] as const,
       [`${named(control)} before a value`, withLine(`X:${control}b`)] as const,
-      [`${named(control)} behind a value`, withLine(`X: b${control}`)] as const,
+      [`${named(control)} after a value`, withLine(`X: b${control}`)] as const,
       [`${named(control)} in a name`, withLine(`X${control}Y: b`)] as const,
       [`${named(control)} in the reason`, withStatus(`HTTP/1.1 200 O${control}K`)] as const,
     ]),
     ...NOT_IN_NAMES.map((character) => [`${named(character)} in a name`, withLine(`X${character}Y: b`)] as const),
     ['a folded line', withLine('X: a\r\n b')],
     ['a line folded with a tab', withLine('X: a\r\n\tb')],
-    ['a folded length', head('Content-Length:\r\n 2')],
-    ['a folded line behind the status', head(' X: a')],
-    ['a blank before a colon', withLine('X : a')],
-    ['a blank before the colon of the length', `${head('Content-Length : 2')}ab`],
+    ['a folded Content-Length', head('Content-Length:\r\n 2')],
+    ['a folded line after the status line', head(' X: a')],
+    ['a space before a colon', withLine('X : a')],
+    ['a space before the colon of Content-Length', `${head('Content-Length : 2')}ab`],
     ['a tab before a colon', withLine('X\t: a')],
     ['a header without a name', withLine(': a')],
     ['a header without a colon', withLine('X')],
@@ -165,7 +164,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a status line that ends in LF alone', 'HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\nab'],
     ['a head that ends in LF LF', `HTTP/1.1 200 OK\r\nContent-Length: 2\n\nab${withLength('2')}`],
     ['a head that ends in LF CR LF', `HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nab${withLength('2')}`],
-    ['a malformed interim one before it', `HTTP/1.1 103 x\r\nX : a\r\n\r\n${withLength('2')}`],
+    ['a malformed interim answer before it', `HTTP/1.1 103 x\r\nX : a\r\n\r\n${withLength('2')}`],
   ],
   'Its length is invalid.': [
     ...'|+2|-2|-0|0x2|2 2|2, 2|2,3|2,|2.0|2e0|2;|1_0|"2"|two|\xa02|\xb2'
@@ -175,12 +174,12 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a length beyond what a number can hold', withLength('9'.repeat(400))],
     ['the same length twice', `${head('Content-Length: 2', 'Content-Length: 2')}ab`],
     ['two lengths', `${head('Content-Length: 2', 'content-length: 1')}ab`],
-    ['two lengths, one of them nothing', `${head('Content-Length: 0', 'X: a', 'Content-Length: 2')}ab`],
+    ['two lengths, one of them 0', `${head('Content-Length: 0', 'X: a', 'Content-Length: 2')}ab`],
   ],
   'It has both a length and chunks.': [
     ['a length and chunks', `${head('Content-Length: 2', 'Transfer-Encoding: chunked')}2\r\nab\r\n0\r\n\r\n`],
     ['chunks and a length', `${head('Transfer-Encoding: chunked', 'Content-Length: 2')}2\r\nab\r\n0\r\n\r\n`],
-    ['chunks and a length of nothing', `${head('Transfer-Encoding: chunked', 'Content-Length: 0')}0\r\n\r\n`],
+    ['chunks and a length of 0', `${head('Transfer-Encoding: chunked', 'Content-Length: 0')}0\r\n\r\n`],
   ],
   'It has an unknown transfer coding.': [
     ...'|identity|gzip|gzip, chunked|chunked, gzip|chunked, chunked|chunked,|,chunked|xchunked|chunkedx|chunked;q=1|"chunked"|\xa0chunked|chun ked'
@@ -202,7 +201,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ),
     ['an extension of the last chunk', chunked('2\r\nab\r\n0;x\r\n\r\n')],
     ['a size that ends in LF alone', chunked('2\nab\r\n0\r\n\r\n')],
-    ['a size that does not end', chunked('00000000')],
+    ['a size without an end', chunked('00000000')],
     ['a chunk that is longer than its size', chunked('2\r\nabc\r\n0\r\n\r\n')],
     ['a chunk that is shorter than its size', chunked('3\r\nab\r\n0\r\n\r\n')],
     ['a chunk without an end', chunked('2\r\nab0\r\n\r\n')],
@@ -210,23 +209,23 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['a chunk that ends in CR alone', chunked('2\r\nab\r0\r\n\r\n')],
     ['a chunk that ends in two other bytes', chunked('2\r\nabxx0\r\n\r\n')],
     ['a trailer', chunked('2\r\nab\r\n0\r\nX: a\r\n\r\n')],
-    ['a length for a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
-    ['another answer instead of the last end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
+    ['Content-Length as a trailer', chunked('2\r\nab\r\n0\r\nContent-Length: 2\r\n\r\n')],
+    ['another answer in place of the last line end', chunked('2\r\nab\r\n0\r\nHTTP/1.1 200 OK\r\n\r\n')],
   ],
   'An interim answer announces a body or its end.': [
-    ['an interim answer that is the last', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
+    ['an interim answer with Connection: close', `HTTP/1.1 103 x\r\nConnection: close\r\n\r\n${withLength('2')}`],
     ['an interim answer with a length', `HTTP/1.1 150 x\r\nContent-Length: 2\r\n\r\n${withLength('2')}`],
-    ['an interim answer with a length of nothing', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
+    ['an interim answer with a length of 0', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
     ['an interim answer with chunks', `HTTP/1.1 150 x\r\nTransfer-Encoding: chunked\r\n\r\n${withLength('2')}`],
   ],
   'No client asked for another protocol.': [
     ['101 Switching Protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'],
-    ['101 behind an interim answer', 'HTTP/1.1 103 x\r\n\r\nHTTP/1.1 101 x\r\n\r\n'],
+    ['101 after an interim answer', 'HTTP/1.1 103 x\r\n\r\nHTTP/1.1 101 x\r\n\r\n'],
   ],
 };
 
 for (const [why, cases] of Object.entries(REFUSED))
-  test.for(cases)(`%s is no answer: ${why}`, ([, text]) => {
+  test.for(cases)(`an answer with %s is refused: ${why}`, ([, text]) => {
     expect(() => read(text)).toThrow(new Unreadable(why));
   });
 

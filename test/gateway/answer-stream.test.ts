@@ -9,12 +9,12 @@ import { anyPlace, damaged, outcomeOf, written } from '../support/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Consecutive answers in a stream that is cut into pieces anywhere. */
+/** Reads consecutive answers from a stream that is cut at random places. */
 
 const numRuns = thoroughly(2_000, 300);
 const places = fc.array(anyPlace, { maxLength: 20 });
 
-/** Some stream lengths, and those around the end of an answer. */
+/** These parts of the stream's length, and the lengths around the end of each answer. */
 const lengths = (total: number, some: readonly number[], ends: readonly number[]) =>
   [...some.map((part) => Math.floor(part * total)), ...ends.flatMap((end) => [end - 2, end - 1, end, end + 1])]
     .filter((length) => length >= 0 && length <= total)
@@ -39,7 +39,7 @@ test('consecutive answers are read as written, wherever their stream is cut', ()
   );
 });
 
-test('an incomplete answer is undefined at every byte', () => {
+test('an answer that is cut at any byte is not read until the rest arrives', () => {
   fc.assert(
     fc.property(written, ({ bytes, isHead, answer }) => {
       for (let length = 0; length < bytes.length; length++)
@@ -50,7 +50,7 @@ test('an incomplete answer is undefined at every byte', () => {
   );
 });
 
-test('damaged answers are read to their end, or refused in one of three ways', () => {
+test('a damaged answer is read to its end, considered incomplete, or refused with a known error', () => {
   const seen = new Map<string, number>();
   fc.assert(
     fc.property(fc.array(damaged, { minLength: 1, maxLength: 3 }), (answers) => {
@@ -71,7 +71,7 @@ test('damaged answers are read to their end, or refused in one of three ways', (
     expect(seen.get(what), what).toBeGreaterThan(0);
 });
 
-test('the result for a damaged answer does not depend on how much has arrived', () => {
+test('how a damaged answer is read does not depend on how many of its bytes have arrived', () => {
   fc.assert(
     fc.property(damaged, places, ({ bytes, isHead }, cuts) => {
       const whole = outcomeOf(bytes, 0, isHead);
@@ -103,7 +103,7 @@ const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLengt
 const parts = fc.array(fc.string({ minLength: 1, maxLength: 60, unit: 'binary-ascii', size: 'max' }), { maxLength: 6 });
 const trailers = fc.constantFrom('', 'X: a\r\n', 'X: a\r\nContent-Length: 9\r\n');
 
-test('a streamed body is read as written, wherever it is cut, and only to its end', () => {
+test('a streamed body is read exactly to its end, wherever it is cut', () => {
   fc.assert(
     fc.property(parts, trailers, sizes, fc.string(), (parts, trailers, sizes, behind) => {
       const body = parts.join('');
@@ -130,15 +130,15 @@ test.for([
   ['a size that is too long', '1000000000000\r\n'],
   ['LF alone', '1\na\r\n'],
   ['an extension', '1;a=b\r\na\r\n'],
-  ['more than its size', '1\r\nab\r\n0\r\n\r\n'],
-  ['less than its size', '3\r\nab\r\n0\r\n\r\n'],
+  ['more bytes than its size', '1\r\nab\r\n0\r\n\r\n'],
+  ['fewer bytes than its size', '3\r\nab\r\n0\r\n\r\n'],
   ['a size without an end', '0'.repeat(20_000)],
   ['trailers without an end', `0\r\n${'X: a\r\n'.repeat(4_000)}`],
 ] as const)('a streamed chunk with %s is refused', ([, bytes]) => {
   for (const sizes of [[1], [100_000]]) expect(() => readBody(bytes, undefined, sizes)).toThrow(Unreadable);
 });
 
-/** Answers each request with exactly the given bytes, and nothing after them. */
+/** Answers each request with exactly the given bytes. */
 async function parrot() {
   let bytes: Buffer = Buffer.alloc(0);
   let connections = 0;
@@ -151,7 +151,7 @@ async function parrot() {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  // If it waits for more bytes, it reads the answer as longer than we do.
+  // A client that waits for more bytes considers the answer longer than we do, so it must time out soon.
   const timeouts = { headersTimeout: 1_000, bodyTimeout: 1_000 };
   const client = new Client(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, timeouts);
   cleanUp(async () => {
@@ -193,7 +193,7 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<Answer
   return promise;
 }
 
-/** llhttp ignores RFC 9110 §5.5 for blanks after a length or a coding: it refuses them, or does not see the chunks. */
+/** llhttp violates RFC 9110 §5.5 for blanks after a length or a coding: it refuses them, or overlooks the chunks. */
 const tidy = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll(/((?:-length|-encoding):[^\r]*?)[\t ]+\r\n/gi, '$1\r\n'), 'latin1');
 

@@ -21,11 +21,11 @@ const badBodies: [name: string, body: string | Buffer, message: RegExp][] = [
   ['null', 'null', /JSON object is expected/],
   ['a string', '"Rex"', /JSON object is expected/],
   ['an unknown member', '{"name":"Rex","categoryId":1,"colour":"red"}', /"colour" is not known/],
-  ['an id of its own', '{"id":7,"name":"Rex","categoryId":1}', /"id" is not known/],
+  ['an id', '{"id":7,"name":"Rex","categoryId":1}', /"id" is not known/],
   ['__proto__', '{"name":"Rex","categoryId":1,"__proto__":{}}', /"__proto__" is not known/],
   ['no name', '{"categoryId":1}', /name is required/],
   ['no categoryId', '{"name":"Rex"}', /categoryId is required/],
-  ['a name of spaces alone', '{"name":"   ","categoryId":1}', /name must not be blank/],
+  ['a name that consists of spaces', '{"name":"   ","categoryId":1}', /name must not be blank/],
   ['an empty name', '{"name":"","categoryId":1}', /name must have 1 to 200/],
   ['a name of 201 characters', `{"name":"${'a'.repeat(201)}","categoryId":1}`, /name must have 1 to 200/],
   ['a name that is a number', '{"name":1,"categoryId":1}', /name must be a string/],
@@ -37,8 +37,8 @@ const badBodies: [name: string, body: string | Buffer, message: RegExp][] = [
   ['an overlong UTF-8 form', bytes('{"name":"', [0xc0, 0xaf], '","categoryId":1}'), /not valid UTF-8/],
   ['a byte order mark', bytes([0xef, 0xbb, 0xbf], good), /not valid JSON/],
   ['a member twice', '{"name":"Rex","name":"Max","categoryId":1}', /member "name" twice/],
-  ['a member twice, spelled differently', '{"name":"Rex","n\\u0061me":"Max","categoryId":1}', /member "name" twice/],
-  ['nesting without end', '['.repeat(30_000) + ']'.repeat(30_000), /nested more than/],
+  ['a member twice, once with an escape', '{"name":"Rex","n\\u0061me":"Max","categoryId":1}', /member "name" twice/],
+  ['nesting 30,000 levels deep', '['.repeat(30_000) + ']'.repeat(30_000), /nested more than/],
   ...[...NO_INTEGERS, '9'.repeat(50_000)].map((id): [string, string, RegExp] => [
     `categoryId ${id.slice(0, 20)}`,
     `{"name":"Rex","categoryId":${id}}`,
@@ -46,7 +46,7 @@ const badBodies: [name: string, body: string | Buffer, message: RegExp][] = [
   ]),
 ];
 
-test.for(badBodies)('a body with %s is refused with a message', async ([, body, message]) => {
+test.for(badBodies)('a body is refused with a message: %s', async ([, body, message]) => {
   const answer = await post(pets, body, { key });
   expect(answer.json).toEqual({ code: 'invalid_request', message: expect.stringMatching(message), status: 400 });
   expect(answer.status).toBe(400);
@@ -70,10 +70,10 @@ test('a message that quotes the body has at most 1,000 characters', async () => 
 });
 
 test.for([
-  ['text/plain', { 'content-type': 'text/plain' }],
+  ['the type text/plain', { 'content-type': 'text/plain' }],
   ['no type', { 'content-type': [] as string[] }],
-  ['a compressed body', { 'content-encoding': 'gzip' }],
-] as const)('%s is 415', async ([, headers]) => {
+  ['compression', { 'content-encoding': 'gzip' }],
+] as const)('a body with %s gets 415', async ([, headers]) => {
   const { status, json } = await post(pets, good, { key, headers: headers as Record<string, string> });
   expect([status, json]).toEqual([415, expect.objectContaining({ code: 'unsupported_media_type' })]);
 });
@@ -82,7 +82,7 @@ test.for(
   'limit=0 limit=101 limit=abc limit=1.5 limit= limit=-1 limit=1&limit=2 limit=%31%30%31 status=gone status= status=sold&status=sold after=abc after=9223372036854775808'.split(
     ' ',
   ),
-)('?%s is 400 and names the parameter', async (query) => {
+)('the query %s gets 400 with the name of the parameter', async (query) => {
   const { status, json } = await send(`${pets}?${query}`, { key });
   expect([status, json]).toEqual([
     400,
@@ -110,7 +110,7 @@ test.for([
   ['1e1', 400],
   ['+1', 400],
   ['%31', 400],
-] as const)('the id %s is %i', async ([id, expected]) => {
+] as const)('the id %s gets %i', async ([id, expected]) => {
   const { status, json } = await send(`${pets}/${id}`, { key });
   expect([status, json]).toEqual([
     expected,
@@ -122,7 +122,7 @@ test.for(
   '/ /v1 /v1/pets/ /v1/pets/1/ /v1/pets/1/2 /v1/store /v1/store/orders/ /v1/store/orders/1 /v2/pets /V1/pets /livez /metrics'.split(
     ' ',
   ),
-)('the path %s is 404', async (path) => {
+)('the path %s gets 404', async (path) => {
   const { status, json } = await send(`${stack.gateway}${path}`, { key });
   expect([status, json]).toEqual([404, expect.objectContaining({ code: 'not_found', status: 404 })]);
 });
@@ -135,13 +135,13 @@ test.for([
   ['POST', '/v1/store/orders', 'GET, HEAD'],
   ['TRACE', '/v1/pets', 'GET, HEAD, POST'],
   ['PROPFIND', '/v1/pets', 'GET, HEAD, POST'],
-] as const)('%s %s is 405 with the allowed methods', async ([method, path, allow]) => {
+] as const)('%s %s gets 405 with the allowed methods', async ([method, path, allow]) => {
   const { status, json, headers } = await send(`${stack.gateway}${path}`, { method, key });
   expect([status, json]).toEqual([405, expect.objectContaining({ code: 'method_not_allowed', status: 405 })]);
   expect(headers.allow).toBe(allow);
 });
 
-test('a body is 400 if the operation takes none', async () => {
+test('a body gets 400 for an operation that takes none', async () => {
   const { status } = await send(pets, { method: 'GET', key, body: '{}' });
   expect(status).toBe(400);
 });
@@ -149,11 +149,11 @@ test('a body is 400 if the operation takes none', async () => {
 let address = 1;
 
 test.for([
-  ['a chunk size that is none', 'zz\r\n', 400],
+  ['an invalid chunk size', 'zz\r\n', 400],
   ['a chunk extension of 20 kB', `2;a=${'x'.repeat(20_000)}\r\n{}\r\n0\r\n\r\n`, 413],
   ['trailers of 200 kB', `2\r\n{}\r\n0\r\n${`a: ${'x'.repeat(1_000)}\r\n`.repeat(200)}\r\n`, 431],
 ] as const)(
-  'a body with %s: the answer has the limits of its key, and the address does not pay',
+  'the refusal of a body with %s has the limits of its key and is not charged to the address',
   async ([, body, status]) => {
     const owner = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
     const from = `127.0.0.${++address}`;
@@ -175,14 +175,14 @@ test.for([
   },
 );
 
-test('invalid requests add no pet', async () => {
+test('refused requests add no pet', async () => {
   expect((await send(pets, { key })).text).toBe('[]');
 });
 
 test.for([
   ['the gateway', () => stack.gateway],
   ['the core', () => stack.core],
-] as const)('%s answers a POST without a body', async ([, url]) => {
+] as const)('%s answers a POST without a body at once', async ([, url]) => {
   const head = ['POST /v1/pets HTTP/1.1', 'Host: a', `Authorization: Bearer ${key}`, 'Connection: close', '', ''];
   expect(await sendBytes(url(), head.join('\r\n'))).toMatch(/^HTTP\/1.1 400 [\s\S]*body is required/);
 });

@@ -13,7 +13,9 @@ import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 const { url } = await emptyDatabase();
 const PET = JSON.stringify({ name: 'Rex', categoryId: 1, status: 'available' });
 
-/** Sends a POST whose body is complete only after `meanwhile`. @returns the status, and the code of an error */
+/**
+ * Sends a POST whose body is complete only after `meanwhile`. @returns the status, and the error code if there is one
+ */
 async function postDuring({ gateway }: Stack, key: string, meanwhile: () => Promise<unknown>) {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'content-length': PET.length };
   const request = http.request(`${gateway}/v1/pets`, { method: 'POST', headers });
@@ -30,10 +32,10 @@ const CHANGES: [what: string, method: string, path: string, body: unknown, outco
   ['disabled', 'PATCH', '', { disabled: true }, [401, 'unauthorized']],
   ['banned', 'PUT', '/ban', { seconds: 60, reason: 'test' }, [429, 'key_banned']],
   ['renamed', 'PATCH', '', { name: 'another' }, [201, undefined]],
-  ['limited to less than it has used', 'PATCH', '', { minute: 1 }, [201, undefined]],
+  ['given a limit below its usage', 'PATCH', '', { minute: 1 }, [201, undefined]],
 ];
 
-/** A way to Redis on which only the replies to decisions are late. */
+/** A proxy to Redis that delays only the replies to decisions. */
 async function lateDecisions(target: string, lateMs: number): Promise<string> {
   const { hostname, port } = new URL(target);
   const server = net.createServer((client) => {
@@ -55,7 +57,7 @@ async function lateDecisions(target: string, lateMs: number): Promise<string> {
   return target.replace(`:${port}`, `:${(server.address() as AddressInfo).port}`);
 }
 
-test('a key that is revoked while its decision is on the way is refused, also without a body', async () => {
+test('a request without a body is refused if its key is revoked before the reply to its decision arrives', async () => {
   const stack = await startStack({ REDIS_URL: await lateDecisions(url, 400), REDIS_TIMEOUT_MS: '5000' });
   const key = await stack.issueKey();
   const ask = () => send(`${stack.gateway}/v1/pets`, { key });

@@ -16,7 +16,7 @@ import { stackBefore } from '../support/stack-before.ts';
 const OLD = 'the-old-token-of-the-core';
 const NEW = 'the-new-token-of-the-core';
 
-test('a secret file is re-read, and an invalid one is reported once, without its content, and changes nothing', async () => {
+test('a changed secret file is read again; an invalid one changes nothing and is logged once without content', async () => {
   const path = join(await temporaryFolder(), 'token');
   await writeFile(path, `${OLD}\n`);
   const { logger, lines } = readableLog();
@@ -42,7 +42,7 @@ test('a secret file is re-read, and an invalid one is reported once, without its
   expect(JSON.stringify(lines)).not.toMatch(/token-of|too-short/);
 });
 
-test('a secret that is not in a file does not change', () => {
+test('a secret that is set directly is not watched', () => {
   const settings = readCoreSettings({ CORE_TOKEN: OLD });
   const { logger } = readableLog();
   expect(currentSecret(CoreSettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: 0 })()).toEqual([OLD]);
@@ -68,7 +68,7 @@ test("when the file with the operators' token changes, the old token is revoked 
   for (const bad of ['', 'too-short']) {
     await writeFile(path, bad);
     await sleep(1_000);
-    // Nobody has to use the token for a fault to be seen: a probe is enough.
+    // A probe is enough to reveal the fault; the token need not be used.
     expect((await send(`${stack.adminUrl}/livez`)).status).toBe(200);
     expect(alarms(stack.log)).toEqual(['it has no valid value']);
   }
@@ -87,7 +87,7 @@ test("when the file with the operators' token changes, the old token is revoked 
 const alarms = (log: readonly LogLine[]) =>
   log.filter(({ level, setting }) => level === 50 && setting === 'ADMIN_TOKEN').map(({ reason }) => reason);
 
-test('the gateway sends the first of several tokens, and the core accepts exactly these', async () => {
+test('the gateway sends the first of several tokens, and the core accepts each of them and no other', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: `${NEW},${OLD}` });
   await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
@@ -97,7 +97,7 @@ test('the gateway sends the first of several tokens, and the core accepts exactl
   expect(await Promise.all(statuses)).toEqual([200, 200, 401, 401, 401]);
 });
 
-/** The values that CORE_TOKEN takes one after the other. */
+/** The successive values of CORE_TOKEN. */
 const STEPS = [OLD, `${OLD},${NEW}`, `${NEW},${OLD}`, NEW];
 
 test('during each step of a token rotation every core serves every gateway', async () => {
@@ -113,7 +113,7 @@ test('during each step of a token rotation every core serves every gateway', asy
   for (const [step, CORE_TOKEN] of STEPS.entries()) {
     const beside = cores.slice(Math.max(0, step - 1), step + 2);
     const { post } = await stackBefore(beside.join(), { CORE_TOKEN });
-    // Writes go to the cores in turn.
+    // Writes go to the cores in turn, so each core gets two.
     for (let sent = 0; sent < 2 * beside.length; sent++)
       expect((await post('', { name: 'Rex', categoryId: 1 })).status).toBe(201);
     for (const core of beside)

@@ -19,14 +19,14 @@ test.for([
   ['::1:2:3:4:192.0.2.1', '0:0:1:2::/64'],
   ['fe80::1%eth0', 'fe80:0:0:0::/64'],
   [undefined, 'unknown'],
-] as const)('%s uses the allowance of %s', ([remote, expected]) => {
+] as const)('the address %s uses the allowance of %s', ([remote, expected]) => {
   expect(networkOf(plainAddress(remote))).toBe(expected);
 });
 
 const core = await listeningCore();
 const { stack, get } = await stackBefore(core.url, { TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,2001:db8:ffff::/48' });
 
-/** What the core receives about a request with these headers, as `for proto host`. */
+/** The X-Forwarded headers that the core receives for a request with these headers, as `for proto host`. */
 async function toldOf(headers: Record<string, string | string[]>, from = '127.0.0.1'): Promise<string> {
   core.heads.length = 0;
   expect((await get('', { from, headers: { host: 'gateway.test', ...headers } })).status).toBe(200);
@@ -38,8 +38,8 @@ async function toldOf(headers: Record<string, string | string[]>, from = '127.0.
 
 test.for([
   ['one address', '203.0.113.9', '203.0.113.9'],
-  ['a proxy behind it', '203.0.113.9, 10.1.2.3', '203.0.113.9'],
-  ['what the client wrote in front', '10.9.9.9,6.6.6.6,203.0.113.9, 10.1.2.3', '203.0.113.9'],
+  ['a proxy after the address', '203.0.113.9, 10.1.2.3', '203.0.113.9'],
+  ['forged addresses in front', '10.9.9.9,6.6.6.6,203.0.113.9, 10.1.2.3', '203.0.113.9'],
   ['two headers', ['6.6.6.6', '203.0.113.9'], '203.0.113.9'],
   ['proxies only', '10.3.3.3, 10.1.2.3', '10.3.3.3'],
   ['an IPv6 address', '2001:db8:1:2::9, 2001:db8:ffff::1', '2001:db8:1:2::9'],
@@ -47,18 +47,18 @@ test.for([
   ['an IPv4 address in IPv6, in hex', '::ffff:c0a8:0101, ::ffff:0a01:0203', '192.168.1.1'],
   ['addresses with ports', '203.0.113.7:5678, 10.1.2.3:80', '203.0.113.7'],
   ['an IPv6 address with a port', '[2001:db8::1]:443, [2001:db8:ffff::1]', '2001:db8::1'],
-  ['what only looks like a port', '203.0.113.7:567890', '127.0.0.1'],
+  ['an invalid port', '203.0.113.7:567890', '127.0.0.1'],
   ['empty elements at its end', '203.0.113.9, 10.1.2.3, ,', '203.0.113.9'],
-  ['no address at its end', '203.0.113.9, unknown', '127.0.0.1'],
-  ['no address in its midst', '203.0.113.9, x, 10.1.2.3', '10.1.2.3'],
+  ['a word at its end', '203.0.113.9, unknown', '127.0.0.1'],
+  ['a word in the middle', '203.0.113.9, x, 10.1.2.3', '10.1.2.3'],
 ] as [what: string, forwardedFor: string | string[], client: string][])(
-  'given X-Forwarded-For with %s, the core receives the address of the client that is trusted',
+  'given X-Forwarded-For with %s, the core receives the outermost address that a trusted proxy reports',
   async ([, forwardedFor, client]) => {
     expect(await toldOf({ 'x-forwarded-for': forwardedFor })).toBe(`${client} http gateway.test`);
   },
 );
 
-test('the core receives scheme and host of a trusted proxy if they are valid, and nothing that a stranger states', async () => {
+test('the core receives valid scheme and host of a trusted proxy, and no forwarding headers of others', async () => {
   const stated = (proto: string, host: string) => ({ 'x-forwarded-proto': proto, 'x-forwarded-host': host });
   expect(await toldOf({})).toBe('127.0.0.1 http gateway.test');
   expect(await toldOf(stated('https', 'store.example:8443'))).toBe('127.0.0.1 https store.example:8443');
@@ -69,7 +69,7 @@ test('the core receives scheme and host of a trusted proxy if they are valid, an
 
 test('behind a trusted proxy each client has its own allowance, and IPv6 clients of a /64 share one', async () => {
   const startedAt = performance.now();
-  /** This many are left, plus one for each second since the start. */
+  /** Remaining requests: `count`, plus at most one for each second since the start. */
   const left = (count: number) => [
     401,
     expect.toSatisfy((seen: number) => seen >= count && seen <= count + refilled()),
@@ -88,7 +88,7 @@ test('behind a trusted proxy each client has its own allowance, and IPv6 clients
   expect(await remaining('2001:db8:1:2::1')).toEqual(left(59));
   expect(await remaining('2001:db8:1:2:ffff::2')).toEqual(left(58));
   expect(await remaining('2001:db8:1:3::1')).toEqual(left(59));
-  // From an untrusted peer the header has no effect: all of these are one address.
+  // The header of an untrusted peer has no effect: both requests count for the address of the peer.
   expect(await remaining('203.0.113.20', '127.0.0.2')).toEqual(left(59));
   expect(await remaining('203.0.113.21', '127.0.0.2')).toEqual(left(58));
   expect(stack.log.filter(({ status }) => status === 401).map(({ address }) => address)).toEqual([

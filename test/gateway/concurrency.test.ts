@@ -7,7 +7,7 @@ const CONNECTIONS = 64;
 
 const records = new WeakMap<LoadShedder, Record<string, Caller>>();
 
-/** The record of a key; each shedder of the tests has its own. */
+/** The record of a key, separate for each shedder. */
 function keyOf(shedder: LoadShedder, name: string): Caller {
   const known = records.get(shedder) ?? {};
   records.set(shedder, known);
@@ -15,7 +15,7 @@ function keyOf(shedder: LoadShedder, name: string): Caller {
   return known[name];
 }
 
-/** Takes slots for a caller until it has no room. */
+/** Takes all slots that the caller can get. */
 function fill(shedder: LoadShedder, name: string): Slot[] {
   const slots: Slot[] = [];
   while (shedder.hasRoomFor(keyOf(shedder, name))) slots.push(take(shedder, name));
@@ -46,7 +46,7 @@ test('many small callers leave no capacity unused', () => {
   expect(fill(shedder, 'large')).toHaveLength(250);
 });
 
-test('a caller below its share is admitted after the limit fell, up to twice the limit in total', () => {
+test('after the limit has fallen, callers below their share are admitted up to twice the limit in total', () => {
   let limit = 1_000;
   const shedder = new LoadShedder(() => limit);
   const [first] = fill(shedder, 'first');
@@ -60,7 +60,7 @@ test('a caller below its share is admitted after the limit fell, up to twice the
   expect(shedder.hasRoomFor(keyOf(shedder, 'other 399'))).toBe(true);
 });
 
-test('a slot that is released, even twice, leaves nothing behind', () => {
+test('a slot that is released twice counts as released once', () => {
   const shedder = new LoadShedder(() => 10);
   for (let round = 0; round < 1_000; round++) {
     const slots = [take(shedder, 'one'), take(shedder, 'another')];
@@ -69,7 +69,7 @@ test('a slot that is released, even twice, leaves nothing behind', () => {
   expect(fill(shedder, 'one')).toHaveLength(5);
 });
 
-/** Tests a limit in simulated time: an open loop of requests, which the simulated core answers. */
+/** Runs a limit in simulated time: requests arrive at a fixed rate, and a simulated core answers them. */
 class Simulation {
   readonly limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   shed = 0;
@@ -79,7 +79,7 @@ class Simulation {
   readonly #waiting: { askedAt: number; answerAt: number }[] = [];
   #freeAt = 0;
 
-  /** @param core the time of an answer, and the most answers a second */
+  /** @param core how long an answer takes, and the maximum number of answers a second */
   run(forMs: number, ratePerSecond: number, core: { latencyMs: number; perSecond: number }): this {
     for (const end = this.#now + forMs; this.#now < end; this.#now++) {
       for (this.#due += ratePerSecond / 1_000; this.#due >= 1; this.#due--) this.#ask(core);
@@ -127,7 +127,7 @@ test('a few late answers do not change the limit', () => {
   expect(limit.value).toBe(most);
 });
 
-test('three seconds of constant extra latency shed no request', () => {
+test('no request is shed during three seconds of higher but constant latency', () => {
   const simulation = new Simulation().run(5_000, 300, quick);
   for (const latencyMs of [3_000, 2, 1_000, 3_000, 2]) simulation.run(15_000, 300, { latencyMs, perSecond: 10_000 });
   expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);
@@ -143,7 +143,7 @@ test('slow reads among fast ones do not lower the limit', () => {
   expect(limit.value).toBe(2_048);
 });
 
-test('many answers that are late at the same moment do not lower the limit while others are on time', () => {
+test('many answers that are late at one moment do not lower the limit while others are on time', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
   for (let now = 10_000; now < 40_000; now += 100) {
     answer(limit, now - 2, now);
@@ -152,15 +152,18 @@ test('many answers that are late at the same moment do not lower the limit while
   expect(limit.value).toBe(2_048);
 });
 
-test.for([1.3, 2, 5])('at %d times its capacity, a core answers all admitted requests in time', (times) => {
-  const core = { latencyMs: 2, perSecond: 150 };
-  const simulation = new Simulation().run(3_000, 140, core).run(60_000, times * 150, core);
-  expect(simulation.givenUp).toBe(0);
-  expect(simulation.limit.value).toBeLessThan(800);
-  expect(simulation.shed).toBeGreaterThan((times - 1) * 150 * 40);
-});
+test.for([1.3, 2, 5])(
+  'a core under %d times the load that it can serve answers all admitted requests in time',
+  (times) => {
+    const core = { latencyMs: 2, perSecond: 150 };
+    const simulation = new Simulation().run(3_000, 140, core).run(60_000, times * 150, core);
+    expect(simulation.givenUp).toBe(0);
+    expect(simulation.limit.value).toBeLessThan(800);
+    expect(simulation.shed).toBeGreaterThan((times - 1) * 150 * 40);
+  },
+);
 
-test('a core that times out gets few requests, and the full number once it recovers', () => {
+test('a core that times out gets few requests, and as many as before once it recovers', () => {
   const simulation = new Simulation().run(3_000, 300, quick).run(20_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
   expect(simulation.limit.value).toBeLessThanOrEqual(CONNECTIONS);
   simulation.run(30_000, 300, quick);

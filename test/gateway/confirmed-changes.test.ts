@@ -17,9 +17,11 @@ import { temporaryFolder } from '../support/stack.ts';
 import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
-/** What an operator changed binds the very next request, whichever worker gets it, and is known to other gateways by the audit log. */
+/**
+ * An operator's change is in force for the next request on every worker. Other gateways learn of it from the audit log.
+ */
 
-/** Requests on six open connections to each of the two workers. The kernel chooses the worker of a connection. */
+/** Holds six open connections to each of the two workers, which the kernel assigns at random. */
 async function onEveryWorker(gateway: Workers) {
   const key = await gateway.issueKey();
   const byWorker = new Map(gateway.pids().map((pid) => [pid, [] as http.Agent[]]));
@@ -65,7 +67,7 @@ test('a lifted ban, new limits and new plans are in force on every worker once a
 test('a reset is in force for the next request on every worker', async () => {
   const key = await shared.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
   for (let round = 0; round < 3; round++) {
-    // All its tokens, and a line.
+    // Uses up all tokens.
     await askShared(key);
     expect(await codesOnShared(key)).toEqual(new Set(['rate_limit_exceeded']));
     await shared.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
@@ -79,19 +81,19 @@ test('a reset is in force for the next request on every worker', async () => {
   }
 });
 
-test('a key that is revoked or reset just before an outage of Redis is not decided locally as it was, by any process', async () => {
+test('no process decides by the old state of a key that was revoked or reset just before an outage of Redis', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
   const { ask, codes } = await onEveryWorker(gateway);
   const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
-  /** What the last of twelve requests leaves of the day. */
+  /** The tokens of the day that are left after twelve requests. */
   const left = async () => {
     const answers = await ask(key);
     return Number(/"day";r=(\d+)/.exec(String(answers.at(-1)?.headers.ratelimit))?.[1]);
   };
-  // Each worker notices an outage, and says so when contact is back.
+  // Each worker logs this line once Redis answers again.
   const back = (times: number) =>
     eventually(() => gateway.logged('decisions are shared again').length).toBeGreaterThanOrEqual(times);
   const expectServed = async (keys: readonly string[]) => {
@@ -99,7 +101,7 @@ test('a key that is revoked or reset just before an outage of Redis is not decid
   };
   await expectServed([revoked, other]);
   expect(await left()).toBe(40 - 12);
-  // What workers know comes together in the primary.
+  // The primary collects what its workers know.
   await server.stop();
   await expectServed([revoked, other]);
   expect(await left()).toBe(40 - 24);
@@ -115,7 +117,7 @@ test('a key that is revoked or reset just before an outage of Redis is not decid
   for (const one of [revoked, key]) expect(await codes(one)).toEqual(new Set(['unavailable']));
   await expectServed([other]);
 
-  // By its new levels, once they are known.
+  // Local decisions use the levels since the reset, once workers have read them.
   await server.restart();
   await back(4);
   expect(await left()).toBe(40 - 12);
@@ -139,7 +141,7 @@ test('a worker that does not confirm a change is killed, and the change is ackno
   await untilServing(shared, 2);
 });
 
-/** A storage on disk, with what was told of its changes. Each is told slowly. */
+/** A storage on disk, and the notifications of its changes. Each notification takes 10 ms. */
 async function toldStorage() {
   const storage = await sqliteStorage();
   const told: Changed[] = [];
@@ -175,7 +177,7 @@ const changeOf = (field: string, to: string) => ({
 });
 const lower = changeOf('minute', '5');
 
-test('a change is acknowledged once workers confirmed it, and a new key or a change not made is not announced', async () => {
+test('a change is announced to workers before it is acknowledged, except a new key and a change that was not made', async () => {
   const { storage, told } = await toldStorage();
   expect(await storage.change(lower)).toBe(false);
   expect(await storage.change(create)).toBe(true);
@@ -186,7 +188,7 @@ test('a change is acknowledged once workers confirmed it, and a new key or a cha
   expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
-test('a change that concerns no decision is not announced', async () => {
+test('a change that affects no decision is not announced', async () => {
   const { storage, told } = await toldStorage();
   await storage.change(create);
   for (const harmless of [changeOf('name', 'new'), changeOf('tags', 'env=prod'), { ...lower, entries: [] }])
@@ -194,7 +196,7 @@ test('a change that concerns no decision is not announced', async () => {
   expect(told).toEqual([]);
 });
 
-test('workers are notified of a reset with its change, unless its outcome is unknown', async () => {
+test('workers are notified that a change is a reset, unless its outcome is unknown', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   const reset = { ...lower, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
@@ -252,14 +254,14 @@ async function changedKey(): Promise<string> {
 
 const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target', target, 'action', 'key.change');
 
-test('each change of a key is reported once, and anything may be new at first or once the last entry seen is gone', async () => {
+test('each change of a key is reported once; at the start and after a gap, any key may have changed', async () => {
   const id = await changedKey();
   const { told } = follower();
   expect(await told()).toEqual([{ anyKey: true }]);
   expect(await told()).toEqual([]);
   for (const target of [id, id, 'free', '*']) await entryAbout(target);
   expect(await told()).toEqual([{ key: id }]);
-  // More than the first page.
+  // These do not fit into one page.
   for (let at = 0; at < 60; at++) await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);
   for (let at = 0; at < 600; at++) await entryAbout(id);
@@ -270,7 +272,7 @@ test('each change of a key is reported once, and anything may be new at first or
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('a name, tags and a new secret concern no decision, and are not reported', async () => {
+test('new names, tags and secrets affect no decision and are not reported', async () => {
   const id = await changedKey();
   const { told } = follower();
   await told();
@@ -287,7 +289,7 @@ test('a name, tags and a new secret concern no decision, and are not reported', 
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('while something else is in the place of the log, any key may have changed', async () => {
+test('after another type of value replaced the audit log for a while, any key may have changed', async () => {
   const { told, tail } = follower();
   await told();
   await redis.set(AUDIT, 'nonsense');
@@ -297,7 +299,7 @@ test('while something else is in the place of the log, any key may have changed'
   expect(await told()).toEqual([]);
 });
 
-test('a reset is reported even if another change of the key followed', async () => {
+test('a reset is reported even if another change of the key follows', async () => {
   const [id, other] = [await changedKey(), await changedKey()];
   const { told } = follower();
   await told();

@@ -5,7 +5,9 @@ import { scrape } from '../support/metrics.ts';
 import { connectRaw, type RawClient } from '../support/raw-client.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** A connection without requests. Linux has all of 127.0.0.0/8, so tests can connect from several addresses. */
+/**
+ * Opens a connection without requests. Linux accepts all of 127.0.0.0/8, so tests can connect from several addresses.
+ */
 const connect = (url: string, from: string): Promise<RawClient> => connectRaw(url, { from });
 
 const isClosedAtOnce = ({ closed }: RawClient): Promise<boolean> =>

@@ -11,19 +11,19 @@ import { startService } from '../support/process.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { BOUNDLESS, eventually, workersEnvironment } from '../support/workers.ts';
 
-/** An /etc/hosts of a test's own. */
+/** A private /etc/hosts for one test. */
 interface PrivateHosts {
-  /** In front of a command: what is started so finds names there, and nowhere else. */
+  /** The prefix of a command that makes its process resolve names only from this file. */
   readonly within: readonly string[];
-  /** From now on the names are these, each with its addresses. */
+  /** Replaces all names and their addresses. */
   set(names: Readonly<Record<string, readonly string[]>>): Promise<void>;
 }
 
-/** The file is written in place, so that it is never seen half: one write of one size. */
+/** The file is overwritten in place by one write of a constant size, so that it is never read incomplete. */
 const SIZE = 2_048;
 const MOUNT = 'mount --bind "$0" /etc/hosts && mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"';
 
-/** Mounted where only the started process sees it. Needs root, or a kernel that lets anyone have namespaces. */
+/** Mounts the file for the started process only. Needs root, or a kernel that grants namespaces to every user. */
 async function privateHosts(): Promise<PrivateHosts> {
   const folder = await temporaryFolder();
   const [hosts, switches] = [join(folder, 'hosts'), join(folder, 'nsswitch.conf')];
@@ -39,11 +39,11 @@ async function privateHosts(): Promise<PrivateHosts> {
   return { within: ['unshare', ...namespace, 'sh', '-c', MOUNT, hosts, switches], set };
 }
 
-/** CORE_URL names a name, whose addresses are found as the system finds them. */
+/** CORE_URL with a host name, which the system resolves. */
 
 const NAME = 'cores.test';
 const [ONE, TWO, THREE] = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const;
-/** Where no core is. */
+/** No core listens here. */
 const NOWHERE = '127.0.0.4';
 
 interface Named {
@@ -52,11 +52,11 @@ interface Named {
   readonly key: string;
   readonly cores: AddressedCores;
   readonly hosts: PrivateHosts;
-  /** Lines about cores: what each says, and of which. */
+  /** The log lines about cores: each message with the core or the name. */
   told(): string[];
 }
 
-/** Three cores, and a gateway that finds some of them by their name. */
+/** Three cores, and a gateway that finds some of them by a common name. */
 async function startNamed(addresses: readonly string[], settings: NodeJS.ProcessEnv = {}): Promise<Named> {
   const [cores, hosts] = [await coresOn([ONE, TWO, THREE]), await privateHosts()];
   await hosts.set({ [NAME]: addresses });
@@ -84,14 +84,14 @@ async function startNamed(addresses: readonly string[], settings: NodeJS.Process
 
 const isAboutCores = ({ msg }: LogLine): boolean => msg.startsWith('core ');
 
-/** Each has its part of all requests, but for a fifth. */
+/** Expects that no share differs from the mean by more than a fifth. */
 function expectEvenShares(shares: readonly number[]): void {
   const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
   expect(mean).toBeGreaterThan(50);
   for (const share of shares) expect(Math.abs(share - mean), shares.join(' ')).toBeLessThanOrEqual(mean / 5);
 }
 
-test('when addresses of a name come and go under load, each is a core with an equal share, and no request fails', async () => {
+test('each address of a name is a core with an equal share, and no request fails when addresses change', async () => {
   const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO]);
   const url = (address: string) => `http://${address}:${cores.port}`;
   const [one, two, three] = cores.all as [AddressedCore, AddressedCore, AddressedCore];
@@ -120,23 +120,23 @@ test('when addresses of a name come and go under load, each is a core with an eq
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 200']);
   const added = [ONE, TWO, THREE, NOWHERE].map((address) => `core added ${url(address)}`);
   expect(told()).toEqual([...added, `core left ${url(TWO)}`]);
-  // Its name stays the core's Host, and the label is the address.
+  // The Host header contains the name, while metrics are labelled with the address.
   for (const core of cores.all) expect([...core.hosts]).toEqual([`${NAME}:${cores.port}`]);
   const metrics = await scrape(adminUrl);
   const ready = metrics.series('gateway_upstream_ready').map(({ labels, value }) => [labels.core, value]);
   expect(ready).toEqual([ONE, THREE, NOWHERE].map((address) => [url(address), Number(address !== NOWHERE)]));
-  // Who joins is asked only once it has said that it is ready.
+  // A core that joins gets requests only once its probe succeeds.
   expect(metrics.sum('gateway_upstream_errors_total')).toBe(0);
   expect(metrics.sum('gateway_upstream_duration_seconds_count', { core: url(TWO) })).toBeGreaterThan(0);
 });
 
-test('a name that cannot be resolved keeps its last addresses, and this is logged once', async () => {
+test('a name that can no longer be resolved keeps its last addresses, and this is logged once', async () => {
   const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO]);
   const url = (address: string) => `http://${address}:${cores.port}`;
   const name = `http://${NAME}:${cores.port}`;
   await hosts.set({});
   await expect.poll(told).toContain(`core name cannot be resolved ${name}`);
-  // The next try is two seconds later.
+  // Waits for the next attempt, after two seconds.
   await sleep(2_500);
   for (let sent = 0; sent < 4; sent++) expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await scrape(adminUrl)).series('gateway_upstream_ready')).toHaveLength(2);
@@ -149,7 +149,7 @@ test('a name that cannot be resolved keeps its last addresses, and this is logge
   ]);
 });
 
-test('a name without an address is an unreachable core until it has one, and its cores are those of IPv4 if it has any', async () => {
+test('a name without addresses is an unreachable core until it has one, and IPv4 addresses are preferred', async () => {
   const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([]);
   const ask = async () => (await send(`${gateway}/v1/pets`, { key })).status;
   expect([await ask(), (await send(`${adminUrl}/readyz`)).status]).toEqual([502, 200]);

@@ -18,14 +18,14 @@ import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { type Stack, startStack, temporaryFolder, UNLIMITED } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** The ways in which CORE_URL can name a core. `core-names.test.ts` has names whose addresses the system finds. */
+/** All forms of CORE_URL except host names, which `core-names.test.ts` tests. */
 
-/** What goes to a core in each of the ways that there are: a read, a write, a WebSocket, the doctor. */
+/** Uses each kind of connection to a core: for a read, a write and a WebSocket. */
 async function useAll(stack: Stack): Promise<void> {
   const key = await stack.issueKey();
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await post(`${stack.gateway}/v1/pets`, {}, { key })).status).toBe(200);
-  // Whatever the client calls the gateway is nothing to the core's certificate.
+  // The core's certificate is not checked against the Host header of the client.
   const tunnel = await opened(stack, key, PATH, { headers: { Host: 'store.test' } });
   expect((await echo(tunnel, 'hello')).toString()).toBe('hello');
 }
@@ -58,7 +58,7 @@ test('a missing Unix socket is an unreachable core', async () => {
 });
 
 test.for(['cores.test', 'other.test'])(
-  'a certificate is checked against the name, whatever the address: %s',
+  'a certificate is checked against the SRV name and not the address: %s',
   async (name) => {
     const { caFile, certFile, keyFile } = await createAuthority(`DNS:${name}`);
     const before = tls.getCACertificates('default');
@@ -111,7 +111,7 @@ test.for([
   ['http+srv://_core._tcp.', LIKE_SRV],
   ['unix:core.sock', LIKE_SOCKETS],
   [`unix:/${'a'.repeat(107)}`, LIKE_SOCKETS],
-] as const)('%s as a core is refused', ([CORE_URL, fault]) => {
+] as const)('CORE_URL=%s is refused', ([CORE_URL, fault]) => {
   const read = () => readGatewaySettings({ CORE_URL: `http://good,${CORE_URL}` });
   expect(read).toThrow(new SettingsError(`The settings have a fault:\n  CORE_URL.1: ${fault}`));
 });
@@ -123,7 +123,7 @@ test.for([
   'https+srv://_core-api._tcp.core_1.local',
   'unix:/run/core.sock',
   `unix:/${'a'.repeat(106)}`,
-])('%s as a core is taken', (CORE_URL) => {
+])('CORE_URL=%s is accepted', (CORE_URL) => {
   expect(readGatewaySettings({ CORE_URL }).CORE_URL).toEqual([CORE_URL]);
 });
 
@@ -143,7 +143,7 @@ async function startCores() {
   return { dns, one, two, three, records, urls };
 }
 
-test('each SRV target of the first priority is a core, and targets come and go without a failed request', async () => {
+test('each SRV target of the first priority is a core, and a change of targets fails no request', async () => {
   const { dns, one, two, three, records, urls } = await startCores();
   dns.set(SRV, [...records.slice(1), { ...records[0], priority: 1 }]);
   const stack = await startStack({ CORE_URL: SRV_URL });
@@ -163,7 +163,7 @@ test('each SRV target of the first priority is a core, and targets come and go w
   for (const { hosts } of [two, three]) expect([...hosts][0]).toMatch(/^cores\.test:\d+$/);
 });
 
-test('the gateway waits for missing SRV records and keeps the last ones when they are gone', async () => {
+test('the gateway waits for missing SRV records, and keeps the last ones when they disappear', async () => {
   const { dns, records, urls } = await startCores();
   const stack = await startStack({ CORE_URL: SRV_URL });
   const key = await stack.issueKey();
@@ -180,34 +180,38 @@ test('the gateway waits for missing SRV records and keeps the last ones when the
   expect(told(stack)).toEqual([lost, `core name is resolved again ${SRV_URL}`, `core added ${urls[0]}`, lost]);
 });
 
-test('a core that leaves finishes its requests, including a long answer, and then its connections', TIMED, async () => {
-  const dns = await startDnsServer();
-  const waitMs = ({ url }: { url?: string | undefined }) => (url?.includes('slow') ? 6_000 : 0);
-  const { port, all } = await coresOn(['127.0.0.1', '127.0.0.2'], { waitMs });
-  const [stays, leaves] = all as [AddressedCore, AddressedCore];
-  const targets = all.map(({ address }) => ({ target: address, port }));
-  dns.set(SRV, targets);
-  const stack = await startStack({ CORE_URL: SRV_URL, CORE_TIMEOUT_MS: '120000' });
-  const key = await stack.issueKey();
-  await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_ready')).toBe(2);
-  // Every other one is the other's.
-  const slow = ['a', 'b'].flatMap((_, at) => [
-    post(`${stack.gateway}/v1/pets?slow=${at}`, {}, { key }),
-    send(`${stack.gateway}/v1/pets?slow=${at}`, { key }),
-  ]);
-  await expect.poll(() => leaves.asked + stays.asked).toBe(4);
-  expect(leaves.asked).toBeGreaterThan(0);
-  dns.set(SRV, targets.slice(0, 1));
-  await expect.poll(() => told(stack)).toContain(`core left http://127.0.0.2:${port}`);
-  const before = leaves.asked;
-  const statuses = (await Promise.all(slow)).map(({ status }) => status);
-  await fact(() => expect([...statuses, stays.asked + leaves.asked]).toEqual([200, 200, 200, 200, 4]));
-  // At rest, connections end by themselves after four seconds.
-  await expect.poll(() => leaves.connections.size, { timeout: 2_500 }).toBe(0);
-  expect(leaves.asked).toBe(before);
-});
+test(
+  'a core that leaves finishes its requests, even slow ones, and then its connections are closed',
+  TIMED,
+  async () => {
+    const dns = await startDnsServer();
+    const waitMs = ({ url }: { url?: string | undefined }) => (url?.includes('slow') ? 6_000 : 0);
+    const { port, all } = await coresOn(['127.0.0.1', '127.0.0.2'], { waitMs });
+    const [stays, leaves] = all as [AddressedCore, AddressedCore];
+    const targets = all.map(({ address }) => ({ target: address, port }));
+    dns.set(SRV, targets);
+    const stack = await startStack({ CORE_URL: SRV_URL, CORE_TIMEOUT_MS: '120000' });
+    const key = await stack.issueKey();
+    await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_ready')).toBe(2);
+    // The cores take turns.
+    const slow = ['a', 'b'].flatMap((_, at) => [
+      post(`${stack.gateway}/v1/pets?slow=${at}`, {}, { key }),
+      send(`${stack.gateway}/v1/pets?slow=${at}`, { key }),
+    ]);
+    await expect.poll(() => leaves.asked + stays.asked).toBe(4);
+    expect(leaves.asked).toBeGreaterThan(0);
+    dns.set(SRV, targets.slice(0, 1));
+    await expect.poll(() => told(stack)).toContain(`core left http://127.0.0.2:${port}`);
+    const before = leaves.asked;
+    const statuses = (await Promise.all(slow)).map(({ status }) => status);
+    await fact(() => expect([...statuses, stays.asked + leaves.asked]).toEqual([200, 200, 200, 200, 4]));
+    // Less than the four seconds after which an idle connection is closed.
+    await expect.poll(() => leaves.connections.size, { timeout: 2_500 }).toBe(0);
+    expect(leaves.asked).toBe(before);
+  },
+);
 
-test('metrics of cores that left are kept for a bounded number of cores', async () => {
+test('the metrics of at most 32 cores that left are kept', async () => {
   const dns = await startDnsServer();
   const targets = Array.from({ length: 45 }, (_, at) => ({ target: `127.0.1.${at + 1}`, port: 1 }));
   dns.set(SRV, targets);

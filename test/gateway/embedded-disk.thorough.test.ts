@@ -6,7 +6,10 @@ import { startService } from '../support/process.ts';
 import { smallDisk } from '../support/small-disk.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 
-/** A gateway without Redis whose disk is full or read-only: what is stored stays in force, and it says what is wrong. */
+/**
+ * A gateway without Redis whose disk is full or read-only. Stored keys and plans stay in force, and the fault is
+ * reported.
+ */
 
 const key = ADMIN_TOKEN;
 
@@ -17,7 +20,7 @@ async function startOn(DATA_DIR: string) {
   return {
     ask: async (method: string, path: string, body?: unknown) =>
       body === undefined ? await send(admin + path, { method, key }) : await post(admin + path, body, { method, key }),
-    /** The status for a key; a valid one gets 502, because there is no core. */
+    /** The status of a request with this key. A valid key gets 502, because no core is running. */
     statusOf: async (apiKey: string) => (await send(`${addresses.gateway}/v1/pets`, { key: apiKey })).status,
     async stop() {
       child.kill('SIGTERM');
@@ -50,7 +53,7 @@ async function expectFault(gateway: Gateway, why: string, advice = 'Free some sp
   });
 }
 
-test('on a full disk keys can be revoked, disabled, banned and rotated, and nothing else is acknowledged', async (context) => {
+test('on a full disk, keys can be revoked, disabled, banned and rotated; no other change is made', async (context) => {
   const disk = await smallDisk(8);
   if (disk === undefined) return context.skip('This process may not mount a disk.');
   const gateway = await startOn(disk.folder);
@@ -76,7 +79,7 @@ test('on a full disk keys can be revoked, disabled, banned and rotated, and noth
   await gateway.stop();
 });
 
-test('on a full disk no number of rotations keeps a key from being revoked', async (context) => {
+test('on a full disk, a key can be revoked after any number of rotations', async (context) => {
   const disk = await smallDisk(16);
   if (disk === undefined) return context.skip('This process may not mount a disk.');
   const gateway = await startOn(disk.folder);
@@ -97,7 +100,7 @@ test('on a full disk no number of rotations keeps a key from being revoked', asy
   await gateway.stop();
 });
 
-test('a restart on a full disk refills no bucket', async (context) => {
+test('a restart on a full disk does not refill buckets', async (context) => {
   const disk = await smallDisk(8);
   if (disk === undefined) return context.skip('This process may not mount a disk.');
   const first = await startOn(disk.folder);

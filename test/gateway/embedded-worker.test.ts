@@ -11,14 +11,14 @@ import { temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { BOUNDLESS, eventually, isAlive, launchWorkers, type Workers, workersEnvironment } from '../support/workers.ts';
 
-/** Without Redis, a gateway is a primary that has the storage open, and one worker that decides in memory. */
+/** A gateway without Redis consists of a primary, which owns the storage, and one worker, which decides in memory. */
 
 const WITHOUT_REDIS = { WORKERS: '1', REDIS_URL: '' };
 
 const launch = (environment: NodeJS.ProcessEnv): Promise<Workers> =>
   launchWorkers({ ...WITHOUT_REDIS, ...environment });
 
-/** For tests whose gateway keeps running after them. */
+/** Shared by all tests that do not stop their gateway. */
 const DIRECTORY = await temporaryFolder();
 const gateway = await launch({ DATA_DIR: DIRECTORY });
 
@@ -30,14 +30,14 @@ const workerOf = async (gateway: Workers): Promise<number> => {
   return gateway.pids()[0] as number;
 };
 
-/** Ends or renews the worker. @returns once another one serves */
+/** Stops or renews the worker. @returns once another worker serves */
 async function replaced(gateway: Workers, end: (worker: number) => unknown): Promise<void> {
   const worker = await workerOf(gateway);
   end(worker);
   await eventually(() => gateway.pids()).not.toEqual([worker]);
 }
 
-/** Uses connections again. */
+/** An agent that reuses its connection. */
 function keptAlive(): http.Agent {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   cleanUp(() => agent.destroy());
@@ -96,14 +96,14 @@ test('acknowledged resets, bans, levels and counts survive crashes and a stop', 
     await untilBanned(first, key);
     expect((await first.change('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
   };
-  // A reset is in force for the next request.
+  // The request after a reset already has the new level.
   for (let round = 0; round < 5; round++) {
     await reset();
     const { status, headers } = await list(first, key, agent);
     expect([status, headers['x-ratelimit-remaining']]).toEqual([200, '8']);
   }
   await reset();
-  // The worker stores levels once a second: its old level does not undo the reset.
+  // The worker stores levels once a second, which must not undo the reset.
   await sleep(1_200);
   await untilBanned(first, banned);
   first.child.kill('SIGKILL');
@@ -114,7 +114,7 @@ test('acknowledged resets, bans, levels and counts survive crashes and a stop', 
   expect(await list(second, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '8' } });
   const used = await second.issueKey({ plan: 'enterprise', minute: 1_000, day: 100 });
   for (let sent = 0; sent < 10; sent++) await list(second, used);
-  // Skips the second that SIGTERM leaves for load balancers.
+  // SIGINT does not wait a second for load balancers, as SIGTERM does.
   second.child.kill('SIGINT');
   await second.ended;
 
@@ -126,7 +126,7 @@ test('acknowledged resets, bans, levels and counts survive crashes and a stop', 
   expect(await remaining()).toBe(88);
 });
 
-test('an operator sees every decision made so far', async () => {
+test('operators see every decision as soon as it is made', async () => {
   const key = await gateway.issueKey();
   for (let admitted = 1; admitted < 20; admitted++) {
     await list(gateway, key);
@@ -134,7 +134,7 @@ test('an operator sees every decision made so far', async () => {
   }
 });
 
-test('a frozen worker is killed, and the revocation that waited for it is in force', async () => {
+test('a frozen worker is killed, and the revocation that waits for it is in force', async () => {
   const key = await gateway.issueKey();
   expect((await list(gateway, key)).status).toBe(200);
   const worker = await workerOf(gateway);
@@ -151,7 +151,7 @@ test('a frozen worker is killed, and the revocation that waited for it is in for
   ]);
 });
 
-test('a worker without its primary accepts no new request, finishes those under way, and exits', async () => {
+test('a worker whose primary was killed accepts no new request, finishes those in progress, and exits', async () => {
   const core = await waitingCore();
   const gateway = await launch({ CORE_URL: core.url });
   const [inUse, idle] = [keptAlive(), keptAlive()];
@@ -171,7 +171,7 @@ test('a worker without its primary accepts no new request, finishes those under 
   await eventually(() => isAlive(worker)).toBe(false);
 });
 
-test('a new worker takes over each key with its level while the old one still serves its connections', async () => {
+test('a new worker takes over each key with its level while the old one still serves open connections', async () => {
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
   const agents = Array.from({ length: 10 }, keptAlive);
   const used = async (agent?: http.Agent) => Number((await list(gateway, key, agent)).headers['x-ratelimit-remaining']);
@@ -196,14 +196,14 @@ test('a second gateway with the same DATA_DIR exits with a message that names th
   });
 });
 
-test('a restarted worker decides with the plans and keys of the primary without any other event', async () => {
+test('a restarted worker decides with the plans and keys of the primary at once', async () => {
   await gateway.change('PATCH', '/plans/free', { minute: 17 });
   const key = await gateway.issueKey({ plan: 'free' });
   await replaced(gateway, (worker) => process.kill(worker, 'SIGKILL'));
   expect((await list(gateway, key)).headers['x-ratelimit-limit']).toBe('17');
 });
 
-test('a key that many clients use is served during reloads, when two workers hold keys', async () => {
+test('a key that many clients use is served during reloads, while two workers run', async () => {
   const key = await gateway.issueKey(BOUNDLESS);
   const statuses = new Set<number>();
   let isOver = false;

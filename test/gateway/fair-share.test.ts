@@ -3,11 +3,9 @@ import { expect, test } from 'vitest';
 import { FairShare, mayHoldMore, type Waiter } from '../../shared/fair-share.ts';
 import { FUZZ_SEED } from '../support/fuzz.ts';
 
-/** Places that clients share. */
-
 const PLACES = 8;
 
-/** Takes places for clients and gives them back, and keeps count. */
+/** Takes and releases places for clients, and records who runs and who waits. */
 function share(places = PLACES) {
   const fair = new FairShare(places);
   const running: Waiter[] = [];
@@ -47,7 +45,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
 );
 
-test('there are never more places taken than exist, and no client waits that may have one', () => {
+test('never more places are taken than exist, and no client waits although it may have another place', () => {
   const keepsCount = fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
     const places = share();
     for (const { what, at } of steps) {
@@ -64,7 +62,7 @@ test('there are never more places taken than exist, and no client waits that may
   fc.assert(keepsCount, { seed: FUZZ_SEED, numRuns: 300 });
 });
 
-test('a single client has half of the places, and the next one gets its share at once', () => {
+test('a single client gets half of the places, and the next one gets its share at once', () => {
   const places = share();
   for (let asked = 0; asked < 20; asked++) places.take('greedy');
   expect(places.held('greedy')).toBe(PLACES / 2);

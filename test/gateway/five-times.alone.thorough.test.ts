@@ -14,14 +14,12 @@ interface Sent {
   readonly status: number;
   /** From the scheduled start to the end of its answer. */
   readonly ms: number;
-  /** When its answer was complete, on the clock of performance.now(). */
+  /** When its answer was complete, by performance.now(). */
   readonly at: number;
   readonly headers: http.IncomingHttpHeaders;
 }
 
-/**
- * Sends requests at a fixed rate, whether or not earlier ones were answered. A request without an answer has status 0.
- */
+/** Sends requests at a fixed rate without waiting for answers. A request without an answer has status 0. */
 async function openLoop(url: string, key: string, ratePerSecond: number, seconds: number): Promise<Sent[]> {
   const agent = new http.Agent({ keepAlive: true });
   const startedAt = performance.now();
@@ -69,7 +67,7 @@ async function setUp() {
   return {
     url: `${url}/v1/pets`,
     residentMegabytes,
-    /** How long shed requests were in the gateway, from its log, in ms. */
+    /** How long shed requests took in the gateway according to its log, in ms. */
     timesShed: () =>
       [...gateway.out().matchAll(/"outcome":"shed".*"durationMs":([\d.]+)/g)].map((line) => Number(line[1])),
     async issueKey(): Promise<{ key: string; admitted: () => Promise<number> }> {
@@ -85,13 +83,13 @@ async function setUp() {
 
 const withStatus = (sent: readonly Sent[], status: number) => sent.filter((one) => one.status === status);
 
-/** Good answers per second during the load. */
+/** Successful answers per second during the load. */
 function goodput(sent: readonly Sent[], startedAt: number, seconds: number): number {
   return withStatus(sent, 200).filter(({ at }) => at < startedAt + seconds * 1_000).length / seconds;
 }
 
 test(
-  'at five times the capacity, goodput equals its peak, and other requests are refused at once and cheaply',
+  'at five times the capacity, goodput stays at its peak, and excess requests are refused at once and cheaply',
   TIMED,
   async () => {
     const { url, issueKey, residentMegabytes, timesShed } = await setUp();
@@ -113,7 +111,7 @@ test(
     const grown = residentMegabytes() - before.megabytes;
     process.stdout.write(
       `peak ${peak.toFixed(0)}/s; at ${5 * CAPACITY}/s: ${good.toFixed(0)}/s good; ${shed.length} shed, in the gateway for ` +
-        `${inGateway(0.5).toFixed(1)} ms (p99 ${inGateway(0.99).toFixed(1)}), told in ${toClient(0.5)} (p99 ${toClient(0.99)}); ` +
+        `${inGateway(0.5).toFixed(1)} ms (p99 ${inGateway(0.99).toFixed(1)}), answered in ${toClient(0.5)} (p99 ${toClient(0.99)}); ` +
         `${grown.toFixed(0)} MB more\n`,
     );
     const charged = (await admitted()) - before.admitted;
@@ -129,7 +127,7 @@ test(
   },
 );
 
-test('a greedy client on one connection or a thousand leaves others their share', TIMED, async () => {
+test('a greedy client leaves others their share, on one connection or a thousand', TIMED, async () => {
   const { url, issueKey } = await setUp();
   const [greedy, modest] = [await issueKey(), await issueKey()];
   const flood = openLoop(url, greedy.key, 5 * CAPACITY, 4);

@@ -7,9 +7,9 @@ import { startStack } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** What the core receives of a request, and the client of its answer. */
+/** What the core receives of a request, and what the client receives of the answer. */
 
-test('the core does not receive the key, and learns only what the gateway states about the client', async () => {
+test('the core receives neither the key nor forged headers about the client', async () => {
   const core = await listeningCore();
   const { key, get } = await stackBefore(core.url, { CORE_TOKEN: 'token-of-the-core' });
   const claims = {
@@ -42,7 +42,7 @@ test.for([
   ['without CORS', {}, undefined],
   ['with CORS', { CORS_ORIGINS: SHOP }, SHOP],
 ] as const)(
-  'headers that the gateway sets, and cookies, are not forwarded from the core: %s',
+  'cookies of the core, and headers that the gateway sets itself, are not forwarded: %s',
   async ([, settings, to]) => {
     const own = {
       ...{
@@ -82,7 +82,7 @@ test.for([
   ['retry-after: soon\r\n', '1'],
   ['', '1'],
 ] as [header: string, seconds: string][])(
-  'a 503 and a 429 of the core have Retry-After in seconds: %j',
+  'a 503 or 429 from the core reaches the client with Retry-After in seconds: %j',
   async ([header, seconds]) => {
     retryAfter = header;
     const answers = [await refusing.get(), await refusing.post()];
@@ -93,7 +93,7 @@ test.for([
   },
 );
 
-test('every request leaves one log line without its key and query', async () => {
+test('every request is logged in one line without its key and query', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await send(`${stack.gateway}/v1/pets?limit=7`, { key, headers: { 'x-request-id': 'r1' } });
@@ -127,7 +127,7 @@ test('only the deprecated operation has deprecation headers, also on its 404', a
   expect((await send(`${stack.gateway}/v1/pets`, { key })).headers.sunset).toBeUndefined();
 });
 
-test('a large answer arrives completely, whether with a length or in chunks', async () => {
+test('a large answer arrives completely, both with a length and in chunks', async () => {
   const large = Buffer.alloc(3_000_000, 'abcdefg');
   const { get, post } = await stackBefore((socket, head) => {
     if (!head.includes('?chunked')) {
@@ -150,11 +150,11 @@ const PIECE = 'x'.repeat(300_000);
 const CUT: string = expect.stringMatching(/aborted|hang up/);
 
 test.for([
-  ['a small answer with a length that is cut off is 502', 'content-length: 100\r\n\r\nhalf', 502],
-  ['a small answer in chunks that is cut off is 502', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n', 502],
-  ['a large answer with a length that is cut off never looks complete', `content-length: 400000\r\n\r\n${PIECE}`, CUT],
+  ['a small answer with a length gets 502 if it is cut off', 'content-length: 100\r\n\r\nhalf', 502],
+  ['a small answer in chunks gets 502 if it is cut off', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n', 502],
+  ['a large answer with a length never looks complete if it is cut off', `content-length: 400000\r\n\r\n${PIECE}`, CUT],
   [
-    'a large answer in chunks that is cut off never looks complete',
+    'a large answer in chunks never looks complete if it is cut off',
     `transfer-encoding: chunked\r\n\r\n${PIECE.length.toString(16)}\r\n${PIECE}\r\n`,
     CUT,
   ],
@@ -173,7 +173,7 @@ test.for([
   await expect.poll(() => stack.log.filter(({ msg, status }) => msg === 'request' && status === 502)).toHaveLength(2);
 });
 
-test('a client that resets its connection is logged as 499; its request to the core is cancelled and counts as no fault', async () => {
+test('a request whose client resets its connection is cancelled at the core and logged as 499', async () => {
   const gone = Promise.withResolvers<void>();
   const { stack, key } = await stackBefore((socket) => void socket.once('close', gone.resolve));
   const request = http.get(`${stack.gateway}/v1/pets`, { headers: { authorization: `Bearer ${key}` } });
@@ -184,18 +184,22 @@ test('a client that resets its connection is logged as 499; its request to the c
   expect(stack.log.find(({ msg }) => msg === 'request')?.code).toBeUndefined();
 });
 
-test('a core that does not answer costs its client only the timeout and the next request nothing', TIMED, async () => {
-  let silent = true;
-  const { get } = await stackBefore((socket) => void (silent || socket.write(OK)), { CORE_TIMEOUT_MS: '300' });
-  const before = performance.now();
-  const late = await Promise.all(Array.from({ length: 50 }, () => get()));
-  expect(new Set(late.map(({ status }) => status))).toEqual(new Set([504]));
-  expect(performance.now() - before).toBeLessThan(3_000);
-  silent = false;
-  expect((await get()).status).toBe(200);
-});
+test(
+  'a core that does not answer delays its clients only until the timeout, and later ones not at all',
+  TIMED,
+  async () => {
+    let silent = true;
+    const { get } = await stackBefore((socket) => void (silent || socket.write(OK)), { CORE_TIMEOUT_MS: '300' });
+    const before = performance.now();
+    const late = await Promise.all(Array.from({ length: 50 }, () => get()));
+    expect(new Set(late.map(({ status }) => status))).toEqual(new Set([504]));
+    expect(performance.now() - before).toBeLessThan(3_000);
+    silent = false;
+    expect((await get()).status).toBe(200);
+  },
+);
 
-test('a core that reports that it is not ready gets no requests until it is', async () => {
+test('a core that is not ready gets no requests until it is ready', async () => {
   let ready = true;
   const answer = (status: string) => `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`;
   const heads: string[] = [];

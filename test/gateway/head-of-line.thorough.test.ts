@@ -14,12 +14,12 @@ import { stackBefore } from '../support/stack-before.ts';
 import { quantile } from '../support/statistics.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** A slow read delays no other request: no head-of-line blocking. */
+/** No head-of-line blocking: a slow read delays no other request. */
 
 const SLOW_MS = 2_000;
 const BOUND_MS = 100;
 
-/** A core that answers orders slowly and everything else at once; in order on each connection, as HTTP requires. */
+/** A core that answers orders slowly and everything else at once, but in order on each connection, as HTTP requires. */
 async function coreWithSlowOrders() {
   const turns = new WeakMap<Socket, Promise<unknown>>();
   let asked = 0;
@@ -48,7 +48,7 @@ async function timed(ask: Promise<{ status: number }>): Promise<{ status: number
 const pets = (stack: Stack, key: string) => timed(send(`${stack.gateway}/v1/pets`, { key }));
 const orders = (stack: Stack, key: string) => timed(send(`${stack.gateway}/v1/store/orders`, { key }));
 
-/** Ignores the few answers that were delayed by other work of the machine. */
+/** Ignores the few answers that were delayed by other work on the machine. */
 const typical = (answers: readonly { ms: number }[]) =>
   quantile(
     answers.map(({ ms }) => ms),
@@ -64,7 +64,7 @@ async function setUp() {
 }
 
 test.for(['another client', 'the same client'])(
-  'reads of %s behind slow ones are answered at once',
+  'reads of %s are answered at once while slow reads are in progress',
   TIMED,
   async (who) => {
     const { stack, slow, quick } = await setUp();
@@ -82,7 +82,7 @@ test.for(['another client', 'the same client'])(
 );
 
 test.for([40, 250])(
-  '%i fast reads of a client behind its slow reads on one connection are answered at once',
+  '%i fast reads of a client are answered at once although its slow reads were sent first',
   TIMED,
   async (many) => {
     const { url } = await coreWithSlowOrders();
@@ -114,7 +114,7 @@ test.for([40, 250])(
     const slow = await ask('/v1/store/orders', 9);
     const quick = await ask('/v1/pets', many);
     const forwardedAt = performance.now();
-    // In one turn of the event loop.
+    // All are forwarded in one turn of the event loop.
     const answered = Promise.all(arrived.splice(0).map(forward));
     await Promise.all(quick);
     expect(performance.now() - forwardedAt).toBeLessThan(3 * BOUND_MS);
@@ -160,7 +160,7 @@ test('slow reads of one client leave connections for the writes of others', TIME
   expect(new Set((await Promise.all(slow)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('a core that is always slow receives few reads twice', async () => {
+test('few reads are sent twice to a core that is always slow', async () => {
   let asked = 0;
   const { get } = await stackBefore((socket, head) => {
     asked += 1;

@@ -16,7 +16,7 @@ test.for([
   ['deploy/local.ts', '--help', LOCAL_PROGRAM.settings],
   ['deploy/local.ts', '-h', LOCAL_PROGRAM.settings],
 ] as const)(
-  '%s %s prints usage and settings, and starts nothing, whatever else is wrong',
+  '%s %s prints usage and settings and starts nothing, even with invalid settings and arguments',
   async ([main, option, shape]) => {
     const DATA_DIR = join(await temporaryFolder(), 'new');
     const environment = { DATA_DIR, DATABASE_URL: `sqlite:${DATA_DIR}/store.db`, LOG_LEVEL: 'loud' };
@@ -34,20 +34,23 @@ test.for([
   [100, 100],
   [80, 80],
   [40, 80],
-])('on a terminal of %s columns the help table has %s, and the meanings are one column', ([columns, width]) => {
-  const lines = helpText(LOCAL_PROGRAM, columns).split('\n');
-  expect(Math.max(...lines.map(({ length }) => length))).toBeLessThanOrEqual(width as number);
-  const head = lines.findIndex((line) => line.startsWith('setting'));
-  const table = lines.slice(head, lines.indexOf('', head));
-  const start = table[0]?.indexOf('meaning') ?? 0;
-  for (const line of table) expect([line[start - 1], line[start]]).toEqual([' ', expect.stringMatching(/\S/)]);
-  const words = table
-    .slice(1)
-    .map((line) => line.slice(start))
-    .join(' ');
-  expect(words).toBe(
-    settingRows(LOCAL_PROGRAM.settings)
-      .map(([, , meaning]) => meaning.replaceAll('`', ''))
-      .join(' '),
-  );
-});
+])(
+  'on a terminal with %s columns the help table is at most %s wide, and all meanings are aligned',
+  ([columns, width]) => {
+    const lines = helpText(LOCAL_PROGRAM, columns).split('\n');
+    expect(Math.max(...lines.map(({ length }) => length))).toBeLessThanOrEqual(width as number);
+    const head = lines.findIndex((line) => line.startsWith('setting'));
+    const table = lines.slice(head, lines.indexOf('', head));
+    const start = table[0]?.indexOf('meaning') ?? 0;
+    for (const line of table) expect([line[start - 1], line[start]]).toEqual([' ', expect.stringMatching(/\S/)]);
+    const words = table
+      .slice(1)
+      .map((line) => line.slice(start))
+      .join(' ');
+    expect(words).toBe(
+      settingRows(LOCAL_PROGRAM.settings)
+        .map(([, , meaning]) => meaning.replaceAll('`', ''))
+        .join(' '),
+    );
+  },
+);

@@ -17,7 +17,7 @@ import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 const request = (key?: string) =>
   `GET /v1/pets HTTP/1.1\r\nHost: a\r\n${key === undefined ? '' : `Authorization: Bearer ${key}\r\n`}\r\n`;
 
-/** A stack with a Redis of its own, which a test can pause. @param timeoutMs for a decision */
+/** A stack with its own Redis, which a test can pause. @param timeoutMs the timeout of a decision */
 async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack: Stack }> {
   const server = await startRedisServer();
   cleanUp(server.stop);
@@ -26,7 +26,7 @@ async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack:
   return { redis, stack: await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: String(timeoutMs) }) };
 }
 
-/** Sends one request after the other on a connection, each after the last answer, until it is closed. */
+/** Sends the next request after each answer on one connection, until it is closed. */
 async function keepAsking(url: string, nextRequest: () => string, pipelined = 1) {
   const { socket } = await connectRaw(url);
   const result = { answers: 0, closed: once(socket, 'close'), last: '' };
@@ -51,14 +51,14 @@ test('a banned client that keeps sending loses its connection, and one that wait
   await banned.closed;
   const refilled = Math.ceil((performance.now() - startedAt) / 1_000);
   expect(banned.last).toMatch(/^HTTP\/1.1 429 .*Connection: close.*"code":"key_banned"/s);
-  // 60 at once, 100 delayed, and one a second is refilled.
+  // 60 refusals are sent at once and 100 with a delay, and one more for each second of refill.
   expect(banned.answers).toBeGreaterThanOrEqual(159);
   expect(banned.answers).toBeLessThanOrEqual(161 + refilled);
   const { status, headers } = await send(`${stack.gateway}/v1/pets`, { key });
   expect([status, Number(headers['retry-after']) > 3_000]).toEqual([429, true]);
 });
 
-test('made-up keys beyond their allowance cost no decision and lose their connection, and verified keys work', async () => {
+test('made-up keys beyond their allowance cost no decision and are disconnected; verified keys still work', async () => {
   const { redis, stack } = await startWithRedis(2_000);
   const key = await stack.issueKey(UNLIMITED);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
@@ -73,7 +73,7 @@ test('made-up keys beyond their allowance cost no decision and lose their connec
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
-test('concurrent requests of a new key are all decided, whatever its address has left', async () => {
+test('concurrent requests of new keys are all decided, even if their address has few tokens left', async () => {
   const stack = await startStack();
   for (let at = 0; at < 50; at++) await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
   const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(UNLIMITED)));
@@ -83,7 +83,7 @@ test('concurrent requests of a new key are all decided, whatever its address has
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('an address has no more open decisions on unverified keys than its allowance', async () => {
+test('an address has at most as many pending decisions on unverified keys as its allowance', async () => {
   const newcomers = new Newcomers(new Clients(() => DEFAULT_PLANS));
   const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
   expect(entered.filter((one) => one === 'entered')).toHaveLength(60);
@@ -95,7 +95,7 @@ test('an address has no more open decisions on unverified keys than its allowanc
   expect(newcomers.enter('b')).toBe('entered');
 });
 
-test('an address with too many new keys that wait for Redis gets 503 at no charge, and a verified key is served', async () => {
+test('an address with too many new keys that wait for Redis gets 503 at no charge', async () => {
   const { redis, stack } = await startWithRedis(60_000);
   const key = await stack.issueKey(UNLIMITED);
   await redis.client('PAUSE', 60_000, 'WRITE');
@@ -103,7 +103,7 @@ test('an address with too many new keys that wait for Redis gets 503 at no charg
   const asked = Array.from({ length: 1_200 }, async () => {
     statuses.push((await send(`${stack.gateway}/v1/pets`, { key })).status);
   });
-  // 60 are asked for at once, 1,000 wait for them, and at least 140 are too many.
+  // Redis is asked about 60 at once, 1,000 wait, and at least 140 are refused.
   await expect.poll(() => statuses.length).toBeGreaterThanOrEqual(140);
   await redis.client('UNPAUSE');
   await Promise.all(asked);
@@ -112,7 +112,7 @@ test('an address with too many new keys that wait for Redis gets 503 at no charg
   expect([status, headers['x-ratelimit-remaining']]).toEqual([401, '59']);
 });
 
-test('a key that is verified while its request waits is decided although made-up keys have used up the address', async () => {
+test('a request whose key is verified while it waits is decided even if its address has no tokens left', async () => {
   const { redis, stack } = await startWithRedis(10_000);
   const key = await stack.issueKey(UNLIMITED);
   await redis.client('PAUSE', 1_000);
@@ -127,7 +127,7 @@ test('a key that is verified while its request waits is decided although made-up
   expect(new Set((await Promise.all(waiting)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('unverified clients share a quarter of the capacity, however many they are', () => {
+test('any number of unverified clients get at most a quarter of the capacity', () => {
   const shedder = new LoadShedder(() => 100);
   const slots: Slot[] = [];
   const enter = () => {
@@ -141,7 +141,7 @@ test('unverified clients share a quarter of the capacity, however many they are'
   expect([enter(), enter()]).toEqual([true, true]);
 });
 
-test('a flood of refusals is spread over turns of the event loop and puts only a few between two good answers', async () => {
+test('a flood of refusals is spread over turns of the event loop, and other answers come in between', async () => {
   const stack = await startStack();
   const key = await stack.issueKey(UNLIMITED);
   const flood = await Promise.all(Array.from({ length: 48 }, () => keepAsking(stack.gateway, () => request(), 16)));

@@ -16,7 +16,7 @@ const NOT_FOUND = /^HTTP\/1.1 404 /;
 const NO_REQUEST = /^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/;
 const NO_SUCH_VERSION = /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/;
 
-/** What a request has in place of `GET /v1/pets HTTP/1.1`, `Host: a` and a good Authorization. */
+/** Replaces `GET /v1/pets HTTP/1.1`, `Host: a` and a valid Authorization header. */
 interface Odd {
   readonly line?: string;
   readonly host?: string;
@@ -33,12 +33,12 @@ test.for<Row>([
     'GET /v1/pets HTTP/1.1',
   ],
   ['the absolute form without a path', '9112 §3.2.1', { line: 'GET http://a?x HTTP/1.1' }, NOT_FOUND],
-  ['a POST that announces no body', '9112 §6.3', { line: 'POST /v1/pets HTTP/1.1' }, OK, 'POST /v1/pets HTTP/1.1'],
+  ['a POST without a body', '9112 §6.3', { line: 'POST /v1/pets HTTP/1.1' }, OK, 'POST /v1/pets HTTP/1.1'],
   ...(
     [
-      ['OPTIONS of a path', '/v1/pets', allows('GET, HEAD, POST, OPTIONS')],
-      ['OPTIONS of a path with a parameter', '/v1/pets/1', allows('GET, HEAD, OPTIONS')],
-      ['OPTIONS *', '*', allows('GET, HEAD, POST, OPTIONS')],
+      ['OPTIONS for a path', '/v1/pets', allows('GET, HEAD, POST, OPTIONS')],
+      ['OPTIONS for a path with a parameter', '/v1/pets/1', allows('GET, HEAD, OPTIONS')],
+      ['OPTIONS for *', '*', allows('GET, HEAD, POST, OPTIONS')],
     ] as const
   ).map(
     ([what, target, answer]): Row => [
@@ -48,22 +48,22 @@ test.for<Row>([
       answer,
     ],
   ),
-  ['OPTIONS of an unknown path', '9110 §9.3.7', { line: 'OPTIONS /v1/x HTTP/1.1' }, NOT_FOUND],
+  ['OPTIONS for an unknown path', '9110 §9.3.7', { line: 'OPTIONS /v1/x HTTP/1.1' }, NOT_FOUND],
   ...['HTTP/2.0', 'HTTP/1.2'].map(
     (version): Row => [
-      `${version} in the request line`,
+      `“${version}” as its version`,
       '9110 §15.6.6',
       { line: `GET /v1/pets ${version}` },
       NO_SUCH_VERSION,
     ],
   ),
   ...['HTTP/1.1 ', 'HTTP/1.1x', 'HTTP/1.12', 'HTTP/1', 'HTTP/a.b', 'http/1.1'].map(
-    (version): Row => [`${version}| in the request line`, '9112 §3', { line: `GET /v1/pets ${version}` }, NO_REQUEST],
+    (version): Row => [`“${version}” as its version`, '9112 §3', { line: `GET /v1/pets ${version}` }, NO_REQUEST],
   ),
-  ['two spaces behind Bearer', '6750 §2.1', { authorization: bearer('  ') }, OK, 'GET /v1/pets HTTP/1.1'],
-  ['a tab behind Bearer', '6750 §2.1', { authorization: bearer('\t') }, /^HTTP\/1.1 401 /],
+  ['two spaces after Bearer', '6750 §2.1', { authorization: bearer('  ') }, OK, 'GET /v1/pets HTTP/1.1'],
+  ['a tab after Bearer', '6750 §2.1', { authorization: bearer('\t') }, /^HTTP\/1.1 401 /],
 ])(
-  '%s (RFC %s)',
+  'a request with %s is answered as RFC %s requires',
   async ([, , { line = 'GET /v1/pets HTTP/1.1', host = 'a', authorization = bearer() }, answer, forwarded]) => {
     const before = core.heads.length;
     const head = [line, `Host: ${host}`, authorization, 'Connection: close', '', ''].join('\r\n');

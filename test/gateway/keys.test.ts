@@ -21,22 +21,22 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
 
   const refused: [name: string, headers: Record<string, string | string[]>][] = [
     ['no Authorization', {}],
-    ['Basic', { authorization: 'Basic dXNlcjpwYXNz' }],
+    ['the scheme Basic', { authorization: 'Basic dXNlcjpwYXNz' }],
     ['an empty bearer', { authorization: 'Bearer ' }],
-    ['the scheme alone', { authorization: 'Bearer' }],
+    ['only the scheme', { authorization: 'Bearer' }],
     ['two Authorization headers', { Authorization: [`Bearer ${good}`, `Bearer ${good}`] }],
     ['a key with spaces', { authorization: `Bearer ${good.slice(0, 20)} ${good.slice(20)}` }],
-    ['a word behind the key', { authorization: `Bearer ${good} more` }],
+    ['a word after the key', { authorization: `Bearer ${good} more` }],
     ['a key of 10 kB', { authorization: `Bearer as_${'a'.repeat(10_000)}` }],
-    ['a wrong check', { authorization: `Bearer ${good.slice(0, -1)}${good.endsWith('a') ? 'b' : 'a'}` }],
-    ['an unknown id with a right check', { authorization: `Bearer ${unknownId}` }],
-    ['a wrong secret with a right check', { authorization: `Bearer ${wrongSecret}` }],
+    ['a wrong checksum', { authorization: `Bearer ${good.slice(0, -1)}${good.endsWith('a') ? 'b' : 'a'}` }],
+    ['an unknown id with a valid checksum', { authorization: `Bearer ${unknownId}` }],
+    ['a wrong secret with a valid checksum', { authorization: `Bearer ${wrongSecret}` }],
     ['a revoked key', { authorization: `Bearer ${revoked}` }],
     ['an expired key', { authorization: `Bearer ${expired}` }],
-    ['the key in the query', { 'x-api-key': good }],
+    ['the key in X-Api-Key', { 'x-api-key': good }],
   ];
 
-  test.for(refused)('%s is 401 without a reason', async ([, headers]) => {
+  test.for(refused)('%s gets 401 without a reason', async ([, headers]) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers });
     expect(answer.status).toBe(401);
     expect(answer.text).toBe(
@@ -47,12 +47,12 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(varying(answer)).toEqual(varying(await send(`${stack.gateway}/v1/pets`)));
   });
 
-  test.for(['Bearer', 'bearer', 'BEARER'])('the scheme may be spelt %s', async (scheme) => {
+  test.for(['Bearer', 'bearer', 'BEARER'])('the scheme may be spelled %s', async (scheme) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers: { authorization: `${scheme} ${good}` } });
     expect(answer.status).toBe(200);
   });
 
-  test('a wrong secret takes no token from the key with its id', async () => {
+  test('a wrong secret takes no token from the key with the same id', async () => {
     const before = await send(`${stack.gateway}/v1/pets`, { key: good });
     for (let sent = 0; sent < 5; sent++) await send(`${stack.gateway}/v1/pets`, { key: wrongSecret });
     const after = await send(`${stack.gateway}/v1/pets`, { key: good });
@@ -69,12 +69,12 @@ test('an address without a key gets 429 after 60 requests a minute, and a valid 
   for (let sent = 0; sent < 62; sent++) statuses.push((await send(`${stack.gateway}/v1/pets`)).status);
   expect(statuses.filter((status) => status === 401).length).toBeGreaterThanOrEqual(60);
   expect(statuses.at(-1)).toBe(429);
-  // The next place in line: each refused request has one.
+  // Each refused request takes a place in line, so the next place is a few seconds away.
   expect(['2', '3']).toContain((await send(`${stack.gateway}/v1/pets`)).headers['retry-after']);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
-/** The parts of an answer that do not differ between any two requests. */
+/** Answers without the headers that differ between any two requests. */
 function varying({ status, text, headers }: Answer) {
   const {
     date: _date,

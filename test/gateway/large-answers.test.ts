@@ -14,10 +14,10 @@ import { connectRaw } from '../support/raw-client.ts';
 import { type Stack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** Large answers are streamed, each to its client as the core sent it. What a client does not read, or leaves, harms no other. */
+/** Large answers are streamed to their clients. Clients that do not read, or leave, harm no others. */
 
 const MEGABYTE = 1_000_000;
-/** Half of the connections to a core that carry one request each. */
+/** Half of the connections to a core that are not shared, which is the most that one client gets. */
 const MOST_ALONE = 32;
 let asked = 0;
 
@@ -26,7 +26,7 @@ const untilNothingIsHeld = ({ adminUrl }: Stack) =>
 
 const made = new Map<string, Buffer>();
 
-/** No two answers are alike, nor two parts of one. Each is made once, so that the core is quick. */
+/** Pseudo-random bytes for each seed. They are cached, so that the core is quick. */
 function bytesOf(seed: number, length: number): Buffer {
   const key = Buffer.alloc(16, seed);
   const bytes = made.get(`${seed} ${length}`) ?? createCipheriv('aes-128-ctr', key, key).update(Buffer.alloc(length));
@@ -36,7 +36,7 @@ function bytesOf(seed: number, length: number): Buffer {
 
 const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** Answers `?seed=…&length=…` with these bytes, with a length or `&chunked`; anything else with a short list. */
+/** Answers `?seed=…&length=…` with such bytes, `&chunked` in chunks, and anything else with an empty list. */
 const CORE_URL = await serveHttp((request, response) => {
   const { searchParams: query } = new URL(request.url ?? '', 'http://core');
   response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
@@ -48,7 +48,7 @@ const CORE_URL = await serveHttp((request, response) => {
   response.end(bytesOf(Number(query.get('seed')), length));
 });
 
-describe('every byte arrives at its own client and in order', () => {
+describe('each client gets every byte of its own large answer in order', () => {
   /** More than the kernel buffers, so the gateway waits for slow readers. */
   const LENGTH = 16 * MEGABYTE;
 
@@ -65,7 +65,7 @@ describe('every byte arrives at its own client and in order', () => {
     ['with a length', ''],
     ['in chunks', '&chunked'],
   ])('%s', async ([, framing]) => {
-    // However slow this machine is: the core is in this process.
+    // The core runs in this process, so a slow machine must not cause a timeout.
     const { stack, key } = await stackBefore(CORE_URL, { CORE_TIMEOUT_MS: '120000' });
     const one = async (seed: number) => {
       const url = `${stack.gateway}/v1/pets?seed=${seed}&length=${LENGTH}${framing}`;
@@ -80,11 +80,11 @@ describe('every byte arrives at its own client and in order', () => {
   });
 });
 
-test('a client that reads none of its answers holds a few connections to the core, and no other client is refused', async () => {
+test('a client that reads none of its answers holds only its share of connections, and others are served', async () => {
   const { stack, key: greedy, get } = await stackBefore(CORE_URL);
   const other = await stack.issueKey(UNLIMITED);
   const query = `?seed=7&length=${2 * MEGABYTE}`;
-  // Since its first answer it is known to ask for large ones.
+  // From the first answer on, the client is known to request large ones.
   expect((await get(query)).status).toBe(200);
   const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
@@ -92,7 +92,7 @@ test('a client that reads none of its answers holds a few connections to the cor
     for (let opened = 0; opened < 10; opened++) (await connectRaw(stack.gateway)).socket.pause().write(ask.repeat(50));
   };
   const statuses = new Set<number>();
-  // The first requests that wait for a connection to the core are given up after 5 s, while later ones wait.
+  // Lasts until the first requests that wait for a connection to the core are given up after 5 s.
   const end = performance.now() + 6_500;
   for (let round = 0; performance.now() < end; round++) {
     if (round % 10 === 0) await openMore();
@@ -100,7 +100,7 @@ test('a client that reads none of its answers holds a few connections to the cor
     await sleep(50);
   }
   expect([...statuses]).toEqual([200]);
-  // Of thousands. On a slow machine some of those that are sent are given up too, and others are sent.
+  // Of thousands of requests few are sent. On a slow machine, some of these are given up and others are sent instead.
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
 });
 
@@ -111,7 +111,7 @@ describe('a large answer that its core does not complete', () => {
   const close = (socket: net.Socket): void => void socket.end();
   const reset = (socket: net.Socket): void => void sleep(100).then(() => socket.resetAndDestroy());
 
-  /** What a client gets from a core that sends this, and then does that with the connection. */
+  /** What a client gets if the core sends `text` and then calls `then`. */
   async function answerTo(text: string, then: (socket: net.Socket) => void = () => {}) {
     const begin = (socket: net.Socket, head: string) => {
       socket.write(withIdOf(head, text));
@@ -132,7 +132,7 @@ describe('a large answer that its core does not complete', () => {
     ['closes', HEAD + 'x'.repeat(500_000), close],
     ['closes between chunks', CHUNKS, close],
     ['resets its connection', CHUNKS, reset],
-    ['goes on with no chunk', `${CHUNKS}no chunk\r\n`, undefined],
+    ['sends a malformed chunk', `${CHUNKS}no chunk\r\n`, undefined],
   ] as const)('is cut off if the core %s', async ([, text, then]) => {
     const received = await answerTo(text, then);
     expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
@@ -149,7 +149,7 @@ describe('a large answer that its core does not complete', () => {
   });
 });
 
-test('a large answer with trailers arrives without them, and its connection carries the next', async () => {
+test('a large answer with trailers arrives without them, and its connection is reused', async () => {
   const sockets = new Set<net.Socket>();
   const { get } = await stackBefore((socket, head) => {
     sockets.add(socket);
@@ -160,20 +160,20 @@ test('a large answer with trailers arrives without them, and its connection carr
     const { status, text, headers } = await get();
     expect([status, text === 'x'.repeat(500_000), headers.trailer]).toEqual([200, true, undefined]);
   }
-  // The first one came on a wire that other reads would share, and was asked for once more.
+  // The first request used a shared connection and was repeated on another one.
   expect(sockets.size).toBeLessThanOrEqual(2);
 });
 
-/** Passes through, and is never in the gateway as a whole. */
+/** An answer that the gateway must never hold as a whole. */
 const HUGE = 100 * MEGABYTE;
 const PIECE = Buffer.alloc(65_536, 'x');
-/** What the kernel buffers for both connections, and the gateway's own buffers. */
+/** The maximum for the buffers of the kernel and of the gateway together. */
 const MOST_UNDER_WAY = 40_000_000;
-/** Much less than the gateway's timeout for the core. */
+/** Much less than the timeout for the core. */
 const MOST_WAIT_MS = 2_000;
 
 let taken = 0;
-/** Sends answers in order, a huge one only as fast as it is read. */
+/** A core that sends a huge answer only as fast as it is read. */
 const sending = await serveHttp((request, response) => {
   if (request.url !== '/v1/pets?huge') return void response.end('[]');
   taken = 0;
@@ -190,7 +190,7 @@ function* pieces(): Generator<Buffer> {
 async function askForHuge(): Promise<Socket> {
   const { socket } = await connectRaw(huge.stack.gateway);
   socket.allowHalfOpen = false;
-  // What it reads is not kept.
+  // Discards what it reads.
   socket.removeAllListeners('data').pause();
   socket.write(
     `GET /v1/pets?huge HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${huge.key}\r\nConnection: close\r\n\r\n`,
@@ -198,7 +198,7 @@ async function askForHuge(): Promise<Socket> {
   return socket;
 }
 
-/** Waits until the core cannot send more for a while. */
+/** Waits until the core has sent nothing for a while. @returns the number of bytes sent so far */
 async function untilStill(): Promise<number> {
   for (let before = -1; before !== taken || taken === 0; await sleep(300)) before = taken;
   return taken;
@@ -229,15 +229,15 @@ test('other reads do not wait behind a huge answer that its client does not read
 });
 
 const LARGE = Buffer.alloc(MEGABYTE, 'x');
-/** Less than passes until the gateway looks for clients that have left, and enough for it to see the end. */
+/** Long enough for the gateway to see the close, and less than its interval of checks for clients that left. */
 const AHEAD_MS = 5;
-/** Fewer than that in a round, so that a core is still asked where all are held. */
+/** Fewer than the connections of one client, so that the core still gets requests if all of a round are held. */
 const ROUNDS = 5;
 const IN_A_ROUND = 20;
-/** Enough for what was sent to be read. */
+/** Enough for the gateway to read what was sent. */
 const LATER_MS = 100;
 
-/** A core that hands each request to the test, which answers. */
+/** A core that passes each request to the test, which answers it. */
 async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResponse> }> {
   const [asked, waiting]: [ServerResponse[], ((response: ServerResponse) => void)[]] = [[], []];
   const url = await serveHttp((request, response) => {
@@ -249,7 +249,7 @@ async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResp
   return { url, next: async () => asked.shift() ?? (await new Promise((resolve) => waiting.push(resolve))) };
 }
 
-/** A gateway in front of such a core, and a key that is known to ask for large answers. */
+/** A gateway in front of such a core, and a key that is known to request large answers. */
 async function setUp(settings: Record<string, string> = {}) {
   const core = await heldCore();
   const { stack, key, get } = await stackBefore(core.url, settings);
@@ -266,7 +266,7 @@ async function ask(stack: Stack, key: string, requests: number): Promise<Socket>
   return socket;
 }
 
-test('no memory is held for clients that left just before their large answers began', async () => {
+test('large answers to clients that have just left hold no connection', async () => {
   const { stack, next, list, ask } = await setUp();
   for (let round = 0; round < ROUNDS; round++) {
     for (let left = 0; left < IN_A_ROUND; left++) {
@@ -284,7 +284,7 @@ test('no memory is held for clients that left just before their large answers be
   expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(answers.map(() => 200));
 });
 
-test('no memory is held for a large answer that waits behind another one, and each request has its log line', async () => {
+test('pipelined requests hold no connection after their client left, and each has its log line', async () => {
   // The first of three is never answered.
   const { stack, next, ask } = await setUp({ CORE_TIMEOUT_MS: '1000' });
   const lines = () => stack.log.filter(({ msg }) => msg === 'request').length;

@@ -5,7 +5,7 @@ import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Bodies that are too large: when they are refused, what their clients get, and how their connections end. */
+/** When bodies that are too large are refused, what their clients get, and how their connections are closed. */
 
 const stack = await startStack();
 const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
@@ -31,17 +31,17 @@ test.for([
   ['announced as a byte too long', head(JSON_TYPE, `Content-Length: ${LIMIT + 1}`), 413, 'payload_too_large'],
   ['announced as 10 GB long', head(JSON_TYPE, 'Content-Length: 10000000000'), 413, 'payload_too_large'],
   [
-    'a byte too long in chunks',
+    'a byte too long and in chunks',
     `${head(JSON_TYPE, CHUNKED)}10001\r\n${'a'.repeat(LIMIT + 1)}`,
     413,
     'payload_too_large',
   ],
   ['in one chunk of 4 GB', `${head(JSON_TYPE, CHUNKED)}ffffffff\r\n${'a'.repeat(LIMIT + 1)}`, 413, 'payload_too_large'],
-  ['in chunks of a byte', head(JSON_TYPE, CHUNKED) + '1\r\na\r\n'.repeat(LIMIT + 1), 413, 'payload_too_large'],
+  ['in too many chunks of a byte', head(JSON_TYPE, CHUNKED) + '1\r\na\r\n'.repeat(LIMIT + 1), 413, 'payload_too_large'],
   ['compressed', head(JSON_TYPE, 'Content-Encoding: gzip', 'Content-Length: 70000'), 415, 'unsupported_media_type'],
   ['compressed and in chunks', head(JSON_TYPE, 'Content-Encoding: br', CHUNKED), 415, 'unsupported_media_type'],
 ] as const)(
-  'a body %s is refused before it has arrived completely, and its connection is closed',
+  'a body %s is refused before all of it has arrived, and its connection is closed',
   async ([, sent, status, code]) => {
     const answer = await answerTo(sent);
     expect(answer).toMatch(
@@ -51,7 +51,7 @@ test.for([
   },
 );
 
-test('a body of 65,536 bytes is read, whether with a length or in chunks', async () => {
+test('a body of 65,536 bytes is read, both with a length and in chunks', async () => {
   const body = `{"name":"${'a'.repeat(LIMIT - 26)}","categoryId":1}`.slice(0, LIMIT);
   for (const sent of [
     `${head(JSON_TYPE, `Content-Length: ${LIMIT}`, 'Connection: close')}${body}`,
@@ -61,21 +61,21 @@ test('a body of 65,536 bytes is read, whether with a length or in chunks', async
 });
 
 const CHUNK = `10000\r\n${'x'.repeat(65_536)}\r\n`;
-/** What the kernel buffers for both ends of a connection, and a margin. */
+/** The buffers of the kernel for both ends of a connection, with a margin. */
 const MOST_BYTES = 32_000_000;
-/** At this size the gateway would obviously read on forever. */
+/** At this size the gateway evidently reads forever. */
 const GIVEN_UP_AT = 256_000_000;
 const LONG = 'Content-Length: 1000000000000';
 
 test.for([
   ['in chunks', POST, [KEY, CHUNKED], 413],
-  ['of a length', POST, [KEY, LONG], 413],
-  ['of one endless chunk', POST, [KEY, `${CHUNKED}\r\n\r\nfffffffffff`], 413],
+  ['with a length', POST, [KEY, LONG], 413],
+  ['in one chunk', POST, [KEY, `${CHUNKED}\r\n\r\nfffffffffff`], 413],
   ['without a key', POST, [CHUNKED], 401],
-  ['without a key, of a length', POST, [LONG], 401],
-  ['where the operation takes none', 'GET /v1/pets HTTP/1.1', [KEY, CHUNKED], 400],
-  ['where there is nothing', 'POST /v1/nothing HTTP/1.1', [KEY, CHUNKED], 404],
-] as const)('an endless body, %s, closes its connection', async ([, line, headers, status]) => {
+  ['without a key and with a length', POST, [LONG], 401],
+  ['for an operation that takes none', 'GET /v1/pets HTTP/1.1', [KEY, CHUNKED], 400],
+  ['for an unknown path', 'POST /v1/nothing HTTP/1.1', [KEY, CHUNKED], 404],
+] as const)('the connection of an endless body is closed: %s', async ([, line, headers, status]) => {
   const { socket, received } = await connectRaw(stack.gateway);
   socket.allowHalfOpen = false;
   const cut = new AbortController();
@@ -83,32 +83,29 @@ test.for([
   socket.write(headOf(line, [JSON_TYPE, ...headers]));
   while (!socket.destroyed && socket.bytesWritten < GIVEN_UP_AT)
     if (!socket.write(CHUNK)) await once(socket, 'drain', { signal: cut.signal }).catch(() => {});
-  // A reset discards an answer that was not read yet.
+  // A reset discards an answer that was not read in time.
   if (received() !== '') expect(Number(received().split(' ', 2)[1])).toBe(status);
   expect(socket.bytesWritten).toBeLessThan(MOST_BYTES);
 });
 
 /** More than the kernel buffers. */
 const BYTES = 8_000_000;
-/** What follows a refusal is read at 8 MB a second, of all together. */
+/** All bytes after refusals are read at 8 MB a second in total. */
 const TIMES = thoroughly(10, 3);
 
 test.for([
   ['without a key', 401, []],
   ['that is too large', 413, [KEY]],
-] as const)(
-  'a client that sends its whole 8 MB POST %s before it reads always gets its %i',
-  async ([, status, headers]) => {
-    const post = async () => {
-      const { socket, received } = await connectRaw(stack.gateway);
-      socket.allowHalfOpen = false;
-      const closed = once(socket, 'close');
-      socket.pause();
-      socket.write(headOf(POST, [JSON_TYPE, ...headers, `Content-Length: ${BYTES}`]));
-      socket.write(Buffer.alloc(BYTES, 'a'), () => socket.resume());
-      await closed;
-      expect([received().slice(0, 12), socket.errored]).toEqual([`HTTP/1.1 ${status}`, null]);
-    };
-    await Promise.all(Array.from({ length: TIMES }, post));
-  },
-);
+] as const)('a client that sends a whole 8 MB POST %s before it reads always gets %i', async ([, status, headers]) => {
+  const post = async () => {
+    const { socket, received } = await connectRaw(stack.gateway);
+    socket.allowHalfOpen = false;
+    const closed = once(socket, 'close');
+    socket.pause();
+    socket.write(headOf(POST, [JSON_TYPE, ...headers, `Content-Length: ${BYTES}`]));
+    socket.write(Buffer.alloc(BYTES, 'a'), () => socket.resume());
+    await closed;
+    expect([received().slice(0, 12), socket.errored]).toEqual([`HTTP/1.1 ${status}`, null]);
+  };
+  await Promise.all(Array.from({ length: TIMES }, post));
+});

@@ -9,7 +9,6 @@ import { stackBefore } from '../support/stack-before.ts';
 
 const { url: redisUrl } = await emptyDatabase();
 
-/** The current Unix second, give or take the time of a request. */
 const nowSeconds = () => Date.now() / 1_000;
 
 function expectLimits({ headers }: Answer, limit: number): void {
@@ -25,9 +24,8 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const pets = `${stack.gateway}/v1/pets`;
 
-  test('every answer to a key has its limits, whatever the status', async () => {
-    // Limited by the day, whose next token is five minutes away. A minute's token could be there before the next
-    // request.
+  test('every answer to a key has the limits of the key, whatever the status', async () => {
+    // The day is the tighter limit. A token of the day takes five minutes, so that none is refilled during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
     const answers = [
       await send(pets, { key }),
@@ -46,8 +44,8 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(remaining).toEqual(answers.map((_, index) => 299 - index));
   });
 
-  test('each refused request gets its place in line, and Retry-After and X-RateLimit-Reset are the same moment', async () => {
-    // A token comes every five minutes, so none comes during the test.
+  test('each refused request gets its own place in line, and X-RateLimit-Reset agrees with Retry-After', async () => {
+    // A token is refilled every five minutes, so none during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 288 });
     const admitted = await Promise.all(Array.from({ length: 288 }, () => send(pets, { key })));
     expect(new Set(admitted.map(({ status }) => status))).toEqual(new Set([200]));
@@ -78,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await send(pets, { key })).status).toBe(200);
   });
 
-  test('a banned key is informed how long the ban lasts', async () => {
+  test('the answers to a banned key state how long the ban lasts', async () => {
     // No other test uses this plan.
     await stack.admin('PATCH', '/plans/pro', { minute: 2, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 100 });
     const key = await stack.issueKey({ plan: 'pro' });
@@ -97,7 +95,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(Math.abs(Number(last?.headers['x-ratelimit-reset']) - nowSeconds() - 100)).toBeLessThan(3);
   });
 
-  test('a ban that expires before the next token does not bring the reset forward', async () => {
+  test('X-RateLimit-Reset is not before the next token, even if a ban expires earlier', async () => {
     const key = await stack.issueKey({ plan: 'free', minute: 60, day: 1 });
     await send(pets, { key });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 10 });
@@ -119,7 +117,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 });
 
-test('answers have the limits even if the core fails', async () => {
+test('answers have the limits of the key even if the core fails', async () => {
   const garbage = await faultyCore((socket) => socket.end('garbage\r\n\r\n'));
   for (const [core, status, code] of [
     [() => {}, 504, 'gateway_timeout'],
@@ -141,7 +139,7 @@ test('answers without a key have the limits of the address, also for malformed r
   expect(raw).toMatch(/^HTTP\/1.1 400 [\s\S]*\r\nX-RateLimit-Limit: 60\r\n[\s\S]*\r\n\r\n\{"code":"invalid_request"/);
 });
 
-test('the draft fields can be switched off', async () => {
+test('the RateLimit fields of the draft can be switched off', async () => {
   const stack = await startStack({ RATELIMIT_FIELDS: 'off' });
   const answer = await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() });
   expect(answer.headers['ratelimit-policy']).toBeUndefined();

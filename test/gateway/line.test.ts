@@ -12,12 +12,14 @@ import { bareCore, OK } from '../support/faulty-core.ts';
 import { answer, askOn, lineTo, lineUnderTest, NOT_STREAMED, requestFor, sendInPieces } from '../support/line.ts';
 import { freePort } from '../support/port.ts';
 
-/** A connection to the core that reads share: what is written to it, whose answer is whose, and when it is closed. */
+/**
+ * A connection to the core that reads share: what is written, which request gets which answer, and when it is closed.
+ */
 
 const withHeader = (name: string, value: string) =>
   requestFor({ target: '/v1/pets?limit=1', headers: ['X', '1', name, value] });
 
-test('a request to the core consists of its line, host, headers and id, byte for byte', () => {
+test('a request to the core consists of exactly its line, host, headers and id', () => {
   const value = 'a\tb \x80\xff!~';
   expect(writeRequest(withHeader('Y-z', value), 'a.1', 'core:7001')).toBe(
     `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\nX-Request-Id: a.1\r\n\r\n`,
@@ -26,7 +28,7 @@ test('a request to the core consists of its line, host, headers and id, byte for
 
 const CODES = [...Array(32).keys(), 0x7f, 0x100, 0x10a, 0x10d, 0x2028, 0xffff].filter((code) => code !== 0x09);
 
-test.for(CODES)('a value with the character %i is never written', (code) => {
+test.for(CODES)('a header value with the character %i is never written', (code) => {
   const character = String.fromCharCode(code);
   for (const value of [character, `a${character}`, `${character}b`, `a${character}b`])
     expect(() => writeRequest(withHeader('Y', value), 'a.1', 'core'), JSON.stringify(value)).toThrow('The header Y');
@@ -54,11 +56,11 @@ test.for([
   ['POST', undefined, false],
   ['DELETE', undefined, false],
   ['OPTIONS', undefined, false],
-] as const)('whether %s with the body %j may share a connection: %j', ([method, body, expected]) => {
+] as const)('a %s with the body %j may share a connection: %j', ([method, body, expected]) => {
   expect(isRepeatable(requestFor({ method, body }))).toBe(expected);
 });
 
-/** A line to a core that answers after `count` requests, and what each connection received. */
+/** A line to a core that answers once it has `count` requests, and what each connection received. */
 async function lineToBareCore(count: number) {
   const received: string[] = [];
   const ended: number[] = [];
@@ -96,7 +98,7 @@ test('each character of a header is sent to the core as one byte', async () => {
   expect(received[0]).toContain(`\r\nX: ${value}\r\n`);
 });
 
-test('a line that is closed while it connects leaves no connection', async () => {
+test('a line that is closed while it connects leaves no connection open', async () => {
   const { line, ask, received, ended } = await lineToBareCore(1);
   const asked = Promise.allSettled([ask('/')]);
   await ticked();
@@ -118,7 +120,7 @@ test('a connection accepts no more requests than its depth', async () => {
 const LARGE = 'HTTP/1.1 '.repeat(40_000);
 const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
 
-test('each answer goes to its request, however the stream is cut', async () => {
+test('each request gets its own answer, however the stream is cut', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ maxLength: 200, unit: 'binary-ascii' }), { minLength: 1, maxLength: 10 }),
@@ -137,14 +139,14 @@ test('each answer goes to its request, however the stream is cut', async () => {
   );
 });
 
-test('an answer that takes many reads goes to its request', async () => {
+test('an answer that arrives in many reads reaches its request', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path.repeat(20_000))));
   const answers = await Promise.all(paths(100).map((path) => ask(path)));
   expect(answers.map((body, at) => body === `/${at}`.repeat(20_000))).toEqual(Array(100).fill(true));
   expect(connections).toHaveLength(1);
 });
 
-test('an answer that is too large is skipped, and those around it are correct on the same connection', async () => {
+test('an answer that is too large is skipped, and the others on its connection reach their requests', async () => {
   for (const sizes of [[1_000_000], [100_000, 1, 30_000], [50_000, 65_536]]) {
     const { ask, connections } = await lineUnderTest((socket, path) => {
       if (path !== '/9') return;
@@ -162,7 +164,7 @@ test('an answer that is too large is skipped, and those around it are correct on
   }
 });
 
-test('while the rest of an answer that is too large arrives, requests after it are blocked', async () => {
+test('requests after an answer that is too large are blocked until the rest of it has arrived', async () => {
   const text = answer(LARGE);
   let sendRest = () => {};
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
@@ -180,7 +182,7 @@ test('while the rest of an answer that is too large arrives, requests after it a
   expect(connections).toHaveLength(1);
 });
 
-test('no request waits behind an answer of many megabytes, because its connection is closed and others use a new one', async () => {
+test('an answer of many megabytes closes its connection, and the requests behind it can be retried', async () => {
   const { ask } = await lineUnderTest((socket, path) => {
     if (path === '/0') socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n');
   });
@@ -193,7 +195,7 @@ test('no request waits behind an answer of many megabytes, because its connectio
 const silence = { ...NOT_STREAMED, answered() {}, failed() {} };
 const lost = { status: 'rejected', reason: expect.any(ConnectionLost) };
 
-test('an unused connection is closed after its idle time, and the next request gets a new one', async () => {
+test('an idle connection is closed after its timeout, and the next request gets a new one', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path)), 100);
   expect(await ask('/first')).toBe('/first');
   await expect.poll(() => connections[0]?.destroyed).toBe(true);
@@ -201,7 +203,7 @@ test('an unused connection is closed after its idle time, and the next request g
   expect(connections).toHaveLength(2);
 });
 
-test('a connection with a pending answer is not closed for being idle', async () => {
+test('a connection with a pending answer is not idle', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => {
     setTimeout(() => socket.write(answer(path)), 300);
   }, 50);
@@ -209,10 +211,10 @@ test('a connection with a pending answer is not closed for being idle', async ()
   expect(connections).toHaveLength(1);
 });
 
-test('after the last answer of a connection no other is read, and all waiting requests fail at once', async () => {
+test('after an answer with Connection: close no other is read, and all waiting requests fail at once', async () => {
   const { ask, connections } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
-    // All answers in one piece and then nothing: the core leaves the connection for us to close.
+    // The core sends all answers in one piece and does not close the connection itself.
     else if (path === '/9')
       socket.write(
         paths(10)
@@ -228,7 +230,7 @@ test('after the last answer of a connection no other is read, and all waiting re
   expect(connections).toHaveLength(2);
 });
 
-test('an unreadable answer fails its own request, and later requests learn that the connection is lost', async () => {
+test('an unreadable answer fails its own request, and later requests on the connection are lost', async () => {
   const { ask } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
     else if (path === '/4') socket.write(`${answer('/0')}${answer('/1')}HTTP/1.0 200 OK\r\n\r\n${answer('/3')}`);
@@ -247,15 +249,18 @@ test.for([
   ['half a head', answer('x').slice(0, 30)],
   ['half a body', answer('x'.repeat(9)).slice(0, -4)],
   ['half an answer that is too large', answer('x'.repeat(300_000)).slice(0, 1_000)],
-] as const)('a connection that breaks after %s leaves nothing behind', async ([, text]) => {
-  const { ask, connections } = await lineUnderTest((socket, path, connection) => {
-    if (connection === 0) socket.end(text);
-    else socket.write(answer(path));
-  });
-  await expect(ask('/first')).rejects.toThrow();
-  await expect.poll(() => connections[0]?.destroyed).toBe(true);
-  expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
-});
+] as const)(
+  'a connection that breaks after %s fails its requests, and the next one gets a new connection',
+  async ([, text]) => {
+    const { ask, connections } = await lineUnderTest((socket, path, connection) => {
+      if (connection === 0) socket.end(text);
+      else socket.write(answer(path));
+    });
+    await expect(ask('/first')).rejects.toThrow();
+    await expect.poll(() => connections[0]?.destroyed).toBe(true);
+    expect(await Promise.all(paths(5).map((path) => ask(path)))).toEqual(paths(5));
+  },
+);
 
 test('a request that could not be sent is not sent later with the next one', async () => {
   const port = await freePort();
@@ -296,7 +301,7 @@ test.for([
   ['with another id', 'X-Request-Id: 9'],
   ['with two ids', 'X-Request-Id: 1\r\nX-Request-Id: 2'],
   ['without an id', 'X: 1'],
-])('an answer %s closes the connection and reaches nobody', async ([, header]) => {
+])('an answer %s closes the connection and reaches no client', async ([, header]) => {
   const { line } = await lineUnderTest(
     (socket, path) => {
       if (path === '/3')
@@ -316,13 +321,13 @@ test.for([
   ]);
 });
 
-test('endless interim answers are not buffered without limit', async () => {
+test('interim answers are buffered only up to a limit', async () => {
   const hint = `HTTP/1.1 103 Early Hints\r\nLink: <${'x'.repeat(10_000)}>\r\n\r\n`;
   const { ask } = await lineUnderTest((socket) => void socket.write(hint.repeat(120)));
   await expect(ask('/')).rejects.toThrow(ConnectionLost);
 });
 
-test('closing a line fails all waiting requests and closes its connection', async () => {
+test('a line that is closed fails all waiting requests and closes its connection', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path === '/first') socket.write(answer(path));
   });

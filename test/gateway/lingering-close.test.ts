@@ -10,7 +10,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** How a connection ends whose client still sends. */
+/** How a connection is closed while its client still sends. */
 
 const LINGER_MS = 30_000;
 const SILENCE_MS = 5_000;
@@ -56,7 +56,7 @@ test.runIf(thoroughly(1, 0) === 1)(
   },
 );
 
-test('bytes that a client sends after its refusal are read at 8 MB a second', async () => {
+test('bytes that a client sends after a refusal are read at 8 MB a second', async () => {
   const { client, server, answer } = await refused();
   sendOn(client);
   await expect.poll(() => server.bytesRead).toBeGreaterThan(0);
@@ -75,11 +75,11 @@ test('a client that neither sends nor closes is disconnected after five seconds 
   expect(answer()).toMatch(/^HTTP\/1\.1 413 /);
   const waited = performance.now() - startedAt;
   expect(waited).toBeGreaterThan(SILENCE_MS - 100);
-  // A client that sends a little now and then has 30 s.
+  // Clients that send now and then are disconnected only after 30 s.
   expect(waited).toBeLessThan(25_000);
 });
 
-/** A connection on which many requests were refused, each before its short body had come. */
+/** A connection on which many requests were refused, each before its short body arrived. */
 async function refusedOften(times: number): Promise<{ server: Socket; requests: WeakRef<IncomingMessage>[] }> {
   const requests: WeakRef<IncomingMessage>[] = [];
   const sockets = new Set<Socket>();
@@ -111,7 +111,7 @@ test('refusals on one connection keep only the last request in memory', async ()
   const collectGarbage = runInNewContext('gc') as () => void;
   setFlagsFromString('--no-expose-gc');
   const { server, requests } = await refusedOften(50);
-  // Node itself keeps one or two of an open connection.
+  // Node itself keeps one or two for an open connection.
   await expect
     .poll(() => {
       collectGarbage();

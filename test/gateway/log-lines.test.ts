@@ -15,13 +15,13 @@ import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 import { workersEnvironment } from '../support/workers.ts';
 
-/** What the lines of a log are. Other tests also check that each 5xx has one, when they stop their services. */
+/** The lines of a log. Other tests also check, when they stop their services, that each 5xx has a line. */
 
 const FIELDS: readonly [what: string, fields: object][] = [
-  ['a usual request', { requestId: 'a-b', status: 200, code: undefined, path: '/v1/pets', durationMs: 1.5 }],
+  ['an ordinary request', { requestId: 'a-b', status: 200, code: undefined, path: '/v1/pets', durationMs: 1.5 }],
   ['no fields', {}],
   ['quotes and line ends', { path: '/v1/"pets"\\\n\r\t\u0000\u001f\u007f\u2028' }],
-  ['what is not ASCII', { path: '/ä/猫/🐈' }],
+  ['non-ASCII characters', { path: '/ä/猫/🐈' }],
   ['numbers that JSON does not have', { durationMs: Number.NaN, bytes: Number.POSITIVE_INFINITY }],
   ['null and booleans', { code: null, isLate: false }],
 ];
@@ -33,7 +33,7 @@ function written(write: (logger: Logger) => void, level: 'info' | 'warn'): strin
   return lines.map((line) => line.replace(/"time":"[^"]+"/, '"time":""'));
 }
 
-test.for(FIELDS)('the log line of %s is the one that pino writes', ([, fields]) => {
+test.for(FIELDS)('the log line of %s equals the one that pino writes', ([, fields]) => {
   const own = written((logger) => logInfoLine(logger, fields, 'request'), 'info');
   expect(own).toEqual(written((logger) => logger.info(fields, 'request'), 'info'));
   expect(own).toHaveLength(1);
@@ -45,7 +45,7 @@ test('no info line is written at a higher level', () => {
 
 const REQUESTS = 1_000;
 const CONNECTIONS = 8;
-/** Bytes read from the pipe every five milliseconds. */
+/** How many bytes are read from the pipe every five milliseconds. */
 const SLOW_BYTES = 500;
 const ALL_BYTES = 65_536;
 const LONG_PATH = `/v1/${'x'.repeat(8_000)}`;
@@ -118,7 +118,7 @@ test("the log line of an operator's request holds no key, wherever one is put", 
   expect(JSON.stringify(stack.log)).not.toContain(apiKey.slice(16));
 });
 
-test('a failure without a log line, without a cause in it, or without a count is detected', async () => {
+test('the check of logs detects a failure that is not logged, has no cause or is not counted', async () => {
   const failure = { status: 503, requestId: 'one' };
   const line = { level: 40, msg: 'request', ...failure, reason: 'away' };
   expect(unexplained([failure], [line])).toEqual([]);
@@ -133,7 +133,7 @@ test('a failure without a log line, without a cause in it, or without a count is
   await expect(check()).rejects.toThrow();
 });
 
-test('decisions that were not made, and requests counted twice or not at all, are detected', () => {
+test('the check of logs detects missing decisions, and requests that are counted twice or not at all', () => {
   const counted = (requests: number, shared: number, byRedis: number) =>
     miscounted(
       new Scrape(

@@ -13,15 +13,15 @@ import { temporaryFolder } from '../support/stack.ts';
 import { sum } from '../support/statistics.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** Each logs a path of 1 kB: together several times as much as may wait. */
+/** Each request logs a path of 1 kB, so that all lines together exceed the buffer for waiting lines. */
 const REQUESTS = 8_000;
 const MAX_WAITING_BYTES = 4_194_304;
 const PIPE_BYTES = 65_536;
-/** Measured: 40, mostly heap that grows under any load. */
+/** A typical run needs 40 MB, mostly heap that grows under any load. */
 const MAX_MORE_MEGABYTES = 80;
 const EVERYTHING = 65_536;
 
-/** A gateway without a core that logs to `end`. */
+/** A gateway without a core that logs to the file descriptor `end`. */
 async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
   const environment = {
     PORT: '0',
@@ -47,7 +47,9 @@ async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
   };
 }
 
-/** A connection that was cut while it was not read is noticed after a lingering time of 5 s. */
+/**
+ * Reads until the value is stable for longer than the 5 s after which the gateway gives up a connection that was cut.
+ */
 async function settled(read: () => Promise<number>): Promise<number> {
   for (let before = await read(); ; ) {
     await sleep(5_500);
@@ -69,7 +71,7 @@ test.for([
   ['one worker', 1, {}],
   ['two workers', 2, { WORKERS: '2', REDIS_URL: 'redis://127.0.0.1:1' }],
 ] as const)(
-  'a log without a reader uses bounded memory, and reports dropped lines when it is read again: %s',
+  'a log without a reader uses bounded memory, and dropped lines are reported once it is read again: %s',
   async ([, count, settings]) => {
     const pipe = await logPipe();
     const gateway = await startLogging(pipe.end, settings);
@@ -77,12 +79,12 @@ test.for([
     await floodWithoutKey(gateway.gateway, REQUESTS * count);
     expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES * count);
     await expect.poll(gateway.dropped).toBeGreaterThan(0);
-    // What the flood has left behind is counted before the log is read.
+    // Waits until all requests of the flood are counted.
     await settled(gateway.answered);
 
     pipe.read(EVERYTHING);
     await expect.poll(() => pipe.text()).toContain('log lines dropped');
-    /** What was read so far, without the beginning of a line. */
+    /** The complete lines that were read so far. */
     const readable = () => pipe.text().slice(0, pipe.text().lastIndexOf('\n'));
     const told = () => linesOf(readable()).filter(({ msg }) => msg === 'log lines dropped');
     const toldLines = () => sum(told().map(({ lines }) => lines));
@@ -103,7 +105,7 @@ test.for([
 );
 
 test(
-  'a gateway whose log nobody reads stops on request once worker and primary have waited for the reader',
+  'a gateway whose log nobody reads stops on SIGINT once worker and primary have waited for a reader',
   TIMED,
   async () => {
     const pipe = await logPipe();
@@ -118,15 +120,15 @@ test(
   },
 );
 
-test('a full disk loses log lines and has no other effect on a gateway', async () => {
+test('a full disk makes a gateway drop log lines and has no other effect', async () => {
   const gateway = await startLogging(openSync('/dev/full', 'w'));
   await floodWithoutKey(gateway.gateway, REQUESTS);
   await expect.poll(gateway.dropped).toBeGreaterThan(0);
-  // The address may have earned a token meanwhile.
+  // The address may have a new token by now.
   expect([401, 429]).toContain((await send(`${gateway.gateway}/v1/pets`)).status);
 });
 
-test('a log file gets every line of a flood', async () => {
+test('a log file gets the line of every request in a flood', async () => {
   const file = `${await temporaryFolder()}/log`;
   const gateway = await startLogging(openSync(file, 'a'));
   const before = gateway.megabytes();

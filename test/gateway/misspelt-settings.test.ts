@@ -27,14 +27,14 @@ test.for([
   ['ACTIVITY_LEN', 'ACTIVITY_LENGTH'],
   ['DATADIR', 'DATA_DIR'],
   ['DATABASE_URI', undefined],
-] as const)('the gateway reports %s and suggests %s', ([name, meant]) => {
+] as const)('the gateway rejects the setting %s and suggests %s', ([name, meant]) => {
   const read = () => readGatewaySettings({ [name]: 'secret-in-the-wrong-place' });
   if (meant === undefined) return expect(read).not.toThrow();
   const line = `  ${name}: is not a setting; did you mean ${meant}? Set that, or unset this`;
   expect(read).toThrow(new Error(`The settings have a fault:\n${line}`));
 });
 
-test('npm start suggests CORE_PORT for CORE_PROT, and the core DATABASE_URL for DATABASE_URI', () => {
+test('npm start suggests CORE_PORT for CORE_PROT, and the core suggests DATABASE_URL for DATABASE_URI', () => {
   expect(() => readLocalSettings({ CORE_PROT: '7002' }, [])).toThrow('did you mean CORE_PORT?');
   expect(() => readCoreSettings({ DATABASE_URI: 'postgres://a' })).toThrow('did you mean DATABASE_URL?');
 });
@@ -54,7 +54,7 @@ test.for([
   [['start', '9000'], `start: ${NO_ARGUMENT} --help lists them`, `9000: ${NO_ARGUMENT}`],
   [['a-token-of-operators', ''], `argument 1: ${NO_ARGUMENT} --help lists them`, `argument 2: ${NO_ARGUMENT}`],
   [['a-token-of-operators=9'], `argument 1: ${NO_ARGUMENT}`],
-] as const)('the arguments %j are reported as faults without what may be secret', ([args, ...told]) => {
+] as const)('the arguments %j are reported as faults without values that may be secret', ([args, ...told]) => {
   const fault = thrownBy(() => readGatewaySettings({}, args));
   expect(fault.split('\n').slice(1)).toEqual(told.map((line) => expect.stringContaining(`  ${line}`)));
   expect(fault).not.toMatch(/secret|token-of/);
@@ -81,13 +81,13 @@ test('the core does not start with an argument and reports it with all other fau
 `);
 });
 
-test('a variable similar to a setting that is set is not reported', () => {
+test('a variable that resembles a setting is not reported if that setting is set', () => {
   const settings = { REDIS_URL: 'redis://a', REDIS_URI: 'redis://b', LOGLEVEL: 'x', LOG_LEVEL: 'info' };
   expect(() => readGatewaySettings(settings)).not.toThrow();
   expect(() => readCoreSettings(settings)).not.toThrow();
 });
 
-/** What Kubernetes sets in every container for a service of its namespace (enableServiceLinks). */
+/** Variables that Kubernetes sets in every container for a service of its namespace (enableServiceLinks). */
 function serviceLinks(service: string, port: number): string[] {
   const name = service.toUpperCase().replaceAll('-', '_');
   const link = `${name}_PORT_${port}_TCP`;
@@ -126,7 +126,7 @@ test('ordinary variables, including those of Kubernetes, are not reported', () =
   expect(misspelt(beside, Object.keys(LocalSettings.shape))).toEqual([]);
 });
 
-test('a service does not report the settings of another, with which npm start shares its environment', () => {
+test('gateway and core do not report each other’s settings, which npm start passes to both', () => {
   const [gateway, core] = [Object.keys(GatewaySettings.shape), Object.keys(CoreSettings.shape)];
   expect([misspelt(gateway, core), misspelt(core, gateway)]).toEqual([[], []]);
   for (const settings of [gateway, core])

@@ -10,11 +10,11 @@ import { freePort } from '../support/port.ts';
 import { type Started, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** `npm start` as a person sees it: on a terminal, with a key that is gone, and where it cannot start. */
+/** What a person sees of `npm start`: on a terminal, after a demo key was revoked, and when it cannot start. */
 
 const FREE_PORTS = { PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
 
-/** Once it has said all. */
+/** Waits until the welcome is complete. */
 async function opened(started: Started) {
   await expect.poll(started.out, { timeout: 60_000 }).toContain('Ctrl-C stops both.');
   const keys = started.out().match(/as_\w{12}_\w{38}/g) ?? [];
@@ -24,7 +24,7 @@ async function opened(started: Started) {
 
 const start = (environment: NodeJS.ProcessEnv) => startProcess('npm', ['start', '--silent'], environment);
 
-test('a request is one coloured line with the name of its key on a terminal, and JSON in a pipe', async () => {
+test('a request is logged on a terminal as one coloured line with the name of its key, and in a pipe as JSON', async () => {
   const DATA_DIR = await temporaryFolder();
   const environment = { ...FREE_PORTS, DATA_DIR, TERM: 'xterm-256color' };
   const onTerminal = startProcess('script', ['-qec', 'npm start --silent', '/dev/null'], environment);
@@ -32,7 +32,7 @@ test('a request is one coloured line with the name of its key on a terminal, and
   const linesBehindWelcome = () =>
     stripVTControlCharacters(onTerminal.out()).split('Ctrl-C stops both.')[1]?.split('\r\n').filter(Boolean) ?? [];
   expect((await send(`${gateway}/v1/pets`, { key: keys[1] })).status).toBe(200);
-  // The lines of two listeners have no order among themselves.
+  // Waits for each line, because lines of two listeners arrive in any order.
   await expect.poll(linesBehindWelcome).toEqual([expect.stringContaining('GET /v1/pets')]);
   expect((await send(`${core}/v1/pets`)).status).toBe(200);
   await expect.poll(linesBehindWelcome).toHaveLength(2);
@@ -56,14 +56,14 @@ test('a request is one coloured line with the name of its key on a terminal, and
   const again = await opened(inPipe);
   await send(`${again.gateway}/v1/pets`, { key: again.keys[1] });
   await expect.poll(inPipe.out).toMatch(/^\{"level":30,.*"path":"\/v1\/pets".*\}$/m);
-  // The key was disabled meanwhile.
+  // The disabled key was replaced.
   expect(again.keys[0]).not.toBe(keys[0]);
   expect((await send(`${again.gateway}/v1/pets`, { key: again.keys[0] })).status).toBe(200);
   inPipe.child.kill('SIGINT');
   await inPipe.ended;
 });
 
-test("after the operators' token in a file has changed, the terminal and the command line continue with the new one", async () => {
+test("a changed token in the operators' token file is used by the terminal and the command line", async () => {
   const DATA_DIR = await temporaryFolder();
   const ADMIN_TOKEN_FILE = join(DATA_DIR, 'token');
   await writeFile(ADMIN_TOKEN_FILE, 'the-old-token-of-the-operators');
@@ -84,7 +84,7 @@ test("after the operators' token in a file has changed, the terminal and the com
   await onTerminal.ended;
 });
 
-test('a demo key that was revoked or rotated is replaced, and the others stay', async () => {
+test('npm start replaces a demo key that was revoked or rotated and keeps the others', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = start({ ...FREE_PORTS, DATA_DIR });
   const { keys, admin } = await opened(first);
@@ -106,7 +106,7 @@ test('a demo key that was revoked or rotated is replaced, and the others stay', 
   await second.ended;
 });
 
-test('npm start without its Redis reports this in a sentence without the password', async () => {
+test('npm start reports an unreachable Redis in a sentence without the password', async () => {
   const REDIS_URL = `redis://someone:hidden-word@127.0.0.1:${await freePort()}`;
   const { code, out, err } = await start({ ...FREE_PORTS, REDIS_URL, DATA_DIR: await temporaryFolder() }).ended;
   expect([code, err]).toEqual([

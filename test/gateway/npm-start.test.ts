@@ -33,22 +33,22 @@ async function npmStart(
 
 const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 'SIGINT');
 
-/** Our processes that use this folder. */
+/** Processes of `npm start` that use this folder. */
 const leftOver = (DATA_DIR: string): Promise<string[]> => processesWith(`DATA_DIR=${DATA_DIR}`);
 
-/** Those of them that are to keep little memory: the gateway's primary and its worker. */
+/** Those that run with little memory: the gateway's primary and its worker. */
 async function withOneArena(DATA_DIR: string): Promise<string[]> {
   const having = await processesWith('MALLOC_ARENA_MAX=1');
   return (await leftOver(DATA_DIR)).filter((one) => having.includes(one));
 }
 
-/** By their environment. */
+/** Processes with this variable in their environment. */
 async function processesWith(variable: string): Promise<string[]> {
   const { ended } = startProcess('sh', ['-c', `grep -lsz "^${variable}$" /proc/[0-9]*/environ; true`], {});
   return (await ended).out.split('\n').filter((line) => line !== '');
 }
 
-test('npm start opens the store with a key per plan and a working curl line, and again with secret files', async () => {
+test('npm start prints a key per plan and a working curl line, also with secret files', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await npmStart(DATA_DIR);
   const limits = await Promise.all(
@@ -74,7 +74,7 @@ test('npm start opens the store with a key per plan and a working curl line, and
   const files = { ADMIN_TOKEN_FILE: join(DATA_DIR, 'a'), DATABASE_URL_FILE: join(DATA_DIR, 'b') };
   await writeFile(files.ADMIN_TOKEN_FILE, 'token-of-the-tests');
   await writeFile(files.DATABASE_URL_FILE, `sqlite:${DATA_DIR}/other.db`);
-  // With its log of writes, if it was not folded in.
+  // The write-ahead log is there if it was not merged.
   for (const name of (await readdir(DATA_DIR)).filter((one) => one.startsWith('store.db')))
     await rename(join(DATA_DIR, name), join(DATA_DIR, name.replace('store', 'other')));
   const second = await npmStart(DATA_DIR, { ...files, DATABASE_URL: '' });
@@ -82,12 +82,12 @@ test('npm start opens the store with a key per plan and a working curl line, and
   expect(second.keys).toEqual(first.keys);
   expect((await send(`${second.gateway}/v1/pets`, { key: second.keys[0] })).text).toBe(`[${added.text}]`);
 
-  // npm may be killed without notice to its child processes.
+  // npm may be killed without a signal to its child processes.
   process.kill(second.child.pid as number, 'SIGKILL');
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 }, 60_000);
 
-test('npm start with CORE_URL starts the gateway in front of that API, and no core', async () => {
+test('npm start with CORE_URL starts only the gateway, in front of that API', async () => {
   const api = http.createServer((request, response) => {
     response.setHeader('x-request-id', String(request.headers['x-request-id']));
     response.end('["of an API of my own"]');
@@ -102,7 +102,7 @@ test('npm start with CORE_URL starts the gateway in front of that API, and no co
   expect(existsSync(join(DATA_DIR, 'store.db'))).toBe(false);
 }, 60_000);
 
-test('npm start reports the faults of both services and of its arguments together and starts nothing', async () => {
+test('npm start reports the faults of both services and of its arguments together, and starts nothing', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
     ...{ DATA_DIR, CORE_HOST: 'a b', CORE_PORT: 'x', PORT: '70000', ADMIN_PORT: 'x' },
@@ -128,7 +128,7 @@ test('npm start reports the faults of both services and of its arguments togethe
 test.for([
   ['of both services', ['CORE_PORT', 'PORT', 'ADMIN_PORT'], 'core'],
   ['of the gateway', ['PORT', 'ADMIN_PORT'], 'gateway'],
-] as const)('ports %s in use are named at once', async ([, names, ended]) => {
+] as const)('npm start names all ports %s that are in use', async ([, names, ended]) => {
   const server = net.createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   cleanUp(() => void server.close());
@@ -164,7 +164,7 @@ test('npm start accepts every setting of the core with the same check', () => {
 test('compiled code is stored beside the packages for the next start', async () => {
   const compiled = join(ROOT, 'node_modules/.cache/compiled');
   const before = performance.timeOrigin;
-  // Other tests' services write to it meanwhile.
+  // Services of other tests may write to it at the same time.
   await rm(compiled, { recursive: true, force: true, maxRetries: 10 });
   const { code, out } = await startProcess('npm', ['run', '-s', 'ctl', '--', '--help'], {}).ended;
   expect([code, out.includes('ctl keys create')]).toEqual([0, true]);
@@ -172,7 +172,7 @@ test('compiled code is stored beside the packages for the next start', async () 
   expect([kept.length > 20, (await stat(compiled)).mtimeMs > before]).toEqual([true, true]);
 });
 
-test('at a first start, a worker uses the code that its primary has compiled', async () => {
+test('at the first start, a worker uses the code that its primary has compiled', async () => {
   const folder = await temporaryFolder();
   const environment = { ...ANY_PORTS, DATA_DIR: await temporaryFolder(), NODE_COMPILE_CACHE: folder };
   const started = await startService('gateway/main.ts', environment);
@@ -180,7 +180,7 @@ test('at a first start, a worker uses the code that its primary has compiled', a
   const served = () => lines().find(({ msg }) => msg === 'worker serves')?.time;
   await expect.poll(served).toBeDefined();
   const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
-  // A file that a process still writes has another name until it is whole.
+  // A file that is still being written has another name.
   const kept = await Promise.all(files.map((file) => stat(join(file.parentPath, file.name)).catch(() => undefined)));
   expect(kept.filter((one) => one !== undefined && one.mtimeMs < Date.parse(String(served()))).length).toBeGreaterThan(
     50,
@@ -192,7 +192,7 @@ const SAYS_IF_COMPILER = encodeURIComponent(`process.on('exit', () => {
 })`);
 
 test.for(['with Redis', 'without Redis'])(
-  '%s, a gateway after npm ci loads only compiled code, also when its console is opened',
+  '%s, a gateway loads only compiled code after npm ci, also when its console is opened',
   async (how) => {
     const NODE_COMPILE_CACHE = await temporaryFolder();
     const REDIS_URL = how === 'with Redis' ? (await emptyDatabase()).url : '';

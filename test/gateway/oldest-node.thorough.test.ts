@@ -6,10 +6,10 @@ import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** These tests cover what differs most between versions of Node: connections, upgrades, pipelining, streams, and a start. */
+/** Tests of what differs most between versions of Node: connections, upgrades, pipelining, streams and the start. */
 const FILES = ['security/tunnel', 'gateway/large-answers', 'gateway/pipelining', 'gateway/npm-start.test'];
 
-/** Downloads this version of Node from npm, because only another version is installed. */
+/** Downloads this version of Node from npm. */
 async function nodeOf(version: string): Promise<string> {
   const folder = await temporaryFolder();
   const name = `node-linux-${process.arch}`;

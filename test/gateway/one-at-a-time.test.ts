@@ -10,8 +10,9 @@ import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * The next request of a connection begins when the answer before it has ended, and nothing follows an answer that
- * closes. So whatever a client sends, and however its bytes are cut: what was executed was charged and answered.
+ * The next request of a connection begins once the previous answer is complete, and none begins after an answer that
+ * closes the connection. So every executed request is charged and answered, whatever a client sends and however it is
+ * cut.
  */
 
 const { ca, listeners } = await startListeners('Rex', { REDIS_URL: (await emptyDatabase()).url });
@@ -20,13 +21,13 @@ const PET = '{"name":"Rex","categoryId":1}';
 const chunked = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n0\r\n\r\n`;
 
 interface Kind {
-  /** With READ, WRITE, BODY and LENGTH for those of the listener, and KEY and ID. */
+  /** READ, WRITE, BODY and LENGTH are replaced by those of the listener, and KEY and ID by those of the request. */
   readonly text: string;
-  /** Whether it succeeds; a listener that forwards requests forwards it. */
+  /** Whether it succeeds, and is forwarded by a listener that forwards requests. */
   readonly isGood?: boolean;
-  /** Whether its answer must close the connection. Others may. */
+  /** Whether its answer must close the connection. Other answers may close it. */
   readonly closes?: boolean;
-  /** Whether it is no request: it is refused without its id, and does not begin. */
+  /** Whether it is no valid request, so that it is refused without its id and does not begin. */
   readonly isNone?: boolean;
 }
 
@@ -47,7 +48,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   'upgrade that is ignored': { text: of(GET, H2C), isGood: true },
   'upgrade with a body': { text: of(POST, `${H2C}${JSON_TYPE}Content-Length: LENGTH\r\n`, 'BODY'), isGood: true },
   'upgrade with chunks': { text: of(POST, H2C + JSON_TYPE + IN_CHUNKS, 'CHUNKS'), isGood: true },
-  'read behind line breaks': { text: `\r\n\n\r\n\r\n${of(GET)}`, isGood: true },
+  'read after line breaks': { text: `\r\n\n\r\n\r\n${of(GET)}`, isGood: true },
   'unknown path': { text: of('GET /v1/nothing HTTP/1.1') },
   'wrong key': { text: of(GET).replace('KEY', 'wrong') },
   'short body with a wrong key': { text: WRITE.replace('KEY', 'wrong') },
@@ -62,10 +63,10 @@ const KINDS: Readonly<Record<string, Kind>> = {
     text: of(POST, `${JSON_TYPE}Content-Length: 70000\r\n`, 'x'.repeat(70_000)),
   },
   'chunks that are too long': { text: of(POST, JSON_TYPE + IN_CHUNKS, chunked('x'.repeat(70_000))) },
-  'chunk size that is none': { text: of(POST, JSON_TYPE + IN_CHUNKS, '3\r\n{"n\r\nzz\r\n\r\n'), closes: true },
+  'invalid chunk size': { text: of(POST, JSON_TYPE + IN_CHUNKS, '3\r\n{"n\r\nzz\r\n\r\n'), closes: true },
   'chunk without its end': { text: of(POST, JSON_TYPE + IN_CHUNKS, '3\r\n{"name\r\n0\r\n\r\n'), closes: true },
   'two spaces before the target': { text: of('GET  READ HTTP/1.1'), closes: true, isNone: true },
-  'two spaces behind the target': { text: of('GET READ  HTTP/1.1'), closes: true, isNone: true },
+  'two spaces after the target': { text: of('GET READ  HTTP/1.1'), closes: true, isNone: true },
   'write with two spaces': { text: WRITE.replace(' ', '  '), closes: true, isNone: true },
   CONNECT: { text: of('CONNECT a:1 HTTP/1.1'), closes: true, isNone: true },
   'unknown method': { text: of('BREW READ HTTP/1.1'), closes: true, isNone: true },
@@ -73,14 +74,14 @@ const KINDS: Readonly<Record<string, Kind>> = {
   nonsense: { text: 'nonsense\r\n\r\n', closes: true, isNone: true },
 };
 
-/** Only for clients: others answer them with a 404 that need not close. */
+/** Only for the listener for clients. The others answer with 404 and may keep the connection open. */
 const FOR_CLIENTS: Readonly<Record<string, Kind>> = {
   limits: { text: of('GET /v1/limits HTTP/1.1') },
   'dot segments': { text: of('GET /v1/../v1/pets HTTP/1.1'), closes: true },
   'headers that are too large': { text: of(GET, `X: ${'x'.repeat(20_000)}\r\n`), closes: true },
 };
 
-/** The final answers, in their order. */
+/** The final answers in order. */
 function answers(received: string) {
   const heads = received.match(/HTTP\/1\.1 [2-5]\d\d [\s\S]*?\r\n\r\n/g) ?? [];
   return heads.map((head) => ({
@@ -90,7 +91,7 @@ function answers(received: string) {
   }));
 }
 
-/** What a listener, and the core behind it, logged of a connection's requests. */
+/** What a listener and its core logged about a connection's requests. */
 function logged({ log, coreLog = [] }: Listener, run: string) {
   const own = (line: LogLine) => String(line.requestId).startsWith(`${run}-`) && String(line.msg).endsWith('request');
   const idOf = (line: LogLine) => String(line.requestId).split('.', 1)[0] as string;
@@ -103,7 +104,7 @@ function logged({ log, coreLog = [] }: Listener, run: string) {
   };
 }
 
-/** Sends the bytes in pieces that end anywhere. */
+/** Sends the bytes in pieces of random lengths. */
 async function sendCut(write: (piece: string) => void, bytes: string, roll: (below: number) => number): Promise<void> {
   for (let at = 0; at < bytes.length; ) {
     const piece = roll(3) === 0 ? bytes.length : 1 + roll(roll(2) === 0 ? 200 : 20_000);
@@ -117,10 +118,10 @@ async function connection(to: Listener, seed: number): Promise<void> {
   const roll = dice(seed);
   const run = `${to.name.replaceAll(' ', '_')}${seed}`;
   const all = Object.values(to.coreLog === undefined ? KINDS : { ...KINDS, ...FOR_CLIENTS })
-    // Operators who fail to log in are slowed down.
+    // A wrong token for the admin API slows down the following requests.
     .filter(({ text }) => to.key !== ADMIN_TOKEN || !text.includes('wrong'));
   const kinds = Array.from({ length: 2 + roll(14) }, () => {
-    // Half of all requests are good writes, so that there is something to lose.
+    // Half of all requests are valid writes, which must not be lost.
     return (roll(2) === 0 ? KINDS['write with a length'] : all[roll(all.length)]) as Kind;
   });
   const ids = kinds.map((_, at) => `${run}-${at}`);
@@ -137,7 +138,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   );
   const isGood = (id: string) => kinds[ids.indexOf(id)]?.isGood === true;
   const { socket, received, closed } = await connectRaw(to.url, { ca });
-  // Behind a reset, the log of the gateway says which request was left.
+  // After a reset, only the gateway logs which request its client left.
   const endings = to === listeners[0] ? ['end', 'wait', 'reset'] : ['end', 'wait'];
   const ending = endings[roll(endings.length)] as string;
   const bytes = texts.join('');
@@ -157,10 +158,10 @@ async function connection(to: Listener, seed: number): Promise<void> {
   }
 
   const { finished, left, charged, executed } = logged(to, run);
-  expect(left.length, 'at most one was begun before the reset was seen').toBeLessThanOrEqual(isReset ? 1 : 0);
-  // The one that was left may have reached the core or not.
+  expect(left.length, 'at most one request was in progress at the reset').toBeLessThanOrEqual(isReset ? 1 : 0);
+  // The request that its client left may have reached the core.
   const known = (list: readonly string[]) => list.filter((id) => !left.includes(id)).sort();
-  // A read of which the core is late is sent twice; a write never is.
+  // A read that the core answers late is sent twice, a write never.
   const isWrite = (id: string) => texts[ids.indexOf(id)]?.startsWith('POST') === true;
   const once = executed.filter((id, at) => isWrite(id) || executed.indexOf(id) === at);
   if (to.coreLog !== undefined) {
@@ -172,7 +173,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
     const begun = got.filter(({ id }) => ids.includes(id));
     expect(begun.map(({ id }) => id)).toEqual(ids.slice(0, begun.length));
     expect([...finished].sort()).toEqual(begun.map(({ id }) => id).sort());
-    // What is no request has an id of its own, and is the last.
+    // The answer to an invalid request has a new id and is the last one.
     const none = got.slice(begun.length);
     expect(
       none.map(({ status }) => status < 500),
@@ -186,7 +187,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   }
 }
 
-/** Whether the requests that began are the first ones of a connection, and each has its lines. */
+/** Whether the first requests of a connection and no others have begun, and each has its log lines. */
 function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): boolean {
   const { finished, left, executed } = logged(to, run);
   const begun = [...finished, ...left];
@@ -197,12 +198,15 @@ function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): 
   );
 }
 
-test.for(listeners)('$name: however a pipeline is cut, every executed request was charged and answered', async (to) => {
-  const count = thoroughly(1_000, 24);
-  for (let seed = 1; seed <= count; seed += 8) {
-    await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(to, seed + at)));
-  }
-});
+test.for(listeners)(
+  '$name: every executed request is charged and answered, however its pipeline is cut',
+  async (to) => {
+    const count = thoroughly(1_000, 24);
+    for (let seed = 1; seed <= count; seed += 8) {
+      await Promise.all(Array.from({ length: Math.min(8, count - seed + 1) }, (_, at) => connection(to, seed + at)));
+    }
+  },
+);
 
 const write = (id: string, ownKey: string): string =>
   `POST /v1/pets HTTP/1.1\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${PET.length}\r\nAuthorization: Bearer ${ownKey}\r\nX-Request-Id: ${id}\r\n\r\n${PET}`;
@@ -210,7 +214,7 @@ const write = (id: string, ownKey: string): string =>
 const executedOf = ({ coreLog }: Stack): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
 
-test('a stop closes a connection after an answer, and requests behind it are not executed', async () => {
+test('a stop closes each connection after an answer, and the requests that follow are not executed', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey({ plan: 'enterprise', minute: 1_000, day: 10_000 });
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -233,14 +237,14 @@ test('a client that continues after refusals is disconnected, and its waiting re
   socket.write(wrong.repeat(300) + write('behind', ownKey));
   await closed;
   const got = answers(received());
-  // The first 60 refusals of a minute do not wait.
+  // Only the first 60 refusals of a minute are sent without a delay.
   expect(got.length).toBeGreaterThan(100);
   expect(got.length).toBeLessThan(200);
   expect([got.at(-1)?.closes, executedOf(own)]).toEqual([true, []]);
 });
 
 test.for<[what: string, rest: string, status: number]>([
-  ['a head that does not end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408],
+  ['a head without an end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408],
   ['a head that is too large', `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(50_000)}\r\n\r\n`, 431],
   ['a line that is too long', `GET /${'x'.repeat(50_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
 ])('%s is refused after the previous answer, and nothing follows', async ([, rest, status]) => {
@@ -262,7 +266,7 @@ test('an idle connection is closed, and later requests on it are not executed', 
   const executed = connections.map(async ({ socket, received }: { socket: Socket; received(): string }, at) => {
     socket.write(write(`first-${at}`, ownKey));
     await expect.poll(() => answers(received()).length).toBe(1);
-    // Node waits for a second more than it announces.
+    // Node waits a second longer than it announces.
     await sleep(1_150 + 10 * at);
     socket.write(write(`second-${at}`, ownKey));
     await sleep(200);

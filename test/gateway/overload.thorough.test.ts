@@ -11,7 +11,7 @@ import { startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** Clients that send a request and leave after a while without waiting for the answer. */
+/** Sends requests and closes their connections after `afterMs` without waiting for answers. */
 async function leave(url: string, key: string, count: number, afterMs: number): Promise<void> {
   const requests = Array.from({ length: count }, () => {
     const request = http.get(`${url}/v1/pets?limit=100`, { agent: false, headers: { authorization: `Bearer ${key}` } });
@@ -22,7 +22,7 @@ async function leave(url: string, key: string, count: number, afterMs: number): 
   for (const request of requests) request.destroy();
 }
 
-test('any number of clients that leave during their decision block nothing', TIMED, async () => {
+test('clients that leave during their decision block no other requests', TIMED, async () => {
   const redisServer = await startRedisServer();
   cleanUp(redisServer.stop);
   const redis = new Redis(redisServer.url);
@@ -52,7 +52,7 @@ test('the queue for a hanging core is bounded, and further requests get Retry-Af
   const answer = await get();
   expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
   expect(performance.now() - before).toBeLessThan(500);
-  // It has the limits of its key, as they were last decided.
+  // The answer has the limits of the last decision on its key.
   expect(answer.headers['x-ratelimit-limit']).toBe('1000000');
   expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(1_000_000);
   await waiting;
@@ -60,14 +60,14 @@ test('the queue for a hanging core is bounded, and further requests get Retry-Af
   await expect.poll(async () => (await get()).status).toBe(200);
 });
 
-test('with one of two cores dead, no GET fails under any concurrency', async () => {
+test('no GET fails while one of two cores is down', async () => {
   const alive = await listeningCore();
   const { get } = await stackBefore(`http://127.0.0.1:1,${alive.url}`);
   const answers = await Promise.all(Array.from({ length: 100 }, () => get()));
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test("a core that rejects the gateway's token is a 5xx, not the client’s fault", async () => {
+test("a request gets 502 if the core rejects the gateway's token", async () => {
   const stack = await startStack({ CORE_TOKEN: 'token-of-the-core' });
   const gateway = await stackBefore(stack.core, { CORE_TOKEN: 'another-token-than-that' });
   const answer = await gateway.get();

@@ -8,10 +8,10 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** GET /v1/limits?refusals=true: the last refusals of the caller's own key. */
+/** GET /v1/limits?refusals=true returns the last refusals of the caller's own key. */
 
 const ask = (gateway: string, key: string) => send(`${gateway}/v1/limits?refusals=true`, { key });
-/** A key is looked for once a second. */
+/** Retries, because a gateway looks up the refusals of a key only once a second. */
 async function refusalsOf(gateway: string, key: string): Promise<KeyRefusal[]> {
   for (;;) {
     const { refusals } = (await ask(gateway, key)).json as { refusals: KeyRefusal[] | null };
@@ -22,7 +22,7 @@ async function refusalsOf(gateway: string, key: string): Promise<KeyRefusal[]> {
 const codesOf = async (gateway: string, key: string) =>
   (await refusalsOf(gateway, key)).map(({ method, code, limit }) => [method, code, limit]);
 
-test('they are those of the limits, of a ban and of the scope, the newest first, and of no other key or secret', async () => {
+test('refusals by limits, bans and the scope are listed, newest first, without those of other keys and secrets', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ minute: 2, day: 100 });
   const secrets = `/keys/${idOf(key)}/secrets`;
@@ -59,7 +59,7 @@ test('they are those of the limits, of a ban and of the scope, the newest first,
   expect(JSON.stringify(banned)).not.toContain('127.0.0.1');
 });
 
-test('the parameter is true or false; a gateway looks for five keys a second, and once for each', async () => {
+test('refusals must be true or false, and are looked up for five keys a second, once for each', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   for (const query of ['refusals=yes', 'refusals=', 'refusals=true&refusals=true']) {
@@ -73,14 +73,14 @@ test('the parameter is true or false; a gateway looks for five keys a second, an
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
     return answers.filter(({ json }) => (json as { refusals: unknown }).refusals !== null).length;
   };
-  // They can take place in two seconds.
+  // The requests may span two seconds.
   expect([1, 2]).toContain(await looks(Array(10).fill(key)));
   const keys = await Promise.all(Array.from({ length: 12 }, () => stack.issueKey()));
   await sleep(1_000);
   expect([5, 10]).toContain(await looks(keys));
 });
 
-test('they come from all workers of all gateways', async () => {
+test('refusals of all workers of all gateways are listed', async () => {
   const { url } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
   const key = await here.issueKey({ plan: 'pro', minute: 1 });

@@ -13,7 +13,7 @@ import { limitHeaders } from '../support/limit-headers.ts';
 import { secretWith } from '../support/secrets.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Clients that pace themselves by the RateLimit fields, on a simulated clock. */
+/** Clients that pace themselves by the RateLimit fields, in simulated time. */
 
 const DAY_SECONDS = 86_400;
 const START = 1_795_262_400 * SECOND;
@@ -21,7 +21,7 @@ const START = 1_795_262_400 * SECOND;
 interface Key {
   readonly minute: number;
   readonly day: number;
-  /** The share of each bucket that is left when the client begins, from 0 to 1; at least the first request. */
+  /** The part of each bucket, from 0 to 1, that is left when the client begins. At least one token is left. */
   readonly left: number;
 }
 
@@ -37,7 +37,7 @@ function limitsIn(field: string): Told[] {
   return [...field.matchAll(/;r=(\d+);t=(\d+)/g)].map(([, r, t]) => ({ r: Number(r), t: Number(t) }));
 }
 
-/** The pause in seconds that uses no more than r in t for every limit; `t` itself if nothing is left. */
+/** The pause in seconds that uses at most r tokens in t for every limit, or `t` if no token is left. */
 const pace = (limits: readonly Told[]): number => Math.max(...limits.map(({ r, t }) => (r === 0 ? t : t / r)));
 
 function stateOf({ minute, day, left }: Key): KeyState {
@@ -45,7 +45,7 @@ function stateOf({ minute, day, left }: Key): KeyState {
   return { ...FRESH, minute: level(minute), day: level(day), asOf: START };
 }
 
-/** What a client that paces itself gets in the next `seconds`. */
+/** Simulates a client that paces itself for `seconds`. */
 function paced(key: Key, seconds: number): { admitted: number; refused: number } {
   const plan = { minute: key.minute, day: key.day, ban_seconds: 300 } as Plan;
   const record: KeyRecord = { plan: 'free', name: '', secrets: [secretWith('x')], createdAt: 0 };
@@ -62,7 +62,7 @@ function paced(key: Key, seconds: number): { admitted: number; refused: number }
   return seen;
 }
 
-/** Requests that the refill alone allows in this time, for the slower limit. */
+/** The number of requests that the slower limit refills in this time. */
 const allowance = ({ minute, day }: Key, seconds: number): number =>
   Math.min((minute / 60) * seconds, (day / DAY_SECONDS) * seconds);
 
@@ -76,18 +76,18 @@ test.for([
   ['Free', 60, 1_000, 3 * DAY_SECONDS],
   ['Pro', 300, 10_000, DAY_SECONDS],
   ['Business', 1_000, 100_000, 10_000],
-  ['a minute limit alone', 60, 1_000_000, 1_200],
-  ['a large minute limit alone', 6_000, 100_000_000, 1_800],
-  ['two a minute', 2, 1_000_000, 2_400],
-  ['seven a minute', 7, 1_000_000, 2_400],
+  ['a minute limit', 60, 1_000_000, 1_200],
+  ['a large minute limit', 6_000, 100_000_000, 1_800],
+  ['two requests a minute', 2, 1_000_000, 2_400],
+  ['seven requests a minute', 7, 1_000_000, 2_400],
 ] as const)(
-  '%s: a client that paces itself by r and t is never refused and gets its whole allowance',
+  'a client that paces itself by r and t is never refused and gets its whole allowance: %s',
   ([, minute, day, seconds]) => {
     for (const left of [1, 0.5, 0.01, 0]) expectAllOf({ minute, day, left }, seconds);
   },
 );
 
-test('for any limits and any start, a client that paces itself is never refused', () => {
+test('a client that paces itself is never refused, whatever its limits and the levels at its start', () => {
   const key = fc.record({
     minute: fc.oneof(fc.integer({ min: 1, max: 120 }), fc.integer({ min: 1, max: 3_000 })),
     day: fc.integer({ min: 20, max: 10_000_000 }),
@@ -95,7 +95,7 @@ test('for any limits and any start, a client that paces itself is never refused'
   });
   fc.assert(
     fc.property(key, (one) => {
-      // Long enough that a bucket that starts full adds little, for the slower limit.
+      // Long enough that the initial tokens of the slower limit hardly matter.
       const window = one.minute * 1_440 < one.day ? 60 : DAY_SECONDS;
       const seconds = Math.max(30 * window, (60 * 30 * window) / allowance(one, window));
       const shortened = Math.min(seconds, (20_000 / allowance(one, window)) * window);
@@ -105,7 +105,7 @@ test('for any limits and any start, a client that paces itself is never refused'
   );
 });
 
-test('r/t never exceeds the rate of the policy', () => {
+test('r/t never exceeds the rate in RateLimit-Policy', () => {
   const levels = fc.record({
     limit: fc.integer({ min: 1, max: 1_000_000_000 }),
     part: fc.double({ min: 0, max: 1, noNaN: true }),
@@ -128,7 +128,7 @@ test('r/t never exceeds the rate of the policy', () => {
   );
 });
 
-test('a client over HTTP that paces itself by r and t is never refused', async () => {
+test('an HTTP client that paces itself by r and t is never refused', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ minute: 1_200, day: 1_000_000 });
   const end = Date.now() + 2_000;
@@ -141,7 +141,7 @@ test('a client over HTTP that paces itself by r and t is never refused', async (
   expect(sent).toBeGreaterThan(2);
 });
 
-test('a parser of an earlier draft reads the same from RateLimit as from X-RateLimit-*', async () => {
+test('a parser of an earlier draft reads the same limits from RateLimit as from X-RateLimit-*', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ minute: 3, day: 1_000 });
   for (let sent = 0; sent < 5; sent++) {

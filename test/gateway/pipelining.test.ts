@@ -8,7 +8,7 @@ import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** A server that answers a request with its path and body, on command. */
+/** A server that answers each request on command, with its path and body. */
 async function holdingServer(unanswered: number) {
   const waiting: { response: ServerResponse; text: () => string }[] = [];
   let most = 0;
@@ -39,7 +39,7 @@ async function connect(url: string) {
   return { socket, closed, received, bodies: () => received().match(/^\/\d+ .*?(?=HTTP|$)/gm) ?? [] };
 }
 
-/** Every third with a body, with a length or in chunks. */
+/** In turn: a request without a body, with a length, and in chunks. */
 function request(at: number): string {
   const head = `POST /${at} HTTP/1.1\r\nHost: a\r\n`;
   if (at % 3 === 0) return `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`;
@@ -53,7 +53,7 @@ test.for([1, 16])('at most %i pipelined requests run at once, and each gets its 
   const { socket, bodies } = await connect(url);
   const count = 900;
   const bytes = Array.from({ length: count }, (_, at) => request(at)).join('');
-  // In pieces that end anywhere: within a head, a body or a size.
+  // The pieces end anywhere: within a head, a body or a chunk size.
   for (let at = 0, piece = 1; at < bytes.length; piece = (piece * 7) % 9_973) {
     socket.write(bytes.slice(at, at + piece));
     at += piece;
@@ -86,7 +86,7 @@ test.for([1, 16])('a client that does not read gets all answers once it does', a
   expect(waiting).toEqual([]);
 });
 
-test('with sixteen concurrent requests, none begins after an answer that closes the connection', async () => {
+test('no request begins after an answer that closes the connection, even if sixteen may run at once', async () => {
   const { url, waiting } = await holdingServer(16);
   const { socket, closed } = await connect(url);
   for (let at = 0; at < 100; at++) socket.write(request(3 * at));
@@ -99,7 +99,7 @@ test('with sixteen concurrent requests, none begins after an answer that closes 
   expect(waiting).toHaveLength(16);
 });
 
-test('a malformed request behind valid ones is refused after their answers, and none behind it begins', async () => {
+test('a malformed request is refused after the answers to earlier ones, and no later one begins', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000, day: 1_000 });
   const { socket, received, closed } = await connect(stack.gateway);
@@ -109,7 +109,7 @@ test('a malformed request behind valid ones is refused after their answers, and 
   expect(received().match(/HTTP\/1.1 \d{3}/g)).toEqual([...Array(40).fill('HTTP/1.1 200'), 'HTTP/1.1 400']);
 });
 
-test('answered requests that were held back do not affect later connections', async () => {
+test('answers that were held back do not affect later connections', async () => {
   const { url, answerOne, waiting } = await holdingServer(1);
   const count = 900;
   const bytes = Array.from({ length: count }, (_, at) => `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`).join('');
@@ -134,7 +134,7 @@ const FRAGMENTS = [
   'HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n',
 ];
 
-test('whatever the bytes and their chunks, one request runs at a time and none after a close', async () => {
+test('one request runs at a time and none after a close, whatever bytes arrive and however they are cut', async () => {
   let [running, most, behindClose] = [0, 0, 0];
   const server = await startServer({
     host: '127.0.0.1',

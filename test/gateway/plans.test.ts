@@ -19,7 +19,7 @@ const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
 
 const KEPT = 'gateway:kept:{gateway:plans}';
 
-/** A gateway on an empty Redis, with a key. @param minute the limit of its plan, if it is not the built-in one */
+/** A gateway on an empty Redis, with a key. @param minute the limit of its plan, instead of the built-in one */
 async function fresh(minute?: number) {
   await redis.flushdb();
   const stack = await startStack(withRedis);
@@ -38,7 +38,7 @@ async function stopped(minute?: number) {
 const isReady = async (stack: Stack) => (await send(`${stack.adminUrl}/readyz`)).status;
 const INCOMPLETE = { status: 'fault', found: 'is missing or incomplete; clients get 503' };
 
-/** What the doctor says about the plan table. */
+/** What the doctor reports about the plan table. */
 async function findingsOn(stack: Stack): Promise<unknown[]> {
   const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { about: string }[] };
   return findings.filter(({ about }) => about === 'plan table');
@@ -48,7 +48,7 @@ async function limitOf(gateway: string, key: string): Promise<string | undefined
   return (await send(`${gateway}/v1/pets`, { key })).headers['x-ratelimit-limit'] as string | undefined;
 }
 
-test('the gateway adds missing plan values and keeps those that a person has set', async () => {
+test('the gateway adds missing plan values and keeps those that were set', async () => {
   await redis.flushdb();
   await redis.hset('gateway:plans', 'free.minute', '77');
   await startStack(withRedis);
@@ -67,7 +67,7 @@ test('a plan table without newer optional fields is complete, and their defaults
   expect(stack.log.filter(({ level }) => level > 30)).toEqual([]);
 });
 
-test('a missing plan table raises an alarm and is written back with an entry in the audit log', async () => {
+test('a missing plan table is logged as an error and restored with entries in the audit log', async () => {
   const { stack, key } = await fresh(61);
   await redis.del('gateway:plans');
   await expect.poll(() => stack.log.filter(({ msg }) => msg.startsWith('the plan table is missing')).length).toBe(1);
@@ -79,7 +79,7 @@ test('a missing plan table raises an alarm and is written back with an entry in 
   );
 });
 
-test('a gateway that starts without a plan table is ready with the last valid one, not with the built-in plans', async () => {
+test('a gateway that starts without a plan table uses the kept copy, and is not ready without it', async () => {
   const { key, restart } = await stopped(62);
   await redis.del('gateway:plans');
   const second = await restart();
@@ -90,7 +90,7 @@ test('a gateway that starts without a plan table is ready with the last valid on
   const third = await restart();
   expect(await isReady(third)).toBe(503);
   expect(await redis.exists('gateway:plans')).toBe(0);
-  // Nobody knows the rest of the table, so a part of it is not taken.
+  // The rest of the table is unknown, so a part of it is refused.
   const refused = await third.admin('PATCH', '/plans/free', { minute: 63 });
   expect([refused.status, refused.text]).toEqual([409, expect.stringContaining('no gateway has the last good one')]);
   await redis.hset('gateway:plans', 'free.minute', '64');
@@ -114,10 +114,10 @@ const loseOne = () => redis.hdel(KEPT, 'free.minute');
 
 test.for([
   ['before', loseAll, spoil],
-  ['behind', spoil, loseAll],
-  ['in part behind', spoil, loseOne],
+  ['after', spoil, loseAll],
+  ['in part after', spoil, loseOne],
 ] as const)(
-  'what is kept of the plans is lost %s a bad value: a gateway writes its last good ones',
+  'a gateway restores the kept copy of the plans when it is lost %s an invalid value is stored',
   async ([, one, two]) => {
     const { stack, key, restart } = await fresh(62);
     await one();
@@ -130,7 +130,7 @@ test.for([
   },
 );
 
-test('a plan change while an invalid value is stored, without a kept copy, preserves the last valid values', async () => {
+test('a plan change preserves the last valid values while an invalid one is stored and the kept copy is lost', async () => {
   const { stack } = await fresh(62);
   await redis.multi().del(KEPT).hset('gateway:plans', 'free.minute', 'abc').exec();
   await stack.admin('PATCH', '/plans/pro', { minute: 301 });
@@ -138,32 +138,29 @@ test('a plan change while an invalid value is stored, without a kept copy, prese
 });
 
 test.for([
-  ['all', loseAll],
-  ['one value', loseOne],
-] as const)(
-  'a gateway that starts where %s that was kept is lost takes no built-in limit for a bad one',
-  async ([, lose]) => {
-    const { key, restart } = await stopped(62);
-    await lose();
-    await spoil();
-    const second = await restart();
-    await sleep(1_500);
-    expect(await isReady(second)).toBe(503);
-    const alarms = second.log.filter(({ field }) => field === 'free.minute');
-    expect(alarms.map(({ value, kept }) => [value, kept])).toEqual([['abc', undefined]]);
-    const stays = {
-      status: 'fault',
-      found: 'free.minute is "abc", which is not a whole number from 1 to 1000000000; nothing stays in force',
-    };
-    expect(await findingsOn(second)).toMatchObject([INCOMPLETE, stays]);
-    await redis.hset('gateway:plans', 'free.minute', '63');
-    await expect.poll(() => isReady(second)).toBe(200);
-    expect(await limitOf(second.gateway, key)).toBe('63');
-    await expect.poll(() => redis.hget(KEPT, 'free.minute')).toBe('63');
-  },
-);
+  ['all of the kept copy', loseAll],
+  ['one value of the kept copy', loseOne],
+] as const)('a gateway that starts with an invalid limit is not ready if %s is lost', async ([, lose]) => {
+  const { key, restart } = await stopped(62);
+  await lose();
+  await spoil();
+  const second = await restart();
+  await sleep(1_500);
+  expect(await isReady(second)).toBe(503);
+  const alarms = second.log.filter(({ field }) => field === 'free.minute');
+  expect(alarms.map(({ value, kept }) => [value, kept])).toEqual([['abc', undefined]]);
+  const stays = {
+    status: 'fault',
+    found: 'free.minute is "abc", which is not a whole number from 1 to 1000000000; nothing stays in force',
+  };
+  expect(await findingsOn(second)).toMatchObject([INCOMPLETE, stays]);
+  await redis.hset('gateway:plans', 'free.minute', '63');
+  await expect.poll(() => isReady(second)).toBe(200);
+  expect(await limitOf(second.gateway, key)).toBe('63');
+  await expect.poll(() => redis.hget(KEPT, 'free.minute')).toBe('63');
+});
 
-test('a plan change reports a table of another type, and a gateway without plans reports this', async () => {
+test('a plan change reports a table of the wrong type, and a gateway that has read no plans reports this', async () => {
   const { stack, restart } = await fresh();
   await redis.multi().del(KEPT).set(KEPT, 'text').exec();
   const change = async () => (await stack.admin('PATCH', '/plans/free', { minute: 61 })).json;
@@ -180,13 +177,13 @@ test('a plan change reports a table of another type, and a gateway without plans
   expect(json).toMatchObject({ status: 503, message: expect.stringContaining('No complete plan table has been read') });
 });
 
-test('a gateway that starts while the plan table is of another type uses the kept copy', async () => {
+test('a gateway that starts with a plan table of the wrong type uses the kept copy', async () => {
   const { key, restart } = await stopped(62);
   await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
   expect(await limitOf((await restart()).gateway, key)).toBe('62');
 });
 
-test('a change of a plan table that is lost with its kept copy changes only the named fields', async () => {
+test('a plan change changes only the named fields, even if the plan table and its kept copy are lost', async () => {
   const { stack } = await fresh();
   await stack.admin('PATCH', '/plans/pro', { minute: 301, ban_grace_seconds: 7, mode: 'shadow' });
   const before = (await stack.admin('GET', '/plans')).json as Record<string, unknown>;
@@ -201,7 +198,7 @@ test('a change of a plan table that is lost with its kept copy changes only the 
   ]);
 });
 
-test('an invalid override of a key is logged as an error, and the limits of its plan apply', async () => {
+test('an invalid limit of a key is logged as an error, and the limit of its plan applies', async () => {
   const { stack, key } = await fresh();
   await redis.hset(`gateway:key:{${idOf(key)}}`, 'minute', 'nan');
   expect(await limitOf(stack.gateway, key)).toBe('60');

@@ -8,19 +8,18 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** What the primary costs beside its worker. */
+/** CPU and memory of the primary beside its worker. */
 
 const LISTED = 10_000;
-/** Concurrent requests of clients. */
 const CONNECTIONS = 512;
 
-test("operators' lists, even ten at once, take no CPU of the worker", TIMED, async () => {
+test("operators' lists, even ten at once, use no CPU of the worker", TIMED, async () => {
   const { url, redis } = await emptyDatabase();
   await issueListedKeys(redis, LISTED);
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: url });
   const [worker = 0] = workers.pids();
   const cpuMs = () => usageOf(worker).cpuMicroseconds / 1_000;
-  // The worker compiles and settles after its start.
+  // Right after its start, the worker compiles code.
   await send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() });
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const ofAll = () => usageOf(workers.child.pid as number).cpuMicroseconds / 1_000;
@@ -29,16 +28,16 @@ test("operators' lists, even ten at once, take no CPU of the worker", TIMED, asy
   const [took, seconds] = [cpuMs() - before, (performance.now() - startedAt) / 1_000];
   await fact(() => {
     expect(lists.map(({ status }) => status)).toEqual(Array(10).fill(200));
-    // The list also has the key of the test.
+    // The list also contains the key of this test.
     for (const { json } of lists) expect((json as { total: number }).total).toBe(LISTED + 1);
   });
-  // Its own timers: probes of the core, plans and reports, all several times a second.
+  // The worker's timers for probes, plans and reports run several times a second.
   expect(took).toBeLessThan(20 + 20 * seconds);
   expect(ofAll() - allBefore).toBeGreaterThan(200);
 });
 
-test('the primary takes at most 90 MB, and 290 MB with a worker at 512 connections', TIMED, async () => {
-  // The first start after a change compiles, which takes 20 MB more.
+test('the primary uses at most 90 MB, and 290 MB together with a worker with 512 connections', TIMED, async () => {
+  // The first start after a change of code compiles it, which needs 20 MB more.
   await startWorkers({ WORKERS: '1' });
   const workers = await startWorkers({ WORKERS: '1' });
   const key = await workers.issueKey();

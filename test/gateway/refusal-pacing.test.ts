@@ -9,7 +9,7 @@ import { beginPost, sendOn } from '../support/endless-body.ts';
 import { send } from '../support/http.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 
-/** Refusals of clients that keep on sending, beside requests that are served. */
+/** How fast refusals are sent to clients that ignore them while other requests are served. */
 
 const CONNECTIONS = 500;
 const PROMPT = 60;
@@ -24,11 +24,11 @@ async function bannedKey(): Promise<string> {
   return key;
 }
 
-/** Uses up the refusals that are sent at once. */
+/** Uses up the refusals of a client that are sent without a delay. */
 const annoy = (key: string) =>
   Promise.all(Array.from({ length: PROMPT }, () => send(`${stack.gateway}/v1/pets`, { key })));
 
-/** Sends requests on each connection, one after the other. @returns the number of answers so far */
+/** Sends requests on all connections, a new one after each answer. @returns the number of answers so far */
 function hammer(key: string): () => number {
   let answers = 0;
   const request = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
@@ -44,7 +44,7 @@ function hammer(key: string): () => number {
   return () => answers;
 }
 
-test('a client that continues after refusals gets at most a thousand a second while others are served', async () => {
+test('a client that continues after refusals gets at most a thousand of them a second while others are served', async () => {
   const served = await stack.issueKey(UNLIMITED);
   const answersToBanned = hammer(await bannedKey());
   const serve = async () => expect((await send(`${stack.gateway}/v1/pets`, { key: served })).status).toBe(200);
@@ -59,7 +59,7 @@ test('a client that continues after refusals gets at most a thousand a second wh
   expect(answersToBanned() - before).toBeLessThan(seconds * A_SECOND + PROMPT);
   expect(answersToBanned() - before).toBeGreaterThan(0);
 
-  // Another client that is refused does not wait behind those hundreds.
+  // The refusal of another client does not wait for these hundreds.
   const other = await bannedKey();
   await annoy(other);
   await serve();
@@ -68,7 +68,7 @@ test('a client that continues after refusals gets at most a thousand a second wh
   expect(answersToBanned() - waitedFrom).toBeLessThan(CONNECTIONS / 4);
 });
 
-test('a delayed refusal states the time that is left when it is sent', async () => {
+test('the Retry-After of a delayed refusal is computed when it is sent', async () => {
   const served = await stack.issueKey(UNLIMITED);
   const key = await bannedKey();
   const beyond: number[] = [];
@@ -79,7 +79,7 @@ test('a delayed refusal states the time that is left when it is sent', async () 
   const refusals: Promise<void>[] = [];
   let areOver = false;
   while (!areOver) {
-    // The kernel resets connections that a busy listener does not accept for long, so they come in waves.
+    // In waves, because the kernel resets connections that a busy listener does not accept in time.
     for (let at = 0; at < 250 && refusals.length < 4_000; at++) refusals.push(refused());
     if (refusals.length === 4_000)
       void Promise.allSettled(refusals).then(() => {
@@ -89,7 +89,7 @@ test('a delayed refusal states the time that is left when it is sent', async () 
     await sleep(25);
   }
   await Promise.all(refusals);
-  // Retry-After has whole seconds, rounded up.
+  // Retry-After is rounded up to whole seconds.
   expect(Math.max(...beyond)).toBeLessThan(1.5);
 });
 
@@ -106,18 +106,18 @@ function stopClock(): (ms: number) => void {
   };
 }
 
-/** Refuses a request of a client on a connection of its own. @returns as RefusalPacing.delay */
+/** Refuses a request of a client on a new connection. @returns the result of RefusalPacing.delay */
 const refusalOf = (pacing: RefusalPacing, client: string): Promise<void> | undefined =>
   pacing.delay(client, new ServerResponse(new IncomingMessage(new net.Socket())));
 
-test('when ten thousand refusals wait, the connection of any further one is cut', () => {
+test('when ten thousand refusals wait, the connection of each further one is cut', () => {
   const pacing = new RefusalPacing();
   const refuse = (client: string) => {
     const response = new ServerResponse(new IncomingMessage(new net.Socket()));
     return { isDelayed: pacing.delay(client, response) !== undefined, isCut: response.destroyed };
   };
   while (!refuse('the first').isDelayed);
-  /** The response of all refusals that are sent at once. */
+  /** Shared by all refusals that are sent without a delay. */
   const prompt = new ServerResponse(new IncomingMessage(new net.Socket()));
   for (let waiting = 1; waiting <= MOST_WAITING; waiting++) {
     const client = `client ${waiting}`;
@@ -127,7 +127,7 @@ test('when ten thousand refusals wait, the connection of any further one is cut'
   }
 });
 
-test('a thousand refusals a second are sent at once beside served requests, and only more than that wait', () => {
+test('a thousand refusals a second are sent without a delay while requests are served; only further ones wait', () => {
   const advance = stopClock();
   const pacing = new RefusalPacing();
   for (let sent = 0; sent < PROMPT; sent++) void refusalOf(pacing, 'refused');
@@ -137,11 +137,11 @@ test('a thousand refusals a second are sent at once beside served requests, and 
     expect(isDelayed()).toBe(false);
     advance(1);
   }
-  // Four may come at the same moment, and a served request permits a quarter of one.
+  // Four may be sent at the same moment, and a served request permits a quarter of one.
   expect(Array.from({ length: 5 }, isDelayed)).toEqual([false, false, false, false, true]);
 });
 
-test('a client cannot free places for its own requests, and the refusals of several clients take turns', async () => {
+test('only served requests of other clients slow down refusals, and refused clients take turns', async () => {
   stopClock();
   const pacing = new RefusalPacing();
   const told: string[] = [];
@@ -159,7 +159,7 @@ test('a client cannot free places for its own requests, and the refusals of seve
   pacing.noteAdmitted('a');
   expect(await letOut()).toBe(32);
   refuse('b', PROMPT + 2);
-  // The current turn still belongs to `a` alone.
+  // In the current turn only refusals of `a` are sent.
   await letOut();
   expect(told.filter((client) => client === 'b')).toHaveLength(2);
   pacing.noteAdmitted('b');
@@ -167,12 +167,12 @@ test('a client cannot free places for its own requests, and the refusals of seve
   expect(await letOut()).toBeLessThanOrEqual(4);
 });
 
-test('the more requests are served, the more refusals are sent per turn, up to the number without served requests', async () => {
+test('the more requests are served, the more refusals are sent per turn, up to a maximum', async () => {
   const advance = stopClock();
   const pacing = new RefusalPacing();
   let told = 0;
   for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (told += 1));
-  /** The number of refusals that the next turn sends, after this many served requests. */
+  /** The number of refusals in the next turn after this many served requests. */
   const letOutBeside = async (served: number) => {
     for (let at = 0; at < served; at++) pacing.noteAdmitted('served');
     const before = told;
@@ -188,7 +188,7 @@ test('the more requests are served, the more refusals are sent per turn, up to t
   expect(await letOutBeside(0)).toBe(4);
 });
 
-test('a body that is too large counts as many refusals, also after its request was admitted', async () => {
+test('the refusal of a body that is too large counts as many refusals, even if its request was admitted', async () => {
   const [served, tooLarge] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
   const body = 'x'.repeat(70_000);
   let refused = 0;
@@ -208,7 +208,7 @@ test('a body that is too large counts as many refusals, also after its request w
     await sleep(50);
   }
   const seconds = (performance.now() - startedAt) / 1_000;
-  // A body takes 33 turns. Admitted requests earn some: at most 28 before, and one for every four meanwhile.
+  // A body counts as 33 refusals. Admitted requests permit some: at most 28 before, and one for every four since.
   expect(refused - before).toBeLessThan((seconds * A_SECOND + 28 + (60 + 10) / 4) / 33 + 3);
   await all;
 });
@@ -220,7 +220,7 @@ function refusedAndSendingOn(connections: number): () => number {
   return () => sockets.reduce((sum, { bytesWritten, writableLength }) => sum + bytesWritten - writableLength, 0);
 }
 
-test('bytes that clients send after their refusal are read slowly while others are served', async () => {
+test('bytes that clients send after a refusal are read slowly while others are served', async () => {
   const served = await stack.issueKey(UNLIMITED);
   let servedAt = performance.now();
   let longestPause = 0;
@@ -239,12 +239,12 @@ test('bytes that clients send after their refusal are read slowly while others a
       await serve();
       await sleep(50);
     }
-    // If the machine stalls, nobody is served for a while, so everything is read.
+    // If the machine stalls, no request is served for a while, and then all bytes are read.
     if (longestPause > 900) continue;
     const seconds = (performance.now() - startedAt) / 1_000;
     expect(taken()).toBeLessThan(seconds * bytesPerSecond + kernelBuffers);
     expect(taken()).toBeGreaterThan(0);
     return;
   }
-  expect.fail('The machine stood still again and again.');
+  expect.fail('The machine stalled in every attempt.');
 });

@@ -10,7 +10,7 @@ import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** How a request is found again: by the trace that it is part of, and by its id. */
+/** How a request can be found in logs: by its trace and by its id. */
 
 const ID = '0af7651916cd43dd8448eb211c80319c';
 const SPAN = 'b7ad6b7169203331';
@@ -41,9 +41,9 @@ const logged = (requestId: string) =>
 test.for([
   ['sampled', GIVEN, '01'],
   ['not sampled', `00-${ID}-${SPAN}-00`, '00'],
-  ['with a flag that means nothing yet', `00-${ID}-${SPAN}-ff`, '03'],
-  ['of a version to come', `01-${ID}-${SPAN}-01`, '01'],
-  ['of a version to come that says more', `cc-${ID}-${SPAN}-01-what-the-future-holds`, '01'],
+  ['with unknown flags', `00-${ID}-${SPAN}-ff`, '03'],
+  ['of a future version', `01-${ID}-${SPAN}-01`, '01'],
+  ['of a future version with more fields', `cc-${ID}-${SPAN}-01-what-the-future-holds`, '01'],
 ] as const)('a trace that is %s reaches the core with the same id and a new parent id', async ([, given, flags]) => {
   const { headers } = await ask({ traceparent: given, 'x-request-id': 'trace-test' });
   const there = traceAtCore();
@@ -54,20 +54,20 @@ test.for([
 });
 
 test.for([
-  ['none', {}],
-  ['an empty one', { traceparent: '' }],
+  ['no traceparent', {}],
+  ['an empty traceparent', { traceparent: '' }],
   ['an id of zeros', { traceparent: `00-${'0'.repeat(32)}-${SPAN}-01` }],
-  ['a caller of zeros', { traceparent: `00-${ID}-${'0'.repeat(16)}-01` }],
-  ['the version that there is not', { traceparent: `ff-${ID}-${SPAN}-01` }],
-  ['more than its version has', { traceparent: `${GIVEN}-more` }],
-  ['upper case', { traceparent: GIVEN.toUpperCase() }],
+  ['a parent id of zeros', { traceparent: `00-${ID}-${'0'.repeat(16)}-01` }],
+  ['the invalid version ff', { traceparent: `ff-${ID}-${SPAN}-01` }],
+  ['more fields than its version has', { traceparent: `${GIVEN}-more` }],
+  ['letters in upper case', { traceparent: GIVEN.toUpperCase() }],
   ['a short id', { traceparent: `00-${ID.slice(1)}-${SPAN}-01` }],
-  ['a letter that is no digit', { traceparent: `00-${ID.slice(1)}g-${SPAN}-01` }],
-  ['a version to come with something stuck to it', { traceparent: `01-${ID}-${SPAN}-01more` }],
-  ['two of them', { traceparent: [GIVEN, GIVEN] }],
-  ['a text', { traceparent: 'GET / HTTP/1.1' }],
+  ['a letter that is not a hexadecimal digit', { traceparent: `00-${ID.slice(1)}g-${SPAN}-01` }],
+  ['a future version without a separator after its fields', { traceparent: `01-${ID}-${SPAN}-01more` }],
+  ['two traceparents', { traceparent: [GIVEN, GIVEN] }],
+  ['text without fields', { traceparent: 'GET / HTTP/1.1' }],
 ] as [string, Record<string, string | string[]>][])(
-  'with %s a new trace begins, and tracestate is dropped',
+  'an invalid traceparent begins a new trace without its tracestate: %s',
   async ([, headers]) => {
     await ask({ ...headers, tracestate: 'vendor=opaque' });
     const first = traceAtCore();
@@ -81,20 +81,20 @@ test.for([
 );
 
 test.for([
-  ['one', 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7', ['congo=t61rcWkgMzE,rojo=00f067aa0ba902b7']],
-  ['several', ['congo=t61rcWkgMzE', 'rojo=00f067aa0ba902b7'], ['congo=t61rcWkgMzE, rojo=00f067aa0ba902b7']],
-  ['the longest', `a=${'x'.repeat(510)}`, [`a=${'x'.repeat(510)}`]],
-  ['one that is too long', `a=${'x'.repeat(511)}`, []],
-  ['one that is no text', 'a=\u00e9', []],
+  ['one header', 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7', ['congo=t61rcWkgMzE,rojo=00f067aa0ba902b7']],
+  ['several headers', ['congo=t61rcWkgMzE', 'rojo=00f067aa0ba902b7'], ['congo=t61rcWkgMzE, rojo=00f067aa0ba902b7']],
+  ['the maximum length', `a=${'x'.repeat(510)}`, [`a=${'x'.repeat(510)}`]],
+  ['too many characters', `a=${'x'.repeat(511)}`, []],
+  ['a character beyond ASCII', 'a=\u00e9', []],
 ] as [string, string | string[], string[]][])(
-  'of tracestate, %s is passed on correctly',
+  'a tracestate with %s is forwarded or dropped as a whole',
   async ([, given, expected]) => {
     await ask({ traceparent: GIVEN, tracestate: given });
     expect([traceAtCore().id, atCore('tracestate')]).toEqual([ID, expected]);
   },
 );
 
-test('the trace id is in the log line of every request: refused, answered or broken', async () => {
+test('the log line of every request has its trace id: refused, answered or malformed', async () => {
   await ask({ traceparent: GIVEN, 'x-request-id': 'answered' });
   await logged('answered').toBe(ID);
   await send(`${stack.gateway}/v1/pets`, { headers: { traceparent: GIVEN, 'x-request-id': 'refused' } });
@@ -147,11 +147,11 @@ test('ten thousand new traces have different ids', () => {
   expect(new Set(callers.map((value) => value.split('-')[2])).size).toBe(10_000);
 });
 
-/** Far more reads than connections. */
+/** Many more reads than connections. */
 const READS = { 'one after another': 150, 'at once': 450 };
-/** The most connections from a gateway to one core: 16 shared ones, and 64 for one request at a time. */
+/** The maximum from a gateway to one core: 16 shared connections, and 64 for one request at a time. */
 const MOST_CONNECTIONS = 16 + 64;
-/** Two requests at once need three. A stalled machine may take more. */
+/** Two concurrent requests need three connections, or more on a machine that stalls. */
 const MOST_IN_TURN = 12;
 
 /** Counts the connections that a server of this process accepts. */
@@ -166,7 +166,7 @@ function countConnections(url: string): () => number {
   return () => accepted;
 }
 
-/** Reads a list with one key while another key reads too. Returns the connections that the core has accepted. */
+/** Reads with one key while another one reads too. @returns the number of connections that the core accepted */
 async function connectionsFor(idOf: (at: number) => string, how: keyof typeof READS): Promise<number> {
   const stack = await startStack();
   const connections = countConnections(stack.core);
@@ -194,7 +194,7 @@ const cases = [
   ['at once', 'one id', () => 'constant', MOST_CONNECTIONS],
 ] as const;
 
-test.for(cases)('reads %s with %s share connections to the core', async ([how, , idOf, most]) => {
+test.for(cases)('reads that are sent %s with %s share connections to the core', async ([how, , idOf, most]) => {
   expect(await connectionsFor(idOf, how)).toBeLessThanOrEqual(most);
 });
 
@@ -205,7 +205,7 @@ test('the core receives a different id for each attempt of each request, even if
   const heard: string[] = [];
   const { get } = await stackBefore((socket, head) => {
     heard.push(idIn(head));
-    // Every third attempt fails, so the gateway repeats its read.
+    // Every third attempt fails, so the gateway retries its read.
     if (heard.length % 3 === 0) socket.destroy();
     else socket.write(okTo(head));
   });
@@ -223,13 +223,13 @@ const whole = await startStack();
 const ownKey = await whole.issueKey(UNLIMITED);
 
 test.for<[what: string, given: string | undefined, expected: string]>([
-  ['a short one', 'order-47.1_1', 'order-47.1_1'],
-  ['the longest', 'a'.repeat(64), 'a'.repeat(64)],
-  ['one that ends like an attempt', 'a.7', 'a.7'],
-  ['a new one', undefined, NEW],
-  ['a new one for one that is too long', 'a'.repeat(65), NEW],
+  ['a short id', 'order-47.1_1', 'order-47.1_1'],
+  ['the longest id', 'a'.repeat(64), 'a'.repeat(64)],
+  ['an id that ends like that of an attempt', 'a.7', 'a.7'],
+  ['a new id', undefined, NEW],
+  ['a new id for one that is too long', 'a'.repeat(65), NEW],
   ...['a b', '"', 'a;b'].map(
-    (unfit) => [`a new one for one that is not safe to log, ${unfit}`, unfit, NEW] as [string, string, string],
+    (unfit) => [`a new id for one that is not safe to log, ${unfit}`, unfit, NEW] as [string, string, string],
   ),
 ])('one id finds a request in the logs of gateway and core: %s', async ([, given, expected]) => {
   const headers: Record<string, string> = given === undefined ? {} : { 'x-request-id': given };
@@ -253,7 +253,7 @@ test.for<[what: string, given: string | undefined, expected: string]>([
   }
 });
 
-test('the core keeps the id of a caller that is no gateway', async () => {
+test('the core keeps the id of a caller other than the gateway', async () => {
   const { headers } = await send(`${whole.core}/v1/pets`, { headers: { 'x-request-id': 'of-a-service' } });
   expect(headers['x-request-id']).toBe('of-a-service');
   await expect.poll(() => whole.coreLog.map(({ requestId }) => requestId)).toContain('of-a-service');

@@ -14,7 +14,7 @@ import { temporaryFolder } from '../support/stack.ts';
 const folder = await temporaryFolder();
 const authority = await createAuthority();
 
-test('a start with invalid or misspelt settings and arguments names all faults, repeats no value, starts nothing and exits with 1', async () => {
+test('invalid or misspelt settings and arguments are all reported without their values, and the start fails', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
     DATA_DIR,
@@ -92,7 +92,7 @@ test.for<[settings: Record<string, string>, fault: string]>([
   ),
   [{ WORKERS: '2', REDIS_URL: '' }, 'WORKERS: must be 1 without REDIS_URL: embedded storage cannot be shared'],
   ...['0', '65', 'two'].map((WORKERS) => pair({ WORKERS }, WORKERS_RANGE)),
-])('%j is refused: %s', ([settings, fault]) => {
+])('the settings %j are refused: %s', ([settings, fault]) => {
   const read = () => readGatewaySettings({ REDIS_URL: 'redis://a', ...settings });
   expect(read).toThrow(new SettingsError(`The settings have a fault:\n  ${fault}`));
 });
@@ -102,7 +102,7 @@ function pair(settings: Record<string, string>, fault: string): [Record<string, 
 }
 
 test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'A'.repeat(42)}==`])(
-  'a webhook secret %s is long enough',
+  'the webhook secret %s is long enough',
   (secret) => {
     const settings = { WEBHOOK_URL: 'https://a:8443/hook?to=me', WEBHOOK_SECRET: secret };
     expect(readGatewaySettings(settings)).toMatchObject(settings);
@@ -123,18 +123,21 @@ test.for([
   ['gateway/main.ts', 'HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
   ['gateway/main.ts', 'ADMIN_HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
   ['gateway/main.ts', 'ADMIN_HOST', '203.0.113.9', '203.0.113.9: this machine has no such address.'],
-] as const)('%s reports its %s=%s in a sentence with the name of the setting', async ([main, name, host, fault]) => {
-  const DATA_DIR = await temporaryFolder();
-  const ports = {
-    PORT: '0',
-    ADMIN_PORT: '0',
-    ADMIN_TOKEN: 'token-of-the-tests',
-    DATABASE_URL: `sqlite:${DATA_DIR}/a.db`,
-    DATA_DIR,
-  };
-  const { code, err } = await startProcess(process.execPath, [main], { ...ports, [name]: host }).ended;
-  expect([code, err]).toEqual([1, `Cannot listen on ${fault} Set ${name} to an address of this machine.\n`]);
-});
+] as const)(
+  '%s reports the unusable %s=%s in a sentence with the name of the setting',
+  async ([main, name, host, fault]) => {
+    const DATA_DIR = await temporaryFolder();
+    const ports = {
+      PORT: '0',
+      ADMIN_PORT: '0',
+      ADMIN_TOKEN: 'token-of-the-tests',
+      DATABASE_URL: `sqlite:${DATA_DIR}/a.db`,
+      DATA_DIR,
+    };
+    const { code, err } = await startProcess(process.execPath, [main], { ...ports, [name]: host }).ended;
+    expect([code, err]).toEqual([1, `Cannot listen on ${fault} Set ${name} to an address of this machine.\n`]);
+  },
+);
 
 test('unset and empty settings have their defaults', () => {
   expect(readGatewaySettings({ PORT: '', REDIS_URL: '' })).toMatchObject({
@@ -177,7 +180,7 @@ test('unusable TLS files are reported as faults of the settings', async () => {
     [text, text, `${noCertificate}\n  ${noKey}`],
   ] as const) {
     const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
-    // Reported together with all other faults.
+    // The fault is reported together with all others.
     expect(read).toThrow(`faults:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
   }
 });

@@ -16,11 +16,11 @@ async function askTimes(stack: Stack, key: string, times: number): Promise<Answe
   return answers;
 }
 
-/** Limited by the day, so that no token returns during the test. A strike stays for 750 ms. */
+/** The day is the tighter limit, so that no token is refilled during the test. A strike lasts 750 ms. */
 const tight = { plan: 'free', minute: 10, day: 2 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('a plan in shadow mode refuses nothing, has true headers, and logs what it would refuse', async () => {
+  test('a plan in shadow mode refuses nothing, sends accurate headers, and logs what it would refuse', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     expect(
@@ -53,7 +53,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await ask(stack, key)).status).toBe(429);
   });
 
-  test("operators see no ban of a decision while the plan is in shadow mode, and an operator's ban", async () => {
+  test('while a plan is in shadow mode, operators see only bans by operators, none by decisions', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 1, ban_grace_seconds: 0 });
@@ -85,7 +85,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
   });
 });
 
-test('a mode set by hand is live within a second, an invalid one raises an alarm, and none means enforce', async () => {
+test('a mode set in Redis is in force within a second, an invalid one is logged as an error, and none means enforce', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey({ ...tight, day: 1 });

@@ -7,7 +7,7 @@ import type { Answer } from '../support/http.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** A core that counts its connections and answers as the test says, behind a gateway. */
+/** A gateway in front of a core that records its connections and answers with `answer`. */
 async function behind(answer: (socket: Socket, head: string, connection: number) => void) {
   const connections: Socket[] = [];
   const stack = await stackBefore((socket, head) => {
@@ -20,11 +20,11 @@ async function behind(answer: (socket: Socket, head: string, connection: number)
 
 const limitIn = (head: string): string => /limit=(\d+)/.exec(head)?.[1] ?? '';
 
-/** The limits of so many requests, each with its status. */
+/** The expected status and text of each answer. */
 const ownAnswers = (count: number) => Array.from({ length: count }, (_, at) => [200, String(at + 1)]);
 const seen = (answers: readonly Answer[]) => answers.map(({ status, text }) => [status, text]);
 
-/** An answer with the `limit` of its request. */
+/** An answer that contains the `limit` of its request. */
 function echoOf(head: string, ...lines: readonly string[]): string {
   const limit = limitIn(head);
   const all = ['HTTP/1.1 200 OK', 'content-type: application/json', ...lines, `content-length: ${limit.length}`];
@@ -62,7 +62,7 @@ test('a write shares no connection with other requests', async () => {
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('reads lost with their connection are retried once, each on its own connection', async () => {
+test('reads that are lost with their connection are retried once, each on its own connection', async () => {
   const { many } = await behind((socket, head, connection) => {
     if (connection === 0) socket.destroy();
     else socket.write(echoOf(head));
@@ -79,7 +79,7 @@ test('reads after an answer that closes the connection are retried once, and all
   expect(seen(await many(20))).toEqual(ownAnswers(20));
 });
 
-test('a read of a core that breaks every connection is sent twice and then answered with 502', async () => {
+test('a read is sent twice and then gets 502 if the core breaks every connection', async () => {
   const asked: string[] = [];
   const { get } = await behind((socket, head) => {
     asked.push(head);
@@ -107,7 +107,7 @@ test('a chunked answer gets a length; an answer without a body keeps its headers
   expect(await get('', { method: 'HEAD' })).toMatchObject({ text: '', headers: { 'content-length': '12345' } });
 });
 
-test('clients that leave do not affect those behind them, each of which gets its own answer', async () => {
+test('clients that leave do not affect other clients, each of which gets its own answer', async () => {
   const { stack, key, many } = await behind((socket, head) => void setTimeout(() => socket.write(echoOf(head)), 30));
   for (let round = 0; round < 5; round++) {
     const leaving = Array.from({ length: 20 }, () =>
@@ -122,12 +122,12 @@ test('clients that leave do not affect those behind them, each of which gets its
   }
 });
 
-test('reads behind one that was sent again elsewhere are sent elsewhere too', async () => {
+test('reads behind one that was retried on another connection are retried too', async () => {
   let asked = 0;
   const turns = new WeakMap<Socket, Promise<unknown>>();
   const { get } = await behind((socket, head) => {
-    // In order on each connection: the late one; then one that is never answered where it was asked first, and late
-    // elsewhere.
+    // Each connection answers in order. The first read is late. The next one is never answered on its first connection
+    // and late on another.
     const isFirst = head.includes('/v1/pets/7 ') && asked++ === 0;
     const ms = limitIn(head) === '1' ? 150 : head.includes('/v1/pets/7 ') ? 300 : 0;
     const turn = (turns.get(socket) ?? Promise.resolve()).then(() => (isFirst ? new Promise(() => {}) : sleep(ms)));

@@ -12,7 +12,7 @@ function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
   return slot;
 }
 
-test("a request that waits for its client's body holds no slot, and gets one back under any load", async () => {
+test("a request that waits for its client's body holds no slot, and gets one afterwards under any load", async () => {
   const shedder = new LoadShedder(() => 4);
   const body = Promise.withResolvers<string>();
   const slow = take(shedder);
@@ -35,7 +35,7 @@ test('a slot is released when a body never arrives', async () => {
   take(shedder).release();
 });
 
-test('slow bodies take no capacity, even when it is scarce', async () => {
+test('slow bodies use no capacity, even when it is scarce', async () => {
   let isSlow = true;
   const core = await faultyCore((socket) => void (isSlow || socket.write(OK)));
   const stack = await startStack({ CORE_URL: core, CORE_TIMEOUT_MS: '300' });
@@ -48,7 +48,7 @@ test('slow bodies take no capacity, even when it is scarce', async () => {
     socket.write(
       `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\nAuthorization: Bearer ${slowKey}\r\nExpect: 100-continue\r\n\r\n`,
     );
-    // The gateway asks for the body: the request is admitted and waits.
+    // 100 (Continue) shows that the request is admitted and waits for its body.
     await once(socket, 'data');
   }
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);

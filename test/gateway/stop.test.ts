@@ -18,7 +18,7 @@ async function createKey(admin = ''): Promise<string> {
   return (created.json as { key: string }).key;
 }
 
-test('on SIGTERM requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
+test('on SIGTERM, requests in flight finish, their answers close the connection, and the exit status is 0', async () => {
   const DATA_DIR = await temporaryFolder();
   const core = await waitingCore();
   const environment = { ...anyPorts, ADMIN_TOKEN, CORE_URL: core.url, DATA_DIR };
@@ -49,7 +49,7 @@ test("SIGTERM drains as soon as a worker serves, even before the operators' list
   before.child.kill('SIGINT');
   await before.ended;
 
-  // Whoever reads the operators' token waits until it is written.
+  // The read of the operators' token blocks until it is written.
   execFileSync('mkfifo', [join(DATA_DIR, 'admin-token')]);
   const { child, out, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment);
   await expect.poll(out).toContain('worker serves');

@@ -10,16 +10,14 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** What the listeners for clients, operators and internal services have in common. */
+/** Behaviour that the listeners for clients, operators and internal services share. */
 
 const { stack, secure, ca, listeners } = await startListeners('GET  a');
 const hostOf = ({ url }: Listener) => `Host: ${new URL(url).host}\r\n`;
 const bearer = ({ key }: Listener) => (key === undefined ? '' : `Authorization: Bearer ${key}\r\n`);
-/** Who and where. */
 const own = (to: Listener) => hostOf(to) + bearer(to);
 const get = (to: Listener, version = 'HTTP/1.1', headers = own(to)) => `GET ${to.read} ${version}\r\n${headers}\r\n`;
 
-/** A write, with a length or in chunks. */
 const writeHead = (to: Listener, headers: string) =>
   `POST ${to.write} HTTP/1.1\r\n${own(to)}Content-Type: application/json\r\n${headers}\r\n`;
 const write = (to: Listener, headers = '') =>
@@ -27,7 +25,7 @@ const write = (to: Listener, headers = '') =>
 const IN_CHUNKS = 'Transfer-Encoding: chunked\r\n';
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 
-/** Sends, in one piece or more, and reads until the other side closes. */
+/** Sends bytes in one or more pieces, and reads until the server closes the connection. */
 async function exchange({ url }: Listener, bytes: string | readonly string[], ends = false): Promise<string> {
   const { socket, received, closed } = await connectRaw(url, { ca });
   socket.setNoDelay();
@@ -44,39 +42,45 @@ async function exchange({ url }: Listener, bytes: string | readonly string[], en
 const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
 
-/** Each on a connection of its own, on fewer at once than operators may have, with the statuses of its answers. */
+/**
+ * Exchanges each text on its own connection, with fewer at once than operators may have. @returns each with its
+ * statuses
+ */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
   inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);
 
-// The first of all: what is refused below is paid by the same address, which then gets 429.
-test.for(listeners.filter(({ key }) => key !== undefined))('$name: two credentials are 401', async (to) => {
+// This test comes first: refusals in later tests are charged to the same address, which then gets 429.
+test.for(listeners.filter(({ key }) => key !== undefined))('$name: two credentials get 401', async (to) => {
   for (const second of [bearer(to), 'Authorization: Bearer wrong\r\n'])
     expect(statuses(await exchange(to, get(to, 'HTTP/1.1', `${own(to)}${second}Connection: close\r\n`)))).toEqual([
       401,
     ]);
 });
 
-test.for(listeners)('$name: a target in absolute form is read as its path if it names the host', async (to) => {
+test.for(listeners)('$name: a target in absolute form is treated as its path if it names the host', async (to) => {
   const { host } = new URL(to.url);
   const asked = (authority: string) =>
     exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
   expect([await asked(host), await asked('elsewhere')]).toEqual([[200], [400]]);
 });
 
-test.for(listeners)('$name: a client that ends its side after its requests gets all answers', async (to) => {
-  for (const count of [1, 2, 5]) {
-    expect(statuses(await exchange(to, get(to).repeat(count), true))).toEqual(Array(count).fill(200));
-  }
-  expect(statuses(await exchange(to, get(to, 'HTTP/1.0'), true))).toEqual([200]);
-  // The end may come while the answer is on its way.
-  const { socket, received, closed } = await connectRaw(to.url, { ca });
-  socket.write(get(to).repeat(2));
-  setImmediate(() => socket.end());
-  await closed;
-  expect(statuses(received())).toEqual([200, 200]);
-});
+test.for(listeners)(
+  '$name: a client that half-closes its connection after its requests gets all answers',
+  async (to) => {
+    for (const count of [1, 2, 5]) {
+      expect(statuses(await exchange(to, get(to).repeat(count), true))).toEqual(Array(count).fill(200));
+    }
+    expect(statuses(await exchange(to, get(to, 'HTTP/1.0'), true))).toEqual([200]);
+    // The half-close may arrive while the answer is being sent.
+    const { socket, received, closed } = await connectRaw(to.url, { ca });
+    socket.write(get(to).repeat(2));
+    setImmediate(() => socket.end());
+    await closed;
+    expect(statuses(received())).toEqual([200, 200]);
+  },
+);
 
-test.for(listeners)("$name: half a request before the client's end is 400", async (to) => {
+test.for(listeners)('$name: half a request before a half-close gets 400', async (to) => {
   expect(statuses(await exchange(to, get(to).slice(0, -10), true))).toEqual([400]);
   const post = `POST ${to.read} HTTP/1.1\r\n${own(to)}Content-Type: application/json\r\n`;
   const [status = 0] = statuses(await exchange(to, `${post}Content-Length: 100\r\n\r\n{"name`, true));
@@ -84,7 +88,7 @@ test.for(listeners)("$name: half a request before the client's end is 400", asyn
 });
 
 test.for(listeners)(
-  '$name: bytes that are no request get an answer in the Error shape and close the connection',
+  '$name: a malformed request gets an answer in the Error shape, and its connection is closed',
   async (to) => {
     const headers = `${own(to)}`;
     const rows: [bytes: string, status: number][] = [
@@ -121,7 +125,7 @@ test.for(listeners)(
   },
 );
 
-test.for(listeners)('$name: bytes that are no request leave one log line with its id and cause', async (to) => {
+test.for(listeners)('$name: a malformed request leaves one log line with its id and cause', async (to) => {
   const answer = await exchange(to, 'garbage\r\n\r\n');
   const requestId = /^X-Request-Id: (\S+)\r$/m.exec(answer)?.[1];
   const lines = () => to.log.filter((line) => line.requestId === requestId);
@@ -132,12 +136,12 @@ test.for(listeners)('$name: bytes that are no request leave one log line with it
 
 const LAST = 'Connection: close\r\n\r\n';
 const last = (to: Listener) => get(to).replace(/\r\n$/, LAST);
-/** Two pieces, for each place where a cut may be. */
+/** The text in two pieces, cut at each place. */
 const cuts = (text: string, upTo: number): [string, string][] =>
   Array.from({ length: upTo }, (_, at) => [text.slice(0, at + 1), text.slice(at + 1)]);
 
 test.for(listeners)(
-  '$name: a request line with two spaces is refused, also behind others and however it is cut',
+  '$name: a request line with two spaces is refused, also after other requests and however it is cut',
   async (to) => {
     const tight = get(to).replaceAll(': ', ':');
     const lines = [get(to), tight].flatMap((text) => [text.replace(' ', '  '), text.replace(' HTTP', '  HTTP')]);
@@ -161,21 +165,24 @@ test.for(listeners)(
   },
 );
 
-test.for(listeners)('$name: a pipeline is read however it is cut, and whatever its bodies contain', async (to) => {
-  const [one, other] = [to.body.slice(0, 9), to.body.slice(9)];
-  const chunks = writeHead(to, IN_CHUNKS) + chunk(one) + chunk(other) + chunk('');
-  const trailers = `${chunks.slice(0, -2)}X: y\r\n\r\n`;
-  const blank = to.body.replace('{', '{\r\n\r\n');
-  const inChunks = writeHead(to, IN_CHUNKS) + chunk(blank) + chunk('');
-  for (const text of [write(to), chunks, trailers, write({ ...to, body: blank }), inChunks]) {
-    const bytes = text + last(to);
-    const cut = cuts(bytes, text.length + 4).filter((_, at) => at % thoroughly(1, 7) === 0 || at > text.length - 6);
-    const pipelines = [bytes, ...cut];
-    expect(await exchanges(to, pipelines)).toEqual(pipelines.map((pipeline) => [pipeline, [201, 200]]));
-  }
-});
+test.for(listeners)(
+  '$name: a pipeline is read correctly, however it is cut and whatever its bodies contain',
+  async (to) => {
+    const [one, other] = [to.body.slice(0, 9), to.body.slice(9)];
+    const chunks = writeHead(to, IN_CHUNKS) + chunk(one) + chunk(other) + chunk('');
+    const trailers = `${chunks.slice(0, -2)}X: y\r\n\r\n`;
+    const blank = to.body.replace('{', '{\r\n\r\n');
+    const inChunks = writeHead(to, IN_CHUNKS) + chunk(blank) + chunk('');
+    for (const text of [write(to), chunks, trailers, write({ ...to, body: blank }), inChunks]) {
+      const bytes = text + last(to);
+      const cut = cuts(bytes, text.length + 4).filter((_, at) => at % thoroughly(1, 7) === 0 || at > text.length - 6);
+      const pipelines = [bytes, ...cut];
+      expect(await exchanges(to, pipelines)).toEqual(pipelines.map((pipeline) => [pipeline, [201, 200]]));
+    }
+  },
+);
 
-test.for(listeners)('$name: a body has at most 500 chunks, and one more for each 128 bytes', async (to) => {
+test.for(listeners)('$name: a body may have 500 chunks, and one more for each 128 bytes', async (to) => {
   const [first, rest] = [to.body[0] as string, to.body.slice(1)];
   const inChunks = (count: number) =>
     writeHead(to, IN_CHUNKS) + chunk(first) + chunk(' ').repeat(count - 2) + chunk(rest) + chunk('') + last(to);
@@ -184,14 +191,14 @@ test.for(listeners)('$name: a body has at most 500 chunks, and one more for each
   expect([statuses(refused), refused]).toEqual([[413], expect.stringContaining('too many small chunks')]);
 });
 
-test.for(listeners)('$name: CONNECT is answered after the requests before it', async (to) => {
+test.for(listeners)('$name: CONNECT is answered after earlier requests', async (to) => {
   const refused = `CONNECT a:1 HTTP/1.1\r\n${hostOf(to)}\r\n`;
   for (const bytes of [write(to).repeat(10) + refused, write(to).repeat(10) + refused + write(to)])
     expect(statuses(await exchange(to, bytes))).toEqual([...Array(10).fill(201), 405]);
   expect(statuses(await exchange(to, write(to).repeat(3) + refused, true))).toEqual([201, 201, 201, 405]);
 });
 
-test.for(listeners)('$name: an ignored upgrade with a body is answered after the requests before it', async (to) => {
+test.for(listeners)('$name: an ignored upgrade with a body is answered after earlier requests', async (to) => {
   const started = performance.now();
   const upgrade = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
   const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
@@ -204,7 +211,7 @@ test.for(listeners)('$name: an ignored upgrade with a body is answered after the
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test.for(listeners)('$name: malformed bytes in an ignored upgrade, or behind it, are refused at once', async (to) => {
+test.for(listeners)('$name: malformed bytes in or after an ignored upgrade are refused at once', async (to) => {
   const started = performance.now();
   const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
   const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
@@ -218,7 +225,7 @@ test.for(listeners)('$name: malformed bytes in an ignored upgrade, or behind it,
   expect(performance.now() - started).toBeLessThan(8_000);
 });
 
-test.for(listeners)('$name: an invalid chunk size is refused at once, also behind others', async (to) => {
+test.for(listeners)('$name: an invalid chunk size is refused at once, also after other requests', async (to) => {
   const started = performance.now();
   const bad = `${writeHead(to, IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
   for (const bytes of [bad, bad + write(to)]) {
@@ -243,7 +250,7 @@ test.for(listeners)('$name: a line that ends without a carriage return is refuse
     expect([bytes, statuses(await exchange(to, bytes + get(to)))]).toEqual([bytes, [400]]);
 });
 
-test.for(listeners)('$name: every answer has nosniff, and those to operators no-store', async (to) => {
+test.for(listeners)('$name: every answer has nosniff, and answers to operators have no-store', async (to) => {
   for (const request of [
     get(to),
     get({ ...to, read: '/livez' }),
@@ -258,12 +265,12 @@ test.for(listeners)('$name: every answer has nosniff, and those to operators no-
   }
 });
 
-test("the operators' pages may be stored if they are revalidated each time", async () => {
+test("the operators' pages may be cached but must be revalidated each time", async () => {
   const page = await send(`${stack.adminUrl}/`);
   expect(page.headers).toMatchObject({ 'cache-control': 'no-cache', 'x-content-type-options': 'nosniff' });
 });
 
-test('a body in another charset than UTF-8 is 415, and one in UTF-8 is accepted', async () => {
+test('a body in UTF-8 is accepted, and one in another charset gets 415', async () => {
   const taken = ['charset=utf-8', 'charset="UTF-8"', 'charset=UTF8', 'profile=x', ''];
   const refused = ['charset=latin1', 'charset=utf-16', 'Charset="iso-8859-1"', 'charset=', 'charset=utf-8; charset=x'];
   const key = listeners[0]?.key;
@@ -280,7 +287,7 @@ test('a body in another charset than UTF-8 is 415, and one in UTF-8 is accepted'
   }
 });
 
-test('reads of internal services run concurrently, and none begins after a head that closes', async () => {
+test('reads of internal services run concurrently, and none begins after a request that closes the connection', async () => {
   const to = listeners[3] as Listener;
   const twoHosts = `GET /v1/pets HTTP/1.1\r\n${hostOf(to)}${hostOf(to)}\r\n`;
   const before = stack.coreLog.length;
@@ -290,7 +297,7 @@ test('reads of internal services run concurrently, and none begins after a head 
   expect(stack.coreLog.slice(before).filter(({ msg }) => msg === 'request')).toHaveLength(4);
 });
 
-test('nothing begins at the core behind a request with Expect whose body may stay unread', async () => {
+test('no request begins at the core after one with Expect whose body may stay unread', async () => {
   const to = listeners[3] as Listener;
   const EXPECT = 'Expect: 100-continue\r\n';
   const refused: [bytes: string, status: number][] = [
@@ -309,7 +316,7 @@ test('nothing begins at the core behind a request with Expect whose body may sta
   expect(statuses(await exchange(to, read))).toEqual([100, ...Array(21).fill(201), 200]);
 });
 
-test('the reason for a refused body stays when the client ends its side', async () => {
+test('the reason for a refused body is sent even if the client half-closes its connection', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const { gateway, issueKey } = await startStack({ REDIS_URL });
   const to = { ...(listeners[0] as Listener), url: gateway, key: await issueKey() };

@@ -38,7 +38,7 @@ const silent = (url: string, from: string) => connectRaw(url.replace('https:', '
 const core = await listeningCore();
 const { stack, get } = await stackBefore(core.url, withTls, {});
 
-test('with a certificate clients use TLS, and the core receives this in X-Forwarded-Proto', async () => {
+test('with a certificate, clients use TLS, and the core receives X-Forwarded-Proto: https', async () => {
   expect(stack.gateway).toMatch(/^https:/);
   const answer = await get('', { ca });
   expect([answer.status, answer.headers['x-ratelimit-remaining']]).toEqual([200, '59']);
@@ -50,14 +50,14 @@ test('only TLS 1.2 and 1.3 are accepted', async () => {
     const socket = await handshake(stack.gateway, { minVersion: version, maxVersion: version });
     expect((socket as TLSSocket).getProtocol()).toBe(version);
   }
-  // The client accepts old ciphers too, so it is the version that is refused.
+  // The client also accepts old ciphers, so only the version can be refused.
   const ciphers = 'DEFAULT@SECLEVEL=0';
   expect(await handshake(stack.gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
     'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION',
   );
 });
 
-test('cipher suites have forward secrecy and authentication, in both versions', async () => {
+test('cipher suites have forward secrecy and authentication in both versions', async () => {
   for (const ciphers of ['AES128-GCM-SHA256', 'ECDHE-RSA-AES128-SHA256', 'ECDHE-ECDSA-AES256-SHA384', 'AES256-SHA'])
     expect(await isRefused(stack.gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
   const socket = (await handshake(stack.gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
@@ -91,7 +91,7 @@ test('plain HTTP on the TLS port gets a clear error, and other bytes close the c
   expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
 });
 
-/** Two files whose paths lead through a symbolic link, as Kubernetes mounts them. */
+/** Two files behind a symbolic link, as Kubernetes mounts them. */
 async function mounted(first: Authority): Promise<{ files: Authority; renew(to: Authority): Promise<void> }> {
   const folder = await temporaryFolder();
   let version = 0;
@@ -129,7 +129,7 @@ test('a renewed certificate is used for new connections, while open ones continu
   );
 });
 
-test('invalid new files raise one alarm, and the last valid ones stay in use until they are replaced', async () => {
+test('invalid new files are logged once as an error, and the last valid ones stay in use', async () => {
   const next = await createAuthority();
   const { files, renew } = await mounted(authority);
   const stack = await startStack(settingsOf(files));
@@ -145,7 +145,7 @@ test('invalid new files raise one alarm, and the last valid ones stay in use unt
   expect(alarms()).toHaveLength(1);
 });
 
-test('a handshake has a timeout and counts as a connection until then', TIMED, async () => {
+test('a handshake has a timeout, and counts as a connection until then', TIMED, async () => {
   const stack = await startStack(withTls, { headersMs: 1_500, connectionsPerAddress: 2 });
   const held = [await silent(stack.gateway, '127.0.0.2'), await silent(stack.gateway, '127.0.0.2')];
   const over = await silent(stack.gateway, '127.0.0.2');

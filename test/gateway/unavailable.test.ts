@@ -38,7 +38,7 @@ test('a key that Redis no longer knows gets 401 once Redis is back', async () =>
   expect(stack.log.some(({ msg }) => msg === 'redis is back')).toBe(true);
 });
 
-test('incomplete or corrupt state costs at most one capacity and causes no error', async () => {
+test('incomplete or corrupt state grants at most one full bucket and causes no error', async () => {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey();
   const name = `gateway:key:{${idOf(key)}}`;
@@ -62,7 +62,7 @@ test('incomplete or corrupt state costs at most one capacity and causes no error
   }
 });
 
-test('an address is allowed exactly 60 requests a minute, and the table of addresses is bounded', () => {
+test('an address may send exactly 60 requests a minute without a key, and the table of addresses is bounded', () => {
   let now = 1_000 * SECOND;
   const allowance = new AddressAllowance(() => now);
   const outcomes = Array.from({ length: 61 }, () => allowance.consume('a').outcome);

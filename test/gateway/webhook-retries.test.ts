@@ -14,7 +14,7 @@ import { WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts'
 
 const QUICK = { timeoutMs: 60_000, attempts: 4, firstRetryMs: 20, longestRetryMs: 1_000 };
 
-/** Webhooks of real keys, each with a decision on it. */
+/** Webhooks whose events are about real keys, each with a decision. */
 async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptions>) {
   const { keys, limiter } = await memoryUnderTest();
   const { logger, lines } = readableLog();
@@ -50,7 +50,7 @@ test('signatures match the published example of Standard Webhooks', () => {
   expect(signature).toBe('v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=');
 });
 
-test('a failed delivery is retried, each time later, with the same id and body', async () => {
+test('a failed delivery is retried with growing delays and the same id and body', async () => {
   const at: number[] = [];
   const receiver = await webhookReceiver((response, number) => {
     at.push(performance.now());
@@ -84,16 +84,16 @@ test('an event that is never accepted is dropped after its last attempt, with on
 });
 
 test.for([
-  ['nobody listens', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`, 'ECONNREFUSED', 60_000],
-  ['nobody may listen', async (): Promise<string> => 'http://127.0.0.1:1', 'bad port', 60_000],
+  ['no program listens', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`, 'ECONNREFUSED', 60_000],
+  ['the port is forbidden', async (): Promise<string> => 'http://127.0.0.1:1', 'bad port', 60_000],
   [
-    'nobody ever answers',
+    'the program never answers',
     async (): Promise<string> => (await webhookReceiver(() => undefined)).url,
     'no answer in time',
     300,
   ],
 ] as const)(
-  'a receiver where %s: the event is given up, and the log says why',
+  'an event for a receiver where %s is given up, and the reason is logged',
   async ([, urlOf, reason, timeoutMs]) => {
     const { tell, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
     await tell();
@@ -126,7 +126,7 @@ test('a redirect is not followed', async () => {
   expect(elsewhere.told).toEqual([]);
 });
 
-test('an endless answer to a webhook is not read', async () => {
+test('an endless answer to a webhook is not read to its end', async () => {
   const cut = Promise.withResolvers<void>();
   const receiver = await webhookReceiver((response) => {
     response.on('close', cut.resolve);
@@ -157,7 +157,7 @@ test('at most 1,000 events wait and four are sent at once, and the others are dr
   );
 });
 
-test('waiting events are sent at the stop, and none after it', async () => {
+test('a stop sends waiting events, and later events are dropped', async () => {
   const receiver = await webhookReceiver((response) => void setTimeout(() => status(204)(response), 50));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url });
   for (let number = 0; number < 12; number++) await tell();
@@ -167,7 +167,7 @@ test('waiting events are sent at the stop, and none after it', async () => {
   expect(counts()).toMatchObject({ dropped: 1 });
 });
 
-test('an event that waits for its retry at the stop is sent once more', async () => {
+test('a stop sends an event that waits for its retry once more', async () => {
   const receiver = await webhookReceiver((response, number) => status(number < 2 ? 500 : 204)(response));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url, firstRetryMs: 60_000, longestRetryMs: 60_000 });
   await tell();
@@ -177,7 +177,7 @@ test('an event that waits for its retry at the stop is sent once more', async ()
   expect(counts()).toEqual({ delivered: 2, retried: 2, given_up: 0, dropped: 0 });
 });
 
-test('an event of a key that is gone before its claim is dropped and counted, and one that another gateway claimed is not', async () => {
+test('an event of a key that no longer exists counts as dropped, and one that another gateway claimed does not', async () => {
   const receiver = await webhookReceiver();
   const { tell, counts, keys, webhooks } = await setUp({ url: receiver.url });
   const id = await tell();
@@ -190,7 +190,7 @@ test('an event of a key that is gone before its claim is dropped and counted, an
   expect(counts()).toEqual({ delivered: 1, retried: 0, given_up: 0, dropped: 1 });
 });
 
-test('the store has the last word on 80 %, unless the decision was made without it and is not counted yet', async () => {
+test('the 80 % event needs a usage of 80 % in the store, except after a local decision that is not counted yet', async () => {
   const receiver = await webhookReceiver();
   const { webhooks, keys } = await setUp({ url: receiver.url });
   const unused = async () => {

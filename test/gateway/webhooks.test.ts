@@ -24,7 +24,10 @@ import { fact, TIMED } from '../support/timed.ts';
 import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually, startWorkers } from '../support/workers.ts';
 
-/** Which events are sent, by whom, and what they cost others. `webhook-retries.test.ts` has how each is delivered. */
+/**
+ * Which events are sent, by which gateway, and that receivers delay nothing. `webhook-retries.test.ts` tests
+ * deliveries.
+ */
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 const WITH_REDIS = { REDIS_URL, REDIS_TIMEOUT_MS: '5000' };
@@ -35,14 +38,14 @@ const start = (url: string, environment: Record<string, string> = {}) =>
 const ask = async (stack: Stack, key: string): Promise<number> =>
   (await send(`${stack.gateway}/v1/pets`, { key })).status;
 
-/** Verifies a signature as a receiver without a library does. */
+/** Computes the signature as a receiver without a library does. */
 function signatureOf({ headers, body }: Told): string {
   const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
   const secret = Buffer.from(WEBHOOK_SECRET.slice('whsec_'.length), 'base64');
   return `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`;
 }
 
-/** Uses up a key of five requests per day, and continues until it is banned. */
+/** Uses up a key with five requests a day, and continues until it is banned. */
 async function useUp(stack: Stack, key: string): Promise<void> {
   for (let sent = 0; sent < 10; sent++) await ask(stack, key);
 }
@@ -54,7 +57,7 @@ const delivered = (stack: Stack) =>
   );
 
 describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
-  test('80 and 100 % of the day and a ban each send one signed event without a secret', async () => {
+  test('80 % and 100 % of the day and a ban each cause one signed event without secrets', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
@@ -91,7 +94,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 });
 
-describe.for(bothStacks(REDIS_URL))('a raised limit, with %s', ([, environment]) => {
+describe.for(bothStacks(REDIS_URL))('with %s, a raised limit', ([, environment]) => {
   test('does not count as usage: the 80 % event and the list of keys depend on used requests only', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
@@ -128,14 +131,14 @@ describe.for(bothStacks(REDIS_URL))('a raised limit, with %s', ([, environment])
     await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
     const [full, near] = receiver.told.toSorted((a, b) => (a.event.type < b.event.type ? -1 : 1)) as [Told, Told];
     expect(near.event.data).toMatchObject({ keyId: idOf(unchanged), limit: 10, used: 8 });
-    // From now on the key is refused, although it has used less than the new limit.
+    // The key has no tokens left, although it has used fewer than its new limit.
     expect(full.event.data).toMatchObject({ keyId: idOf(raised), limit: 20, used: 5 });
     const listed = (await stack.admin('GET', '/keys?near=80&name=raise')).json as { keys: { id: string }[] };
     expect(listed.keys.map(({ id }) => id)).toEqual([idOf(unchanged)]);
   });
 });
 
-test('one of several gateways sends an event, also after a restart', async () => {
+test('each event is sent by only one of several gateways, also after a restart', async () => {
   await redis.flushdb();
   const receiver = await webhookReceiver();
   const stacks = await Promise.all(Array.from({ length: 3 }, () => start(receiver.url, WITH_REDIS)));
@@ -153,7 +156,7 @@ test('one of several gateways sends an event, also after a restart', async () =>
   expect(new Set(ids).size).toBe(18);
 });
 
-test('an event whose claim is answered too late is still sent once', async () => {
+test('an event is sent exactly once even if the reply to its claim is late', async () => {
   const proxy = await startFaultProxy(REDIS_URL);
   const redisOfClaims = await connectedRedis(proxy.url, 100);
   const storage = new RedisStorage(redisOfClaims, { isConfirmed: false });
@@ -205,7 +208,7 @@ test('no event is claimed without a webhook', async () => {
 test.for([
   ['dead', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
   ['endlessly slow', async (): Promise<string> => (await webhookReceiver(() => {})).url],
-] as const)('a receiver that is %s delays neither clients nor the stop', TIMED, async ([, urlOf]) => {
+] as const)('a receiver that is %s delays neither clients nor a stop', TIMED, async ([, urlOf]) => {
   const url = await urlOf();
   const stack = await start(url, WITH_REDIS);
   const keys = await Promise.all(Array.from({ length: 40 }, () => stack.issueKey({ day: 1 })));
@@ -223,7 +226,7 @@ test.for([
   expect(performance.now() - begun).toBeLessThan(4_000);
 });
 
-test('an event that waits for its retry when its worker is killed or renewed is sent, once', async () => {
+test('an event that waits for its retry when its worker is killed or renewed is sent once', async () => {
   let status = 500;
   const receiver = await webhookReceiver((response) => void response.writeHead(status).end());
   const workers = await startWorkers({ WORKERS: '1', WEBHOOK_URL: receiver.url, WEBHOOK_SECRET });
@@ -248,7 +251,7 @@ test('an event that waits for its retry when its worker is killed or renewed is 
     end();
     await eventually(() => workers.pids()[0]).not.toBe(before);
     status = 204;
-    // The replacement reports the same event again.
+    // The new worker causes the same event again.
     await list();
     await eventually(counts).toEqual([2 * (at + 1), 0, 0]);
     await sleep(300);

@@ -7,11 +7,9 @@ import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
-/** GET /v1/limits. */
-
 const { url: redisUrl } = await emptyDatabase();
 
-/** @param from whose address pays */
+/** @param from the address that is charged */
 const limits = (stack: Stack, key?: string, from = '127.0.0.1'): Promise<Answer> =>
   send(`${stack.gateway}/v1/limits`, { key, from });
 const spend = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
@@ -51,7 +49,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     });
   });
 
-  test('GET /v1/limits takes no token, is no strike, and works when the limit is used up', async () => {
+  test('GET /v1/limits costs no token and no strike, and works when the limit is used up', async () => {
     // No other test uses this plan.
     await stack.admin('PATCH', '/plans/pro', { ban_after: 3, ban_grace_seconds: 0 });
     const key = await stack.issueKey({ plan: 'pro', minute: 1_000, day: 2 });
@@ -67,7 +65,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await limits(stack, key)).json).toMatchObject({ ban: null, expiresAt: null });
   });
 
-  test('GET /v1/limits informs a banned key when the ban ends', async () => {
+  test('GET /v1/limits returns when the ban of the key expires', async () => {
     const key = await stack.issueKey({ minute: 60, day: 1_000 });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 100 });
     await expect.poll(async () => (await spend(stack, key)).status).toBe(429);
@@ -80,7 +78,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
   });
 
-  test('GET /v1/limits reports the wait in line, the strikes that are left, and the usage of the day', async () => {
+  test('GET /v1/limits returns the wait in line, the strikes that are left, and the usage of the day', async () => {
     const key = await stack.issueKey({ minute: 2, day: 1_000 });
     const told = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
     expect(await told()).toMatchObject({ waitSeconds: 0, strikesLeft: 10 });
@@ -90,7 +88,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
       const { waitSeconds, strikesLeft } = await told();
       const { headers } = await spend(stack, key);
       expect(Math.abs(waitSeconds - Number(headers['retry-after']))).toBeLessThanOrEqual(1);
-      // Some may be forgotten meanwhile: one in 3.75 s.
+      // One strike expires every 3.75 s.
       expect(strikesLeft - (10 - refused)).toBeGreaterThanOrEqual(0);
       expect(strikesLeft - (10 - refused)).toBeLessThanOrEqual(1);
       waits.push(waitSeconds);
@@ -111,7 +109,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     }
   });
 
-  test('GET /v1/limits is charged to the address for a valid key too, within its allowance', async () => {
+  test('GET /v1/limits with a valid key is charged to the address too', async () => {
     const key = await stack.issueKey();
     const statuses: number[] = [];
     for (let sent = 0; sent < 70; sent++) statuses.push((await limits(stack, key, '127.0.0.3')).status);
@@ -154,7 +152,7 @@ test('/v1/limits accepts only GET and HEAD, without a body and without a key in 
   expect((await send(`${stack.gateway}/v1/limits?has_registration_number=1`, { key })).status).toBe(200);
 });
 
-test('without Redis a key gets its local limit status if its facts were read, and otherwise a 503 with the cause', async () => {
+test('without Redis, GET /v1/limits returns the local state of a key that was read before, and otherwise 503', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '2000' });

@@ -13,21 +13,18 @@ import { startWorkers, workersEnvironment } from '../support/workers.ts';
 const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
   await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
 
-test.for(['PORT', 'ADMIN_PORT'] as const)(
-  'a %s that is in use is reported once in a sentence, and the start fails',
-  async (name) => {
-    const { port } = new URL((await listeningCore()).url);
-    expect(await start({ [name]: port })).toEqual({
-      code: 1,
-      out: '',
-      err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
-    });
-  },
-);
+test.for(['PORT', 'ADMIN_PORT'] as const)('a start with a %s that is in use fails with one sentence', async (name) => {
+  const { port } = new URL((await listeningCore()).url);
+  expect(await start({ [name]: port })).toEqual({
+    code: 1,
+    out: '',
+    err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
+  });
+});
 
 const workers = await startWorkers();
 
-test('workers share the port, and only the primary serves operators, for all of them', async () => {
+test('workers share the port for clients, and the primary serves operators for all of them', async () => {
   expect(workers.pids()).toHaveLength(2);
   expect((await workers.admin('/readyz')).status).toBe(200);
   const { text, headers } = await workers.admin('/metrics');
@@ -40,7 +37,7 @@ test('workers share the port, and only the primary serves operators, for all of 
   );
   expect(started).toEqual([undefined, '{worker="1"}', '{worker="2"}']);
 
-  // Limited by the day, so that no token returns during the test.
+  // The day is the tighter limit, so that no token is refilled during the test.
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 60 });
   const answers = await Promise.all(Array.from({ length: 60 }, () => send(`${workers.gateway}/v1/pets`, { key })));
   expect(answers.map(({ headers: { 'x-ratelimit-remaining': left } }) => Number(left)).sort((a, b) => a - b)).toEqual(
@@ -49,7 +46,7 @@ test('workers share the port, and only the primary serves operators, for all of 
   expect((await send(`${workers.gateway}/v1/pets`, { key })).status).toBe(429);
 });
 
-test("no worker's environment holds the operators' token, however it is given, or its file", async () => {
+test("no worker's environment contains the operators' token or the path of its file", async () => {
   const file = join(await temporaryFolder(), 'token');
   await writeFile(file, ADMIN_TOKEN);
   const withFile = await startWorkers({ ADMIN_HOST: '0.0.0.0', ADMIN_TOKEN: '', ADMIN_TOKEN_FILE: file });

@@ -8,7 +8,7 @@ import { connectRaw } from '../support/raw-client.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { unreachableServer } from '../support/unreachable-server.ts';
 
-/** A write reaches the core byte for byte, once, on a connection that nobody else uses meanwhile. */
+/** A write reaches the core byte for byte and only once, on a connection that carries no other request at the time. */
 
 const OTHER = '{"name":"Ré\u{1f980}"}';
 
@@ -67,7 +67,7 @@ test.for([
   ['refuses connections', () => Promise.resolve('http://127.0.0.1:1')],
   ['does not accept connections', unreachableServer],
   ['has a name that cannot be resolved', () => Promise.resolve('http://no-such-host.invalid:80')],
-] as const)('if a core %s, a write goes to the other one and arrives once', async ([, unreachable]) => {
+] as const)('if one core %s, a write goes to the other one and arrives once', async ([, unreachable]) => {
   const received: string[] = [];
   const good = await faultyCore((socket, request) => {
     if (request.startsWith('POST')) received.push(request);
@@ -85,7 +85,7 @@ test.for([
   ['before it answers', 1, ''],
   ['in the head of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-le'],
   ['in the body of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"a"'],
-] as const)('a write to a core that dies %s is 502 and is not sent again', async ([, answers, text]) => {
+] as const)('a write to a core that dies %s gets 502 and is not sent again', async ([, answers, text]) => {
   let received = 0;
   const dying = () =>
     bareCore((socket) => {
@@ -129,7 +129,7 @@ test('a write whose client leaves while it waits for a connection is not sent', 
   expect((await last).status).toBe(200);
 });
 
-test('a write that crosses the close of an idle connection gets another one', async () => {
+test('a write that is sent while the core closes its idle connection gets another connection', async () => {
   const idle = new Set<Socket>();
   const { stack, key, post } = await stackBefore((socket, request) => {
     idle.add(socket);
@@ -150,7 +150,7 @@ test('a write that crosses the close of an idle connection gets another one', as
   }
 });
 
-test('an idle connection is closed before the time that the core announces for it', async () => {
+test('an idle connection is closed before the Keep-Alive timeout of the core', async () => {
   const { ask, connections } = await lineUnderTest(
     (socket, path) => void socket.write(answer(path, `Keep-Alive: timeout=${path === '/soon' ? 1 : 2}`)),
   );
@@ -159,7 +159,7 @@ test('an idle connection is closed before the time that the core announces for i
   expect(await ask('/later')).toBe('/later');
   expect(await ask('/later')).toBe('/later');
   expect(connections).toHaveLength(2);
-  // The core would have waited for 2 s.
+  // The core would keep it open for 2 s.
   await expect.poll(() => connections[1]?.destroyed).toBe(true);
 });
 
@@ -179,7 +179,7 @@ test('a connection is not reused if its answer arrived before its request was se
   expect(sockets.size).toBe(2);
 });
 
-test('a write gets the answer that carries its id, and no other', async () => {
+test('a write gets only an answer that has its id', async () => {
   const text = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]';
   const wrong = withIdOf('x\r\nX-Request-Id: of-another\r\n', text);
   const { get, post } = await stackBefore(

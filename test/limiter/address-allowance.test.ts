@@ -3,7 +3,9 @@ import { AddressAllowance } from '../../gateway/limiter/newcomers.ts';
 import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
 import { BEGIN, SECOND } from '../support/limiters.ts';
 
-/** Callers without a key follow the rule of refusals. Where a key would be banned, their connections close. */
+/**
+ * The rule of refusals also applies to callers without a key. Their connections are closed where a key would be banned.
+ */
 
 const ADDRESS = '192.0.2.7';
 
@@ -18,13 +20,13 @@ test('each refused request of an address gets its place in line, at most fifteen
   const told = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
   expect(told).toEqual(told.map((_, at) => Math.min(at + 1, 900)));
   expect(retryAfterSeconds(addresses.consume('192.0.2.8'))).toBeUndefined();
-  // Tokens that have come back are used at once, whatever the line.
+  // Refilled tokens can be used at once, whatever the line.
   clock.now += 2 * SECOND;
   const outcomes = Array.from({ length: 3 }, () => addresses.consume(ADDRESS).outcome);
   expect(outcomes).toEqual(['admitted', 'admitted', 'refused']);
 });
 
-/** Seconds until the first refusal that closes the connection. */
+/** @returns the seconds until the first refusal that closes the connection */
 function closedAfter(perMinute: number, seconds: number): number | undefined {
   const { clock, addresses } = allowance();
   for (let sent = 0; sent < (perMinute * seconds) / 60; sent++) {
@@ -37,20 +39,20 @@ function closedAfter(perMinute: number, seconds: number): number | undefined {
 test.for([
   [600, 336],
   [6_000, 34],
-] as const)('at %d a minute the connections of an address are closed after %d s', ([perMinute, expected]) => {
+] as const)('at %d requests a minute, the connections of an address are closed after %d s', ([perMinute, expected]) => {
   expect(closedAfter(perMinute, 400)).toBe(expected);
 });
 
-test('at eight times the limit the connections of an address are never closed', () => {
+test('at eight times the limit, the connections of an address are never closed', () => {
   expect(closedAfter(480, 7_200)).toBeUndefined();
 });
 
-test('an address beyond its strikes has its connection closed at each refusal until it pauses', () => {
+test('an address that has used up its strikes has its connection closed at each refusal until it pauses', () => {
   const { clock, addresses } = allowance();
   const burst = () => Array.from({ length: 400 }, () => addresses.consume(ADDRESS).closesConnection ?? false);
   burst();
   clock.now += 30 * SECOND;
-  // 30 are admitted, and 240 strikes are forgotten.
+  // 30 requests are admitted, and 240 strikes have expired.
   const closed = burst();
   expect(closed.indexOf(true)).toBe(270);
   expect(closed.slice(270)).toEqual(Array(130).fill(true));

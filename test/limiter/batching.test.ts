@@ -6,7 +6,7 @@ import { send } from '../support/http.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { startStack } from '../support/stack.ts';
 
-/** How often Redis has run commands since `CONFIG RESETSTAT`, including those called by scripts. */
+/** The number of calls of each command since `CONFIG RESETSTAT`, including calls by scripts. */
 async function callsOf(redis: Redis, ...commands: string[]): Promise<number> {
   const stats = await redis.info('commandstats');
   const counts = [...stats.matchAll(/^cmdstat_(\w+):calls=(\d+)/gm)];
@@ -27,7 +27,7 @@ async function setUp() {
   return { redis, stack, key };
 }
 
-test('32 connections of one key cost fewer script calls than requests and one write per call', async () => {
+test('requests of a key on 32 connections share script calls, and each call makes one write', async () => {
   const { redis, stack, key } = await setUp();
   const agent = new http.Agent({ keepAlive: true, maxSockets: 32 });
   cleanUp(() => agent.destroy());
@@ -46,7 +46,7 @@ test('32 connections of one key cost fewer script calls than requests and one wr
   );
 });
 
-test('a key with a wrong check costs Redis nothing', async () => {
+test('a key with a wrong checksum causes no call to Redis', async () => {
   const { redis, stack, key } = await setUp();
   for (let sent = 0; sent < 20; sent++) {
     const wrong = `${key.slice(0, -1)}${key.endsWith('a') ? 'b' : 'a'}`;
@@ -55,7 +55,7 @@ test('a key with a wrong check costs Redis nothing', async () => {
   expect(await scriptCalls(redis)).toBe(0);
 });
 
-test('invented keys with a correct check leave nothing in Redis', async () => {
+test('made-up keys with a valid checksum leave nothing in Redis', async () => {
   const { redis, stack } = await setUp();
   const { createApiKey } = await import('../../gateway/limiter/credential.ts');
   const before = await redis.dbsize();
@@ -64,7 +64,7 @@ test('invented keys with a correct check leave nothing in Redis', async () => {
   expect(await redis.dbsize()).toBe(before);
 });
 
-test('a banned key that keeps sending causes one script call a second', async () => {
+test('a banned client that keeps sending causes one script call a second', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', { 'free.minute': '1', 'free.ban_after': '1', 'free.ban_grace_seconds': '0' });
   await expect

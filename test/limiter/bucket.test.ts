@@ -7,7 +7,7 @@ const DAY = 86_400_000_000;
 const limits = fc.integer({ min: 1, max: 1_000_000_000 });
 const windows = fc.oneof(fc.constantFrom(60_000_000, DAY), fc.integer({ min: 1, max: DAY }));
 
-/** A level as one exact number of fraction. */
+/** A level as an exact number of fractions of a token. */
 const inParts = ({ tokens, fraction }: { tokens: number; fraction: number }, window: number) =>
   BigInt(tokens) * BigInt(window) + BigInt(fraction);
 
@@ -31,7 +31,7 @@ test('a refill is exact for every limit, window and time', () => {
   );
 });
 
-test('a refill of a period equals those of its two parts', () => {
+test('a refill after a period equals two refills after its parts', () => {
   const cases = fc.tuple(limits, windows, fc.integer({ min: 0, max: DAY }), fc.integer({ min: 0, max: DAY }));
   fc.assert(
     fc.property(cases, ([limit, window, first, second]) => {
@@ -43,7 +43,7 @@ test('a refill of a period equals those of its two parts', () => {
   );
 });
 
-test('the computed ticks of the next token and of the full bucket are the earliest ones', () => {
+test('the computed times of the next token and of the full bucket are the earliest possible', () => {
   const cases = fc.tuple(limits, windows, fc.double({ min: 0, max: 1, noNaN: true }));
   fc.assert(
     fc.property(cases, ([limit, window, share]) => {

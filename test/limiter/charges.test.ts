@@ -17,7 +17,7 @@ import { secretWith } from '../support/secrets.ts';
 import { quantile } from '../support/statistics.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** What a gateway admitted while Redis was away is charged afterwards. */
+/** Requests that a gateway admitted while Redis was away are charged afterwards. */
 
 const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
@@ -30,7 +30,7 @@ const chargeDebt = async (id: string, debt: Partial<Debt>) =>
 
 const tokensIn = (decision: object | undefined) => (decision as Decision).buckets.map(({ tokens }) => tokens);
 
-test('a charge takes tokens without a secret, counts as usage, and is no strike', async () => {
+test('a charge needs no secret, takes tokens, counts as usage, and is no strike', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   const charged = await charge(id, 4, 3);
   expect(charged).toMatchObject({ forgiven: 0, decision: { mode: 'shared' } });
@@ -40,7 +40,7 @@ test('a charge takes tokens without a secret, counts as usage, and is no strike'
   expect(entry?.usage.minutes).toMatchObject([{ admitted: 0, refused: 0 }]);
 });
 
-test('no key is banned before the latest retry time that was given without Redis', async () => {
+test('no key is banned before the latest retry time that it got without Redis', async () => {
   under.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const key = await under.createKey({ plan: 'pro', minute: 6 });
   await charge(key.id, 6, 20, 0, under.now + 30 * SECOND);
@@ -53,14 +53,14 @@ test('no key is banned before the latest retry time that was given without Redis
   expect(await outcomes(20)).toEqual(new Set(['admitted', 'refused', 'banned']));
 });
 
-test('requests admitted by a plan in shadow mode count as usage and take no token', async () => {
+test('requests that only shadow mode admitted count as usage and take no token', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   const charged = await charge(id, 1, 0, 5);
   expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([9, 99]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
-test('requests admitted from levels older than a reset take no token and count as usage', async () => {
+test('requests that were admitted by levels from before a reset count as usage and take no token', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   await charge(id, 4);
   const before = under.now;
@@ -73,13 +73,13 @@ test('requests admitted from levels older than a reset take no token and count a
   const left = [10, 100];
   expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
   expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
-  // Of these, the gateway knows that two were admitted before the reset.
+  // The gateway knows that two of these were admitted before the reset.
   expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
   expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
 });
 
-/** What happens to a key, its gateway, and charges under way. A reset elsewhere is one that this gateway has not heard of. */
+/** Random events of a key and its gateway. The gateway does not know of a reset elsewhere. */
 const HISTORY = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: fc.constant('ask Redis' as const) },
@@ -100,7 +100,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
     let resetAt = 0;
     let heardAt = -1;
     let isKnown = true;
-    /** For each token, the time of the levels that it was taken from. */
+    /** For each token taken, the time of the levels that admitted its request. */
     const taken: number[] = [];
     const underWay: { debt: Debt; answer: Promise<Charged | undefined> }[] = [];
     async function act(step: (typeof history)[number]) {
@@ -113,7 +113,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
       } else if (step === 'decide here') {
         if (clients.decide(key, true) !== undefined) taken.push(heardAt);
       } else if (step === 'send a charge') {
-        // One at a time.
+        // Only one charge is sent at a time.
         if (client === undefined || underWay.length > 0) return;
         underWay.push({ debt: { ...client.debt }, answer: chargeDebt(key.id, client.debt) });
         await underWay[0]?.answer;
@@ -123,7 +123,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
         const answer = await charge.answer;
         const decision = typeof answer === 'object' ? answer.decision : undefined;
         clients.settle(client, charge.debt, decision);
-        // A charge also reports the levels.
+        // The reply to a charge also has the levels.
         heardAt = Math.max(heardAt, decision?.now ?? 0);
       } else {
         await under.keys.change(key.id, () => ({ ban: 'reset' }));
@@ -151,7 +151,7 @@ test('a charge does not bring back a deleted key', async () => {
   expect(await under.redis.exists(keyOf(id))).toBe(0);
 });
 
-test('100,000 admissions of 20,000 keys are charged once, alongside decisions', async () => {
+test('100,000 admissions of 20,000 keys are each charged once, alongside decisions', async () => {
   const limiter = new RedisLimiter(under.redis, () => under.plans, { clock: () => under.now, timeoutMs: 1_000 });
   const clients = new Clients(
     () => under.plans,
@@ -198,7 +198,7 @@ test('100,000 admissions of 20,000 keys are charged once, alongside decisions', 
   expect(new Set(counts)).toEqual(new Set(['5']));
 });
 
-test('a charge that is answered after the deadline of a decision still reports the levels', async () => {
+test('a reply to a charge still has the levels if it arrives after the deadline of a decision', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   const proxy = await startFaultProxy(url);
   const late = await connectedRedis(proxy.url);
@@ -208,7 +208,7 @@ test('a charge that is answered after the deadline of a decision still reports t
   expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([6, 96]);
 });
 
-test('an unanswered charge is sent once and counted, and one that did not run is sent again', async () => {
+test('a charge without a reply is counted and not repeated, and one that did not run is sent again', async () => {
   const clients = new Clients(
     () => under.plans,
     () => under.now,

@@ -17,7 +17,7 @@ describe.for(bothLimiters(url))('with %s', ([, open]) => {
     expect(await keys.claim(id, 'day_80', TODAY + 1, randomUUID())).toBe(true);
   });
 
-  test('an event that waited past midnight does not undo the claim of the next day', async () => {
+  test('a claim that is made after midnight for the day before does not undo the claim of the new day', async () => {
     const under = await open();
     const { id } = await under.createKey();
     expect(await under.keys.claim(id, 'banned', TODAY + 1, randomUUID())).toBe(true);

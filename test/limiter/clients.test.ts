@@ -7,7 +7,7 @@ import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** How a gateway uses what Redis last said of a key. */
+/** How a gateway uses the last data of a key that it got from Redis. */
 
 const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
@@ -28,7 +28,7 @@ function knownKeys(ahead = () => 0) {
   };
 }
 
-/** A rotated key, with its old and its new secret. */
+/** A rotated key with its old and its new secret. */
 async function rotatedKey(graceSeconds: number, record = {}) {
   const { credential: old } = createApiKey();
   const now = await redis.createKey({
@@ -48,7 +48,7 @@ test('a key in its grace period has one local allowance for both secrets', async
   expect(new Set(outcomes)).toEqual(new Set(['admitted', 'refused']));
 });
 
-test('a key that was deleted, disabled or expired by hand does not serve its other secrets locally', async () => {
+test('local decisions accept no secret of a key that was deleted, disabled or expired in Redis', async () => {
   const change = {
     deleted: (key: string) => redis.redis.del(key),
     disabled: (key: string) => redis.redis.hset(key, 'disabled', '1'),
@@ -65,7 +65,7 @@ test('a key that was deleted, disabled or expired by hand does not serve its oth
     redis.now += 1;
     expect(await decideInRedis(now)).toBe('unauthorized');
     expect([decideHere(now), decideHere(old)]).toEqual([undefined, undefined]);
-    // Nor does another process of this gateway that heard of the key before.
+    // The same holds for another process of this gateway with older data of the key.
     elsewhere.known.takeOver(now.id, known.known(now.id) as KnownKey, redis.now);
     expect(elsewhere.decideHere(old)).toBe(undefined);
   }
@@ -81,7 +81,7 @@ test('a wrong or expired secret does not affect the other secrets of its key', a
   expect(decideHere(now)).toBe('admitted');
 });
 
-test('a local refusal gives a place in line and is no strike', async () => {
+test('a local refusal gets a place in line and is no strike', async () => {
   redis.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const { known, decideInRedis } = knownKeys();
   const key = await redis.createKey({ plan: 'pro', minute: 6 });
@@ -92,12 +92,12 @@ test('a local refusal gives a place in line and is no strike', async () => {
   expect(refused.map(({ retryAt = 0 }) => retryAt - redis.now)).toEqual(
     refused.map((_, at) => Math.min(10 * (at + 1), 900) * SECOND),
   );
-  // Contact again: Redis has heard of none of them.
+  // Redis is back and has none of the refusals.
   await redis.limiter.decide(key);
   expect((await redis.keys.get(key.id))?.refusals.strikesUntil).toBe(0);
 });
 
-test("in shadow mode an operator's ban is in force locally, and one set by a decision is not", async () => {
+test("in shadow mode, an operator's ban is in force locally, and a ban by a decision is not", async () => {
   redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600 });
   const { decideInRedis, decideHere } = knownKeys();
   const [byOperator, byDecision] = [
@@ -113,7 +113,7 @@ test("in shadow mode an operator's ban is in force locally, and one set by a dec
   expect([decideHere(byOperator), decideHere(byDecision)]).toEqual(['banned', 'admitted']);
 });
 
-test('a plan that enters shadow mode lifts local bans set by decisions, but not those of operators', async () => {
+test('a plan that enters shadow mode lifts local bans by decisions, but not those by operators', async () => {
   redis.setPlan('business', { minute: 2, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600, mode: 'enforce' });
   const { decideInRedis, decideHere } = knownKeys();
   const [byOperator, byDecision] = [
@@ -129,7 +129,7 @@ test('a plan that enters shadow mode lifts local bans set by decisions, but not 
   expect(both.map(decideHere)).toEqual(['banned', 'admitted']);
 });
 
-test("a plan's changed limit is in force locally, except for a key with its own", async () => {
+test("a plan's changed limit is in force locally, except for keys with their own limit", async () => {
   redis.setPlan('pro', { minute: 100, day: 1_000, ban_after: 1_000 });
   const { known, decideInRedis } = knownKeys();
   const [ofPlan, own] = [await redis.createKey({ plan: 'pro' }), await redis.createKey({ plan: 'pro', minute: 50 })];
@@ -142,7 +142,7 @@ test("a plan's changed limit is in force locally, except for a key with its own"
   ]);
   const admitted = Array.from({ length: 20 }, () => known.decide(ofPlan, true)?.outcome);
   expect(admitted.filter((outcome) => outcome === 'admitted')).toHaveLength(10);
-  // A raise counts from now on: the time before it fills at the former limit.
+  // Tokens are refilled at the raised limit only from now on.
   redis.setPlan('pro', { minute: 6_000 });
   redis.now += 6 * SECOND;
   expect(minutes()).toMatchObject([
@@ -151,7 +151,7 @@ test("a plan's changed limit is in force locally, except for a key with its own"
   ]);
 });
 
-test('a secret that Redis refused is unknown locally and takes no token from the key', async () => {
+test('a secret that Redis rejected is unknown locally and takes no token from the key', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   const wrong = credentialOf(key.id, '0'.repeat(64));
@@ -161,7 +161,7 @@ test('a secret that Redis refused is unknown locally and takes no token from the
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('keys expire and grace periods end locally as in Redis', async () => {
+test('keys and grace periods expire locally as they do in Redis', async () => {
   const { decideInRedis, decideHere } = knownKeys();
   const { now, old } = await rotatedKey(5, { expiresAt: redis.now + 10 * SECOND });
   for (const credential of [now, old]) await decideInRedis(credential);
@@ -183,12 +183,12 @@ test('a secret is accepted locally for 15 minutes after Redis last accepted this
   expect([now, old].map(decideHere)).toEqual(['admitted', undefined]);
 });
 
-test("local admissions are owed and subtracted from Redis' levels until they are charged", async () => {
+test('local admissions are subtracted from the levels of Redis until they are charged', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey({ minute: MINUTE });
   await decideInRedis(key);
   for (let sent = 0; sent < 9; sent++) expect(decideHere(key)).toBe('admitted');
-  // Redis may have charged for this one.
+  // Redis may already have charged this one.
   expect(known.decide(key, false)?.outcome).toBe('admitted');
   expect(known.debtors()).toMatchObject([{ id: key.id, debt: { admitted: 9, shadowed: 0, refused: 0 } }]);
   await decideInRedis(key);
@@ -214,7 +214,7 @@ test('the least recently used keys are forgotten first', async () => {
   expect(decideHere(unused)).toBe(undefined);
 });
 
-test('the newer data of two processes wins', async () => {
+test('the newer data of two processes is used', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);
@@ -227,7 +227,7 @@ test('the newer data of two processes wins', async () => {
   expect(redis.now).toBeGreaterThan(BEGIN);
 });
 
-test('data that another process sent before a key changed is ignored after the change', async () => {
+test('data of another process from before a change of a key is ignored after the change', async () => {
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await worker.decideInRedis(key);
@@ -241,7 +241,7 @@ test('data that another process sent before a key changed is ignored after the c
   expect(machine.decideHere(key)).toBe('admitted');
 });
 
-/** A key that decisions have banned for 10 s, and its first verdict. */
+/** A key that decisions have banned for 10 s. */
 async function bannedKey() {
   const { known, decideInRedis } = knownKeys();
   redis.setPlan('free', { minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 10 });
@@ -269,7 +269,7 @@ test('a ban is cached for a second, and its verdict advances with the time', asy
 
 const bansOf = (known: Clients) => [...known.all()].filter((client) => known.isBanned(client)).length;
 
-test('a cached ban is hidden from wrong secrets, ends on time, and does not outlast a change of its key', async () => {
+test('a cached ban is hidden from wrong secrets, expires on time, and is dropped when its key changes', async () => {
   const { known, key, recall, decideInRedis } = await bannedKey();
   expect(recall(credentialOf(key.id, '0'.repeat(64)))).toBe(undefined);
   expect(bansOf(known)).toBe(1);
@@ -292,14 +292,14 @@ test('a cached ban is dropped once its plan is in shadow mode', async () => {
   expect(recall()).toBe(undefined);
 });
 
-test('of more secrets than a key can have, the least recently used one is forgotten', async () => {
+test('the least recently used secret of a key is forgotten when there are more than a key can have', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const others = Array.from({ length: MAX_SECRETS - 1 }, () => createApiKey().credential.digest);
   const first = await redis.createKey({ secrets: others.map((digest) => secretWith(digest)) });
   const credentials = [first, ...others.map((digest) => credentialOf(first.id, digest))];
   for (const credential of credentials) await decideInRedis(credential);
   await decideInRedis(first);
-  // One was revoked, and another took its place.
+  // As if a secret was revoked and another one created.
   const verdict = known.verified(first)?.heard?.decision as Decision;
   known.note(credentialOf(first.id, createApiKey().credential.digest), verdict);
   expect(credentials.map((credential) => decideHere(credential) === undefined)).toEqual(
@@ -307,7 +307,7 @@ test('of more secrets than a key can have, the least recently used one is forgot
   );
 });
 
-test('once anything may have changed, earlier data decides nothing locally', async () => {
+test('once any key may have changed, no local decision uses earlier data', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   await decideInRedis(key);
@@ -318,7 +318,7 @@ test('once anything may have changed, earlier data decides nothing locally', asy
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a change of an unused key outdates answers under way and takes no memory', async () => {
+test('a change of an unused key invalidates pending replies and takes no memory', async () => {
   const { known, decideHere } = knownKeys();
   const [key, inUse] = [await redis.createKey(), await redis.createKey()];
   known.note(inUse, await redis.limiter.decide(inUse));

@@ -11,12 +11,12 @@ import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** A storage on disk with its keys, a limiter that decides for it, and what the limiter asked of it. */
+/** A storage on disk, a limiter that uses it, and the calls that the limiter made. */
 async function gateway() {
   const folder = await temporaryFolder();
   const time = { now: BEGIN };
   const asked: string[] = [];
-  /** Called before the limiter's calls of the storage, and when a key was read. */
+  /** Called before each call of the storage by the limiter, and after a key was read. */
   const faults = { load: async () => {}, loaded: async () => {}, save: async () => {} };
   const storage = new SqliteStorage(folder, {
     clock: () => time.now,
@@ -28,7 +28,7 @@ async function gateway() {
       },
     },
   });
-  // The eighth request of a minute bans.
+  // The eighth request of a minute causes a ban.
   const plans: PlanTable = {
     ...DEFAULT_PLANS,
     free: { ...DEFAULT_PLANS.free, minute: 6, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 600 },
@@ -71,7 +71,7 @@ async function gateway() {
 
 const outcomeOf = async (verdict: Promise<Verdict>) => (await verdict).outcome;
 
-test('concurrent requests for a key that is not in memory load it once and share its tokens', async () => {
+test('concurrent requests of a key that is not in memory load it once and share its tokens', async () => {
   const { limiter, asked, createKey } = await gateway();
   const key = await createKey();
   const outcomes = await Promise.all(Array.from({ length: 7 }, () => outcomeOf(limiter.decide(key))));
@@ -94,7 +94,7 @@ test('an unknown key is not cached and works once it exists', async () => {
   expect(asked).toEqual(['load', 'load', 'load']);
 });
 
-test("a wrong secret is unknown even if the key's data is unreadable, and a correct one is then undecided", async () => {
+test("if a key's data is unreadable, a wrong secret is unknown and a correct one is not decided", async () => {
   const { limiter, storage, createKey } = await gateway();
   const key = await createKey();
   const wrong = { ...createApiKey(key.id).credential };
@@ -106,7 +106,7 @@ test("a wrong secret is unknown even if the key's data is unreadable, and a corr
   expect(await limiter.decide(key)).toEqual({ outcome: 'undecided', reason: 'unreadable' });
 });
 
-test('data loaded before a revocation that arrives after it is discarded, and the key is loaded again', async () => {
+test('data that was read before a revocation but arrives after it is discarded, and the key is loaded again', async () => {
   const { limiter, keys, faults, asked, createKey } = await gateway();
   const key = await createKey();
   const revocation = Promise.withResolvers<unknown>();
@@ -120,7 +120,7 @@ test('data loaded before a revocation that arrives after it is discarded, and th
   expect(asked).toEqual(['load', 'load']);
 });
 
-test('a ban that cannot be stored is reported to nobody and is in force once it is stored', async () => {
+test('a ban that cannot be stored is reported to no client and is in force once it is stored', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   for (let sent = 0; sent < 7; sent++) await limiter.decide(key);
@@ -132,7 +132,7 @@ test('a ban that cannot be stored is reported to nobody and is in force once it 
   await expect.poll(() => limiter.decide(key).catch((fault) => fault)).toMatchObject({ outcome: 'banned' });
 });
 
-test('states are stored once within about a second, and a failed save is repeated', async () => {
+test('each state is stored once within about a second, and a failed save is retried', async () => {
   const { limiter, storage, faults, asked, createKey } = await gateway();
   const key = await createKey();
   faults.save = () => Promise.reject(new Error('disk full'));
@@ -154,7 +154,7 @@ test('states are stored once within about a second, and a failed save is repeate
   expect((await storage.load(key.id))?.admitted).toBe('2');
 });
 
-test('stored keys leave memory, the least recently used first, and unsaved ones stay', async () => {
+test('the least recently used keys leave memory once they are stored, and unsaved ones stay', async () => {
   const fields = writeKey({ plan: 'free', name: '', createdAt: BEGIN, secrets: [secretWith('d')] });
   const loads: string[] = [];
   let isStored = true;
@@ -184,7 +184,7 @@ test('stored keys leave memory, the least recently used first, and unsaved ones 
   expect(loads).toEqual(['stored']);
 });
 
-test('a key is not decided without an answer of the store, nor once all keys are forgotten', async () => {
+test('without a reply of the store, only keys in memory are decided', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   await limiter.decide(key);

@@ -41,7 +41,7 @@ const toSecret = ([digest, { until, scope, networks }]: [string, ModelSecret]): 
     networks: (networks ?? []).map((network) => parseNetwork(network) as string),
   });
 
-/** A reply in the words of the model, which has no bounds of a secret. */
+/** A reply in the format of the model, which has no restrictions of secrets. */
 function withoutBounds(reply: string): string {
   const read = readReply(reply);
   if (read === undefined) return reply;
@@ -88,7 +88,7 @@ function* embedded({ record, steps }: World): Generator<string[]> {
   }
 }
 
-/** Sends the whole history before it waits for the first reply: Redis keeps the order of one connection. */
+/** Sends the whole history before it waits for the first reply, because Redis keeps the order of a connection. */
 async function inRedis({ record, steps }: World, id: string): Promise<string[][]> {
   const key = keyOf(id);
   const faults: Promise<unknown>[] = [];
@@ -129,7 +129,7 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
 
 type Ask = Extract<Step, { type: 'ask' }>;
 
-/** The first difference. The steps before it would be long to read, and the seed reproduces them. */
+/** Only the first difference. The seed reproduces the steps before it. */
 function firstDifference(asks: readonly Ask[], said: readonly (readonly string[])[]): string | undefined {
   const at = asks.findIndex((ask, index) => ask.said.join() !== said[index]?.join());
   return at === -1 ? undefined : `step ${at}: ${JSON.stringify({ ...asks[at], found: said[at] }, undefined, 1)}`;
@@ -175,7 +175,7 @@ test(`both limiters agree with the model on ${DECISIONS} decisions, and every ru
   timeout: 1_200_000,
 }, async () => {
   const met = new Set<string>();
-  // At a desk always the same, which meet every rule.
+  // Quick tests always use the same seeds, which cover every rule.
   const from = thoroughly(randomInt(1_000_000_000), 1);
   let decisions = 0;
   for (let more = 0; decisions < DECISIONS; more++) {

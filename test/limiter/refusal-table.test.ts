@@ -12,15 +12,15 @@ import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * What becomes of clients of every kind under the rule of refusals alone, on a virtual clock: the table of DESIGN.
- * A `ban_after` is not set, so a key holds five times its minute limit of strikes.
+ * How the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key has five times
+ * as many strikes as its minute limit.
  */
 
 const DIGEST = 'a'.repeat(64);
 const CREDENTIAL = credentialOf('', DIGEST);
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
-/** Keys that have been idle have a full bucket. */
+/** The bucket of an idle key would be full. */
 const EMPTY: KeyState = { ...FRESH, asOf: BEGIN };
 
 function keyOf(minute: number, state = FRESH, day = 1_000_000_000): DecideAt {
@@ -34,13 +34,13 @@ function keyOf(minute: number, state = FRESH, day = 1_000_000_000): DecideAt {
   };
 }
 
-/** So many a minute, evenly spaced. */
+/** Times of requests at an even rate. */
 function* evenly(perMinute: number, forTicks: number): Generator<number> {
   for (let sent = 0; (sent * MINUTE) / perMinute < forTicks; sent++)
     yield BEGIN + Math.floor((sent * MINUTE) / perMinute);
 }
 
-/** So many at once, again and again. */
+/** Times of repeated bursts. */
 function* bursts(size: number, everySeconds: number, forTicks: number): Generator<number> {
   for (let at = 0; at < forTicks; at += everySeconds * SECOND) for (let sent = 0; sent < size; sent++) yield BEGIN + at;
 }
@@ -57,16 +57,24 @@ const FLEETS = [60, 300, 1_000].flatMap((limit) =>
 );
 const fleets = FLEETS.filter((_, at) => at % thoroughly(1, 7) === 0);
 
-describe('fleets that respect Retry-After', () => {
-  test.for(fleets)('$workers workers on $limit a minute, with $habit', async ({ limit, workers, habit }) => {
-    const minutes = 20;
-    const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, { ...STEADY, workers, minutes, ...habit });
-    expect(banned).toBe(0);
-    expect(admitted / (minutes * limit)).toBeGreaterThanOrEqual(0.983);
-    expect(admitted).toBeLessThanOrEqual(minutes * limit);
-  });
+describe('fleets whose workers respect Retry-After', () => {
+  test.for(fleets)(
+    'are never banned and get the whole rate: $workers workers on $limit a minute, with $habit',
+    async ({ limit, workers, habit }) => {
+      const minutes = 20;
+      const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, {
+        ...STEADY,
+        workers,
+        minutes,
+        ...habit,
+      });
+      expect(banned).toBe(0);
+      expect(admitted / (minutes * limit)).toBeGreaterThanOrEqual(0.983);
+      expect(admitted).toBeLessThanOrEqual(minutes * limit);
+    },
+  );
 
-  /** At most as many workers as requests a minute. */
+  /** No more workers than requests a minute. */
   const anyFleet = fc.constantFrom(60, 300, 1_000).chain((limit) =>
     fc.record({
       limit: fc.constant(limit),
@@ -85,7 +93,9 @@ describe('fleets that respect Retry-After', () => {
     }),
   );
 
-  test('are never banned, however they join, pause, start again and send a burst', { timeout: 600_000 }, async () => {
+  test('are never banned, however workers join, pause and restart, even after a burst', {
+    timeout: 600_000,
+  }, async () => {
     await fc.assert(
       fc.asyncProperty(anyFleet, async ({ limit, ...fleet }) => {
         expect((await runFleet(keyOf(limit), BEGIN, fleet)).banned).toBe(0);
@@ -99,13 +109,13 @@ describe('fleets that respect Retry-After', () => {
     { joinSeconds: 0, jitter: 0, seed: 1_424, atSecond: 113 },
     { joinSeconds: 50, pauseSeconds: 0.2, jitter: 1, seed: 3_811, atSecond: 55 },
     { joinSeconds: 50, jitter: 0.1, restartsAMinute: 1, seed: 8_763, atSecond: 161 },
-  ])('keep their places when a burst comes at $atSecond s', async ({ atSecond, ...about }) => {
+  ])('are not banned after a burst at $atSecond s', async ({ atSecond, ...about }) => {
     const fleet = { ...STEADY, workers: 60, minutes: 6, pauseSeconds: 40, restartsAMinute: 2, ...about };
     const burst = { atSecond, requests: 600 };
     expect((await runFleet(keyOf(60), BEGIN, { ...fleet, burst })).banned).toBe(0);
   });
 
-  test('get the times of day tokens when the day bucket is empty', async () => {
+  test('are told to wait for tokens of the day when these are used up', async () => {
     const emptyDay = () => keyOf(60, EMPTY, 1_000);
     const { told } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
     expect(told).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
@@ -115,7 +125,9 @@ describe('fleets that respect Retry-After', () => {
   });
 });
 
-/** Users of an app, each with one request at a time. @param again seconds after so many refusals; undefined to give up */
+/**
+ * Users of an app, each with one request at a time. `again` returns the seconds until a retry, or undefined to give up.
+ */
 interface App {
   readonly users: number;
   readonly times: number;
@@ -147,7 +159,7 @@ async function runApp(limit: number, { users, times, hours, again }: App) {
 describe('apps of 200 users', () => {
   const HOURS = thoroughly(12, 2);
 
-  test.for([1.1, 1.5, 2])('that respect Retry-After, at %d times the limit, are never banned', async (times) => {
+  test.for([1.1, 1.5, 2])('that respect Retry-After are never banned at %d times the limit', async (times) => {
     const { banned, share } = await runApp(60, { users: 200, times, hours: HOURS, again: (told) => told });
     expect(banned).toBe(0);
     expect(share).toBeGreaterThan(0.98);
@@ -157,7 +169,7 @@ describe('apps of 200 users', () => {
     ['wait for a random part of 0.1 s, doubled up to 20 s, three times (AWS)', 3, 0.1, 20],
     ['wait 0.5 s, doubled up to 8 s, twice (OpenAI, Stripe)', 2, 0.5, 8],
     ['press reload after a second, five times', 5, 1, 1],
-  ] as const)('that %s, at twice the limit, are never banned', async ([, tries, first, most]) => {
+  ] as const)('that %s are never banned at twice the limit', async ([, tries, first, most]) => {
     const { banned, share } = await runApp(60, {
       users: 200,
       times: 2,
@@ -171,31 +183,37 @@ describe('apps of 200 users', () => {
 });
 
 describe('a client that ignores Retry-After', () => {
-  test.for([60, 600])('at eight or nine times %d a minute is never banned and gets the whole rate', async (limit) => {
-    for (const times of [1.1, 2, 8, 9]) {
-      const outcomes = { admitted: 0, refused: 0, banned: 0 };
-      const decideAt = keyOf(limit, EMPTY);
-      for (const at of evenly(times * limit, thoroughly(6, 1) * HOUR))
-        outcomes[(await decideAt(at)).outcome as keyof typeof outcomes] += 1;
-      expect(outcomes.banned, `${times} times`).toBe(0);
-      expect(outcomes.admitted).toBeGreaterThanOrEqual(thoroughly(6, 1) * 60 * limit - 1);
-    }
-  });
+  test.for([60, 600])(
+    'is never banned and gets the whole rate at up to nine times %d requests a minute',
+    async (limit) => {
+      for (const times of [1.1, 2, 8, 9]) {
+        const outcomes = { admitted: 0, refused: 0, banned: 0 };
+        const decideAt = keyOf(limit, EMPTY);
+        for (const at of evenly(times * limit, thoroughly(6, 1) * HOUR))
+          outcomes[(await decideAt(at)).outcome as keyof typeof outcomes] += 1;
+        expect(outcomes.banned, `${times} times`).toBe(0);
+        expect(outcomes.admitted).toBeGreaterThanOrEqual(thoroughly(6, 1) * 60 * limit - 1);
+      }
+    },
+  );
 
-  // The bucket lasts 60/(n - 1) s; then n - 1 of n requests are refused and eight are forgotten, so the five minutes'
-  // worth that a key holds are full after 5·60/(n - 9) s; and then 30 s pass.
-  test.for([10, 12, 20, 100, 1_000])('at %d times the limit is banned at the time given by the rule', async (times) => {
-    for (const limit of [60, 300, 1_000]) {
-      const expected = 60 / (times - 1) + 300 / (times - 9) + 30;
-      const seconds = await secondsToBan(keyOf(limit), evenly(times * limit, HOUR));
-      expect(Math.abs((seconds ?? 0) - expected), `${limit} a minute: ${seconds} s`).toBeLessThan(1.5);
-    }
-  });
+  // The bucket lasts 60/(n - 1) s. Then n - 1 of n requests are refused and eight strikes expire, so the strikes of
+  // five times the minute limit are reached after 5·60/(n - 9) s. The ban follows 30 s later.
+  test.for([10, 12, 20, 100, 1_000])(
+    'is banned at the time that the rule gives, at %d times the limit',
+    async (times) => {
+      for (const limit of [60, 300, 1_000]) {
+        const expected = 60 / (times - 1) + 300 / (times - 9) + 30;
+        const seconds = await secondsToBan(keyOf(limit), evenly(times * limit, HOUR));
+        expect(Math.abs((seconds ?? 0) - expected), `${limit} a minute: ${seconds} s`).toBeLessThan(1.5);
+      }
+    },
+  );
 
   test.for([
     [10, 336],
     [100, 34],
-  ] as const)('at %d times 60 a minute is banned after %d s', async ([times, expected]) => {
+  ] as const)('that sends %d times 60 requests a minute is banned after %d s', async ([times, expected]) => {
     expect(Math.round((await secondsToBan(keyOf(60), evenly(times * 60, HOUR))) ?? 0)).toBe(expected);
   });
 
@@ -203,14 +221,14 @@ describe('a client that ignores Retry-After', () => {
     [5, 35],
     [10, 40],
     [30, 120],
-  ] as const)('with 300 requests at once every %d s on 60 a minute is banned after %d s', async ([every, expected]) => {
-    expect(await secondsToBan(keyOf(60), bursts(300, every, HOUR))).toBe(expected);
-  });
-
-  test.for([300, 3_000, 30_000])(
-    'with %d requests at once every minute on 60 a minute is never banned',
-    async (size) => {
-      expect(await secondsToBan(keyOf(60), bursts(size, 60, thoroughly(60, 20) * MINUTE))).toBeUndefined();
+  ] as const)(
+    'that sends bursts of 300 requests every %d s with a limit of 60 a minute is banned after %d s',
+    async ([every, expected]) => {
+      expect(await secondsToBan(keyOf(60), bursts(300, every, HOUR))).toBe(expected);
     },
   );
+
+  test.for([300, 3_000, 30_000])('that sends a burst of %d requests every minute is never banned', async (size) => {
+    expect(await secondsToBan(keyOf(60), bursts(size, 60, thoroughly(60, 20) * MINUTE))).toBeUndefined();
+  });
 });

@@ -6,12 +6,12 @@ import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-/** The rule of refusals as clients meet it: HTTP, real clocks, 600 requests a minute. */
+/** The rule of refusals over HTTP in real time, with a limit of 600 requests a minute. */
 
 const { url: redisUrl } = await emptyDatabase();
 const A_MINUTE = 600;
 const RUN_MS = 60_000;
-/** Fewer than the usual 3,000, so that a busy machine fills them too. */
+/** Fewer strikes than the default of 3,000, so that clients on a busy machine also reach them. */
 const HELD = 1_000;
 const GRACE_S = 30;
 
@@ -21,7 +21,7 @@ interface Seen {
   readonly code: string | undefined;
 }
 
-/** When one of these refusals should have banned: eight times the limit are forgotten, and `HELD` are held. */
+/** The time at which these refusals should have caused a ban: strikes expire at eight times the limit. */
 function bannedAt(refusals: readonly number[]): number {
   let [strikes, last, fullAt] = [0, 0, Infinity];
   for (const at of refusals.toSorted((a, b) => a - b)) {
@@ -37,7 +37,7 @@ function bannedAt(refusals: readonly number[]): number {
   return Infinity;
 }
 
-// Started before the tests: the end of one would stop what it started beside the others.
+// Started outside the tests, because the stacks of a concurrent test would be stopped at its end.
 const [embedded, shared, keyless] = await Promise.all([
   startStack(),
   startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' }),
@@ -51,7 +51,7 @@ test.concurrent.for([
   ['the embedded limiter', embedded],
   ['Redis', shared],
 ] as const)(
-  'with %s: who waits as told is served, eight times the limit is borne, a hammer is banned',
+  'with %s, clients that respect Retry-After or send eight times the limit are served, and others are banned',
   {
     timeout: 3 * RUN_MS,
   },
@@ -70,7 +70,7 @@ test.concurrent.for([
     const waits = async () => {
       while (!isOver()) await sleep((await ask(polite, ofPolite as Seen[])) * 1_000);
     };
-    /** Eight times the limit. */
+    /** Sends eight times the limit. */
     const goesOn = async () => {
       const asked: Promise<unknown>[] = [];
       for (let sent = 0; !isOver(); sent++) {
@@ -87,23 +87,24 @@ test.concurrent.for([
     const count = (seen: readonly Seen[] = [], status: number) =>
       seen.filter((one) => one.status === status && one.at <= RUN_MS).length;
     const banned = (seen: readonly Seen[] = []) => seen.find(({ code }) => code === 'key_banned');
-    // A full bucket, and what came in since, but for the last second: a token waits so long for its waiter at most.
+    // A full bucket and its refill, except that of the last second, because a client may take its token up to a second
+    // late.
     const most = A_MINUTE + (A_MINUTE / 60_000) * (RUN_MS - 1_000);
     const share = count(ofPolite, 200) / most;
     const refused = (ofHammer ?? []).filter(({ status }) => status === 429).map(({ at }) => at / 1_000);
     const [first = 0, end = 0] = [refused[0], refused.at(-1)];
-    // By when refusals were seen, the strikes can be full a little later than they were.
+    // By the times of answers, which are later than the decisions, the strikes may be reached a little later.
     const expected = Math.min(bannedAt(refused), end + 1);
     const perSecond = refused.length / (end - first);
     process.stdout.write(
-      `${count(ofPolite, 200)} of ${most.toFixed(0)} served to who waits; a hammer with ${perSecond.toFixed(0)} refusals a second banned ${(end - first).toFixed(1)} s after the first one, ${(expected - first).toFixed(1)} by the rule\n`,
+      `${count(ofPolite, 200)} of ${most.toFixed(0)} requests of patient clients served; a client with ${perSecond.toFixed(0)} refusals a second banned ${(end - first).toFixed(1)} s after the first one, ${(expected - first).toFixed(1)} by the rule\n`,
     );
     expect([banned(ofPolite), banned(ofSteady)]).toEqual([undefined, undefined]);
     expect(share).toBeGreaterThan(0.983);
     expect(count(ofPolite, 200)).toBeLessThanOrEqual(2 * A_MINUTE);
     expect(count(ofSteady, 200) / most).toBeGreaterThan(0.983);
     expect(end - first).toBeGreaterThanOrEqual(GRACE_S);
-    // Refusals are decided before they are sent, on a busy machine by seconds.
+    // On a busy machine, refusals are sent up to seconds after their decision.
     expect(Math.abs(end - expected)).toBeLessThan(3);
   },
 );
@@ -117,7 +118,7 @@ test.concurrent('an aggressive client without a key has its connections closed a
   while (performance.now() - begun < RUN_MS && !seen.at(-1)?.isClosed) {
     const { headers } = await send(`${keyless.gateway}/v1/pets`, { agent });
     seen.push({ at: (performance.now() - begun) / 1_000, isClosed: headers.connection === 'close' });
-    // RefusalPacing closes a connection after a hundred delayed refusals: each has fewer.
+    // Changes the connection before RefusalPacing closes it, which it does after a hundred delayed refusals.
     if (seen.length % 90 === 0) {
       agent.destroy();
       agent = new Agent({ keepAlive: true });

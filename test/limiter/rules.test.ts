@@ -2,13 +2,13 @@ import { expect, test } from 'vitest';
 import { bothLimiters, burst, decision, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** Rules that model.test.ts also checks on both limiters, but that its random histories are rarely long enough to reach. */
+/** Rules that the random histories of model.test.ts are rarely long enough to reach. */
 
 const { url } = await emptyDatabase();
 const DAY = 86_400 * SECOND;
 
 test.for(bothLimiters(url))(
-  '%s: a ban ends on time, and the next one within a day lasts twice as long, up to a day',
+  '%s: a ban expires on time, and the next one within a day lasts twice as long, up to a day',
   async ([, open]) => {
     const under = await open();
     under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 30_000 });

@@ -8,16 +8,15 @@ import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** What is said of a key's line, derived from its counts, against the line that its clients were told of. */
+/** Whether a key is reported as too small for its clients, compared with the simulated line. */
 
 const DIGEST = 'a'.repeat(64);
 const CREDENTIAL = credentialOf('', DIGEST);
 const RECORD: KeyRecord = { plan: 'free', name: '', secrets: [secretWith(DIGEST)], createdAt: 0, minute: 60, day: 1e9 };
 
 /**
- * Workers that ask without a pause and wait as they are told.
- * @param isAtWork whether a worker asks again at this time
- * @returns for each minute since the beginning whether the key was said to be too small, and its line in seconds
+ * Workers that send requests without a pause and respect Retry-After. @param isAtWork whether a worker continues at
+ * this time @returns for each minute whether the key is reported as too small, and the length of its line in seconds
  */
 function run(workers: number, minutes: number, isAtWork = (_sinceMinutes: number) => true) {
   let state: KeyState = FRESH;
@@ -40,7 +39,7 @@ function run(workers: number, minutes: number, isAtWork = (_sinceMinutes: number
   return seen;
 }
 
-test('a fleet with a line of three minutes is reported as too large for its key after ten minutes, not before', () => {
+test('a key with a line of three minutes is reported as too small after ten minutes, not before', () => {
   const seen = run(240, 30);
   const said = seen.map(({ isSaid }) => isSaid);
   expect(said.slice(0, 10)).toEqual(Array(10).fill(false));
@@ -48,11 +47,11 @@ test('a fleet with a line of three minutes is reported as too large for its key 
   expect(seen.slice(1).every(({ seconds }) => seconds > 150)).toBe(true);
 });
 
-test('a fleet that is far too large for the longest line is reported', () => {
+test('a key with more clients than places in its line is reported', () => {
   expect(run(1_500, 14).at(-1)).toMatchObject({ isSaid: true });
 });
 
-test('a short line, a passing storm and a fleet that has left are not reported', () => {
+test('a key with a short line, a single burst, or clients that have left is not reported', () => {
   expect(run(45, 30).filter(({ isSaid }) => isSaid)).toEqual([]);
   expect(run(500, 20, () => false).filter(({ isSaid }) => isSaid)).toEqual([]);
   const gone = run(240, 30, (minutes) => minutes < 20);

@@ -23,7 +23,7 @@ import { thoroughly } from '../support/thorough.ts';
 
 const { url, redis: database } = await emptyDatabase();
 
-/** A limiter, and the limiters of several gateways that share its data. */
+/** Limiters of several gateways that share their data. */
 interface Fleet {
   readonly under: LimiterUnderTest;
   readonly gateways: readonly Limiter[];
@@ -44,7 +44,7 @@ async function redisFleet(): Promise<Fleet> {
   return { under, gateways: [under.limiter, ...others] };
 }
 
-/** What clients were told, added up independently. `unit` is a minute or a day in microseconds. */
+/** An independent count of the outcomes that clients saw. `unit` is a minute or a day in microseconds. */
 class Seen {
   readonly #counts = new Map<string, { admitted: number; refused: number }>();
 
@@ -57,7 +57,7 @@ class Seen {
     }
   }
 
-  /** Those of the last `kept` minutes or days. */
+  /** The counts of the last `kept` minutes or days. */
   of(id: string, unit: number, now: number, kept: number): Count[] {
     const from = Math.floor(now / unit) - kept + 1;
     return Array.from({ length: kept }, (_, index) => from + index).flatMap((at) => {
@@ -127,14 +127,14 @@ test.for([
   ['the embedded limiter', memoryFleet, thoroughly(200, 50)],
   ['three gateways on one Redis', redisFleet, thoroughly(100, 50)],
 ] as const)(
-  '%s: usage by minute and by day is what clients saw, whatever the day, and after a key is revoked',
+  '%s: usage by minute and by day equals what clients saw, across days and after a key is revoked',
   async ([, makeFleet, numRuns]) => {
     let counted = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 60 }), async (steps) => {
         const fleet = await makeFleet();
         const { under } = fleet;
-        // Refusals but no bans: requests of a banned key are not decided.
+        // Only refusals, because requests of banned keys are not decided.
         under.setPlan('free', { minute: 3, ban_after: 1_000_000_000 });
         const keys = await Promise.all(Array.from({ length: 3 }, () => under.createKey({ name: 'counted' })));
         const seen = new Seen();
@@ -159,27 +159,24 @@ test.for([
 test.for([
   ['the embedded limiter', memoryFleet],
   ['Redis', redisFleet],
-] as const)(
-  '%s: what is kept of a key that is always in use is bounded, and an hour and 36 days of it',
-  async ([, make]) => {
-    const { under } = await make();
-    const credential = await under.createKey({ minute: 1_000_000, day: 1_000_000 });
-    const ask = async (times: number, pause: number) => {
-      for (let time = 0; time < times; time++) {
-        await under.limiter.decide(credential);
-        under.now += pause;
-      }
-    };
-    await ask(100, DAY);
-    await ask(200, MINUTE);
-    const { usage } = (await under.keys.get(credential.id)) as KeyEntry;
-    expect([usage.minutes.length, usage.days.length]).toEqual([MINUTES_KEPT, DAYS_KEPT]);
-    const now = under.now - MINUTE;
-    expect(told((await under.keys.get(credential.id)) as KeyEntry, 'minutes', now)).toHaveLength(MINUTES_KEPT);
-  },
-);
+] as const)('%s: usage of a key is kept for an hour by minute and for 36 days by day', async ([, make]) => {
+  const { under } = await make();
+  const credential = await under.createKey({ minute: 1_000_000, day: 1_000_000 });
+  const ask = async (times: number, pause: number) => {
+    for (let time = 0; time < times; time++) {
+      await under.limiter.decide(credential);
+      under.now += pause;
+    }
+  };
+  await ask(100, DAY);
+  await ask(200, MINUTE);
+  const { usage } = (await under.keys.get(credential.id)) as KeyEntry;
+  expect([usage.minutes.length, usage.days.length]).toEqual([MINUTES_KEPT, DAYS_KEPT]);
+  const now = under.now - MINUTE;
+  expect(told((await under.keys.get(credential.id)) as KeyEntry, 'minutes', now)).toHaveLength(MINUTES_KEPT);
+});
 
-test('damaged usage fields are reset and never prevent a decision', async () => {
+test('damaged usage fields are reset and prevent no decision', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   const hash = `gateway:marks:{${credential.id}}`;
@@ -231,7 +228,7 @@ test('a revoked key keeps only its usage and its place among revoked keys for 36
   expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
 });
 
-test('a secret that was typed with an unusual id is served and harms no other key', async () => {
+test('a secret that was written by hand with an unusual id works and harms no other key', async () => {
   const { under } = await redisFleet();
   const [odd, usual] = [await under.createKey(), await under.createKey()];
   const field = `secret:${odd.digest}`;
@@ -245,7 +242,7 @@ test('a secret that was typed with an unusual id is served and harms no other ke
   expect([isReadable, record.secrets.map(({ id, name }) => [id, name])]).toEqual([true, [['typed123', '']]]);
 });
 
-test("times in a key's hash are read as decide.lua reads them", async () => {
+test("the gateway and decide.lua accept the same times in a key's hash", async () => {
   const { under } = await redisFleet();
   for (const text of [
     '1795132800.00000000000000',
@@ -312,7 +309,7 @@ function walkDays(
   }
 }
 
-test('what is used of a day is what the bucket lacks, as long as the limit is the same', () => {
+test('used tokens of the day equal the missing tokens of the bucket while the limit stays the same', () => {
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 60 }), (walk, limit) =>
       walkDays(
@@ -325,7 +322,7 @@ test('what is used of a day is what the bucket lacks, as long as the limit is th
   );
 });
 
-test('after a raised limit, no more counts as used than was admitted yesterday and today', () => {
+test('after a raised limit, used tokens are at most the admissions of yesterday and today', () => {
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 60 }), (walk, limit) =>
       walkDays(walk, limit, (day, state, now) => {

@@ -26,7 +26,7 @@ async function keyUnder(under: LimiterUnderTest, tried: Tried): Promise<Credenti
   return await under.createKey();
 }
 
-/** How many of them the limiter refuses at their real times. */
+/** The number of requests that the limiter refuses at their real times. */
 async function replay(under: LimiterUnderTest, credential: Credential, minutes: readonly number[][]): Promise<number> {
   let refused = 0;
   for (const [minute, moments] of minutes.entries()) {
@@ -39,8 +39,8 @@ async function replay(under: LimiterUnderTest, credential: Credential, minutes: 
 }
 
 /**
- * How many requests per minute it refuses in the best case: they come when there is a token, the rest in the last tick
- * of the minute.
+ * The number of requests that it refuses in the best case: each is sent when there is a token, or else in the last tick
+ * of its minute.
  */
 async function replayKindly(
   under: LimiterUnderTest,
@@ -93,7 +93,7 @@ describe.for([
 
 test.for([
   [
-    'counts that are not in order',
+    'unordered counts',
     [
       [2, 11],
       [0, 19],
@@ -104,7 +104,7 @@ test.for([
   ],
   ['nothing', [], { minute: 1, day: 1 }, 0],
   ['the largest numbers', [[0, 1e15]], { minute: 1_000_000_000, day: 1_000_000_000 }, 1e15 - 1_000_694_444],
-] as const)('a trial of %s, %j under %j, reports %i', ([, counts, tried, least]) => {
+] as const)('a trial of %s, %j under %j, reports %i refusals', ([, counts, tried, least]) => {
   const given = counts.map(([at, admitted]) => ({ at, admitted, refused: 0 }));
   expect(leastRefused(given, tried)).toBe(least);
 });

@@ -5,14 +5,14 @@ import { faultyCore, withIdOf } from '../support/faulty-core.ts';
 import { UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** Nobody gets the answer to another request, whatever is between the gateway and the core. */
+/** No client gets the answer to another request, even if a faulty proxy is between the gateway and the core. */
 
 const REQUESTS = 600;
 
-/** The mark of a request, which its answer repeats. */
+/** The mark in the target of a request, which its answer repeats. */
 const markOf = (head: string): string => /mark=([\w-]+)/.exec(head)?.[1] ?? '';
 
-/** A core behind a proxy that sends some answers twice, the second one directly after the first or later. */
+/** A core that sends some answers twice, as a faulty proxy may, the second time at once or later. */
 function doublingCore(hasId: boolean, isDoubled: (at: number) => boolean, laterMs: number) {
   let answered = 0;
   return faultyCore((socket: Socket, head) => {
@@ -31,7 +31,7 @@ const cases = [true, false].flatMap((hasId) =>
 );
 
 test.for(cases)(
-  'doubled answers, $laterMs ms later, with an id: $hasId, answer no other $method',
+  'an answer that is repeated after $laterMs ms reaches no other $method, with an id: $hasId',
   async ({ hasId, method, laterMs }) => {
     const core = await doublingCore(hasId, (at) => at % 7 === 0, laterMs);
     const { stack, key: one, get, post } = await stackBefore(core);
@@ -41,7 +41,7 @@ test.for(cases)(
       for (let at = 0; at < REQUESTS / 30; at++) {
         const mark = `${number}-${at}`;
         const key = keys[number % 2] as string;
-        // Ids chosen by clients, which repeat between clients.
+        // Some clients choose ids, and several choose the same ones.
         const headers: Record<string, string> = number % 3 === 0 ? { 'x-request-id': `same-${at % 4}` } : {};
         const sent = { key, headers };
         const answer = await (method === 'GET' ? get(`?mark=${mark}`, sent) : post(`?mark=${mark}`, {}, sent));
@@ -54,7 +54,7 @@ test.for(cases)(
   },
 );
 
-test('an unrequested answer closes the connection and answers nobody', async () => {
+test('an unrequested answer closes its connection and reaches no client', async () => {
   const sockets: Socket[] = [];
   const { get } = await stackBefore((socket, head) => {
     if (!sockets.includes(socket)) sockets.push(socket);

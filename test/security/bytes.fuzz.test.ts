@@ -5,7 +5,7 @@ import { startStack } from '../support/stack.ts';
 import { CORPUS, type Stream, streamsOf } from './corpus/corpus.ts';
 import { play } from './play.ts';
 
-/** Mutates hostile byte streams and good requests by bytes and by pieces. */
+/** Mutates hostile byte streams and valid requests by bytes and pieces. */
 
 const BATCH = 64;
 const PIECES = [
@@ -14,10 +14,7 @@ const PIECES = [
   ...['Connection: close\r\n', 'Upgrade: h2c\r\n', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n', '9'.repeat(400)],
 ];
 
-/**
- * One change at any position: a piece inserted, a byte changed, a range removed, doubled, or copied from another
- * stream.
- */
+/** One change at a random position: inserts a piece, changes a byte, or removes, doubles or copies a range. */
 function change(text: string, roll: Dice, other: string): string {
   const at = roll(text.length + 1);
   const until = Math.min(text.length, at + 1 + roll(24));
@@ -46,7 +43,7 @@ function mutant(streams: readonly Stream[], roll: Dice, number: number): Stream 
 }
 
 test(
-  `${FUZZ_SECONDS} s of mutated bytes cause no 5xx and no unhandled error, and the gateway still serves`,
+  `${FUZZ_SECONDS} s of mutated bytes cause no 5xx and no unhandled error, and the gateway serves afterwards`,
   async () => {
     const stack = await startStack();
     const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000_000, day: 100_000_000 });

@@ -16,7 +16,7 @@ const CORE_TOKEN = 'canary-token-of-the-core';
 const WEBHOOK_SECRET = 'canary-secret-of-the-webhook';
 const WEBHOOK_TOKEN = 'canary-token-in-the-url-of-the-webhook';
 
-/** Everything that a Redis receives from now on. */
+/** All commands that Redis receives from now on. */
 async function monitored(url: string): Promise<string[]> {
   const lines: string[] = [];
   const client = new Redis(url);
@@ -41,7 +41,7 @@ const commandLines = (): string =>
     })
     .join('\n');
 
-/** Every place where clients put keys, rightly or not; `other` is an invalid key. */
+/** Sends the key in every place where clients may put one, rightly or wrongly. `other` is an invalid key. */
 async function useEverywhere(gateway: string, key: string, other: string): Promise<string[]> {
   const pets = `${gateway}/v1/pets`;
   const line = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n';
@@ -80,7 +80,7 @@ async function useEverywhere(gateway: string, key: string, other: string): Promi
   return [...answers.map(({ headers, text }) => JSON.stringify(headers) + text), ...broken];
 }
 
-test('keys and secrets appear in no answer, log, metric, process list, core or Redis', async () => {
+test('keys and secrets appear in no answer, log, metric or process list, and reach neither core nor Redis', async () => {
   const redisServer = await startRedisServer();
   cleanUp(redisServer.stop);
   const url = redisServer.url.replace('//', `//:${REDIS_PASSWORD}@`);
@@ -89,7 +89,7 @@ test('keys and secrets appear in no answer, log, metric, process list, core or R
   redis.disconnect();
   const commands = await monitored(url);
   const core = await recordingCore();
-  // It refuses, so that the log has reason to tell of it.
+  // The receiver fails, so that it is logged.
   const receiver = await webhookReceiver((response) => void response.writeHead(500).end());
   const gateway = await startService('gateway/main.ts', {
     PORT: '0',
@@ -155,7 +155,7 @@ test('keys and secrets appear in no answer, log, metric, process list, core or R
     secrets.filter((secret) => text.includes(secret)).map((secret) => `${place}: ${secret}`),
   );
   expect(leaks).toEqual([]);
-  // Each of these places was checked while it had content.
+  // None of the places was empty.
   const id = idOf(key);
   expect(out.split('\n').filter((line) => line.includes(id)).length).toBeGreaterThan(10);
   expect(places.answers).toContain('"code":"unauthorized"');

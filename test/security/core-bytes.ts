@@ -1,11 +1,11 @@
 /**
- * Checks the bytes that a core received: they must be complete requests in one strict form, each admitted by the
- * gateway, and nothing else. Independent of how the gateway works.
+ * Checks that the bytes that a core received are complete requests in one strict form, each admitted by the gateway.
+ * The check shares no code with the gateway.
  */
 
 import { clientIdOf } from '../support/faulty-core.ts';
 
-/** An admitted request, from the log. */
+/** An admitted request in the log. */
 export interface Decided {
   readonly id: string;
   readonly method: string;
@@ -20,7 +20,7 @@ const ONCE = ['host', 'x-request-id', 'x-caller-id', 'x-forwarded-for', 'x-forwa
 export interface Judgement {
   /** The number of requests in the bytes. */
   requests: number;
-  /** The faults, one per line; empty if every byte belongs to an admitted request. */
+  /** Empty if every byte belongs to an admitted request. */
   readonly faults: string[];
 }
 
@@ -41,7 +41,7 @@ function judgeConnection(bytes: string, open: Map<string, number>, judgement: Ju
   while (rest !== '') {
     const end = rest.indexOf('\r\n\r\n');
     if (end === -1) {
-      faults.push(`bytes that are no request: ${JSON.stringify(rest.slice(0, 200))}`);
+      faults.push(`no request: ${JSON.stringify(rest.slice(0, 200))}`);
       return;
     }
     judgement.requests += 1;
@@ -52,7 +52,7 @@ function judgeConnection(bytes: string, open: Map<string, number>, judgement: Ju
     ]);
     faults.push(...faultsOfHead(line, headers), ...faultsOfDecision(line, headers, open));
     const length = Number(headers.find(([name]) => name === 'content-length')?.[1] ?? 0);
-    if (end + 4 + length > rest.length) faults.push(`a body that is cut short: ${line}`);
+    if (end + 4 + length > rest.length) faults.push(`an incomplete body: ${line}`);
     rest = rest.slice(end + 4 + length);
   }
 }
@@ -61,27 +61,27 @@ function faultsOfHead(line: string, headers: readonly [string, string][]): strin
   const names = headers.map(([name]) => name);
   const faults: string[] = [];
   if (!REQUEST_LINE.test(line)) faults.push(`not canonical: ${JSON.stringify(line)}`);
-  if (names.includes('')) faults.push(`a line that is no header: ${line}`);
-  if (names.some((name) => NEVER.test(name))) faults.push(`a header of the client's connection: ${line}`);
-  // The gateway may only state the default of HTTP/1.1.
+  if (names.includes('')) faults.push(`a malformed header: ${line}`);
+  if (names.some((name) => NEVER.test(name))) faults.push(`a header that must not be forwarded: ${line}`);
+  // The gateway itself may send keep-alive, the default of HTTP/1.1.
   if (headers.some(([name, value]) => name === 'connection' && value !== 'keep-alive'))
-    faults.push(`a word on the connection that is not the gateway's: ${line}`);
+    faults.push(`another Connection header than the gateway's: ${line}`);
   if (new Set(names).size < names.length) {
     const twice = names.filter((name, at) => names.indexOf(name) !== at && name !== 'x');
     if (twice.length > 0) faults.push(`${twice.join(', ')} more than once: ${line}`);
   }
-  if (ONCE.some((name) => !names.includes(name))) faults.push(`without what the gateway says of it: ${line}`);
-  if (!line.startsWith('POST') && names.includes('content-length')) faults.push(`a body of a ${line}`);
+  if (ONCE.some((name) => !names.includes(name))) faults.push(`without a header that the gateway adds: ${line}`);
+  if (!line.startsWith('POST') && names.includes('content-length')) faults.push(`a body in a ${line}`);
   return faults;
 }
 
-/** Removes a request from the list of admitted ones. */
+/** Removes the request from the admitted ones. */
 function faultsOfDecision(line: string, headers: readonly [string, string][], open: Map<string, number>): string[] {
   const [method = '', target = ''] = line.split(' ');
   const id = headers.find(([name]) => name === 'x-request-id')?.[1];
   const name = `${id && clientIdOf(id)} ${method} ${target.split('?', 1)[0]}`;
   const left = open.get(name) ?? 0;
-  if (left === 0) return [`never decided on: ${name}`];
+  if (left === 0) return [`not admitted: ${name}`];
   open.set(name, left - 1);
   return [];
 }

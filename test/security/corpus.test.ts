@@ -10,7 +10,7 @@ import { CORPUS, METHODS, streamsOf } from './corpus/corpus.ts';
 import { play } from './play.ts';
 import { recordingCore } from './recording-core.ts';
 
-test('the corpus is large and its cases are all different', () => {
+test('the corpus is large, and all of its cases differ', () => {
   expect(CORPUS.length).toBeGreaterThanOrEqual(300);
   expect(new Set(CORPUS.map(({ name }) => name)).size).toBe(CORPUS.length);
   expect(new Set(CORPUS.map(({ writes, cut }) => [cut, ...writes].join('|'))).size).toBe(CORPUS.length);
@@ -28,21 +28,21 @@ test('the core receives exactly the admitted requests of all hostile byte stream
   const { faults, requests: forwarded } = judge(received, decided.map(toDecided));
   expect(faults).toEqual([]);
   expect(received.join('')).not.toMatch(/admin|6\.6\.6\.6|evil/);
-  // No answered request is missing either. For a client that left, the core may have received it or not.
+  // No answered request is missing. The request of a client that left may have reached the core.
   const withStatus = (wanted: number) => decided.filter(({ status }) => status === wanted).length;
   expect(forwarded).toBeGreaterThanOrEqual(withStatus(200));
   expect(forwarded).toBeLessThanOrEqual(withStatus(200) + withStatus(499));
-  // The check is not empty: many requests are forwarded, and many more are not.
+  // The corpus must have requests that are forwarded, and many more that are refused.
   expect(forwarded).toBeGreaterThan(100);
   expect(requests.length - decided.length).toBeGreaterThan(3_000);
-  // 505 is caused by the client, too.
+  // 505 is the client's fault.
   expect(requests.filter(({ status }) => Number(status) >= 500 && status !== 505)).toEqual([]);
-  // Who sends them does not wait long.
+  // The client may leave before the answer.
   const begun = ['', 'HTTP/1.1 100 Continue\r\n\r\n'];
   expect([...answers.values()].filter((answer) => !begun.includes(answer) && !ANSWER.test(answer))).toEqual([]);
 });
 
-/** Optionally an interim answer, then a good one or one in the Error shape; always with limits. */
+/** An optional interim answer, then a successful one or one in the Error shape, always with limits. */
 const ANSWER =
   /^(?:HTTP\/1\.1 100 Continue\r\n\r\n)?HTTP\/1\.1 (?:200 OK|204 No Content|4\d\d [\w ]+|505 HTTP Version Not Supported)\r\n(?=[\s\S]*X-RateLimit-Limit: \d+\r\n)[\s\S]*\r\n\r\n(?:$|\[\]|\{"code":"\w+","message":"[^"]+","status":(?:4\d\d|505)\})/;
 
@@ -52,7 +52,7 @@ const toDecided = ({ requestId, method, path }: Record<string, unknown>): Decide
   path: String(path),
 });
 
-/** What http-proxy-3 makes of the requests that Node's parser finds. Each counts as admitted. */
+/** Uses http-proxy-3 to forward all requests that Node's parser reads. Each counts as admitted. */
 async function plainProxy(target: string, decided: Decided[]): Promise<string> {
   const proxy = createProxyServer({ target, agent: new http.Agent({ keepAlive: true }) });
   proxy.on('error', (_fault, _request, response) => void response.destroy());
@@ -70,17 +70,17 @@ async function plainProxy(target: string, decided: Decided[]): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test('the corpus check finds the faults of a forwarder that forwards everything', async () => {
+test('the corpus check detects a smuggled request behind a proxy that forwards everything', async () => {
   const core = await recordingCore(200);
   const decided: Decided[] = [];
   const url = await plainProxy(core.url, decided);
   const chunked = CORPUS.filter(({ name }) => name === 'no length and chunks, hidden from chunks');
-  // On a slow machine, the client may leave before its body is passed on.
+  // Repeated, because the client may leave before a slow machine forwards its body.
   const faults = async () => {
     await play(url, streamsOf(chunked, 'k'));
     return judge(core.received(), decided).faults;
   };
-  await expect.poll(faults).toContain('never decided on: undefined GET /v1/smuggled');
+  await expect.poll(faults).toContain('not admitted: undefined GET /v1/smuggled');
 });
 
 const ID =
@@ -88,28 +88,32 @@ const ID =
 const decidedOnce = [{ id: '1', method: 'GET', path: '/v1/pets' }];
 
 test.for([
-  ['a request twice', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\n\r\n`.repeat(2), 'never decided on: 1 GET /v1/pets'],
-  ['another path', `GET /v1/pets/1 HTTP/1.1\r\n${ID}: 1\r\n\r\n`, 'never decided on: 1 GET /v1/pets/1'],
-  ['a spelling', `GET /v1/x/../pets HTTP/1.1\r\n${ID}: 1\r\n\r\n`, 'not canonical: "GET /v1/x/../pets HTTP/1.1"'],
-  ['bytes behind', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\n\r\nabc`, 'bytes that are no request: "abc"'],
-  ['a body', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\ncontent-length: 1\r\n\r\na`, 'a body of a GET /v1/pets HTTP/1.1'],
+  ['a request twice', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\n\r\n`.repeat(2), 'not admitted: 1 GET /v1/pets'],
+  ['another path', `GET /v1/pets/1 HTTP/1.1\r\n${ID}: 1\r\n\r\n`, 'not admitted: 1 GET /v1/pets/1'],
+  [
+    'a path that is not canonical',
+    `GET /v1/x/../pets HTTP/1.1\r\n${ID}: 1\r\n\r\n`,
+    'not canonical: "GET /v1/x/../pets HTTP/1.1"',
+  ],
+  ['bytes after a request', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\n\r\nabc`, 'no request: "abc"'],
+  ['a body', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\ncontent-length: 1\r\n\r\na`, 'a body in a GET /v1/pets HTTP/1.1'],
   [
     'chunks',
     `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\ntransfer-encoding: chunked\r\n\r\n`,
-    "a header of the client's connection: GET /v1/pets HTTP/1.1",
+    'a header that must not be forwarded: GET /v1/pets HTTP/1.1',
   ],
   [
-    'a word on the connection',
+    'another Connection header',
     `GET /v1/pets HTTP/1.1\r\n${ID.replace('keep-alive', 'close')}: 1\r\n\r\n`,
-    "a word on the connection that is not the gateway's: GET /v1/pets HTTP/1.1",
+    "another Connection header than the gateway's: GET /v1/pets HTTP/1.1",
   ],
   ['two hosts', `GET /v1/pets HTTP/1.1\r\n${ID}: 1\r\nhost: b\r\n\r\n`, 'host more than once: GET /v1/pets HTTP/1.1'],
   [
-    'nobody’s word',
+    'a missing header of the gateway',
     'GET /v1/pets HTTP/1.1\r\nx-request-id: 1\r\n\r\n',
-    'without what the gateway says of it: GET /v1/pets HTTP/1.1',
+    'without a header that the gateway adds: GET /v1/pets HTTP/1.1',
   ],
-] as const)('the corpus check detects %s', ([, bytes, fault]) => {
+] as const)('the corpus check detects that the core received %s', ([, bytes, fault]) => {
   expect(judge([bytes], decidedOnce).faults).toContain(fault);
 });
 

@@ -5,7 +5,7 @@ import { startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** Input designed to be expensive: each request is refused or answered at about the cost of an ordinary one. */
+/** Input that is designed to be expensive is refused or answered at about the cost of an ordinary request. */
 
 const TOKEN = 'token-of-the-tests';
 const stack = await startStack();
@@ -37,7 +37,7 @@ const INPUTS: readonly [name: string, status: number, headers: Headers, path?: s
   ['17 Connection options in one line', 400, { connection: Array.from({ length: 17 }, (_, at) => `o${at}`).join() }],
   ['90 Connection lines', 400, { connection: Array.from({ length: 90 }, (_, at) => `option-${at}`) }],
   ['8,000 empty Connection options', 400, { connection: ','.repeat(8_000) }],
-  ['an endless X-Forwarded-For of proxies', 200, { 'x-forwarded-for': `${'10.0.0.1,'.repeat(1_700)}10.0.0.1` }],
+  ['an X-Forwarded-For of 1,700 proxies', 200, { 'x-forwarded-for': `${'10.0.0.1,'.repeat(1_700)}10.0.0.1` }],
   ['an X-Forwarded-For of commas', 200, { 'x-forwarded-for': ','.repeat(15_000) }],
   [
     'a long tracestate',
@@ -48,20 +48,20 @@ const INPUTS: readonly [name: string, status: number, headers: Headers, path?: s
   ['a cookie of 15 kB', 200, { cookie: 'a=b; '.repeat(3_000) }],
   ['a bearer token of 15 kB', 401, { authorization: `Bearer ${'as_'.repeat(5_000)}` }],
   ['15 kB of spaces after Bearer', 401, { authorization: `Bearer${' '.repeat(15_000)}\u00e9` }],
-  ['a target of 8 kB of empty keys', 404, {}, `/v1/${'as_'.repeat(2_700)}`],
+  ['a target of 8 kB of key prefixes', 404, {}, `/v1/${'as_'.repeat(2_700)}`],
   ['a target of 8 kB of dots', 404, {}, `/v1/${'...'.repeat(2_700)}`],
   ['a target of 4,000 segments', 404, {}, '/a'.repeat(4_000)],
-  ['a target of escapes and no end', 400, {}, `/v1/${'%41'.repeat(2_700)}%`],
+  ['a target of escapes, the last one incomplete', 400, {}, `/v1/${'%41'.repeat(2_700)}%`],
   ['4,000 parameters', 200, {}, `/v1/pets?${'a&'.repeat(4_000)}`],
   ['a Host of 15 kB', 400, { host: 'a.'.repeat(7_500) }],
   ['an If-None-Match of commas', 200, { 'if-none-match': ','.repeat(15_000) }, '/v1/openapi.json'],
   ['an Accept-Encoding of gzip;q=0', 200, { 'accept-encoding': 'gzip;q=0,'.repeat(1_600) }, '/v1/openapi.json'],
 ];
 
-/** The cheapest group counts: what else the process did, or a machine that took its processor away, is in the others. */
+/** The cheapest group counts, because other work of the process or the machine adds to the cost of the rest. */
 const GROUPS = 5;
 const REQUESTS = 8;
-/** In addition to the cost of the same request without it. */
+/** The maximum in addition to the cost of the same request without the input. */
 const MOST_MICROSECONDS = 1_000;
 
 async function costOf(path: string, headers: Headers): Promise<{ microseconds: number; statuses: Set<number> }> {
@@ -81,10 +81,10 @@ for (let round = 0; round < 10; round++) await costOf('/v1/pets', {});
 let address = 0;
 
 test.for(INPUTS)(
-  '%s takes less than a millisecond and gets %i',
+  'a request with %s takes less than a millisecond more and gets %i',
   TIMED,
   async ([, status, headers, path = '/v1/pets']) => {
-    // Each from its own address, so that no allowance is used up.
+    // Each input has its own address, so that no allowance is used up.
     const own = { 'x-forwarded-for': `192.0.2.${++address}` };
     const plain = await costOf(path.split('?', 1)[0] as string, own);
     const { microseconds, statuses } = await costOf(path, { ...own, ...headers });
@@ -93,7 +93,7 @@ test.for(INPUTS)(
   },
 );
 
-test('a header line that Node drops is noticed', async () => {
+test('a request is refused if Node drops one of its header lines', async () => {
   for (const count of [90, 150, 250, 1_100, 2_500]) {
     const filling = Array.from({ length: count }, () => 'a: b\r\n').join('');
     const head = `GET /v1/pets HTTP/1.1\r\nAuthorization: Bearer ${key}\r\nHost: a\r\n${filling}Host: b\r\n\r\n`;

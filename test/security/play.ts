@@ -3,12 +3,12 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Stream } from './corpus/corpus.ts';
 
-/** The pause between two writes, and how long to wait for more answers. */
+/** The pause between two writes, and the wait for further answers. */
 const MOMENT_MS = 10;
 const QUIET_MS = 40;
 const AT_ONCE = 64;
 
-/** Sends byte streams to a server, many at once, and returns what came back on each. */
+/** Sends byte streams to a server, many at once. @returns the bytes that were received for each */
 export async function play(url: string, streams: readonly Stream[]): Promise<Map<string, string>> {
   const answers = new Map<string, string>();
   const left = streams.values();
@@ -19,7 +19,7 @@ export async function play(url: string, streams: readonly Stream[]): Promise<Map
   return answers;
 }
 
-/** Reads until nothing has come for a while, unless the stream is cut after its last byte. */
+/** Reads until no bytes have arrived for a while, unless the connection is closed after the last write. */
 async function playOne(url: string, { writes, cut }: Stream): Promise<string> {
   const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
   let answer = '';

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from '../support/clean-up.ts';
 
-/** A core that reads HTTP like today's servers, answers everything, and records all bytes that it receives. */
+/** A core that uses Node's parser, answers every request, and records all bytes that it receives. */
 export interface RecordingCore {
   readonly url: string;
   /** The received bytes, one text per connection. */

@@ -38,7 +38,7 @@ async function webhookSettings() {
 
 const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
 
-/** Everything that a gateway does in Redis: keys, plans, admissions, refusals, bans, and unknown keys. */
+/** Makes a gateway use all of its Redis commands, for keys, plans, admissions, refusals, bans and unknown keys. */
 async function useAll(stack: Stack, told: () => readonly string[]): Promise<void> {
   expect((await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, minute: 3 })).status).toBe(
     200,
@@ -72,7 +72,7 @@ async function restoreOne(stack: Stack): Promise<void> {
   expect((await stack.admin('POST', '/restore', page)).json).toMatchObject({ revoked: 1 });
 }
 
-/** Everything else that operators do. */
+/** All other operations of operators. */
 async function operate(stack: Stack, id: string | undefined): Promise<void> {
   for (const [status, method, path, body] of [
     [200, 'PATCH', `/keys/${id}`, { disabled: true, expiresAt: '2100-01-01T00:00:00Z' }],
@@ -95,7 +95,7 @@ async function operate(stack: Stack, id: string | undefined): Promise<void> {
 }
 
 test.for(['', '/2'])(
-  'the gateway’s user is refused no command that the gateway needs on one Redis%s',
+  'the gateway’s user may run all commands that the gateway needs on a single Redis%s',
   async (database) => {
     const { server, root } = await setUp();
     const { types, ...webhook } = await webhookSettings();
@@ -105,7 +105,7 @@ test.for(['', '/2'])(
   },
 );
 
-test('the gateway’s user is refused no command that the gateway needs on a cluster', async () => {
+test('the gateway’s user may run all commands that the gateway needs on a cluster', async () => {
   const cluster = await startRedisCluster();
   for (const { redis } of cluster.nodes) await installUsers(redis);
   const urls = cluster.nodes.map(({ url }) => urlOf('gateway', url)).join(',');
@@ -118,7 +118,7 @@ test('the gateway’s user is refused no command that the gateway needs on a clu
 });
 
 test.for([false, true])(
-  'the gateway’s user may run all commands of its storage on a cluster: %s',
+  'the gateway’s user may run all commands of the storage, on a cluster: %s',
   async (isCluster) => {
     const cluster = isCluster ? await startRedisCluster() : undefined;
     const single = isCluster ? undefined : await setUp();
@@ -149,7 +149,7 @@ test.for([false, true])(
   },
 );
 
-test('sentinels and replicas have users with all permissions that a failover needs', async () => {
+test('the users of sentinels and replicas have all permissions that a failover needs', async () => {
   const watched = await startSentinels();
   for (const { redis } of watched.sentinels) {
     await redis.call('SENTINEL', 'SET', MASTER_NAME, 'auth-user', 'sentinel', 'auth-pass', passwordOf('sentinel'));
@@ -192,7 +192,7 @@ FOREIGN.push(
 const REFUSED = /^(NOPERM|ERR The user executing the script)/;
 const shared = await setUp();
 
-test.for(FOREIGN)("the gateway's user is refused %s %s %s", async ([name = '', ...rest]) => {
+test.for(FOREIGN)("the gateway's user may not run %s %s %s", async ([name = '', ...rest]) => {
   await expect(shared.as('gateway').call(name, ...rest)).rejects.toThrow(REFUSED);
 });
 
@@ -218,7 +218,7 @@ test('SREs can read and edit plans and keys and inspect Redis, but not break any
   expect(await root.dbsize()).toBe(3);
 });
 
-/** A server with this text as its ACL file. */
+/** Starts a server with this text as its ACL file. */
 async function serverWith(users: string): Promise<string> {
   const aclfile = join(await temporaryFolder(), 'users.acl');
   await writeFile(aclfile, '');
@@ -232,7 +232,7 @@ async function serverWith(users: string): Promise<string> {
   return server.url;
 }
 
-/** 'OK', or why the login was refused. */
+/** @returns 'OK', or why the login was refused */
 async function logIn(url: string, username: string, password: string): Promise<string> {
   const redis = new Redis(url, { username, password, retryStrategy: () => null, lazyConnect: true });
   let reason = 'OK';
@@ -255,13 +255,13 @@ test('the shipped users cannot log in until the hash of a password is added to t
   expect(await logIn(open, 'sre', 'secret')).toMatch(/^WRONGPASS/);
 });
 
-test('the gateway’s user may run exactly the commands in the source and those of connections', () => {
+test('the gateway’s user may run exactly the commands in the source and those of the client library', () => {
   const source = (path: string) => readFileSync(join(ROOT, 'gateway', path), 'utf8');
   const files = ['storage', 'key-places', 'step', 'peers'];
   const typescript = files.map((name) => source(`stores/redis/${name}.ts`)).join('');
   const scripts = source('limiter/decide.lua') + source('stores/redis/change.lua');
   const called = [...typescript.matchAll(/redis\.(?!call)(\w+)\(/g), ...scripts.matchAll(/call\('(\w+)'/g)];
-  // And those that one node of a cluster is asked.
+  // The commands of the client library, and those that are sent to a single node of a cluster.
   const connection =
     'asking client|info client|setname cluster|slots eval evalsha info readonly readwrite scan select wait'.split(' ');
   const needed = new Set([...called.map(([, name = '']) => name.toLowerCase()), ...connection]);

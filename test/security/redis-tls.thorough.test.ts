@@ -24,7 +24,7 @@ const tlsDirectives = ({ caFile, certFile, keyFile }: Authority) => ({
   'tls-auth-clients': 'no',
 });
 
-/** A Redis that also speaks TLS, with a user for the gateway. Returns its TLS port. */
+/** Starts a Redis that also accepts TLS, with a user for the gateway. @returns its TLS port */
 async function startTlsServer(): Promise<number> {
   const port = await freePort();
   const server = await startRedisServer({ 'tls-port': String(port), ...tlsDirectives(authority) });
@@ -36,7 +36,7 @@ async function startTlsServer(): Promise<number> {
   return port;
 }
 
-/** A sentinel that speaks only TLS and watches a primary that does. */
+/** Starts a sentinel that uses only TLS and watches a primary with TLS. @returns its port */
 async function startTlsSentinel(primaryPort: number): Promise<number> {
   const [port, folder] = [await freePort(), await temporaryFolder()];
   const directives = Object.entries({
@@ -56,7 +56,7 @@ async function startTlsSentinel(primaryPort: number): Promise<number> {
   return port;
 }
 
-/** The status for a new key: 200 needs Redis. */
+/** The status of a request with a new key. 200 is possible only with Redis. */
 async function askWithNewKey(stack: Stack): Promise<number> {
   const created = await stack.admin('POST', '/keys', { name: 'test', plan: 'free' });
   const { key } = created.json as { key?: string };
@@ -77,15 +77,18 @@ test('a single Redis is used over TLS, with the user and password of the URL', a
 
 test.for([
   ['a certificate of another CA', `${CREDENTIALS}@127.0.0.1`, { REDIS_CA_FILE: stranger.caFile }, /certificate/],
-  ['a certificate of a CA that nobody named', `${CREDENTIALS}@127.0.0.1`, {}, /certificate/],
-  ['a certificate of Redis for another name', `${CREDENTIALS}@localhost`, trusted, /altnames/],
-  ['a wrong password', 'gateway:wrong-canary@127.0.0.1', trusted, /^WRONGPASS/],
-] as const)('%s is refused, and the log gives the reason without the password', async ([, to, settings, reason]) => {
-  const stack = await startStack({ REDIS_URL: `rediss://${to}:${port}`, LOG_LEVEL: 'trace', ...settings });
-  expect(await askWithNewKey(stack)).toBe(503);
-  expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(reason);
-  expect(JSON.stringify(stack.log)).not.toContain('canary');
-});
+  ['a certificate of an unknown CA', `${CREDENTIALS}@127.0.0.1`, {}, /certificate/],
+  ['a certificate for another name', `${CREDENTIALS}@localhost`, trusted, /altnames/],
+  ['another password', 'gateway:wrong-canary@127.0.0.1', trusted, /^WRONGPASS/],
+] as const)(
+  'a Redis with %s is not used, and the reason is logged without the password',
+  async ([, to, settings, reason]) => {
+    const stack = await startStack({ REDIS_URL: `rediss://${to}:${port}`, LOG_LEVEL: 'trace', ...settings });
+    expect(await askWithNewKey(stack)).toBe(503);
+    expect(stack.log.find(({ msg }) => msg === 'redis is away')?.reason).toMatch(reason);
+    expect(JSON.stringify(stack.log)).not.toContain('canary');
+  },
+);
 
 test('sentinels and primary are used over TLS', async () => {
   const sentinelPort = await startTlsSentinel(await startTlsServer());
@@ -111,13 +114,13 @@ test('the nodes of a cluster are used over TLS', async () => {
   await tellsOfCertificate(wrong);
 });
 
-test('a connection closed during a handshake with a refused certificate has no other effect', async () => {
+test('a connection that is closed during a handshake with an invalid certificate has no further effect', async () => {
   const ca = await readFile(authority.caFile, 'utf8');
   let refused = 0;
   for (let attempt = 0; attempt < 300; attempt++) {
     const connector = new TlsConnector({ host: 'localhost', port, tls: { ca } });
     const socket = await connector.connect();
-    // Like the library, which listens once.
+    // The client library also listens only once.
     socket.once('error', () => refused++);
     const closed = new Promise((resolve) => socket.once('close', resolve));
     await sleep(Math.random() * 6);

@@ -4,7 +4,7 @@ import { FUZZ_SECONDS, FUZZ_SEED, unhandled } from '../support/fuzz.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Valid HTTP requests with any content that HTTP can carry. */
+/** Random requests of valid HTTP syntax. */
 
 interface Generated {
   readonly method: string;
@@ -95,7 +95,7 @@ function toBytes({ method, target, headers, body: text, framing, withKey }: Gene
   return Buffer.concat([head, Buffer.from(size), bytes, Buffer.from(`${size && '\r\n'}0\r\n\r\n`)]);
 }
 
-/** An allowed answer: no fault of ours, refusals in the Error shape, always with limits. */
+/** Expects an answer below 500 with limits, and in the Error shape if it is a refusal. */
 function expectGoodAnswer(answer: string): void {
   const status = Number([...answer.matchAll(/^HTTP\/1\.1 (\d{3}) /gm)].at(-1)?.[1]);
   expect(status).toBeGreaterThanOrEqual(200);
@@ -111,7 +111,7 @@ function expectGoodAnswer(answer: string): void {
 }
 
 test(
-  `${FUZZ_SECONDS} s of generated requests get only valid answers, and the gateway still serves`,
+  `${FUZZ_SECONDS} s of random requests get only valid answers, and the gateway serves afterwards`,
   async () => {
     const stack = await startStack();
     const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000_000, day: 100_000_000 });

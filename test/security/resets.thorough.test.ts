@@ -8,12 +8,12 @@ import { createAuthority } from '../support/certificates.ts';
 import { send } from '../support/http.ts';
 import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 
-/** Clients that reset their connection at any moment. An unhandled error event would end the process. */
+/** Clients reset connections at any moment. An unhandled error event would stop the process. */
 
 const ROUNDS = 60;
 const WEB_SOCKET = 'Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\n';
 
-/** Requests that end a connection in all the ways that the server has. */
+/** Requests after which the server closes the connection in different ways, or keeps it open. */
 const streamsOf = (key: string): readonly string[] => {
   const head = `Host: a\r\nAuthorization: Bearer ${key}\r\n`;
   return [
@@ -32,7 +32,7 @@ const streamsOf = (key: string): readonly string[] => {
 };
 
 /**
- * Sends each stream on new connections, which are reset a little later.
+ * Sends each stream on new connections and resets them a little later.
  * @param speak wraps a connection in another protocol
  */
 async function resetAll(streams: readonly string[], port: number, speak = (bare: net.Socket) => bare): Promise<void> {
@@ -56,7 +56,7 @@ async function expectGoodHealth(stack: Stack, key: string, ca?: Buffer): Promise
 
 const portOf = ({ gateway }: Stack): number => Number(new URL(gateway).port);
 
-test('connections reset at any moment do no harm, also if they become WebSockets', async () => {
+test('connections and WebSockets that are reset at any moment do no harm', async () => {
   const routes = ROUTES.map((route) => (route.path === '/v1/store/orders' ? { ...route, webSocket: true } : route));
   const stack = await startStack({}, {}, routes);
   const key = await stack.issueKey(UNLIMITED);
@@ -64,7 +64,7 @@ test('connections reset at any moment do no harm, also if they become WebSockets
   await expectGoodHealth(stack, key);
 });
 
-test('TLS connections reset at any moment, and other bytes on the TLS port, do no harm', async () => {
+test('TLS connections that are reset at any moment, and plain bytes on the TLS port, do no harm', async () => {
   const { caFile, certFile, keyFile } = await createAuthority();
   const ca = await readFile(caFile);
   const stack = await startStack({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });

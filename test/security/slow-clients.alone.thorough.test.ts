@@ -20,25 +20,25 @@ const LIMITS = {
   keepAliveMs: LIMIT_MS,
   checkEveryMs: 250,
 };
-/** Node keeps a connection one second longer than announced, because a request may cross its end. */
+/** Node keeps a connection a second longer than announced, because a request may cross the close. */
 const LATE_MS = 1_000;
-/** Tolerances for a machine busy with two thousand ends of connections. */
+/** Tolerances, because the machine handles both ends of a thousand connections. */
 const EARLY_MS = 500;
 const NOISE_MS = 1_500;
-/** Below this, a doubled time means nothing: a moment of other work takes as long. */
+/** Lower times are never a failure, because other work on the machine can cause them. */
 const P99_FLOOR_MS = 200;
 
 interface Gateway {
   readonly url: string;
-  /** Of the healthy client. */
+  /** The key of the healthy client. */
   readonly key: string;
-  /** The keys that slow clients share. Fairness between keys is not tested here. */
+  /** Keys that slow clients share. Fairness between keys is tested elsewhere. */
   readonly slowKeys: readonly string[];
-  /** The log lines for the path that slow clients request. */
+  /** The log lines of requests by slow clients. */
   slow(): Record<string, unknown>[];
 }
 
-/** A gateway in its own process, so that the clients' work does not count as its own. */
+/** A gateway in its own process, so that the work of the clients does not delay it. */
 async function limitedGateway(core: string): Promise<Gateway> {
   const ADMIN_TOKEN = 'token-of-the-tests';
   const gateway = await startService('test/security/limited-gateway.ts', {
@@ -71,7 +71,7 @@ async function connect(url: string, first: string): Promise<Socket> {
   return socket;
 }
 
-/** Writes on a connection now and then until it is cut. Returns the milliseconds until then. */
+/** Writes on a connection now and then until it is closed. @returns the milliseconds until then */
 async function untilCut(url: string, first: string, write: (socket: Socket) => void): Promise<number> {
   const socket = await connect(url, first);
   const startedAt = performance.now();
@@ -83,8 +83,8 @@ async function untilCut(url: string, first: string, write: (socket: Socket) => v
 }
 
 /**
- * The 99th percentile of a healthy client's waits in milliseconds, in the best of four periods: the cost of slow
- * clients is present in each, other load of the machine is not.
+ * The 99th percentile of a healthy client's waits in milliseconds, in the best of four periods: slow clients affect all
+ * of them, other load of the machine only some.
  */
 async function healthyP99(to: Gateway): Promise<number> {
   const moments: number[] = [];
@@ -92,7 +92,7 @@ async function healthyP99(to: Gateway): Promise<number> {
   return Math.min(...moments);
 }
 
-/** Eight concurrent requests for `forMs` milliseconds. */
+/** Sends eight requests at a time for `forMs` milliseconds. */
 async function p99Within({ url, key }: Gateway, forMs: number): Promise<number> {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
   const waits: number[] = [];
@@ -158,7 +158,7 @@ test('1,000 clients that never read are disconnected in time with little effect 
   for (const socket of sockets) socket.pause();
   const p99 = await healthyP99(gateway);
   await sleep(LIMIT_MS + LATE_MS + NOISE_MS - 1_200);
-  // They can read what was sent; after that, the connection has already ended.
+  // They can still read what was sent, and then the close, which has already arrived.
   const resumedAt = performance.now();
   await Promise.all(sockets.map((socket) => once(socket.resume(), 'end')));
   expect(performance.now() - resumedAt).toBeLessThan(LIMIT_MS - EARLY_MS);
@@ -166,7 +166,7 @@ test('1,000 clients that never read are disconnected in time with little effect 
 });
 
 test(
-  'an answer that its client does not read is abandoned, even if the client reads a byte now and then',
+  'an answer is abandoned if its client does not read it, or reads only some bytes now and then',
   TIMED,
   async () => {
     // More than the kernel buffers for two connections.

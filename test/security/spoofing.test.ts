@@ -19,7 +19,7 @@ const SPELLINGS: readonly ((name: string) => string)[] = [
   (name) => `${name}|`,
 ];
 
-/** Neither a valid request id nor a length, so that a wrong use is noticed. */
+/** Neither a valid request id nor a valid length, so that its use is detected. */
 const CLAIM = 'claimed by me';
 const ways = (name: string): string[][] => [
   [`${name}: ${CLAIM}`],
@@ -30,18 +30,18 @@ const ways = (name: string): string[][] => [
   [`Connection: ${name}`, 'Connection: keep-alive'],
 ];
 
-/** The trusted headers of a request at the core, in order, without the id, which always differs. */
+/** The trusted headers that the core received, in order and without the unique id. */
 const trustedIn = (head: string): string[] =>
   head
     .split('\r\n')
     .filter((line) => TRUSTED.some((name) => line.toLowerCase().startsWith(`${name.toLowerCase()}:`)))
     .map((line) => line.replace(/(x-request-id: )[0-9a-f-]{36}\.[0-9a-z]+$/i, '$1…'));
 
-test('a client cannot set, double or remove a header that the core trusts, in any spelling', async () => {
+test('a client cannot set, double or remove a header that the core trusts, however it spells the name', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: 'token-of-the-core' });
   const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000, day: 100_000 });
-  /** Sends a good POST with these lines before its headers. Returns the status of the final answer. */
+  /** Sends a valid POST with these lines before its headers. @returns the status of the final answer */
   const sendWith = async (lines: readonly string[]): Promise<number> => {
     const own = ['Host: gateway.test', `Authorization: Bearer ${key}`, 'Content-Type: application/json'];
     const head = ['POST /v1/pets HTTP/1.1', ...lines, ...own, 'Content-Length: 2', 'Connection: close'];
@@ -65,7 +65,7 @@ test('a client cannot set, double or remove a header that the core trusts, in an
       expect(head, lines.join()).not.toContain(CLAIM);
     }
   }
-  // Nearly all are admitted without the claim. The others are refused: another credential, host or length.
+  // Nearly all requests are admitted without the claim. Those with a second credential, host or length are refused.
   expect([...new Set(statuses)].sort()).toEqual([200, 400, 401]);
   expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(400);
 });

@@ -25,7 +25,7 @@ test('when one end of a WebSocket closes, the other is closed too', async () => 
   await expect.poll(() => core.closeCodes).toEqual([1_006, 1_006]);
 });
 
-test('a stop during a WebSocket handshake closes the connection to the core too', TIMED, async () => {
+test('a stop during a WebSocket handshake also closes the connection to the core', TIMED, async () => {
   const ended = Promise.withResolvers<void>();
   const core = await webSocketCore((socket) => void socket.resume().once('end', () => ended.resolve()));
   const stack = await startLive({ CORE_URL: core.url });
@@ -51,7 +51,7 @@ test('an idle WebSocket is closed, and one with pings is not', TIMED, async () =
   expect(busy.webSocket.readyState).toBe(WebSocket.OPEN);
 });
 
-test('a stop closes WebSockets at once with code 1001 at both ends, and opens no more', async () => {
+test('a stop closes WebSockets at once with code 1001 at both ends, and no new ones are opened', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ CORE_URL: core.url });
   const key = await stack.issueKey();
@@ -128,7 +128,7 @@ test('a WebSocket counts as a connection of its address', async () => {
   await expect.poll(ask).toBe(200);
 });
 
-test('the core receives no handshake whose client left during the key lookup', async () => {
+test('the core receives no handshake whose client left before its decision', async () => {
   const proxy = await startFaultProxy(redisUrl);
   const core = await webSocketCore();
   const stack = await startLive({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });
@@ -139,7 +139,7 @@ test('the core receives no handshake whose client left during the key lookup', a
   await sleep(100);
   client.resetAndDestroy();
   await expect.poll(() => stack.log.filter(({ msg }) => msg === 'request')).toMatchObject([{ status: 499 }]);
-  // Replies arrive in order, so the first handshake is decided on by now.
+  // Replies arrive in order, so the first handshake has been decided.
   await opened(stack, key);
   expect(core.handshakes.length).toBe(1);
 });

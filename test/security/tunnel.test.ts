@@ -24,7 +24,7 @@ beforeEach(() => {
 /** A close frame with the code 4000, masked with zeros. */
 const CLOSE_4000 = '\x88\x82\0\0\0\0\x0f\xa0';
 
-test('a WebSocket takes one token, and its 101 has the limit headers', async () => {
+test('a WebSocket costs one token, and its 101 has the limit headers', async () => {
   const key = await stack.issueKey(SLOW);
   const tunnel = await opened(stack, key, PATH, { headers: { 'X-Request-Id': 'mine' } });
   expect(tunnel.headers).toMatchObject({
@@ -50,7 +50,7 @@ test('a WebSocket takes one token, and its 101 has the limit headers', async () 
   expect(line()?.durationMs).toBeGreaterThan(0);
 });
 
-test('the core receives a handshake without the key and claims of the client and with the checked target', async () => {
+test('the core receives a handshake with its checked target, without the key and without forged headers', async () => {
   const key = await stack.issueKey();
   const claims = {
     'X-Caller-Id': 'claim',
@@ -84,7 +84,7 @@ test('the core receives a handshake without the key and claims of the client and
   expect(rawHeaders.join()).not.toContain(key);
 });
 
-test('a handshake without a valid key or a token left is refused and does not reach the core', async () => {
+test('a handshake without a valid key or without tokens left is refused and does not reach the core', async () => {
   expect(await open(stack)).toBe(401);
   expect(await open(stack, 'as_000000000000_00000000000000000000000000000000000000')).toBe(401);
   const key = await stack.issueKey({ plan: 'enterprise', minute: 2, day: 100 });
@@ -95,7 +95,7 @@ test('a handshake without a valid key or a token left is refused and does not re
   expect(refused).toMatch(/\r\nX-RateLimit-Remaining: 0\r\n.*\r\nRetry-After: \d+\r\n.*"code":"rate_limit_exceeded"/s);
   expect(refused).toMatch(/\r\nConnection: close\r\n/);
   expect(core.handshakes).toHaveLength(2);
-  // The line of a WebSocket, 101, comes when it is closed.
+  // A WebSocket is logged with 101 when it is closed.
   const refusals = () => stack.log.flatMap(({ path, status }) => (path === PATH && status !== 101 ? [status] : []));
   await expect.poll(refusals).toEqual([401, 401, 429]);
 });
@@ -116,7 +116,7 @@ test('an upgrade to another protocol or on another path is ignored', async () =>
   expect(core.handshakes).toHaveLength(0);
 });
 
-test('an upgrade behind other requests begins after their answers with the bytes that the client has already sent', async () => {
+test('an upgrade after other requests begins after their answers, with the bytes that were already sent', async () => {
   const key = await stack.issueKey();
   const first = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   const { socket, received } = await connectRaw(stack.gateway);
@@ -127,12 +127,15 @@ test('an upgrade behind other requests begins after their answers with the bytes
 
 test.for([
   ['of another version', { 'Sec-WebSocket-Version': '8' }],
-  ['with a key that is none', { 'Sec-WebSocket-Key': 'short' }],
-  ['with two keys', { 'Sec-WebSocket-Key': `${HANDSHAKE['Sec-WebSocket-Key']}, ${HANDSHAKE['Sec-WebSocket-Key']}` }],
-  ['whose key would stay behind', { Connection: 'Upgrade, Sec-WebSocket-Key' }],
+  ['with an invalid Sec-WebSocket-Key', { 'Sec-WebSocket-Key': 'short' }],
+  [
+    'with two keys in Sec-WebSocket-Key',
+    { 'Sec-WebSocket-Key': `${HANDSHAKE['Sec-WebSocket-Key']}, ${HANDSHAKE['Sec-WebSocket-Key']}` },
+  ],
+  ['whose Connection header names Sec-WebSocket-Key', { Connection: 'Upgrade, Sec-WebSocket-Key' }],
   ['with a body', { 'Content-Length': '5' }],
-  ['with a body of chunks', { 'Transfer-Encoding': 'chunked' }],
-] as const)('a handshake %s is 400 and does not reach the core', async ([, headers]) => {
+  ['with a body in chunks', { 'Transfer-Encoding': 'chunked' }],
+] as const)('a handshake %s gets 400 and does not reach the core', async ([, headers]) => {
   const answer = await sendBytes(
     stack.gateway,
     `${headOf(await stack.issueKey(), headers)}GET /v1/pets HTTP/1.1\r\n\r\n`,
@@ -142,7 +145,7 @@ test.for([
   expect(core.handshakes.length + core.requests.length).toBe(0);
 });
 
-test('a client that resets the connection after half a body of a handshake harms nobody', async () => {
+test('a client that resets its connection in the body of a handshake does no harm', async () => {
   const key = await stack.issueKey();
   for (const afterMs of [0, 0, 1, 2, 5]) {
     const client = net.connect(Number(new URL(stack.gateway).port), '127.0.0.1').on('error', () => {});
@@ -157,13 +160,19 @@ test('a client that resets the connection after half a body of a handshake harms
 });
 
 test.for([
-  ['is not there', undefined, {}, 502, 'bad_gateway'],
+  ['is unreachable', undefined, {}, 502, 'bad_gateway'],
   ['never answers', () => {}, { CORE_TIMEOUT_MS: '300' }, 504, 'gateway_timeout'],
   ['hangs up', (socket) => socket.destroy(), {}, 502, 'bad_gateway'],
-  ['knows no such room', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
-  ['refuses our token', (socket) => socket.end('HTTP/1.1 403 Forbidden\r\n\r\n'), {}, 502, 'bad_gateway'],
+  ['does not know the path', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
+  [
+    'rejects the token of the gateway',
+    (socket) => socket.end('HTTP/1.1 403 Forbidden\r\n\r\n'),
+    {},
+    502,
+    'bad_gateway',
+  ],
 ] as [string, ((socket: import('node:stream').Duplex) => void) | undefined, Record<string, string>, number, string][])(
-  'a core that %s is reported in the Error shape',
+  'a WebSocket handshake gets an error in the Error shape from a core that %s',
   async ([, onUpgrade, environment, status, code]) => {
     const url = onUpgrade === undefined ? 'http://127.0.0.1:1' : (await webSocketCore(onUpgrade)).url;
     const own = await startLive({ CORE_URL: url, ...environment });
@@ -173,7 +182,7 @@ test.for([
   },
 );
 
-test('a WebSocket works over TLS, and the core receives this in X-Forwarded-Proto', async () => {
+test('a WebSocket works over TLS, and the core receives X-Forwarded-Proto: https', async () => {
   const { certFile, keyFile, caFile } = await createAuthority();
   const secure = await startLive({ CORE_URL: core.url, TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile });
   const tunnel = await opened(secure, await secure.issueKey(), PATH, { ca: await readFile(caFile) });

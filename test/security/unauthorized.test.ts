@@ -12,8 +12,8 @@ import { fact, TIMED } from '../support/timed.ts';
 
 const ROUNDS = 300;
 
-/** Only for well-formed keys: a client can check the form of a key itself. */
-test('the time of a 401 does not reveal why a key is invalid', TIMED, async () => {
+/** Well-formed keys only, because a client can check the form of a key itself. */
+test('the time until a 401 does not reveal why a key is invalid', TIMED, async () => {
   const { url } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000', TRUSTED_PROXIES: '127.0.0.1' });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
@@ -32,7 +32,7 @@ test('the time of a 401 does not reveal why a key is invalid', TIMED, async () =
   const times = new Map<string, number[]>(Object.keys(keys).map((name) => [name, []]));
   for (let round = 0; round < ROUNDS; round++) {
     for (const [name, key] of Object.entries(keys)) {
-      // Each from its own address, so that none exceeds its allowance.
+      // Each request has its own address, so that none exceeds its allowance.
       const headers = { 'x-forwarded-for': `10.${round >> 8}.${round & 255}.${Object.keys(keys).indexOf(name)}` };
       const startedAt = performance.now();
       const { status } = await send(`${stack.gateway}/v1/pets`, { key, agent, headers });

@@ -5,7 +5,7 @@ import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { connectRaw } from '../support/raw-client.ts';
 
-/** Unread answers fill their connections, but not the memory of the server. */
+/** Unread answers fill buffers of connections, but not the memory of the server. */
 
 const MEGABYTE = 1_000_000;
 /** The kernel buffers less than 6 MB per connection. */
@@ -21,7 +21,7 @@ const server = await startServer({
 });
 cleanUp(() => server.stop({ graceMs: 0 }));
 
-/** A connection that requests answers of these sizes at once and reads nothing. */
+/** Opens a connection that requests answers of these sizes at once and reads nothing. */
 async function askFor(...megabytes: readonly number[]): Promise<Socket> {
   const { socket } = await connectRaw(server.url);
   socket.allowHalfOpen = false;
@@ -30,7 +30,7 @@ async function askFor(...megabytes: readonly number[]): Promise<Socket> {
   return socket;
 }
 
-/** Reads until nothing more comes. */
+/** Reads until no more bytes arrive. @returns the number of bytes read */
 async function readRest(socket: Socket): Promise<number> {
   socket.resume();
   for (let before = -1; before !== socket.bytesRead; await sleep(300)) before = socket.bytesRead;
@@ -39,7 +39,7 @@ async function readRest(socket: Socket): Promise<number> {
 
 const HELD_MS = 1_500;
 
-test('connections with the most unread bytes are closed until the rest is below the limit', async () => {
+test('connections with the most unread bytes are closed until the others together are below the limit', async () => {
   const modest = await askFor(7);
   const greedy = [await askFor(20), await askFor(6, 6, 6)];
   await sleep(HELD_MS);
@@ -48,7 +48,7 @@ test('connections with the most unread bytes are closed until the rest is below 
   expect(cuts).toEqual(['unread_answers', 'unread_answers']);
 });
 
-test('connections with the most bytes waiting behind an answer are closed first', async () => {
+test('connections with the most bytes of waiting requests are closed first', async () => {
   const cut: string[] = [];
   const waiting = await startServer({
     host: '127.0.0.1',

@@ -11,14 +11,14 @@ export interface WebSocketCore {
   readonly url: string;
   readonly handshakes: IncomingMessage[];
   readonly sockets: WebSocket[];
-  /** The close code of each WebSocket, in order. */
+  /** The close codes of WebSockets, in order. */
   readonly closeCodes: number[];
   /** Requests that were not handshakes. */
   readonly requests: IncomingMessage[];
 }
 
 export interface Listening {
-  /** A socket in place of a port. */
+  /** The path of a Unix socket to use in place of a port. */
   readonly path?: string;
   readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
 }

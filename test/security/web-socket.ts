@@ -6,7 +6,7 @@ import type { ServerLimits } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** The store has no WebSockets, so this adds an operation that has them. */
+/** The store has no WebSockets, so this adds an operation for them. */
 const LIVE: GatewayRoute = {
   operation: 'watchPets',
   method: 'GET',
@@ -15,7 +15,7 @@ const LIVE: GatewayRoute = {
   webSocket: true,
 };
 export const PATH = '/v1/live/1';
-/** A key whose bucket refills more slowly than any test runs. */
+/** A key that gets no new token during a test. */
 export const SLOW = { plan: 'enterprise', minute: 3, day: 1_000 };
 
 export const startLive = (environment: Record<string, string>, limits: Partial<ServerLimits> = {}): Promise<Stack> =>
@@ -24,11 +24,11 @@ export const startLive = (environment: Record<string, string>, limits: Partial<S
 export interface Opened {
   readonly webSocket: WebSocket;
   readonly headers: IncomingHttpHeaders;
-  /** The code with which it is closed. */
+  /** Resolves with the close code. */
   readonly closed: Promise<number>;
 }
 
-/** A WebSocket through the gateway, once it is open; otherwise the status of the refusal. */
+/** @returns a WebSocket through the gateway once it is open, or the status of a refusal */
 export async function open(
   stack: Stack,
   key?: string,
@@ -63,7 +63,7 @@ export async function echo({ webSocket }: Opened, data: string | Buffer): Promis
   return message as Buffer;
 }
 
-/** A handshake as bytes, and all bytes that come back. */
+/** The headers of a handshake. */
 export const HANDSHAKE = {
   Host: 'a',
   Connection: 'Upgrade',

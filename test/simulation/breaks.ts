@@ -5,12 +5,12 @@ import type { Wrappers } from './gateway.ts';
 import type { Invariant } from './invariants.ts';
 import type { Server } from './server.ts';
 
-/** A deliberate break, as a bug in a gateway or in the script would be. */
+/** A deliberate break, which acts like a bug in a gateway or in decide.lua. */
 export interface Break extends Wrappers {
   server?(server: Server): void;
 }
 
-/** Changes the verdict or the fault of each decision in a gateway. */
+/** Changes the verdict or the error of each decision in a gateway. */
 const decides =
   (change: (verdict: Promise<Verdict>, limiter: Limiter) => Promise<Verdict>) =>
   (limiter: Limiter): Limiter => ({
@@ -33,14 +33,14 @@ const withFullBuckets = (verdict: Decision): Decision => ({
   buckets: verdict.buckets.map((bucket) => ({ ...bucket, tokens: bucket.limit, fraction: 0 })),
 });
 
-/** What runs in place of decide.lua. */
+/** Replaces the execution of decide.lua. */
 const executes =
   (change: (execute: Server['execute'], server: Server) => Server['execute']) =>
   (server: Server): void => {
     server.execute = change(server.execute.bind(server), server);
   };
 
-/** The breaks by name, each with the invariant that finds it. */
+/** The breaks by name, each with the invariant that detects it. */
 export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant }>> = {
   'a call is sent twice': {
     finds: 'asked once',
@@ -62,7 +62,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       };
     },
   },
-  'what was admitted without Redis is not owed': {
+  'local admissions are not charged': {
     finds: 'charged',
     locals: (clients) => ({
       decide: (credential) => clients.decide(credential, false),
@@ -70,14 +70,14 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     }),
   },
   'changes by other gateways are not followed': { finds: 'binds everywhere', isDeaf: true },
-  'one gateway uses a clock of its own': {
+  'one gateway uses its own clock': {
     finds: 'exact',
     server: executes((execute) => (gateway, name, args) => {
       const clock = 2 + Number(args[1]);
       return execute(gateway, name, args.with(clock, String(Number(args[clock]) + (gateway === 'g1' ? 900_000 : 0))));
     }),
   },
-  'a first refusal tells twenty seconds more': {
+  'a first refusal adds twenty seconds': {
     finds: 'told time',
     server: executes((execute) => async (...call) => {
       const verdicts = await execute(...call);
@@ -86,7 +86,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       );
     }),
   },
-  'a refusal tells two seconds less': { finds: 'told time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
+  'a refusal omits two seconds': { finds: 'told time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
   'buckets are full while Redis is away': {
     finds: 'local limit',
     clients(clients) {
@@ -102,7 +102,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     ),
   },
   'a deadline is 20 ms': { finds: 'slow is not away', timeoutMs: 20 },
-  'a second refusal bans': {
+  'every second refusal bans': {
     finds: 'polite is not banned',
     limiter(limiter) {
       let refused = 0;
@@ -113,7 +113,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       return mapped(ban)(limiter);
     },
   },
-  'the grace is forgotten': { finds: 'hammer is banned', plans: withPlans({ ban_grace_seconds: 0 }) },
+  'the grace period is ignored': { finds: 'hammer is banned', plans: withPlans({ ban_grace_seconds: 0 }) },
   'strikes never ban': { finds: 'hammer is banned', plans: withPlans({ ban_after: 1_000_000 }) },
   'a gateway does not hear of its own changes': { finds: 'binds here', announce: () => async () => {} },
   'scope and address are not checked': {
@@ -131,7 +131,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     finds: 'answered',
     limiter: decides((verdict) => verdict.catch(() => new Promise<never>(() => {}))),
   },
-  'a gateway stays without Redis': {
+  'a gateway does not return to Redis': {
     finds: 'recovers',
     limiter(limiter) {
       let hasFailed = false;

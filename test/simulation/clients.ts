@@ -13,14 +13,14 @@ export interface Surroundings {
 const LONGEST_BACK_OFF_MS = 8_000;
 const UNAVAILABLE_MS = 1_000;
 
-/** Retry-After, in ms; undefined for an answer without one. */
+/** The Retry-After of an answer in ms, if it has one. */
 function toldMs(answer: Answer): number | undefined {
   if (answer === undefined) return UNAVAILABLE_MS;
   if (answer.outcome !== 'refused' && answer.outcome !== 'banned') return undefined;
   return Math.ceil(((answer.retryAt ?? 0) - answer.now) / 1e6) * 1_000;
 }
 
-/** A client of one kind, for a time. */
+/** Runs a client of one kind for the duration of the step. */
 export async function runClient(step: ClientStep, about: Surroundings): Promise<void> {
   const random = new Random(step.seed);
   const endsAt = about.now + step.forMs;

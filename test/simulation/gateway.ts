@@ -17,7 +17,7 @@ const LOAD_AGAIN_MS = 250;
 
 const logger = pino({ level: 'silent' });
 
-/** The places at which a deliberate break can change a gateway. */
+/** The parts of a gateway that a deliberate break can change. */
 export interface Wrappers {
   limiter?(limiter: Limiter): Limiter;
   clients?(clients: Clients): void;
@@ -25,25 +25,25 @@ export interface Wrappers {
   announce?(announce: Announce): Announce;
   plans?(table: PlanTable): PlanTable;
   readonly timeoutMs?: number;
-  /** It does not follow what other gateways change. */
+  /** Whether it ignores changes by other gateways. */
   readonly isDeaf?: boolean;
 }
 
 export interface Gateway {
   readonly limiter: Limiter;
-  /** The keys, as operators change them through this gateway. */
+  /** The keys, which operators change through this gateway. */
   readonly keys: Keys;
   readonly plans: Plans;
   nodesAway(): number;
   /** Local admissions whose charge has an unknown outcome. */
   unknown(): number;
   isConnected(): boolean;
-  /** Whether Redis would answer its commands in time now. */
+  /** Whether Redis would reply to its commands in time now. */
   isWell(): boolean;
   close(): Promise<void>;
 }
 
-/** One gateway with its product code: what open-backend.ts and worker.ts compose for one process. */
+/** Starts a gateway from the product's code, composed as open-backend.ts and worker.ts compose it for one process. */
 export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise<Gateway> {
   const connection = new NetworkConnection(link, wrappers.timeoutMs ?? TIMEOUT_MS);
   const plansOf = () => wrappers.plans?.(planCache.known) ?? planCache.known;
@@ -94,7 +94,7 @@ const unknownIn = (families: readonly Family[]): number => {
   return local?.values.find(({ labels }) => labels.fate === 'unknown')?.value ?? 0;
 };
 
-/** Notes each verdict, as authorize.ts does. */
+/** Remembers each verdict, as authorize.ts does. */
 const remembering = (clients: Clients, limiter: Limiter): Limiter => ({
   async decide(credential) {
     const client = clients.verified(credential);

@@ -25,7 +25,7 @@ class Buckets {
   }
 }
 
-/** A verdict of decide.lua as numbers. What is left is counted in shares of a token. */
+/** A verdict of decide.lua as numbers, with the levels in fractions of a token. */
 function read(text: string) {
   const { outcome = text, now = 0, buckets, retryAt = 0, isBannedByOperator = false } = readReply(text) ?? {};
   const [minute, day] = buckets ?? [NO_BUCKET, NO_BUCKET];
@@ -46,10 +46,10 @@ const NO_BUCKET = { limit: 0, tokens: 0, fraction: 0 };
 type Told = ReturnType<typeof read>;
 type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 
-/** Checks the actions of Redis and the observations of clients and operators. Keeps the first violation of an invariant. */
+/** Checks the actions of Redis and what clients and operators see. Keeps the first violation of an invariant. */
 export class Judge implements Observer {
   violation: Violation | undefined;
-  /** The rate of the hammer as a multiple of its limit, if there is one. */
+  /** The rate of the client that hammers as a multiple of its limit, if there is such a client. */
   hammerTimes: number | undefined;
   readonly #time: VirtualTime;
   readonly #ids: readonly string[];
@@ -57,9 +57,11 @@ export class Judge implements Observer {
   readonly #bonds: Bond[] = [];
   readonly #contacts: readonly Interval[][];
   readonly #counts = new Map<string, number>();
-  /** By key. */
+  /** The reference buckets by key. */
   #inRedis = new Map<string, Buckets>();
-  /** By gateway and key: the level in the last reply of Redis, minus later admissions; and the admissions without Redis. */
+  /**
+   * By gateway and key: the levels in the last reply of Redis minus later admissions, and the levels without replies.
+   */
   readonly #lastHeard = new Map<string, Buckets>();
   readonly #localOnly = new Map<string, Buckets>();
   readonly #lastOutcome = new Map<string, string>();
@@ -78,7 +80,7 @@ export class Judge implements Observer {
     this.violation ??= { invariant, at: this.#time.now, message };
   }
 
-  // What Redis did.
+  // Actions of Redis.
 
   decided({ gateway, now, asked, verdicts }: DecideCall): void {
     const rest = [...verdicts];
@@ -89,15 +91,15 @@ export class Judge implements Observer {
   }
 
   /**
-   * A charge takes all its tokens, but the minute bucket goes to at most one limit below zero, and the day bucket to zero. A
-   * minute bucket that is full to within a token loses what the gateway's own bucket lacks by now; the clocks differ by less
-   * than a token.
+   * A charge takes all its tokens, but the minute bucket falls at most one limit below zero, and the day bucket to
+   * zero. If less than a token is missing in the minute bucket, the charge takes what is missing in the gateway's own
+   * bucket by now. The clocks differ by less than the time of a token.
    */
   #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, told: Told): void {
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
     if (charged > admitted)
       this.fail('never charged twice', `${charged} tokens were charged for ${admitted} local admissions.`);
-    // The key is gone.
+    // The key no longer exists.
     if (told.outcome !== 'charged') return;
     const { minute, day } = this.#in(this.#inRedis, id);
     const [before, dayBefore] = [minute.levelAt(now, told.minute), day.levelAt(now, told.day)];
@@ -106,10 +108,10 @@ export class Judge implements Observer {
     const left = Math.max(before - taken * MINUTE, Math.min(before, -told.minute * MINUTE));
     const dayLeft = Math.max(dayBefore - tokens * DAY, Math.min(dayBefore, 0));
     if (told.left !== left || told.dayLeft !== dayLeft)
-      this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} in place of ${left / MINUTE} tokens.`);
+      this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} instead of ${left / MINUTE} tokens.`);
     const lacking = told.minute * MINUTE - this.#in(this.#lastHeard, name).minute.levelAt(now, told.minute);
     if (isFull && (due > tokens || (due + 1) * MINUTE <= Math.min(tokens * MINUTE, lacking)))
-      this.fail('charged', `Of ${tokens} tokens the minute owes ${due}, where it lacks ${lacking / MINUTE}.`);
+      this.fail('charged', `A charge of ${tokens} takes ${due} of the minute, which lacks ${lacking / MINUTE}.`);
     minute.set(told.left, now, told.minute);
     day.set(told.dayLeft, now, told.day);
   }
@@ -122,7 +124,7 @@ export class Judge implements Observer {
     const buckets = this.#in(this.#inRedis, id);
     const before = this.#lastOutcome.get(id);
     this.#lastOutcome.set(id, outcome);
-    // A decision that bans stores the levels. The later ones, and those of an operator's ban, store nothing.
+    // A decision that causes a ban stores the levels. Decisions on banned keys do not.
     const isStored =
       outcome !== 'forbidden' && (outcome !== 'banned' || (before !== 'banned' && !told.isBannedByOperator));
     if (!isStored) return;
@@ -130,13 +132,13 @@ export class Judge implements Observer {
     const missing = (buckets.minute.levelAt(now, minute) - told.left - cost * MINUTE) / MINUTE;
     const dayMissing = (buckets.day.levelAt(now, day) - told.dayLeft - cost * DAY) / DAY;
     if (missing !== 0 || dayMissing !== 0)
-      this.fail('exact', `Redis says ${outcome}, and its levels are ${missing} and ${dayMissing} below the reference.`);
+      this.fail('exact', `Redis decides ${outcome}, with levels ${missing} and ${dayMissing} below the reference.`);
     buckets.minute.set(told.left, now, minute);
     buckets.day.set(told.dayLeft, now, day);
     if (outcome === 'banned') return;
     const isThere = told.left >= (1 - cost) * MINUTE && told.dayLeft >= (1 - cost) * DAY;
     if ((outcome === 'admitted') !== isThere)
-      this.fail('exact', `Redis says ${outcome}, with ${told.left / MINUTE} left.`);
+      this.fail('exact', `Redis decides ${outcome} with ${told.left / MINUTE} tokens left.`);
     if (outcome === 'admitted') this.#count(`${id} admitted`);
     if (outcome === 'refused') this.#checkTold(id, now, told, before === 'admitted');
   }
@@ -146,9 +148,9 @@ export class Judge implements Observer {
     const [wait, dayWait] = [buckets.minute.waitAt(now, minute), buckets.day.waitAt(now, day)];
     const more = retryAt - now - Math.max(wait, dayWait);
     const most = (dayWait > wait ? DAY / day : MINUTE / minute) + 1e6;
-    if (more < 0) this.fail('told time', `A refusal tells ${-more / 1e6} s too little.`);
+    if (more < 0) this.fail('told time', `The time in a refusal is ${-more / 1e6} s too short.`);
     if (isFirst && id === this.#ids[LONE_KEY] && more > most)
-      this.fail('told time', `A first refusal tells ${more / 1e6} s more than a token takes.`);
+      this.fail('told time', `The time in a first refusal is ${more / 1e6} s longer than a token takes.`);
   }
 
   heard({ gateway, asked, verdicts }: DecideCall): void {
@@ -166,11 +168,11 @@ export class Judge implements Observer {
 
   restored(known: unknown): void {
     this.#inRedis = known as Map<string, Buckets>;
-    // What was charged for local admissions may be lost with it.
+    // The charges for local admissions may be lost in the failover.
     this.#localOnly.clear();
   }
 
-  // What clients saw.
+  // Observations of clients.
 
   asked(request: Request): void {
     this.#open.add(request);
@@ -188,14 +190,14 @@ export class Judge implements Observer {
     const { id, key, gateway } = request;
     const isLocal = answer === undefined || ('mode' in answer && answer.mode === 'local');
     if (isLocal && this.#hasContact(gateway, request.at - SETTLED_MS))
-      this.fail('slow is not away', `g${gateway} says ${answer?.outcome ?? 503} without Redis, which answers in time.`);
+      this.fail('slow is not away', `g${gateway} decides ${answer?.outcome ?? 503} without Redis, which replies.`);
     if (answer?.outcome === 'admitted' && !answer.isShadowed) {
       if (isLocal) this.#checkLocal(request, answer);
       else if (this.#count(`${id} admitted here`) > this.#total(`${id} admitted`))
         this.fail('asked once', `k${key} was admitted more often than Redis has admitted it.`);
     }
     if (answer?.outcome === 'unauthorized' && !this.#mayBeInvalid.has(id))
-      this.fail('never 401', `k${key} is valid, and g${gateway} says ${answer.reason}.`);
+      this.fail('never 401', `k${key} is valid, but g${gateway} rejects it as ${answer.reason}.`);
     if (key === LONE_KEY) this.#checkLone(request, answer);
     if (key === HAMMERED_KEY && answer?.outcome === 'banned') this.#checkBan();
     if (answer !== undefined && answer.outcome !== 'undecided') this.#checkBonds(request, answer);
@@ -208,25 +210,28 @@ export class Judge implements Observer {
     const now = this.#time.microseconds;
     const limits = [minute?.limit ?? 0, day?.limit ?? 0] as const;
     const name = `g${gateway} ${id}`;
-    // After a change of the limit the count starts again, because it is unknown which time counts at which limit.
+    // After a change of the limit the count restarts, because it is unknown for how long each limit was in force.
     const bounds = {
-      'since it heard from Redis': this.#in(this.#lastHeard, name),
+      'since the last reply of Redis': this.#in(this.#lastHeard, name),
       'without Redis': this.#in(this.#localOnly, `${name} ${limits}`),
     };
     for (const [since, buckets] of Object.entries(bounds))
       if (!buckets.minute.takeToken(now, limits[0]) || !buckets.day.takeToken(now, limits[1]))
-        this.fail('local limit', `g${gateway} admitted more of k${key} than it may ${since}.`);
+        this.fail('local limit', `g${gateway} admitted more requests of k${key} ${since} than allowed.`);
   }
 
   #checkLone({ waitedSince, gateway }: Request, answer: Answer): void {
     if (answer?.outcome === 'banned')
-      this.fail('polite is not banned', 'The lone client waits as told, and is banned.');
+      this.fail('polite is not banned', 'The lone client waits as refusals say, but is banned.');
     if (waitedSince === undefined || answer?.outcome === 'admitted') return;
     if (this.#contacts.every((_, at) => this.#hasContact(at, waitedSince - SETTLED_MS)))
-      this.fail('told time', `The lone client has waited as told, and g${gateway} says ${answer?.outcome ?? 503}.`);
+      this.fail('told time', `The lone client has waited, but g${gateway} decides ${answer?.outcome ?? 503}.`);
   }
 
-  /** The bucket empties, strikes fill up at X - 9 times the limit, and the grace passes. A strike more is not exact. */
+  /**
+   * The time to empty the bucket, to collect strikes at X - 9 times the limit, and the grace period. One strike is
+   * tolerated.
+   */
   #hammerMs(times: number): { expected: number; tolerance: number } {
     const expected = 60_000 / (times - 1) + (5 * 60_000) / (times - 9) + 30_000;
     return { expected, tolerance: 60_000 / (HAMMERED_MINUTE * (times - 9)) + 2_000 };
@@ -238,12 +243,15 @@ export class Judge implements Observer {
     const took = this.#time.now - this.#hammerSince;
     const { expected, tolerance } = this.#hammerMs(this.hammerTimes);
     if (Math.abs(took - expected) > tolerance)
-      this.fail('hammer is banned', `It was banned after ${took} ms in place of ${expected} ms.`);
+      this.fail('hammer is banned', `It was banned after ${took} ms instead of ${expected} ms.`);
   }
 
-  // What operators did.
+  // Changes by operators.
 
-  /** Begins a change. The change that it replaces may no longer bind. @returns a function to call with its outcome */
+  /**
+   * Begins a change, so the change that it replaces may no longer be in force. @returns functions to call with the
+   * outcome
+   */
   begin(bond: Omit<Bond, 'from' | 'until'>, mayInvalidate: boolean): { acknowledge(): void; fail(): void } {
     if (mayInvalidate) this.#mayBeInvalid.add(bond.id);
     const begun: Bond = Object.assign({}, bond, { from: Infinity, until: Infinity });
@@ -269,7 +277,7 @@ export class Judge implements Observer {
       const isHere = bond.gateway === gateway;
       if ((!isHere && !this.#hasHeard(gateway, bond.from, at)) || !bond.isBroken(request, verdict)) continue;
       const mode = 'mode' in verdict ? ` (${verdict.mode})` : '';
-      const says = `g${gateway}, asked at ${at} ms, says ${verdict.outcome}${mode}`;
+      const says = `g${gateway}, asked at ${at} ms, decides ${verdict.outcome}${mode}`;
       this.fail(
         isHere ? 'binds here' : 'binds everywhere',
         `“${bond.what}” was acknowledged at ${bond.from} ms; ${says}.`,
@@ -277,7 +285,7 @@ export class Judge implements Observer {
     }
   }
 
-  // What time does.
+  // The passage of time.
 
   /** Call this whenever the contact of a gateway with Redis may have changed. */
   sees(gateway: number, isWell: boolean): void {
@@ -288,7 +296,7 @@ export class Judge implements Observer {
     } else if (isWell) intervals.push({ from: this.#time.now, to: Infinity });
   }
 
-  /** A restarted gateway knows nothing and owes nothing. */
+  /** A restarted gateway has no levels and no charges to make. */
   restarted(gateway: number): void {
     for (const id of this.#ids)
       this.#counts.set(`${id} owed`, Math.min(this.#total(`${id} owed`), this.#total(`${id} charged`)));
@@ -312,16 +320,16 @@ export class Judge implements Observer {
     if (this.hammerTimes === undefined || this.#hammerSince === undefined || this.#isHammerBanned) return;
     const { expected, tolerance } = this.#hammerMs(this.hammerTimes);
     const took = this.#time.now - this.#hammerSince;
-    if (took > expected + tolerance) this.fail('hammer is banned', `It is not banned after ${took} ms.`);
+    if (took > expected + tolerance) this.fail('hammer is banned', `It was not banned within ${took} ms.`);
   }
 
-  /** Whether a gateway has had contact with Redis from then on. */
+  /** Whether a gateway has had contact with Redis since that time. */
   #hasContact(gateway: number, since: number): boolean {
     const last = this.#contacts[gateway]?.at(-1);
     return last !== undefined && last.from <= since && last.to === Infinity;
   }
 
-  /** Whether it had contact for long enough between two times. */
+  /** Whether a gateway had contact between two times for long enough to learn of a change. */
   #hasHeard(gateway: number, from: number, to: number): boolean {
     const inside = (interval: Interval) => Math.min(interval.to, to) - Math.max(interval.from, from);
     return (this.#contacts[gateway] ?? []).some((interval) => inside(interval) > HEARD_MS);

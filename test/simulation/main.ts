@@ -10,7 +10,7 @@ import { shortest } from './shortest.ts';
 
 const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--break <name>] [--table]
 
-Runs gateways' limiters in virtual time against a real Redis, over a network with faults from a seed, and checks every
+Runs gateways' limiters in virtual time against a real Redis, over a network with random faults, and checks every
 invariant after each step. A seed that violates one prints its shortest history, and the exit status is 1.
 
   --seed <n>      the first seed: default 1
@@ -65,10 +65,10 @@ async function simulate(redis: Redis): Promise<void> {
     if (violation === undefined) continue;
     process.exitCode = 1;
     const found = await shortest(plan, result, (shorter) => run(shorter, options));
-    print(`\nBroken: ${violation.invariant} (${INVARIANTS[violation.invariant]}).\n\nThe shortest history:`);
+    print(`\nViolated: ${violation.invariant} (${INVARIANTS[violation.invariant]}).\n\nThe shortest history:`);
     for (const step of found.plan.steps) print(`${String(step.at + 1_000).padStart(7)} ms  ${describe(step)}`);
     print(
-      `\nIts end:\n${withoutRepetitions(found.result.history).slice(-20).join('\n')}\n\nAt ${found.result.violation?.at} ms: ${found.result.violation?.message}\n`,
+      `\nIts last lines:\n${withoutRepetitions(found.result.history).slice(-20).join('\n')}\n\nAt ${found.result.violation?.at} ms: ${found.result.violation?.message}\n`,
     );
   }
 }

@@ -17,7 +17,7 @@ export class Link {
   #drawnAt = 0;
   /** The longest delay in each direction, in ms. */
   delayMs = 2;
-  /** The share of commands at which the connection breaks. */
+  /** The share of commands that are lost, after which the connection is silent. */
   loss = 0;
   isCut = false;
 
@@ -31,12 +31,12 @@ export class Link {
     return this.server.time;
   }
 
-  /** Whether every command is answered in time. */
+  /** Whether every command gets a reply in time. */
   isWell(timeoutMs: number): boolean {
     return !this.isCut && this.loss === 0 && this.server.state === 'well' && 2 * this.delayMs <= timeoutMs;
   }
 
-  /** Depends only on the time, so that a plan with fewer steps has the same network. */
+  /** Random numbers that depend only on the time, so that a plan with fewer steps has the same network. */
   draw(): Random {
     this.#drawn = this.#drawnAt === this.time.now ? this.#drawn + 1 : 0;
     this.#drawnAt = this.time.now;
@@ -49,8 +49,8 @@ export class Link {
 }
 
 /**
- * Replaces an ioredis connection: commands travel over a link in order, and are answered in time, late, or lost. After a
- * loss the connection is silent, as with TCP. A silent connection is closed, and reopened as soon as possible.
+ * Replaces an ioredis connection. Commands travel over a link in order and get a reply in time, late, or never. After a
+ * loss the connection is silent, as with TCP, until it is closed and reopened.
  */
 export class NetworkConnection extends Redis {
   readonly #link: Link;
@@ -59,7 +59,7 @@ export class NetworkConnection extends Redis {
     if (this.#link.server.state === 'down' && this.status === 'ready') this.#close();
   };
   #pending = new Set<Command>();
-  /** The number of connections so far. Commands sent on an earlier one get no answer. */
+  /** The number of connections so far. Commands that were sent on an earlier one get no reply. */
   #epoch = 0;
   #isSilent = false;
   #lastArrival = 0;
@@ -76,7 +76,7 @@ export class NetworkConnection extends Redis {
     this.#tryToConnect();
   }
 
-  /** Whether a command sent now would be answered in time. */
+  /** Whether a command that is sent now would get a reply in time. */
   isWell(timeoutMs: number): boolean {
     const isLate = Math.max(this.#lastArrival, this.#lastReply) > this.#link.time.now + timeoutMs;
     return this.status === 'ready' && !this.#isSilent && !isLate && this.#link.isWell(timeoutMs);
@@ -141,7 +141,7 @@ export class NetworkConnection extends Redis {
     });
   }
 
-  /** Closes a connection that stays silent for long with unanswered commands. */
+  /** Closes a connection that is silent for too long while commands wait for replies. */
   #watch(): void {
     const epoch = this.#epoch;
     const { time } = this.#link;
@@ -178,7 +178,7 @@ export class NetworkConnection extends Redis {
     if (this.#link.isCut || this.#link.server.state === 'down') this.#tryAgain();
     else {
       this.#attempts = 0;
-      // Replicas compares the streams of connections.
+      // `Replicas` detects a new connection by its stream.
       Object.assign(this, { status: 'ready', stream: {} });
       this.emit('ready');
     }

@@ -10,19 +10,19 @@ import type { Bond, Request } from './invariants.ts';
 import type { OperatorStep } from './plan.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** A key as its owner and the operators see it. */
+/** A key as its owner and operators know it. */
 export interface SimulatedKey {
   readonly id: string;
-  /** The newest last. */
+  /** The newest is last. */
   readonly digests: string[];
-  /** The ends of the bans that operators have set. */
+  /** When the bans by operators expire. */
   readonly bans: number[];
 }
 
 export const INSIDE = '10.1.2.3';
 export const OUTSIDE = '192.0.2.1';
 const NETWORK = parseNetwork('10.0.0.0/8') ?? '';
-/** While Redis is away, the clock of a gateway is behind by the time that Redis' last reply took. */
+/** The tolerance for the clock of a gateway without Redis, which is behind by the delay of the last reply. */
 const CLOCKS_APART_MS = 1_000;
 
 export const digestOf = (text: string) => hash('sha256', text, 'base64url');
@@ -43,12 +43,12 @@ type Presented = Pick<Request, 'id' | 'digest' | 'scope' | 'address'>;
 export const credentialFor = ({ id, digest, scope, address }: Presented) =>
   credentialOf(id, digest, { scope, address });
 
-/** How an operator makes a change. @returns something true if it was made */
+/** Makes a change as an operator. @returns a true value if it was made */
 type Make = (gateway: Gateway) => Promise<unknown>;
 
 interface Change extends Pick<Bond, 'group' | 'isBroken'> {
   readonly make: Make;
-  /** It can make a request invalid. */
+  /** Whether it can make a valid request invalid. */
   readonly mayInvalidate: boolean;
 }
 
@@ -56,14 +56,14 @@ const isValid: Bond['isBroken'] = (_, { outcome }) => outcome !== 'unauthorized'
 const isAdmitted = ({ outcome }: Verdict): boolean => outcome === 'admitted' || outcome === 'refused';
 const isRejectedAs = (reason: string) => (_: Request, verdict: Verdict) =>
   verdict.outcome === 'unauthorized' && verdict.reason === reason;
-/** A remembered ban still has its old limits, and a gateway without Redis has those from its last reply. */
+/** Only shared decisions, because a cached ban and a gateway without Redis may still have the old limit. */
 const hasOtherLimit = (limit: number) => (_: Request, verdict: Verdict) =>
   isAdmitted(verdict) && (verdict as Decision).mode === 'shared' && (verdict as Decision).buckets[0]?.limit !== limit;
 
-/** An operator's change in a step, and the answers that would violate it. */
+/** The change by an operator in a step, with a check for answers that violate it. */
 export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time: VirtualTime): Change {
   const now = time.microseconds;
-  // The reason has a time, because the audit log omits repetitions.
+  // The reason contains the time, because the audit log omits repeated entries.
   const about: Omit<Activity, 'action' | 'target'> = {
     actor: 'operator',
     via: 'api',

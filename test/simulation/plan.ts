@@ -1,11 +1,11 @@
 import { Random } from './random.ts';
 
-/** The run that a seed determines: gateways, keys, and a list of steps, each of which can be left out. */
+/** The run that a seed determines: gateways, keys, and steps, each of which can be omitted. */
 
 const CLIENTS = ['polite', 'backs off', 'hammers', 'bursts'] as const;
 const OF_LINKS = ['slow', 'late', 'lossy', 'cut'] as const;
 const FAULTS = [...OF_LINKS, 'restart', 'failover', 'full', 'demoted'] as const;
-/** Changes that cannot be undone, which are rare. */
+/** Changes that cannot be undone. They are rare. */
 const ENDS = ['revoke', 'expire'] as const;
 const BINDINGS = ['bind to a network', 'unbind from networks', 'read only', 'read and write', 'rotate'] as const;
 const LIMITS = ['set limit', 'set plan limit', 'shadow', 'enforce'] as const;
@@ -13,7 +13,7 @@ const CHANGES = ['disable', 'enable', 'ban', 'lift', ...BINDINGS, ...LIMITS] as 
 
 interface At {
   readonly at: number;
-  /** Undefined: all of them. A client takes any, a new one each time. */
+  /** Undefined: all gateways, of which a client uses a random one for each request. */
   readonly gateway: number | undefined;
 }
 
@@ -22,7 +22,7 @@ export interface ClientStep extends At {
   readonly kind: (typeof CLIENTS)[number];
   readonly key: number;
   readonly forMs: number;
-  /** The rates of a hammer as multiples of the minute limit. */
+  /** The rate of a client that hammers, as a multiple of the minute limit. */
   readonly times: number;
   readonly seed: string;
 }
@@ -54,16 +54,16 @@ export interface Plan {
   readonly gateways: number;
   readonly keys: readonly {
     readonly plan: 'free' | 'pro';
-    /** Undefined: that of the plan. */
+    /** Undefined: the limit of the plan. */
     readonly minute: number | undefined;
     readonly day: number;
   }[];
   readonly steps: readonly Step[];
 }
 
-/** Operators leave these two keys alone: one has a single polite client, one a single hammer. */
+/** Operators do not change these two keys: one has a single polite client, the other a single one that hammers. */
 export const [LONE_KEY, HAMMERED_KEY] = [0, 1];
-/** Operators change two keys: one has its own limit, the other that of its plan. */
+/** Operators change these two keys: one has its own limit, the other the limit of its plan. */
 const [OWN_LIMIT_KEY, PLAN_LIMIT_KEY] = [2, 3];
 export const HAMMERED_MINUTE = 6;
 const MOST_GATEWAYS = 3;
@@ -71,7 +71,7 @@ const STEP_MS = 750;
 
 export function planOf(seed: number, steps: number): Plan {
   const random = new Random(`seed ${seed}`);
-  // A calm seed has no fault except slowness, under which all promises hold.
+  // A calm seed has no fault except a slow network, under which all invariants must hold.
   const isCalm = random.chance(0.3);
   const [gateways, forMs] = [random.between(1, MOST_GATEWAYS), steps * STEP_MS];
   const minute = () => random.pick([4, 6, 12, 30, 60]);
@@ -85,7 +85,7 @@ export function planOf(seed: number, steps: number): Plan {
   const client = { at: 0, does: 'client', gateway: undefined, seed: `${seed}` } as const;
   const made: Step[] = [{ ...client, kind: 'polite', key: LONE_KEY, forMs, times: 1 }];
   if (isCalm && random.chance(0.3)) {
-    // Ten times the limit until the ban takes many decisions, and is rare.
+    // Ten times the limit takes many decisions until the ban, so it is rare.
     const [times, hammerMs] = random.chance(0.1) ? [10, 360_000] : [100, 40_000];
     made.push({ ...client, kind: 'hammers', key: HAMMERED_KEY, forMs: hammerMs, times });
   }
@@ -120,7 +120,7 @@ function stepOf(random: Random, at: number, { gateways, faults, isCalm }: World)
   return { at, does: 'operator', kind, key: place, gateway: one, value: random.pick([3, 5, 10, 20, 40]) };
 }
 
-/** A step in words, for a history. */
+/** Describes a step for the history. */
 export function describe(step: Step): string {
   const place = step.gateway === undefined ? 'everywhere' : `at g${step.gateway}`;
   switch (step.does) {

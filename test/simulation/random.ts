@@ -1,4 +1,4 @@
-/** Pseudo-random numbers (mulberry32). One seed gives one sequence; a fork is a sequence of its own. */
+/** Pseudo-random numbers (mulberry32). A seed determines the sequence, and a fork has a sequence of its own. */
 export class Random {
   readonly #seed: string;
   #state: number;
@@ -13,7 +13,7 @@ export class Random {
     return new Random(`${this.#seed}/${name}`);
   }
 
-  /** 0 to 1, without 1. */
+  /** @returns a number from 0 to below 1 */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -21,7 +21,7 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** A whole number, both ends included. */
+  /** @returns a whole number from `least` to `most` */
   between(least: number, most: number): number {
     return least + Math.floor(this.next() * (most - least + 1));
   }

@@ -1,4 +1,4 @@
-/** A token bucket in shares of a token: one token has as many shares as its window has microseconds. */
+/** A token bucket that counts fractions of a token: one for each microsecond of its window. */
 export class ReferenceBucket {
   readonly #window: number;
   #level: number | undefined;
@@ -15,7 +15,7 @@ export class ReferenceBucket {
     return copy;
   }
 
-  /** The shares at a time. The time since the last change counts at the lower of both limits. */
+  /** The level in fractions, refilled since the last change by the lower of both limits. */
   levelAt(now: number, limit: number): number {
     if (this.#level === undefined) return limit * this.#window;
     const slower = Math.min(this.#limit, limit);
@@ -26,7 +26,7 @@ export class ReferenceBucket {
     [this.#level, this.#limit, this.#at] = [level, limit, now];
   }
 
-  /** @returns false if there was no token; it is then as before */
+  /** @returns whether there was a token; if not, nothing changes */
   takeToken(now: number, limit: number): boolean {
     const level = this.levelAt(now, limit);
     if (level < this.#window) return false;
@@ -34,7 +34,7 @@ export class ReferenceBucket {
     return true;
   }
 
-  /** Microseconds until there is a token. */
+  /** The microseconds until there is a token. */
   waitAt(now: number, limit: number): number {
     return Math.max(0, Math.ceil((this.#window - this.levelAt(now, limit)) / limit));
   }

@@ -24,7 +24,7 @@ import { VirtualTime } from './virtual-time.ts';
 
 export interface Result {
   readonly violation: Violation | undefined;
-  /** The digest of the whole history, which is the same for the same plan. */
+  /** The digest of the whole history. The same plan always has the same digest. */
   readonly digest: string;
   /** The last lines of the history. */
   readonly history: readonly string[];
@@ -55,8 +55,8 @@ const ON_LINKS = {
 const ON_SERVER = { restart: 'down', full: 'full', demoted: 'demoted' } as const;
 
 /**
- * Runs a plan on an empty Redis to its end, or to the first violation. Anything that still waits then, for a timer or for
- * Redis, waits for ever, because nothing continues in real time.
+ * Runs a plan on an empty Redis to its end, or to the first violation. Calls that are still waiting for a timer or for
+ * Redis never return, because virtual time stops.
  */
 export async function run(plan: Plan, { redis, broken = {} }: Options): Promise<Result> {
   await redis.flushdb();
@@ -247,7 +247,7 @@ class Simulation {
     );
     const isMade = await make(gateway).then(Boolean, () => false);
     this.#note(`g${step.gateway} ${isMade ? 'acknowledges' : 'does not acknowledge'} “${describe(step)}”`);
-    // A gateway that starts again asks Redis first, as others do.
+    // A restarted gateway reads from Redis first, as every gateway does.
     if (isMade && this.#gateways[step.gateway] === gateway) begun.acknowledge();
     else begun.fail();
   }

@@ -27,7 +27,7 @@ export async function simulateSeeds(options: Options, seeds = QUICK_SEEDS): Prom
   return { ...summary, violations };
 }
 
-/** The first of the quick seeds that breaks an invariant. */
+/** The first of the quick seeds that violates the invariant. */
 export async function firstSeed(invariant: Invariant | undefined, options: Options): Promise<number | undefined> {
   for (let seed = 1; seed <= QUICK_SEEDS; seed++) {
     const { violation } = await run(planOf(seed, STEPS), options);
@@ -36,6 +36,6 @@ export async function firstSeed(invariant: Invariant | undefined, options: Optio
   return undefined;
 }
 
-/** The first of them in which a deliberate break is found. */
+/** The first of the quick seeds that detects a deliberate break. */
 export const firstSeedWith = (broken: keyof typeof BREAKS, redis: Redis): Promise<number | undefined> =>
   firstSeed(BREAKS[broken]?.finds, { redis, broken: BREAKS[broken] });

@@ -2,28 +2,27 @@ import { EventEmitter } from 'node:events';
 import { Command, type Redis, ReplyError } from 'ioredis';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** A call of decide.lua that Redis has run. */
+/** A call of decide.lua that Redis has executed. */
 export interface DecideCall {
   readonly gateway: string;
-  /** Redis' time in microseconds. */
+  /** The time of Redis in microseconds. */
   readonly now: number;
   readonly asked: readonly {
     readonly id: string;
     readonly digest: string;
     readonly count: number;
-    /** Tokens for what was admitted without Redis, in place of a request. */
-    /** Tokens that were taken without Redis, and how many of them the minute bucket owes. */
+    /** For a charge: the tokens of local admissions, and how many of them the minute bucket pays. */
     readonly charge?: { readonly taken: number; readonly due: number };
   }[];
   readonly verdicts: readonly string[];
 }
 
 export interface Observer {
-  /** Redis has run a call; its reply may still be lost. */
+  /** Redis has executed a call, whose reply may still be lost. */
   decided(call: DecideCall): void;
   /** The reply of a call has arrived. */
   heard(call: DecideCall): void;
-  /** @returns what is known of the data, for `restored` */
+  /** @returns a copy of the expected data, for `restored` */
   copied(): unknown;
   restored(known: unknown): void;
 }
@@ -33,15 +32,15 @@ const DECIDE = /^#!lua\n-- Decides a batch/;
 const CHANGE = /^#!lua.*\n-- Compares records/;
 const CLOCK = "return redis.call('TIME')";
 
-/** The one Redis: a real one, with a virtual clock, and with faults of its own. */
+/** The only Redis of a simulation: a real one with a virtual clock and simulated faults. */
 export class Server {
-  /** Down: no connection. Full: no command that needs memory. Demoted: no write. */
+  /** `down` refuses connections, `full` refuses commands that need memory, `demoted` refuses writes. */
   state: 'well' | 'down' | 'full' | 'demoted' = 'well';
   readonly changes = new EventEmitter().setMaxListeners(0);
   readonly time: VirtualTime;
   readonly #real: Redis;
   readonly #observer: Observer;
-  /** Replies that stay the same until the next change by an operator: gateways read plans and audit log all the time. */
+  /** Cached replies until the next change by an operator, because gateways read plans and audit log all the time. */
   readonly #same = new Map<string, Promise<unknown>>();
   #knowsScript = false;
   #replica: { readonly values: readonly [name: Buffer, value: Buffer][]; readonly known: unknown } | undefined;
@@ -58,7 +57,7 @@ export class Server {
     this.changes.emit('change');
   }
 
-  /** From now on the replica gets only operators' changes, which wait for it and bring it up to date. */
+  /** From now on the replica is updated only by changes of operators, which wait for it. */
   async delayReplica(): Promise<void> {
     const names = await this.time.real(() => this.#real.keysBuffer('gateway:*'));
     const dump = async (name: Buffer): Promise<[Buffer, Buffer]> => [name, await this.#real.dumpBuffer(name)];
@@ -66,7 +65,7 @@ export class Server {
     this.#replica = { values, known: this.#observer.copied() };
   }
 
-  /** Promotes the replica. Writes that it does not have are lost. */
+  /** Promotes the replica. Writes since its last update are lost. */
   async failOver(): Promise<void> {
     const replica = this.#replica;
     if (replica === undefined) return;
@@ -79,7 +78,7 @@ export class Server {
     this.#observer.restored(replica.known);
   }
 
-  /** Runs a command as it arrives. @returns its reply, and the decisions in it */
+  /** Executes a command when it arrives. @returns its reply, with the decisions in it */
   async run(gateway: string, command: Command): Promise<{ reply: unknown; call?: DecideCall }> {
     const { name } = command;
     const args = command.args as string[];
@@ -144,7 +143,7 @@ export class Server {
     return { reply: verdicts, call };
   }
 
-  /** Runs decide.lua. Deliberate breaks replace it. */
+  /** Executes decide.lua. Deliberate breaks replace this method. */
   async execute(_gateway: string, name: string, args: readonly string[]): Promise<string[]> {
     return (await this.send(name, args)) as string[];
   }

@@ -6,7 +6,7 @@ const MOST_RUNS = 150;
 
 /**
  * Removes steps from a plan as long as its run violates the same invariant (delta debugging: halves first, then smaller
- * parts), then halves the durations of the remaining steps. @returns the shortest plan found, and its result
+ * parts), then halves the durations of the remaining steps. @returns the shortest plan found and its result
  */
 export async function shortest(
   plan: Plan,

@@ -9,11 +9,11 @@ import { shortest } from './shortest.ts';
 
 const { redis } = await emptyDatabase();
 
-// These are the first seeds of simulation.thorough.test.ts.
-test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds break no invariant`, async () => {
+// The full tests run these seeds in simulation.thorough.test.ts.
+test.runIf(thoroughly(0, 1))(`${QUICK_SEEDS} simulated seeds violate no invariant`, async () => {
   const { violations, local } = await simulateSeeds({ redis });
   expect(violations).toEqual([]);
-  // Redis was away often enough.
+  // The faults must cause enough local decisions.
   expect(local).toBeGreaterThan(500);
 });
 
@@ -24,7 +24,7 @@ test('a seed always gives the same history', async () => {
   expect((await other!()).digest).not.toBe(digest);
 });
 
-describe('the quick seeds find', () => {
+describe('the quick seeds detect the break', () => {
   test.for(Object.keys(BREAKS))('%s', async (name) => {
     expect(await firstSeedWith(name, redis)).toBeDefined();
   });

@@ -1,17 +1,17 @@
 import { syncBuiltinESMExports } from 'node:module';
 import FakeTimers from '@sinonjs/fake-timers';
 
-/** Virtual time begins here, in Unix milliseconds. */
+/** The Unix time in milliseconds at which virtual time begins. */
 const BEGIN_MS = 1_795_132_800_123;
 
-/** Between two callbacks of a real timer, Node settles all promises that can settle. */
+/** Between two real immediates, Node runs all pending promise callbacks. */
 const realImmediate = setImmediate;
-/** Timers that run in one turn of the real event loop, which costs more than most of them. */
+/** The number of timers per turn of the real event loop, because a turn costs more than most timers. */
 const TIMERS_A_TURN = 16;
 
 /**
  * Replaces timers and clocks of this process, so that the product's code runs unchanged in virtual time. Time advances
- * from timer to timer, and stands still while a real call is under way.
+ * from timer to timer, and stops during real calls.
  */
 export class VirtualTime {
   readonly #clock = FakeTimers.install({
@@ -40,12 +40,12 @@ export class VirtualTime {
     syncBuiltinESMExports();
   }
 
-  /** Milliseconds since the beginning. */
+  /** The milliseconds since the beginning. */
   get now(): number {
     return this.#clock.now - BEGIN_MS;
   }
 
-  /** Unix time in microseconds: the clock of the simulated Redis. */
+  /** The Unix time in microseconds, which is the clock of the simulated Redis. */
   get microseconds(): number {
     return this.#clock.now * 1_000;
   }
@@ -54,7 +54,7 @@ export class VirtualTime {
     setTimeout(task, Math.max(0, ms - this.now));
   }
 
-  /** Runs a real call. Virtual time stands still until it has ended. */
+  /** Makes a real call, during which virtual time stops. */
   async real<T>(call: () => Promise<T>): Promise<T> {
     this.#underWay += 1;
     try {
@@ -65,7 +65,7 @@ export class VirtualTime {
     }
   }
 
-  /** Advances to a time, or until `isOver`. */
+  /** Advances until the given time, or until `isOver` returns true. */
   async runUntil(ms: number, isOver: () => boolean): Promise<void> {
     let isReached = false;
     this.at(ms, () => {

@@ -44,7 +44,7 @@ const left = async (id: string) => [
   await redis.exists(`gateway:outbox:{${id}}`),
 ];
 
-test('on a cluster the audit entries of a change are in its logs when it is acknowledged, and none is left behind', async () => {
+test('on a cluster, the audit entries of a change are in the audit log when it is acknowledged, and none is left over', async () => {
   for (let at = 0; at < 8; at++) {
     const id = newKey();
     for (const change of [issuing(id), renaming(id), revoking(id)]) expect(await storage.change(change)).toBe(true);
@@ -58,7 +58,7 @@ test('on a cluster the audit entries of a change are in its logs when it is ackn
   ]);
 });
 
-/** A storage whose gateway is killed at its n-th call to Redis: before it, or before its answer. */
+/** A storage whose gateway is killed at its n-th call to Redis, before the call or before its reply. */
 async function dying(calls: number, isSent: boolean) {
   const connection = await connected();
   const send = connection.sendCommand.bind(connection);
@@ -72,7 +72,7 @@ async function dying(calls: number, isSent: boolean) {
   return { storage: new RedisStorage(connection), isDead: () => isDead, close: () => connection.disconnect() };
 }
 
-/** What other gateways do, until nothing is left. */
+/** Other gateways finish interrupted changes until none is left. */
 async function takeOver(): Promise<void> {
   const others = await Promise.all([connected(), connected()]);
   const survivors = others.map((one) => new RedisStorage(one, { leftBehindMs: 100 }));
@@ -85,13 +85,13 @@ async function takeOver(): Promise<void> {
 
 const CHANGES: [what: string, of: (id: string) => Change, actions: string[]][] = [
   ['issues a key', issuing, ['key.create']],
-  ['changes one', renaming, ['ban.lift', 'key.change']],
-  ['revokes one', revoking, ['key.revoke']],
+  ['changes a key', renaming, ['ban.lift', 'key.change']],
+  ['revokes a key', revoking, ['key.revoke']],
 ];
 
 describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
   test.for([true, false])(
-    'and is killed at any step leaves each audit entry once (its last call was sent: %s)',
+    'leaves each audit entry once if it is killed at any step (its last call was sent: %s)',
     async (isSent) => {
       const made: boolean[] = [];
       for (let calls = 1; ; calls++) {
@@ -107,7 +107,7 @@ describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
             .toBe(true)
             .then(() => undefined),
         ]);
-        // Its last call arrives.
+        // Its last call has time to arrive.
         await sleep(100);
         await takeOver();
         const after = await storage.read(`key:${id}`);
@@ -120,14 +120,14 @@ describe.for(CHANGES)('a gateway that %s', ([, of, actions]) => {
         made.push(isMade);
         if (isWhole) break;
       }
-      // It was killed before the change, and after it in several steps.
+      // It was killed before the change, and in several steps after it.
       expect(made.filter((one) => !one).length).toBeGreaterThan(0);
       expect(made.filter(Boolean).length).toBeGreaterThan(3);
     },
   );
 });
 
-test('a change that arrives after others have taken over is not made', async () => {
+test('a change that arrives after other gateways have taken it over is not made', async () => {
   const connection = await connected();
   const send = connection.sendCommand.bind(connection);
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -148,7 +148,7 @@ test('a change that arrives after others have taken over is not made', async () 
   expect(await redis.zscore('gateway:keys', id)).toBeNull();
 });
 
-test('changes that others take over while they are made are made with their audit entries or not at all', async () => {
+test('a change that other gateways take over at the same time is made with its audit entry or not at all', async () => {
   const hasty = new RedisStorage(await connected(), { leftBehindMs: 0 });
   let isDone = false;
   const moving = (async () => {
@@ -174,7 +174,7 @@ test('changes that others take over while they are made are made with their audi
   await redis.del('gateway:tokens');
 });
 
-test('an outbox entry typed by hand is dropped, and one whose log is no stream is reported', async () => {
+test('an invalid outbox entry is dropped, and one whose log is not a stream is reported', async () => {
   const id = newKey();
   const lost: LogEntry[] = [];
   const reporting = new RedisStorage(redis, { onLost: (entry) => void lost.push(entry), leftBehindMs: 0 });
@@ -203,7 +203,7 @@ test('the index of a cluster is rebuilt from all of its nodes', async () => {
   expect(await storage.isEmpty()).toBe(false);
 });
 
-test('while the slot of a key migrates, its changes are made or refused, and no audit entry is lost', async () => {
+test('while the slot of a key migrates, its changes are made with their audit entries or refused', async () => {
   const id = newKey();
   await storage.change(issuing(id));
   const slot = slotOf(`{${id}}`);
@@ -230,7 +230,7 @@ test('while the slot of a key migrates, its changes are made or refused, and no 
   expect(made.at(-1)).toBe(true);
 });
 
-test('while the node of the audit log is away, a change on another node is made, and its entry follows', async () => {
+test('while the node of the audit log is away, changes on other nodes are made, and their entries follow', async () => {
   const node = await cluster.ownerOf(slotOf('gateway:activity'));
   for (const name of ['gateway:outboxes', 'gateway:tokens']) expect(await cluster.ownerOf(slotOf(name))).not.toBe(node);
   node.server.pause();

@@ -12,7 +12,7 @@ import { startRedisServer } from '../support/redis.ts';
 import { connectedRedis } from '../support/redis-database.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
 
-/** A Redis, a connection to it, and a storage behind a network that can fail. */
+/** A Redis, a connection to it, and a storage that uses it over a network that can fail. */
 async function setUp(timeoutMs = 300) {
   const server = await startRedisServer();
   cleanUp(server.stop);
@@ -23,7 +23,7 @@ async function setUp(timeoutMs = 300) {
   return { server, redis, proxy, storage: await storageAt(proxy.url, {}, timeoutMs) };
 }
 
-test('a change without an answer is reported after 4 s as of unknown outcome', async () => {
+test('the outcome of a change without a reply is reported as unknown after 4 s', async () => {
   const { proxy, redis, storage } = await setUp(1_000);
   await storage.change(issuing(idOfKey(2)));
   proxy.set({ kind: 'hold' });
@@ -35,7 +35,7 @@ test('a change without an answer is reported after 4 s as of unknown outcome', a
   expect(await redis.exists(`gateway:key:{${idOfKey(1)}}`)).toBe(1);
 });
 
-test('a change of unknown outcome is not made after that was said, whenever it arrives', async () => {
+test('a change is no longer made once its outcome was reported as unknown, whenever it arrives', async () => {
   const { proxy, redis, storage } = await setUp();
   const id = idOfKey(1);
   await storage.change(issuing(id));
@@ -46,14 +46,14 @@ test('a change of unknown outcome is not made after that was said, whenever it a
   };
   const fault = await storage.change(banning).catch((thrown) => thrown);
   expect(fault).toBeInstanceOf(Unknown);
-  // TCP delivers what it has kept.
+  // TCP delivers the call now.
   proxy.set({ kind: 'pass' });
   await expect.poll(() => storage.now().catch(() => 0)).toBeGreaterThan(0);
   await sleep(300);
   expect(await redis.hget(`gateway:key:{${id}}`, 'banned_until')).toBeNull();
 });
 
-test('a change that was not sent because Redis gave no time was not made', async () => {
+test('a change is not sent and not made if Redis does not return its time', async () => {
   const { proxy, redis, storage } = await setUp();
   proxy.set({ kind: 'black-hole' });
   expect(await storage.change(issuing(idOfKey(1))).catch((thrown) => thrown)).toBeInstanceOf(NotMade);
@@ -92,17 +92,17 @@ test('a retried change that failed is never made, whenever its first call arrive
 async function refused(change: Promise<unknown>): Promise<string | undefined> {
   const fault = (await change.catch((thrown) => thrown)) as NotMade;
   expect(fault).toBeInstanceOf(NotMade);
-  // A command contains digests and fields.
+  // Commands contain digests and fields, which must not be shown.
   expect(inspect(fault)).not.toMatch(/plan|free|#!lua/);
   return fault.shown;
 }
 
-describe('a change that Redis refuses, or that was not sent, was not made', async () => {
+describe('a change that Redis refuses, or that is not sent, is not made', async () => {
   const { redis, server, storage } = await setUp(2_000);
   const [id, other] = [idOfKey(1), idOfKey(2)];
   await storage.change(issuing(id));
 
-  test('when Redis is out of memory, only an urgent change is made', async () => {
+  test('when Redis is out of memory, except urgent changes', async () => {
     await storage.change(issuing(other));
     await redis.config('SET', 'maxmemory', '1');
     expect(await refused(storage.change(issuing(idOfKey(3))))).toBe('The change was not made. Redis is out of memory.');
@@ -128,7 +128,7 @@ describe('a change that Redis refuses, or that was not sent, was not made', asyn
     expect(await redis.exists(`gateway:key:{${idOfKey(4)}}`)).toBe(0);
   });
 
-  test('without the right to', async () => {
+  test('without permission', async () => {
     await redis.acl('SETUSER', 'narrow', 'on', '>x', '~*', '+@all', '-eval');
     const url = new URL(server.url);
     [url.username, url.password] = ['narrow', 'x'];
@@ -145,7 +145,7 @@ describe('a change that Redis refuses, or that was not sent, was not made', asyn
   });
 });
 
-test('keys issued one after another or at once take one call each', async () => {
+test('each issued key takes one call, whether keys are issued one by one or at once', async () => {
   const { server } = await setUp();
   const redis = await connectedRedis(server.url);
   const storage = await storageAt(server.url);
@@ -158,6 +158,6 @@ test('keys issued one after another or at once take one call each', async () => 
   expect(await redis.zcard('gateway:keys')).toBe(2_000);
   const count = (wanted: string) => calls.filter((name) => name === wanted).length;
   await expect.poll(() => count('eval')).toBeGreaterThanOrEqual(2_000);
-  // One look at the replicas a second, and one at the clock.
+  // Replicas and the clock are read once a second.
   expect(calls.filter((name) => name !== 'info').length).toBeLessThan(2_000 * 1.02);
 });

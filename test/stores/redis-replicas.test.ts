@@ -19,7 +19,7 @@ const ofReplicas = async (redis: Redis) => (await checkRedis(redis)).filter(({ a
 const waits = async (redis: Redis) =>
   Number(/cmdstat_wait:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
 
-test('a change is acknowledged when a replica has it', async () => {
+test('a change is acknowledged once a replica has it', async () => {
   const { redis, follower, storage } = await setUp();
   for (let at = 0; at < 20; at++) {
     expect(await storage.change(issuing(idOfKey(at)))).toBe(true);
@@ -31,7 +31,7 @@ test('a change is acknowledged when a replica has it', async () => {
   expect(await ofReplicas(redis)).toMatchObject([{ status: 'good' }]);
 });
 
-test('a change that no replica has is made but not acknowledged, and a later one is', async () => {
+test('a change that no replica confirms is made but not acknowledged, and later ones are once the replica is back', async () => {
   const { url, replica, redis, follower, storage } = await setUp();
   await storage.change(issuing(idOfKey(1)));
   replica.pause();
@@ -40,12 +40,12 @@ test('a change that no replica has is made but not acknowledged, and a later one
   expect(fault.shown).toBe('The change was made, but no replica has confirmed it. It is safe to repeat it.');
   expect(await redis.exists(`gateway:key:{${idOfKey(2)}}`)).toBe(1);
   await expect(storage.change(revoking(idOfKey(1)))).rejects.toThrow(Unconfirmed);
-  // What was read is confirmed by a change that only requires it, on any connection.
+  // A change that only requires the current state is acknowledged once that state is confirmed, on any connection.
   const other = await storageAt(url);
   const isGone = { parts: [{ record: `key:${idOfKey(1)}`, exists: false }], entries: [] } as const;
   await expect(other.change(isGone)).rejects.toThrow(Unconfirmed);
   await expect(other.relistKeys()).rejects.toThrow(Unconfirmed);
-  // What was not made needs no replica, and neither does an entry about something that was done already.
+  // A change that was not made needs no replica, and neither does a mere audit entry.
   expect(await storage.change(revoking(idOfKey(9)))).toBe(false);
   await storage.change({ parts: [], entries: [auditEntry('*')] });
 
@@ -62,7 +62,7 @@ test('a change that no replica has is made but not acknowledged, and a later one
   expect(await other.relistKeys()).toBe(0);
 });
 
-test('a change waits for no replica if none is connected, and the doctor warns', async () => {
+test('a change does not wait for a replica if none is connected, and the doctor warns of this', async () => {
   const { replica, redis, storage } = await setUp();
   await storage.change(issuing(idOfKey(1)));
   await replica.stop();
@@ -77,12 +77,12 @@ test('a change waits for no replica if none is connected, and the doctor warns',
   expect(found).toMatchObject({ status: 'warning', found: expect.stringContaining('acknowledged changes are lost') });
 });
 
-test('without a replica a change is acknowledged even if the connection is lost right after its answer', async () => {
+test('without replicas, a change is acknowledged even if the connection is lost right after its reply', async () => {
   const { url, redis } = await emptyDatabase();
   const proxy = await startFaultProxy(url);
   const storage = await storageAt(proxy.url);
   await storage.change(issuing(idOfKey(1)));
-  // What was seen of replicas is old by then.
+  // After this time the replicas are read again.
   await sleep(1_100);
   proxy.set({ kind: 'cut-reply', afterBytes: 0, to: 'replication' });
   const changing = storage.change(issuing(idOfKey(2)));
@@ -92,7 +92,7 @@ test('without a replica a change is acknowledged even if the connection is lost 
   expect(await changing).toBe(true);
 });
 
-test('a replica that confirms on another connection than that of the change confirms nothing', async () => {
+test('a confirmation of replicas on another connection than that of the change is not valid', async () => {
   const { redis } = await setUp();
   const replicas = new Replicas(redis);
   await redis.set('test:written', '1');

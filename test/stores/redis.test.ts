@@ -9,7 +9,6 @@ const { url, redis } = await emptyDatabase();
 const lost: [LogEntry, string][] = [];
 const storage = await storageAt(url, { auditLength: 5, onLost: (...one) => void lost.push(one) });
 
-/** A fresh key in the storage. */
 let keys = 6;
 async function issue(fields?: Record<string, string>): Promise<string> {
   const id = idOfKey(++keys);
@@ -20,7 +19,7 @@ async function issue(fields?: Record<string, string>): Promise<string> {
 const numbers = async (query: KeyListQuery) =>
   (await storage.listKeys(query)).map(({ id }) => Number(id.slice('Key'.length)));
 
-test('an empty store is recognized, whatever a change leaves behind for a while', async () => {
+test('a store is empty even if a change has left temporary data', async () => {
   expect(await storage.isEmpty()).toBe(true);
   await redis.set('gateway:change:{gateway:plans}:x', 'called off');
   await redis.set('somebody:else', '1');
@@ -31,7 +30,7 @@ test('an empty store is recognized, whatever a change leaves behind for a while'
 });
 
 test('keys are listed by creation, then by id, in pages, and keep their places when they are revoked', async () => {
-  // 3 and 4 were created at the same time.
+  // Keys 3 and 4 were created at the same time.
   const times = ['100.25', '200', '300', '300', '400.000001', '500'];
   for (const [at, created] of times.entries()) await storage.change(issuing(idOfKey(at + 1), { created_at: created }));
   await redis.zadd('gateway:keys', 250, 'no key id', 300, 'Key00000000', 9e9, '');
@@ -60,7 +59,7 @@ test('keys are listed by creation, then by id, in pages, and keep their places w
   expect(await storage.countKeys()).toBe(4);
 });
 
-test('a revocation keeps the fields as of that step and the place of the key', async () => {
+test('a revocation keeps the last fields and the place of the key', async () => {
   const id = await issue();
   await redis.hset(`gateway:key:{${id}}`, { admitted: '7', secret: 'x' });
   await redis.set(`gateway:usage:{${id}}`, 'spoilt');
@@ -74,7 +73,7 @@ test('a revocation keeps the fields as of that step and the place of the key', a
   expect(await storage.change(revoking(id))).toBe(false);
 });
 
-test('the rest of a revoked key loses its place once it has expired', async () => {
+test('a revoked key loses its place once its kept data has expired', async () => {
   const id = await issue();
   await storage.change(revoking(id));
   await redis.del(`gateway:usage:{${id}}`);
@@ -84,7 +83,7 @@ test('the rest of a revoked key loses its place once it has expired', async () =
   expect(await redis.zscore('gateway:keys:revoked', id)).toBeNull();
 });
 
-test('an index that is no sorted set prevents issuing a key, of which nothing remains', async () => {
+test('a key is not issued, even in part, if the index is not a sorted set', async () => {
   await issue();
   await redis.rename('gateway:keys', 'test:keys');
   await redis.set('gateway:keys', 'spoilt');
@@ -105,7 +104,7 @@ test('bytes that are not UTF-8 are read as U+FFFD and do not prevent a change of
   expect(await storage.change(rename)).toBe(false);
 });
 
-test('an audit entry equal to one of more than a minute ago is no repetition', async () => {
+test('an audit entry that equals one from over a minute ago is no repetition', async () => {
   await redis.del('gateway:activity');
   const { log, fields } = auditEntry('a');
   const asked = { log, fields: { ...fields, requestId: '1' } };
@@ -114,7 +113,7 @@ test('an audit entry equal to one of more than a minute ago is no repetition', a
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
-test('a page of keys is read in one call with its counts and no further key', async () => {
+test('only the keys of a page are read, with their counts', async () => {
   for (let at = 0; at < 250; at++) await issue();
   const connection = await connectedRedis(url);
   const sent = countCommands(connection);
@@ -127,7 +126,7 @@ test('a page of keys is read in one call with its counts and no further key', as
   expect(sent('hgetall')).toBe(300);
 });
 
-test('a key that is revoked or listed after the scan found it is not reported', async () => {
+test('a key that is revoked or listed during the scan for unlisted keys is not reported', async () => {
   await redis.flushdb();
   const all = Array.from({ length: 3_000 }, (_, at) => idOfKey(at));
   const pipeline = redis.pipeline();

@@ -57,7 +57,7 @@ async function withKeys(folder: string): Promise<SqliteStorage> {
   return storage;
 }
 
-/** @returns the number of changes that were made before the disk was found full */
+/** @returns the number of changes that were made before one failed */
 async function untilRefused(storage: SqliteStorage): Promise<number> {
   for (let made = 0; ; made++) {
     const fault = await storage.change(rename(made, 'second')).catch((reason: unknown) => reason);
@@ -75,7 +75,7 @@ async function hasAll(storage: SqliteStorage, { renamed = 0, revoked = 0, disabl
   );
 }
 
-test('on a full disk every key can be revoked or disabled, and nothing else is acknowledged until there is room', async (context) => {
+test('on a full disk, every key can be revoked or disabled, and no other change is made until there is space', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   const storage = await withKeys(folder);
@@ -87,7 +87,7 @@ test('on a full disk every key can be revoked or disabled, and nothing else is a
   await expect(storage.change({ parts: [], entries: [{ log: 'audit', fields: {} }] })).rejects.toMatchObject(bySystem);
   for (let id = 0; id < 200; id++) {
     expect(await storage.change(revoke(id))).toBe(true);
-    // What is left of the room is not for others on this disk.
+    // The rest of the reserved space stays reserved.
     expect(statSync(join(folder, 'reserve')).size).toBeGreaterThan(100_000);
   }
   const others = Promise.allSettled([
@@ -115,12 +115,15 @@ test('on a full disk every key can be revoked or disabled, and nothing else is a
   expect((await stat(join(folder, 'reserve'))).size).toBe(1_048_576);
 });
 
-/** A log that cannot be moved into the database with the reserved room stays in use, and every step needs room. */
+/**
+ * A log that is too large to be merged into the database with the reserved space stays in use and grows with every
+ * change.
+ */
 test.for([
   { name: 'small keys', before: [1_000, 1_000], whileFull: [1_000, 900], revoked: 300 },
   { name: 'large keys', before: [1_000, 12_000], whileFull: [1_000, 8_000], revoked: 25 },
-  { name: 'keys of which many are only in the log', before: [700, 2_000], whileFull: [0, 0], revoked: 300 },
-] as const)('on a disk that is full of $name, keys can be revoked one by one', async (sample, context) => {
+  { name: 'keys, many of which are only in the log', before: [700, 2_000], whileFull: [0, 0], revoked: 300 },
+] as const)('on a disk full of $name, keys can be revoked one by one', async (sample, context) => {
   const disk = await diskFor(context, 64);
   const storage = open(join(disk.folder, 'data'));
   let from = 0;
@@ -136,11 +139,11 @@ test.for([
   await create(sample.whileFull);
   const created = await storage.countKeys();
   expect(await storage.listKeys({ limit: from })).toHaveLength(created);
-  for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  for (let id = 0; id < sample.revoked; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
   expect(await storage.countKeys()).toBe(created - sample.revoked);
 });
 
-test('on a full disk no number of bans keeps a key from being revoked', async (context) => {
+test('on a full disk, a key can be revoked after any number of bans', async (context) => {
   const disk = await diskFor(context, 16);
   const storage = await withKeys(join(disk.folder, 'data'));
   await disk.fill();
@@ -155,13 +158,13 @@ test('on a full disk no number of bans keeps a key from being revoked', async (c
   while (made < 20_000 && (await ban(made).catch(() => false))) made += 1;
   expect([made > 100, made < 20_000]).toEqual([true, true]);
   const newest = await storage.tail('audit', { count: 1_000 });
-  for (let id = 0; id < KEYS; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
-  // Old entries gave way, but none of the newest thousand.
+  for (let id = 0; id < KEYS; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
+  // Old audit entries were removed, but none of the newest thousand.
   const kept = await storage.tail('audit', { count: 1_000 });
   expect(kept.slice(KEYS)).toEqual(newest.slice(0, 1_000 - KEYS));
 });
 
-test('a revocation on a full disk is made, and another change in the same turn is not', async (context) => {
+test('on a full disk, a revocation is made, and other changes in the same turn are not', async (context) => {
   const disk = await diskFor(context);
   const storage = await withKeys(join(disk.folder, 'data'));
   await disk.fill();
@@ -176,25 +179,25 @@ test.for([
   ['at once', 0],
   ['after many changes', 40],
 ] as const)(
-  'while another process takes all the room there is, %s, keys are revoked and disabled',
+  'keys can be revoked and disabled while another process fills the disk, %s',
   async ([, changes], context) => {
     const disk = await diskFor(context, 16);
     const folder = join(disk.folder, 'data');
     const storage = await withKeys(folder);
     for (let id = 0; id < changes; id++) await storage.change(rename(id, 'second'));
     await disk.keepFull();
-    for (let id = 0; id < 100; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+    for (let id = 0; id < 100; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
     const refused = async () => await storage.change(rename(KEYS - 2, 'second')).catch((fault: unknown) => fault);
     await expect.poll(refused, { interval: 0 }).toMatchObject(bySystem);
     const others = Array.from({ length: 300 }, (_, at) => storage.change(disable(100 + at)));
     expect(await Promise.all(others)).toEqual(Array(300).fill(true));
     await storage.save([['401', { banned_until: '9' }]], true);
     await storage.close();
-    // A start finds no room either.
+    // A start has no space either.
     await (await open(folder)).close();
     const next = open(folder);
     expect(next.fault()).toBe(FULL);
-    // The other process may have taken what SQLite gave up when it was closed. Then nothing is acknowledged.
+    // The other process may have taken the space that the close released. Then no change is made.
     for (let id = 480; id < KEYS; id++) {
       const revoked = await next.change(revoke(id)).catch((fault: unknown) => fault);
       if (revoked === true) expect(await next.read(`key:${id}`)).toBeUndefined();
@@ -209,7 +212,7 @@ test.for([
   },
 );
 
-test('a stop on a full disk whose log cannot be moved loses nothing, and keeps the reserved room', async (context) => {
+test('a stop on a full disk loses nothing and keeps the reserved space if the log cannot be merged', async (context) => {
   const disk = await diskFor(context, 16);
   const folder = join(disk.folder, 'data');
   const storage = await withKeys(folder);
@@ -220,7 +223,7 @@ test('a stop on a full disk whose log cannot be moved loses nothing, and keeps t
   expect(made).toEqual(ids.map(() => true));
   await disk.fill();
   await untilRefused(storage);
-  for (let id = 400; id < 420; id++) expect(await storage.change(revoke(id)), `of key ${id}`).toBe(true);
+  for (let id = 400; id < 420; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
   const reserved = (await stat(join(folder, 'reserve'))).size;
   await storage.close();
   expect((await stat(join(folder, 'gateway.db-wal'))).size).toBeGreaterThan(1_048_576);
@@ -236,7 +239,7 @@ test('a stop on a full disk whose log cannot be moved loses nothing, and keeps t
   await expect.poll(() => next.fault()).toBeUndefined();
 });
 
-test('stops and starts on a disk that somebody else fills leave room for bans', async (context) => {
+test('bans are possible after stops and starts on a disk that another process fills', async (context) => {
   const disk = await diskFor(context, 16);
   const folder = join(disk.folder, 'data');
   let storage = await withKeys(folder);
@@ -253,7 +256,7 @@ test('stops and starts on a disk that somebody else fills leave room for bans', 
   }
 });
 
-test('states handed over on a full disk are saved once there is room', async (context) => {
+test('states that are handed over on a full disk are saved once there is space', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
@@ -274,7 +277,7 @@ test('states handed over on a full disk are saved once there is room', async (co
     .toMatchObject([{ admitted: '7' }, { admitted: '5' }, { admitted: '3' }]);
 });
 
-/** What a start would find if the process ended now. */
+/** The records that a start would read if the process were killed now. */
 async function storedNow(folder: string, records: readonly RecordName[]): Promise<readonly unknown[]> {
   const copy = await temporaryFolder();
   for (const name of ['gateway.db', 'gateway.db-wal']) await cp(join(folder, name), join(copy, name));
@@ -284,7 +287,7 @@ async function storedNow(folder: string, records: readonly RecordName[]): Promis
   return stored;
 }
 
-test('a start on a full disk without the reserve has the stored data in force', async (context) => {
+test('the stored data is in force after a start on a full disk without reserved space', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
@@ -296,7 +299,7 @@ test('a start on a full disk without the reserve has the stored data in force', 
   await expect(storage.change(rename(0, 'refused'))).rejects.toMatchObject(bySystem);
 });
 
-test('in a read-only folder all acknowledged data is in force, changes are refused, and no copy is left', async (context) => {
+test('in a read-only folder, all acknowledged data is in force, changes are refused, and no copy is left over', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   const writer = startProcess(process.execPath, ['test/support/sqlite-writer.ts', folder, '1'], {});
@@ -329,7 +332,7 @@ test('in a read-only folder all acknowledged data is in force, changes are refus
   expect(await next.change(rename(1, 'new'))).toBe(true);
 });
 
-test('a gateway on a read-only folder without a lock takes it once it is writable, or ends if another was faster', async (context) => {
+test('a gateway on a read-only folder without a lock locks it once it is writable, or exits if another one has', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
@@ -346,7 +349,7 @@ test('a gateway on a read-only folder without a lock takes it once it is writabl
   expect(() => new SqliteStorage(folder)).toThrow(inUse);
 });
 
-test('a start fails with the reason if nothing is stored and nothing can be', async (context) => {
+test('a start without stored data fails with the reason if no data can be stored', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await disk.fill();

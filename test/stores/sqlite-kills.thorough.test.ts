@@ -11,7 +11,7 @@ const KILLS = thoroughly(100, 20);
 const WRITER = 'test/support/sqlite-writer.ts';
 const STEPS = ['create', 'update', 'ban', 'revoke'];
 
-/** Lets a process make changes and kills it. @returns the steps that it acknowledged, by key */
+/** Starts a process that makes changes, and kills it. @returns the steps that it acknowledged, by key */
 async function writeUntilKilled(folder: string, first: number): Promise<Map<string, string[]>> {
   const { child, out, ended } = startProcess(process.execPath, [WRITER, folder, String(first)], {});
   await once(child.stdout as NodeJS.ReadableStream, 'data');
@@ -27,7 +27,7 @@ async function writeUntilKilled(folder: string, first: number): Promise<Map<stri
   return acknowledged;
 }
 
-/** What is stored of a key, as the steps that were made of it. */
+/** The steps of a key that the stored data contains. */
 async function made(storage: SqliteStorage, id: string, actions: ReadonlySet<string>): Promise<string[]> {
   const [key, revoked] = await storage.readMany([`key:${id}`, `revoked:${id}`]);
   const fields = key ?? revoked;
@@ -47,7 +47,7 @@ async function actionsOf(storage: SqliteStorage): Promise<Map<string, Set<string
   return actions;
 }
 
-test(`${KILLS} times kill -9 lose no acknowledged change and leave none incomplete`, async () => {
+test(`${KILLS} SIGKILLs lose no acknowledged change and leave none incomplete`, async () => {
   const folder = await temporaryFolder();
   const all = new Map<string, string[]>();
   let next = 1;
@@ -56,13 +56,13 @@ test(`${KILLS} times kill -9 lose no acknowledged change and leave none incomple
     for (const [id, steps] of acknowledged) all.set(id, steps);
     const storage = new SqliteStorage(folder, { auditLength: 1e6 });
     const actions = await actionsOf(storage);
-    // A key of which nothing was acknowledged may be there too.
+    // A key may be stored although none of its steps was acknowledged.
     const begun = Math.max(next, ...[...acknowledged.keys(), ...actions.keys()].map(Number)) + 4;
     const ids = kill === KILLS - 1 ? [...all.keys()] : Array.from({ length: begun - next }, (_, at) => `${next + at}`);
     for (const id of ids) {
       const steps = await made(storage, id, actions.get(id) ?? new Set());
       const known = all.get(id) ?? [];
-      expect(steps.slice(0, known.length), `of key ${id}`).toEqual(known);
+      expect(steps.slice(0, known.length), `key ${id}`).toEqual(known);
       expect(steps.length).toBeLessThanOrEqual(known.length + 1);
     }
     await storage.close();

@@ -11,7 +11,7 @@ const CHANGES = 6;
 interface Recorded {
   readonly folder: string;
   readonly wal: Buffer;
-  /** The length of the log when each change was acknowledged, and before the first. */
+  /** The length of the log before the first change, and when each change was acknowledged. */
   readonly synced: readonly number[];
 }
 
@@ -19,7 +19,7 @@ async function record(): Promise<Recorded> {
   const folder = await temporaryFolder();
   const storage = new SqliteStorage(join(folder, 'live'));
   const wal = join(folder, 'live', 'gateway.db-wal');
-  // The log begins anew with the first change after a start.
+  // The first change after a start resets the log.
   await storage.change({ parts: [{ record: 'backup', set: { completed_at: '1' } }], entries: [] });
   const length = async () => commitEnds(await readFile(wal)).at(-1) as number;
   const synced = [await length()];
@@ -40,7 +40,7 @@ async function record(): Promise<Recorded> {
   return { folder, wal: bytes, synced };
 }
 
-/** The number of the last change that is found with this log; fails if one is half made. */
+/** The number of the last change that a start finds with this log. Fails if a change is incomplete. */
 async function lastFound({ folder }: Recorded, wal: Buffer): Promise<number> {
   const after = join(folder, randomBytes(4).toString('hex'));
   await mkdir(after);
@@ -74,7 +74,7 @@ test('a power cut anywhere in the log loses no acknowledged change and leaves no
   }
 });
 
-test('a power cut may leave any bytes after the last synced frame', async () => {
+test('any bytes that a power cut leaves after the last synced frame are ignored', async () => {
   const recorded = await record();
   const { wal, synced } = recorded;
   for (const [made, length] of synced.slice(0, -1).entries()) {

@@ -5,7 +5,7 @@ import { type FieldChanges, NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** A process that decides, and what it has of keys. */
+/** A process that decides, and the states of keys that it holds. */
 class Decider implements Owner {
   storage: SqliteStorage | undefined;
   readonly states = new Map<string, FieldChanges>();
@@ -43,7 +43,7 @@ const rename = (id: string, from: string | undefined, to: string) => ({
   entries: [],
 });
 
-test('a change takes over the state and its result before the key is loaded', async () => {
+test('a load during a change returns the state that was taken over and the result of the change', async () => {
   const { storage, decider } = await open();
   decider.states.set('a', { admitted: '7', banned_until: '9', bans: '1' });
   const order: string[] = [];
@@ -67,7 +67,7 @@ test('a change takes over the state and its result before the key is loaded', as
   expect(decider.asked).toEqual(['a', 'a']);
 });
 
-test('a state that was handed over for a change is kept when the change is not made', async () => {
+test('a state that was handed over for a change is kept even if the change is not made', async () => {
   const { storage, decider } = await open();
   decider.states.set('a', { admitted: '7' });
   expect(await storage.change(rename('a', 'other', 'x'))).toBe(false);
@@ -77,7 +77,7 @@ test('a state that was handed over for a change is kept when the change is not m
   expect(await storage.load('a')).toEqual({ name: 'first', admitted: '7' });
 });
 
-test('a revoked key leaves the counts of its last decisions, and a late state does not bring it back', async () => {
+test('a revoked key keeps the counts of its last decisions, and a late state does not restore it', async () => {
   const { storage, decider } = await open();
   decider.states.set('a', { admitted: '8', left: '1 1 1' });
   const moveTo = { record: 'revoked:a' as const, fields: ['admitted'], seconds: 60 };
@@ -86,7 +86,7 @@ test('a revoked key leaves the counts of its last decisions, and a late state do
   expect(await storage.readMany(['key:a', 'revoked:a'])).toEqual([undefined, { admitted: '8', revoked: '1' }]);
 });
 
-test('keys loaded in a turn are sent before their release is requested', async () => {
+test('keys that are loaded in a turn are returned before their release is requested', async () => {
   const { storage, decider } = await open();
   const order: string[] = [];
   const loaded = storage.load('a').then(() => order.push('loaded'));
@@ -95,7 +95,7 @@ test('keys loaded in a turn are sent before their release is requested', async (
   expect(order).toEqual(['loaded', 'release']);
 });
 
-test("in a turn of the event loop, one page of operators' lists is read, however many lists there are", async () => {
+test("one page of operators' lists is read per turn of the event loop, however many lists are requested", async () => {
   const { storage, decider } = await open();
   let [inTurn, most] = [0, 0];
   decider.beforeFlush = () => {

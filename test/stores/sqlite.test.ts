@@ -22,7 +22,7 @@ const put = (id: string, set: Record<string, string | undefined>) => ({
   entries: [{ log: 'audit' as const, fields: { target: id } }],
 });
 
-test('the changes of one event-loop turn are one commit, and a failed one is rolled back alone', async () => {
+test('the changes of one turn of the event loop are one commit, and only a failed one is rolled back', async () => {
   const { storage, folder } = await open();
   await storage.change(put('first', { name: 'first' }));
   const before = await commitsIn(join(folder, 'gateway.db-wal'));
@@ -56,7 +56,7 @@ test.for([
   ['removed', 'gateway.db'],
   ['replaced', 'gateway.db'],
   ['removed', 'gateway.db-wal'],
-] as const)('once its file was %s (%s), nothing is acknowledged and everything can be read', async ([how, name]) => {
+] as const)('once its file was %s (%s), no change is made and all data can be read', async ([how, name]) => {
   const { storage, folder } = await open();
   await storage.change(put('first', { name: 'first' }));
   const file = join(folder, name);
@@ -70,7 +70,7 @@ test.for([
   expect(await storage.change(put('first', { name: 'second' }))).toBe(true);
 });
 
-test('acknowledged data is there after a restart, in files that only the owner can read', async () => {
+test('acknowledged data survives a restart, in files that only the owner can read', async () => {
   const folder = join(await temporaryFolder(), 'made', 'by the gateway');
   const storage = new SqliteStorage(folder);
   await storage.change(put('a', { created_at: '5.25', name: '\u0000 \ud800 "' }));
@@ -93,7 +93,7 @@ test('acknowledged data is there after a restart, in files that only the owner c
   expect(await next.listKeys({ limit: 5 })).toEqual([{ createdAt: 5.25, id: 'a' }]);
 });
 
-test('an audit entry equal to one of more than a minute ago is no repetition', async () => {
+test('an audit entry that equals one from over a minute ago is no repetition', async () => {
   const { storage } = await open();
   const asked = { log: 'audit' as const, fields: { target: 'a', requestId: '1' } };
   const make = () => storage.change({ parts: [], entries: [asked] });
@@ -104,28 +104,31 @@ test('an audit entry equal to one of more than a minute ago is no repetition', a
   expect(await storage.tail('audit', { count: 9 })).toHaveLength(2);
 });
 
-test('a second gateway on the same folder is refused with the process that holds it', async () => {
+test('a second gateway on the same folder fails to start and names the process that uses it', async () => {
   const { folder } = await open();
   expect(() => new SqliteStorage(folder)).toThrow(new RegExp(`process ${process.pid}\\b.* set REDIS_URL`));
   const { code, err } = await startProcess(process.execPath, [WRITER, folder], {}).ended;
   expect([code, err]).toEqual([1, expect.stringContaining(`process ${process.pid}.`)]);
 });
 
-test.runIf(process.getuid?.() === 0)('a process that may read the database but not its lock is refused', async () => {
-  const { folder, storage } = await open();
-  await storage.change(put('a', { name: 'a' }));
-  await chmod(folder, 0o755);
-  for (const file of ['gateway.db', 'gateway.db-wal']) await chmod(join(folder, file), 0o644);
-  const start = async () => (await startProcess(process.execPath, [WRITER, folder], {}, { uid: 65_534 }).ended).err;
-  expect(await start()).toContain(`The lock of DATA_DIR ${folder} cannot be read`);
-  await chmod(join(folder, 'lock'), 0o644);
-  expect(await start()).toContain(`process ${process.pid}.`);
-});
+test.runIf(process.getuid?.() === 0)(
+  'a process that may read the database but not its lock fails to start',
+  async () => {
+    const { folder, storage } = await open();
+    await storage.change(put('a', { name: 'a' }));
+    await chmod(folder, 0o755);
+    for (const file of ['gateway.db', 'gateway.db-wal']) await chmod(join(folder, file), 0o644);
+    const start = async () => (await startProcess(process.execPath, [WRITER, folder], {}, { uid: 65_534 }).ended).err;
+    expect(await start()).toContain(`The lock of DATA_DIR ${folder} cannot be read`);
+    await chmod(join(folder, 'lock'), 0o644);
+    expect(await start()).toContain(`process ${process.pid}.`);
+  },
+);
 
 test.for([
   ['zeros', Buffer.alloc(4_096)],
   ['half a page', Buffer.from('SQLite format 3\0')],
-] as const)('a lock file that a power cut left with %s still locks', async ([, content]) => {
+] as const)('a lock file that a power cut left with %s can still be locked', async ([, content]) => {
   const folder = await temporaryFolder();
   await writeFile(join(folder, 'lock'), content);
   const storage = new SqliteStorage(folder);

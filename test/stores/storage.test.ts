@@ -10,7 +10,7 @@ const key = (id: string) => `key:${id}` as const;
 const revoked = (id: string) => `revoked:${id}` as const;
 
 describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
-  test('changes only what is as expected', async () => {
+  test('makes a change only if the record has the expected fields', async () => {
     const storage = await open();
     const id = newId();
     const change = (expect: Record<string, string | undefined>, set: Record<string, string | undefined>) =>
@@ -29,7 +29,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect((await storage.tail('audit', { count: 10 })).map(([, fields]) => fields)).toEqual([auditEntry(id).fields]);
   });
 
-  test('lets one of many concurrent changes win', async () => {
+  test('makes only one of many concurrent changes that expect the same fields', async () => {
     const storage = await open();
     const id = newId();
     await storage.change({ parts: [{ record: key(id), set: { name: '0', created_at: '5' } }], entries: [] });
@@ -43,7 +43,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await storage.tail('audit', { count: 30 })).toHaveLength(1);
   });
 
-  test('moves the rest of a revoked key, which keeps its place', async () => {
+  test('moves the kept data of a revoked key, which keeps its place', async () => {
     const storage = await open();
     const ids = Array.from({ length: 5 }, newId);
     for (const [at, id] of ids.entries())
@@ -75,7 +75,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await storage.unlistedKeys()).toEqual([]);
   });
 
-  test('lists a page at any place from either end while keys come and go', async () => {
+  test('lists any page from either end, also after keys are created and revoked', async () => {
     const storage = await open();
     const ids = Array.from({ length: 7 }, newId);
     const create = (id: string, at: number) =>

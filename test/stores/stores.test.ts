@@ -45,7 +45,7 @@ async function withKey(storage: Storage, about: Partial<KeyRecord> = {}) {
 }
 
 describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
-  test('use reserved space only for a change that narrows a key or a secret', async () => {
+  test('use reserved space only for a change that restricts a key or a secret', async () => {
     const made: unknown[] = [];
     const storage = await open();
     const noting = withOwn(storage, {
@@ -75,7 +75,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     expect(made.splice(0)).toEqual([true, false, false]);
   });
 
-  /** What operators do, with what is there afterwards. Each can be repeated after a fault. */
+  /** Actions of operators, with checks of their results. Each can be repeated after a fault. */
   const DEEDS = {
     async issue(storage: Storage, sound: Storage) {
       const { id, digest } = createApiKey().credential;
@@ -131,20 +131,23 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
     (['before', 'behind'] as const).map((when) => [name as keyof typeof DEEDS, when] as const),
   );
 
-  test.for(FAULTS)('%s with a fault %s any step is made with its audit entry or not at all', async ([name, when]) => {
-    for (let nth = 1; ; nth++) {
-      const sound = await open();
-      const failing = failingAt(sound, nth, when);
-      const { deed, isThere, entries } = await DEEDS[name](failing, sound);
-      const fault = await deed().then(
-        () => undefined,
-        (thrown: unknown) => thrown,
-      );
-      if (failing.hasFailed()) expect(fault).toBeInstanceOf(MadeFault);
-      expect(await entries()).toHaveLength((await isThere()) ? 1 : 0);
-      if (!failing.hasFailed()) break;
-      await deed().catch(() => undefined);
-      expect([await isThere(), (await entries()).length]).toEqual([true, 1]);
-    }
-  });
+  test.for(FAULTS)(
+    '%s: the change is made with its audit entry or not at all, with a fault %s any step',
+    async ([name, when]) => {
+      for (let nth = 1; ; nth++) {
+        const sound = await open();
+        const failing = failingAt(sound, nth, when);
+        const { deed, isThere, entries } = await DEEDS[name](failing, sound);
+        const fault = await deed().then(
+          () => undefined,
+          (thrown: unknown) => thrown,
+        );
+        if (failing.hasFailed()) expect(fault).toBeInstanceOf(MadeFault);
+        expect(await entries()).toHaveLength((await isThere()) ? 1 : 0);
+        if (!failing.hasFailed()) break;
+        await deed().catch(() => undefined);
+        expect([await isThere(), (await entries()).length]).toEqual([true, 1]);
+      }
+    },
+  );
 });

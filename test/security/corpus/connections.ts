@@ -1,21 +1,19 @@
 import { type Case, CHUNKED, chunk, HIDDEN, head, LAST_CHUNK, one, withBody } from './parts.ts';
 
-/**
- * Byte streams around a request on a connection: other requests before and after it, protocol switches, and early ends.
- */
+/** Byte streams with other bytes before or after a request, protocol switches, and early ends. */
 
 const BODY = '{"a":1}';
 const GOOD = head([]);
 const CUT = [
   ['in the method', 'PO'],
   ['in the head', GOOD.slice(0, 40)],
-  ['behind the head', head([`Content-Length: ${BODY.length}`])],
+  ['after the head', head([`Content-Length: ${BODY.length}`])],
   ['in the body', head([`Content-Length: ${BODY.length}`]) + BODY.slice(0, 3)],
   ['in a size', `${head([CHUNKED])}7`],
   ['in a chunk', `${head([CHUNKED])}7\r\n{"a`],
   ['before the last chunk', head([CHUNKED]) + chunk(BODY)],
   ['in the trailers', `${head([CHUNKED]) + chunk(BODY)}0\r\nX: a`],
-  ['behind a request', withBody(BODY)],
+  ['after a request', withBody(BODY)],
   ['in the second of two', withBody(BODY) + GOOD.slice(0, 40)],
 ] as const;
 
@@ -31,13 +29,13 @@ const pipelines: Case[] = [
   one('one without a key, one with', HIDDEN + withBody(BODY)),
   one('empty lines between', `${withBody(BODY)}\r\n\r\n${withBody(BODY)}`),
   one('line feeds between', `${withBody(BODY)}\n\n${withBody(BODY)}`),
-  one('nonsense behind', `${withBody(BODY)}nonsense\r\n\r\n${HIDDEN}`),
+  one('nonsense after', `${withBody(BODY)}nonsense\r\n\r\n${HIDDEN}`),
   one('nonsense in front', `nonsense\r\n\r\n${withBody(BODY)}`),
-  one('one behind a close', head(['Connection: close']) + withBody(BODY)),
-  one('one behind HTTP/1.0', head([], '{method} /v1/pets HTTP/1.0') + withBody(BODY)),
-  one('one behind a body that is too large', withBody('a'.repeat(70_000)) + withBody(BODY)),
-  one('one behind a refused target', head([], '{method} /v1/../pets HTTP/1.1') + withBody(BODY)),
-  one('one behind half a chunk', `${head([CHUNKED])}ff\r\n${withBody(BODY)}`),
+  one('one after a close', head(['Connection: close']) + withBody(BODY)),
+  one('one after HTTP/1.0', head([], '{method} /v1/pets HTTP/1.0') + withBody(BODY)),
+  one('one after a body that is too large', withBody('a'.repeat(70_000)) + withBody(BODY)),
+  one('one after a refused target', head([], '{method} /v1/../pets HTTP/1.1') + withBody(BODY)),
+  one('one after half a chunk', `${head([CHUNKED])}ff\r\n${withBody(BODY)}`),
   one('chunks and lengths in turn', (head([CHUNKED]) + chunk(BODY) + LAST_CHUNK + withBody(BODY)).repeat(3)),
   { name: 'a head in small pieces', writes: withBody(BODY).match(/.{1,24}/gs) ?? [] },
   { name: 'a line break in two pieces', writes: [GOOD.slice(0, -3), GOOD.slice(-3)] },
@@ -67,7 +65,7 @@ const UPGRADES = [
 
 const upgrades: Case[] = UPGRADES.flatMap(([name, headers]): Case[] => [
   one(`an upgrade to ${name}`, head(headers)),
-  one(`an upgrade to ${name}, and a request behind`, head(headers) + HIDDEN),
+  one(`an upgrade to ${name}, and a request after`, head(headers) + HIDDEN),
   one(`an upgrade to ${name}, with a body`, head([...headers, `Content-Length: ${HIDDEN.length}`]) + HIDDEN),
   one(`an upgrade to ${name}, with chunks`, head([...headers, CHUNKED]) + chunk(HIDDEN) + LAST_CHUNK),
   { name: `an upgrade to ${name}, and frames later`, writes: [head(headers), 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'] },

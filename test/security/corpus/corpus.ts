@@ -3,11 +3,11 @@ import { FRAMING } from './framing.ts';
 import { HEADS } from './heads.ts';
 import type { Case } from './parts.ts';
 
-/** Hostile byte streams; each is sent once with each method. */
+/** Hostile byte streams. Each is sent once with each method. */
 export const CORPUS: readonly Case[] = [...FRAMING, ...HEADS, ...CONNECTIONS];
 export const METHODS = ['GET', 'POST', 'DELETE', 'OPTIONS'] as const;
 
-/** A case as sent: with a method, a key, and an id that identifies it. */
+/** A case with its method, key and id filled in. */
 export interface Stream extends Case {
   readonly id: string;
 }

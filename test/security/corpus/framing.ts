@@ -1,10 +1,12 @@
 import { type Case, CHUNKED, chunk, HIDDEN, head, LAST_CHUNK, length, one, withBody } from './parts.ts';
 
-/** Where a body ends: all ways to state it, alone and in conflict, with a hidden request where two readers disagree. */
+/**
+ * All ways to state where a body ends, alone and in conflict, with a hidden request where two parsers would disagree.
+ */
 
 type Named<T> = readonly [name: string, value: T];
 
-/** Headers that state, rightly or not, a body of n bytes. */
+/** Headers for a body of n bytes, correct or not. */
 const LENGTHS: readonly Named<(n: number) => readonly string[]>[] = [
   ['no length', () => []],
   ['a length', (n) => [`Content-Length: ${n}`]],
@@ -17,9 +19,9 @@ const LENGTHS: readonly Named<(n: number) => readonly string[]>[] = [
   ['a length with a sign', (n) => [`Content-Length: +${n}`]],
   ['a negative length', (n) => [`Content-Length: -${n}`]],
   ['a length in hexadecimal', (n) => [`Content-Length: 0x${n.toString(16)}`]],
-  ['a length in two words', (n) => [`Content-Length: ${n} 0`]],
+  ['a length with a space', (n) => [`Content-Length: ${n} 0`]],
   ['a length with a fraction', (n) => [`Content-Length: ${n}.0`]],
-  ['a length behind a vertical tab', (n) => [`Content-Length: \v${n}`]],
+  ['a length after a vertical tab', (n) => [`Content-Length: \v${n}`]],
   ['a length beyond 2^64', (n) => [`Content-Length: ${18446744073709551616n + BigInt(n)}`]],
   ['an empty length', () => ['Content-Length:']],
   ['a length with an underscore', (n) => [`Content_Length: ${n}`]],
@@ -31,26 +33,27 @@ const CODINGS: readonly Named<readonly string[]>[] = [
   ['chunks, oddly cased', ['tRANSFER-eNCODING: ChUnKeD']],
   ['chunks twice', [CHUNKED, CHUNKED]],
   ['a list of chunks', ['Transfer-Encoding: chunked, chunked']],
-  ['chunks behind a comma', ['Transfer-Encoding: ,chunked']],
+  ['chunks after a comma', ['Transfer-Encoding: ,chunked']],
   ['chunks before a comma', ['Transfer-Encoding: chunked,']],
   ['gzip, then chunks', ['Transfer-Encoding: gzip, chunked']],
   ['chunks, then identity', ['Transfer-Encoding: chunked, identity']],
   ['identity', ['Transfer-Encoding: identity']],
   ['chunks with a parameter', ['Transfer-Encoding: chunked;a=b']],
   ['chunks in quotes', ['Transfer-Encoding: "chunked"']],
-  ['chunks behind a vertical tab', ['Transfer-Encoding: \vchunked']],
-  ['chunks behind a tab', ['Transfer-Encoding:\tchunked']],
+  ['chunks after a vertical tab', ['Transfer-Encoding: \vchunked']],
+  ['chunks after a tab', ['Transfer-Encoding:\tchunked']],
   ['xchunked', ['Transfer-Encoding: xchunked']],
   ['an empty coding', ['Transfer-Encoding:']],
   ['chunks with a space before the colon', ['Transfer-Encoding : chunked']],
   ['chunks in a folded line', ['Transfer-Encoding:', ' chunked']],
-  ['chunks behind a bare line feed', ['X: x\nTransfer-Encoding: chunked']],
-  ['chunks behind a bare carriage return', ['X: x\rTransfer-Encoding: chunked']],
+  ['chunks after a bare line feed', ['X: x\nTransfer-Encoding: chunked']],
+  ['chunks after a bare carriage return', ['X: x\rTransfer-Encoding: chunked']],
   ['chunks with an underscore', ['Transfer_Encoding: chunked']],
 ];
 
 /**
- * Each hidden request is inside the body for one kind of reader, by length or by chunks, and after it for the other.
+ * The hidden request is part of the body for parsers that use the length and follows it for those that use chunks, or
+ * the other way round.
  */
 const BODIES: readonly Named<{ readonly text: string; readonly told: number }>[] = [
   ['hidden from lengths', { text: LAST_CHUNK + HIDDEN, told: LAST_CHUNK.length + HIDDEN.length }],
@@ -76,23 +79,23 @@ const chunkSyntax: Case[] = (
     ['with a line feed in an extension', `7;a\nb\r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with an extension of 20 kB', `7;${'a'.repeat(20_000)}\r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with 2,000 extensions', `${'1;a=b\r\na\r\n'.repeat(2_000)}${LAST_CHUNK}`],
-    ['with a bare line feed behind a size', `7\n{"a":1}\r\n${LAST_CHUNK}`],
-    ['with a bare line feed behind data', `7\r\n{"a":1}\n${LAST_CHUNK}`],
-    ['with a bare carriage return behind a size', `7\r{"a":1}\r\n${LAST_CHUNK}`],
-    ['without a line end behind data', `7\r\n{"a":1}${LAST_CHUNK}`],
+    ['with a bare line feed after a size', `7\n{"a":1}\r\n${LAST_CHUNK}`],
+    ['with a bare line feed after data', `7\r\n{"a":1}\n${LAST_CHUNK}`],
+    ['with a bare carriage return after a size', `7\r{"a":1}\r\n${LAST_CHUNK}`],
+    ['without a line end after data', `7\r\n{"a":1}${LAST_CHUNK}`],
     ['with a size of 0x7', `0x7\r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with a size of +7', `+7\r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with a size of -7', `-7\r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with a size of 17 digits', `00000000000000007\r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with a size beyond 2^64', `10000000000000007\r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with an empty size', `\r\n{"a":1}\r\n${LAST_CHUNK}`],
-    ['with a size behind a space', ` 7\r\n{"a":1}\r\n${LAST_CHUNK}`],
-    ['with a space behind a size', `7 \r\n{"a":1}\r\n${LAST_CHUNK}`],
+    ['with a size after a space', ` 7\r\n{"a":1}\r\n${LAST_CHUNK}`],
+    ['with a space after a size', `7 \r\n{"a":1}\r\n${LAST_CHUNK}`],
     ['with a size that is too small', `3\r\n${HIDDEN}\r\n${LAST_CHUNK}`],
     ['with a size that is too large', `ff\r\n{"a":1}\r\n${LAST_CHUNK}${HIDDEN}`],
-    ['without the last of them', chunk('{"a":1}')],
-    ['with a last one of 000', `${chunk('{"a":1}')}000\r\n\r\n`],
-    ['with a last one that has an extension', `${chunk('{"a":1}')}0;${HIDDEN.slice(0, 16)}\r\n\r\n`],
+    ['without a last chunk', chunk('{"a":1}')],
+    ['with a last chunk of 000', `${chunk('{"a":1}')}000\r\n\r\n`],
+    ['with an extension of the last chunk', `${chunk('{"a":1}')}0;${HIDDEN.slice(0, 16)}\r\n\r\n`],
     ['ending in bare line feeds', `${chunk('{"a":1}')}0\n\n`],
     ['of one byte each', [...'{"a":1}'].map(chunk).join('') + LAST_CHUNK],
   ] as const
@@ -110,16 +113,16 @@ const trailers: Case[] = (
     ['a folded line', 'X: a\r\n b'],
     ['a bare line feed', 'X: a\nY: b'],
     ['20 kB', `X: ${'a'.repeat(20_000)}`],
-    ['2,000 of them', 'X: a\r\n'.repeat(2_000).trimEnd()],
+    ['2,000 headers', 'X: a\r\n'.repeat(2_000).trimEnd()],
   ] as const
 ).map(([name, trailer]) =>
   one(`a trailer: ${name}`, `${head(['Trailer: X', CHUNKED])}${chunk('{"a":1}')}0\r\n${trailer}\r\n\r\n`),
 );
 
 const bodies: Case[] = [
-  one('a body with its length told', withBody('{"a":1}')),
+  one('a body with its length', withBody('{"a":1}')),
   one('a body that is a request', withBody(HIDDEN)),
-  one('a body longer than told', head(['Content-Length: 3']) + HIDDEN),
+  one('a body longer than its length', head(['Content-Length: 3']) + HIDDEN),
   one('a body of 65,537 bytes', withBody('a'.repeat(65_537))),
   one('a body of 65,537 bytes in chunks', head([CHUNKED]) + chunk('a'.repeat(65_537)) + LAST_CHUNK),
   one('a length of 10 GB', `${head(['Content-Length: 10000000000'])}{"a":1}`),

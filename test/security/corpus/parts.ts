@@ -1,14 +1,14 @@
-/** Parts of hostile byte streams. `{method}`, `{id}` and `{key}` are filled in when they are sent. */
+/** Parts of hostile byte streams. `{method}`, `{id}` and `{key}` are replaced before they are sent. */
 
 export interface Case {
   readonly name: string;
-  /** Written with a short pause between them. */
+  /** Sent with a short pause between them. */
   readonly writes: readonly string[];
-  /** Cuts the connection directly after the last write, without waiting for an answer. */
+  /** Closes the connection directly after the last write, without waiting for an answer. */
   readonly cut?: true;
 }
 
-/** A request without a key, so it must never be admitted, nor reach the core in the body of another. */
+/** A request without a key, which must neither be admitted nor reach the core in the body of another one. */
 export const HIDDEN = 'GET /v1/smuggled HTTP/1.1\r\nHost: a\r\n\r\n';
 export const LINE = '{method} /v1/pets HTTP/1.1';
 const HOST = 'Host: a';
@@ -17,11 +17,11 @@ const TYPE = 'Content-Type: application/json';
 export const CHUNKED = 'Transfer-Encoding: chunked';
 export const LAST_CHUNK = '0\r\n\r\n';
 
-/** A head with a valid key; these headers come last. */
+/** A head with a valid key, which ends with these headers. */
 export const head = (headers: readonly string[], line = LINE): string =>
   `${[line, HOST, ...CREDENTIALS, TYPE, ...headers].join('\r\n')}\r\n\r\n`;
 
-/** A head with only these lines. */
+/** A head that consists of these lines. */
 export const bareHead = (lines: readonly string[]): string => `${lines.join('\r\n')}\r\n\r\n`;
 
 export const length = (body: string): string => `Content-Length: ${body.length}`;
@@ -32,5 +32,4 @@ export const withBody = (body: string, headers: readonly string[] = []): string 
 
 export const chunk = (data: string): string => `${data.length.toString(16)}\r\n${data}\r\n`;
 
-/** A case with a single write. */
 export const one = (name: string, bytes: string): Case => ({ name, writes: [bytes] });
