@@ -43,21 +43,24 @@ const NEEDED: Readonly<Record<string, Role>> = Object.fromEntries(
 );
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test.for(ROLES)('%s may do what the role allows, and gets 403 and changes nothing beyond it', async (role) => {
-    const stack = await startStack(environment);
-    const id = await issueId(stack);
-    const { token } = await makeToken(stack, role);
-    const everything = () => Promise.all(['/keys', '/plans', '/tokens', '/activity'].map((path) => get(stack, path)));
-    const before = await everything();
-    for (const { name, method, path } of ROUTES) {
-      const allowed = ROLES.indexOf(role) >= ROLES.indexOf(NEEDED[name] as Role);
-      const of = allowed ? 'none' : id;
-      const answer = await callWith(stack, token, method, path.replaceAll(/\{\w+\}/g, of));
-      expect([name, answer.status === 403]).toEqual([name, !allowed]);
-      if (!allowed) expect([answer.json, await everything()]).toEqual([FORBIDDEN, before]);
-    }
-    expect(Object.keys(NEEDED).sort()).toEqual([...new Set(ROUTES.map(({ name }) => name))].sort());
-  });
+  test.for(ROLES)(
+    '%s may call the operations of the role; any other one gets 403 and changes nothing',
+    async (role) => {
+      const stack = await startStack(environment);
+      const id = await issueId(stack);
+      const { token } = await makeToken(stack, role);
+      const everything = () => Promise.all(['/keys', '/plans', '/tokens', '/activity'].map((path) => get(stack, path)));
+      const before = await everything();
+      for (const { name, method, path } of ROUTES) {
+        const allowed = ROLES.indexOf(role) >= ROLES.indexOf(NEEDED[name] as Role);
+        const of = allowed ? 'none' : id;
+        const answer = await callWith(stack, token, method, path.replaceAll(/\{\w+\}/g, of));
+        expect([name, answer.status === 403]).toEqual([name, !allowed]);
+        if (!allowed) expect([answer.json, await everything()]).toEqual([FORBIDDEN, before]);
+      }
+      expect(Object.keys(NEEDED).sort()).toEqual([...new Set(ROUTES.map(({ name }) => name))].sort());
+    },
+  );
 
   test('the name of a token is the actor, whatever its holder claims', async () => {
     await redis.flushdb();
@@ -89,7 +92,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect((await stack.admin('GET', '/tokens')).json).toEqual({ tokens: [] });
   });
 
-  test('only the digest of a token is stored, and nothing of it is in a backup', async () => {
+  test('only the digest of a token is stored, and a backup does not contain it', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const { id, token } = await makeToken(stack, 'viewer');
@@ -106,7 +109,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(JSON.stringify(stack.log)).not.toContain(token.slice(12));
   });
 
-  test('a token that is nearly right, cut, or empty is 401', async () => {
+  test('a token that is nearly right, truncated or empty gets 401', async () => {
     const stack = await startStack(environment);
     const { id, token } = await makeToken(stack, 'admin');
     const last = token.at(-2) === 'A' ? 'B' : 'A';
@@ -140,7 +143,7 @@ test('a token written into Redis by hand without a digest grants nothing', async
   expect((await stack.admin('GET', '/tokens')).json).toEqual({ tokens: [] });
 });
 
-test('while Redis is away a recently used token can still read, and others get 503', async () => {
+test('while Redis is down a recently used token can still read, and others get 503', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url });

@@ -41,7 +41,7 @@ function ask(gateway: string, key: string, agent: http.Agent): Promise<Observed>
   return promise;
 }
 
-/** What became of a request. */
+/** The outcome of a request. */
 export interface Noted {
   readonly endedAt: number;
   readonly ms: number;
@@ -60,7 +60,7 @@ export interface EverydayLoad {
   end(): Promise<void>;
 }
 
-/** After a request without an answer, so that a dead server is not asked without end. */
+/** After a request without an answer, so that a dead server is not flooded. */
 const PAUSE_AFTER_FAULT_MS = 100;
 
 /**

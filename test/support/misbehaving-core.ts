@@ -73,7 +73,7 @@ function serve(socket: Socket, head: string, id: string, attempt: number): unkno
   return misbehave(socket, head.startsWith('HEAD') ? headOf(answer) : answer, Number(query.get('at') ?? 0));
 }
 
-/** The complete bytes of a good answer. */
+/** The complete bytes of a valid answer. */
 export function goodAnswer(id: string, isChunked: boolean): string {
   const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: ${id}\r\n`;
   const body = goodBody(clientIdOf(id));

@@ -3,9 +3,9 @@ import { signalAll } from './workers.ts';
 
 export interface Restartable {
   readonly addresses: Readonly<Record<string, string>>;
-  /** Also to its workers. */
+  /** Signals the service and its workers. */
   signal(signal: NodeJS.Signals): void;
-  /** Restarts it on the same addresses, once it is gone. */
+  /** Restarts the service on the same addresses, once it has ended. */
   restart(): Promise<void>;
 }
 
