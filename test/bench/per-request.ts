@@ -25,7 +25,7 @@ const COUNTING = join(import.meta.dirname, 'machine/counting.ts');
 
 export interface PerRequest {
   readonly name: string;
-  /** Created by the project's own code, and in total. */
+  /** Those created by the project's own code, and all. */
   readonly objects: number;
   readonly allObjects: number;
   readonly kilobytes: number;

@@ -55,8 +55,8 @@ export async function warmUp(contender: Contender): Promise<void> {
 }
 
 /**
- * Runs many short rounds in turn, so that other load on the machine affects all contenders alike, and those of one round can
- * be compared. Each round starts with another contender. A warm-up round before the first is not measured.
+ * Runs many short rounds in turn, so that other load on the machine affects all contenders alike and the results of one
+ * round can be compared. Each round starts with another contender. A warm-up round before the first is not measured.
  */
 export async function measure(measuring: Measuring): Promise<Measured> {
   const { stage, part, contenders, seconds, tell } = measuring;

@@ -7,7 +7,7 @@ import { CONFIGURATION } from '../support/haproxy.ts';
 import { type Container, type Manifest, manifestsOf, OVERLAY, workloadsOf } from '../support/manifests.ts';
 import { ROOT } from '../support/process.ts';
 
-/** The manifests' figures follow those that deploy/SCALING.md has measured. */
+/** The figures in the manifests follow the measurements in deploy/SCALING.md. */
 
 const SCALING = readFileSync(join(ROOT, 'deploy/SCALING.md'), 'utf8');
 const manifests = manifestsOf(OVERLAY);

@@ -6,7 +6,7 @@ import { ROOT, startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 import { type Generator, generated, typesOf } from './generated-clients.ts';
 
-/** Tools of other people read the admin API's description, which a running gateway serves. */
+/** Third-party tools read the description of the admin API, which a running gateway serves. */
 
 const stack = await startStack();
 const file = join(await temporaryFolder(), 'openapi.json');

@@ -114,7 +114,7 @@ describe('on Redis', () => {
     expect(await contents()).toEqual(used);
   });
 
-  test('a restore replaces built-in plans that are unchanged, and keeps and lists those that were changed', async () => {
+  test('a restore replaces unchanged built-in plans, and keeps and lists changed ones', async () => {
     const backup = (minute: number) => ({ 'free.minute': `${minute}`, 'free.day': '700', 'free.ban_seconds': '300' });
     const stack = await fresh();
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });

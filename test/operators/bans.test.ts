@@ -249,7 +249,7 @@ async function bannedKey(stack: Stack): Promise<string> {
 describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('after a reset a banned key with empty buckets and requests in line has full limits, also after a restart', async () => {
+  test('a reset gives a banned key with empty buckets and a line its full limits, also after a restart', async () => {
     const DATA_DIR = await temporaryFolder();
     const first = await startStack({ ...environment, DATA_DIR });
     const [key, other] = [await bannedKey(first), await bannedKey(first)];
@@ -273,7 +273,7 @@ describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) =>
     expect(dayLeft((await ask(again, key)).headers)).toBe(2);
   });
 
-  test('a reset clears strikes and series: the next ban takes as many refusals and lasts as long as the first', async () => {
+  test('after a reset, the next ban takes as many refusals and lasts as long as the first', async () => {
     const key = await bannedKey(stack);
     // The first reset clears a ban, the second only strikes.
     for (let round = 0; round < 2; round++) {

@@ -100,7 +100,7 @@ test('an unknown console page gets 404 with the console, which reports it', asyn
   }
 });
 
-test('the console accepts only GET and HEAD, only under a name of this machine, and answers 304 for a cached file', async () => {
+test('the console accepts only GET and HEAD under a name of this machine, with 304 for cached files', async () => {
   for (const path of files) {
     const url = adminUrl + path;
     const { text, headers } = await send(url);

@@ -75,7 +75,7 @@ test('a page of another origin can read no answer, and a preflight allows nothin
   }
 });
 
-test('after ten different wrong tokens in a minute an address must wait, even with the right one, but other addresses and probes need not', async () => {
+test('ten wrong tokens a minute block an address, even with the right one, but no others and no probes', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });

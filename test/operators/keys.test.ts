@@ -123,7 +123,7 @@ test('keys without a request for a given time are listed, including those never 
   expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
 });
 
-test('a list checks a limited number of keys per call and returns where the next call continues, and ctl reads to the end', async () => {
+test('a call checks a limited number of keys and returns where to continue, and ctl reads to the end', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   await keyWith(stack, 'old and loud', 2);
@@ -203,7 +203,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await show(stack, key)).toMatchObject({ name: 'new', plan: 'pro' });
   });
 
-  test('a key that is disabled or expired is refused at once, and admitted again once it is enabled or its expiry is postponed', async () => {
+  test('a disabled or expired key is refused at once, and admitted again once enabled or extended', async () => {
     const key = await stack.issueKey();
     expect((await change(stack, key, { disabled: true })).json).toMatchObject({ state: 'disabled' });
     expect(await statusOf(stack, key)).toBe(401);
@@ -215,7 +215,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await statusOf(stack, key)).toBe(200);
   });
 
-  test('a rotated key has both secrets on the same buckets during the grace period, then only the new secret, which no other answer shows', async () => {
+  test('secrets of a rotated key share its buckets for the grace period, then only the new one works', async () => {
     const old = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
     const askedAt = performance.now();
     const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 2 });

@@ -39,7 +39,7 @@ const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).h
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('of many changes to one version exactly one is made, and the others get a conflict and change nothing', async () => {
+  test('of many changes to one version exactly one is made; the others get a conflict and change nothing', async () => {
     const stack = await freshStack(environment);
     const version = await versionOf(stack);
     const made = (at: number) => patch(stack, at % 2 === 0 ? 'free' : 'pro', { minute: 400 + at }, version);
@@ -153,7 +153,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     });
 });
 
-test('four gateways record a change by hand once, and do not take a change through one of them for another', async () => {
+test('four gateways record a change by hand once, and none takes a change by another for one by hand', async () => {
   await redis.flushdb();
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
@@ -337,7 +337,7 @@ test('a plan file is compared, applied in one step, and rolled back', async () =
   expect(await minuteOf(stack, 'free')).toBe(60);
 });
 
-test('plans that the file does not name are reported and stay unchanged, also if it comes from standard input', async () => {
+test('plans that the file, or standard input, does not name are reported and stay unchanged', async () => {
   const stack = await startStack();
   const { code, err } = await ctlReading(stack, '{"free": {"minute": 66}}', 'plans', 'apply', '-f', '-', '--json');
   expect([code, await minuteOf(stack, 'free'), await minuteOf(stack, 'pro')]).toEqual([0, 66, 300]);

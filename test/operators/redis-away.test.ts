@@ -160,7 +160,7 @@ test('a revocation gets 503 on every gateway until a replica has it, and 404 aft
   expect(await rotated(other)).toBe(404);
 });
 
-test('the error of a key or token that no replica has yet names it, because nobody has received its secret', async () => {
+test('the error of a new key or token that no replica has names it, because nobody has its secret', async () => {
   const {
     replica,
     stacks: [stack],

@@ -224,7 +224,7 @@ const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
     ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), times: {}, notedPlace: 0 },
   }) as unknown as Exchange;
 
-test('refusals are kept longer than successes, and an aggressive client does not displace those of other clients', async () => {
+test('refusals are kept longer than successes, and an aggressive client displaces no refusals of others', async () => {
   const recent = new RecentRequests(100, () => 'a version');
   const record = (one: Exchange) => {
     recent.decided(one);
@@ -372,7 +372,7 @@ describe('with two gateways of two workers', async () => {
   });
 });
 
-test('while Redis hangs, the list arrives within two seconds without key names, and a list by tag gets 503', async () => {
+test('while Redis hangs, the list arrives within 2 s without key names, and a list by tag gets 503', async () => {
   const redis = await startRedisServer();
   cleanUp(redis.stop);
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });

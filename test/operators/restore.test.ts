@@ -346,7 +346,7 @@ test.for([
   expect((await stack.admin('GET', '/usage')).status).toBe(200);
 });
 
-test('an embedded gateway keeps the ids of revoked keys for 36 days, also across a restart, and none of their digests', async () => {
+test('an embedded gateway keeps ids of revoked keys for 36 days, across restarts, but no digests', async () => {
   const environment = { DATA_DIR: await temporaryFolder() };
   const first = await startStack(environment);
   const [kept, old, recent] = [await first.issueKey(), await first.issueKey(), await first.issueKey()];

@@ -28,7 +28,7 @@ const ACME = { customer: 'acme', env: 'prod' };
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a key has the tags with which it was issued; PATCH replaces all of them, and null or {} removes them', async () => {
+  test('a key has the tags it was issued with; PATCH replaces all of them, and null or {} removes them', async () => {
     const key = await stack.issueKey({ tags: ACME });
     expect(await tagsOf(stack, key)).toEqual(ACME);
     expect((await change(stack, key, { name: 'renamed' })).json).toMatchObject({ name: 'renamed', tags: ACME });
@@ -46,7 +46,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
   });
 
-  test('each change of tags is in the audit log with old and new values, and an update without effect is not', async () => {
+  test('each change of tags, but no update without effect, is in the audit log with old and new values', async () => {
     const key = await stack.issueKey({ tags: { env: 'prod', customer: 'acme' } });
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
