@@ -38,7 +38,7 @@ export const BREAKS: readonly Break[] = [
   row('gateway/limiter/outage.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
   row('gateway/limiter/outage.ts', 'faults/charges', 'here(!wasSent);', 'here(true);'),
 
-  // Parts that must respect what another part knows.
+  // Agreement between two parts.
   row(
     CLIENTS,
     'simulation/simulation.test',

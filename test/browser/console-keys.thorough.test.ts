@@ -43,7 +43,7 @@ test.for([
   [1_280, 'light'],
   [375, 'dark'],
 ] as const)(
-  'at %i px the whole key is visible, and the dialog asks once before it closes if the key was not copied',
+  'at %i px the whole key is visible, and closing the dialog asks once if the key was not copied',
   async ([width, scheme]) => {
     const { page, faults } = await openConsole(browser, stack, '/console/keys', {
       ...{ viewport: { width, height: 800 }, colorScheme: scheme },

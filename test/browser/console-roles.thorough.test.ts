@@ -26,7 +26,7 @@ async function openAs(role: string): Promise<Page> {
   return page;
 }
 
-/** A button of the browser itself, which fields for a time contain. */
+/** A button that the browser itself adds to fields for a time. */
 const OF_THE_BROWSER = /^Show local date/;
 
 /** The buttons of a page, as the browser describes them to a screen reader. */

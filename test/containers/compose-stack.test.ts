@@ -78,7 +78,7 @@ function statusOf(pid: string): string {
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
-/** A loopback address that nobody else on this machine uses. */
+/** A loopback address that nothing else on this machine uses. */
 const PUBLISH_ON = '127.0.30.80';
 const CLIENTS = `http://${PUBLISH_ON}:8080`;
 /** The addresses at which the file publishes the services. */
@@ -145,7 +145,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     await vi.waitFor(() => expect(load.requests.length).toBeGreaterThan(100), { timeout: 60_000 });
   });
 
-  /** The command from the head of the file. */
+  /** Runs the command from the head of compose.yaml that creates a key. */
   async function createKey(): Promise<string> {
     const command = [
       'node',

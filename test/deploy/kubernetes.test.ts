@@ -70,7 +70,7 @@ test('manifests have no unknown fields', async () => {
   expect(await typeFaults([bad])).toMatch(/readOnlyRootFileSystem.* does not exist/);
 }, 60_000);
 
-test('kustomizations name only existing files and every manifest', () => {
+test('kustomizations name every manifest and only existing files', () => {
   const folders = [...foldersOf(OVERLAY), OPERATOR_COMPONENT];
   const named = folders.flatMap((folder) => {
     const { resources = [], configMapGenerator = [] } = readKustomization(folder);

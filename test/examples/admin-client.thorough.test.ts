@@ -12,7 +12,7 @@ const stack = await startStack();
 const file = join(await temporaryFolder(), 'openapi.json');
 writeFileSync(file, (await stack.admin('GET', '/admin/openapi.json')).text);
 
-test('redocly reports no problems', async () => {
+test('redocly reports no problems in the description of the admin API', async () => {
   const env = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };
   const args = ['lint', '--extends', 'recommended-strict', file];
   const { code, out, err } = await startProcess(join(ROOT, EXAMPLES, 'node_modules/.bin/redocly'), args, env).ended;

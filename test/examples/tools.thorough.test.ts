@@ -10,7 +10,7 @@ import { typesOf } from './generated-clients.ts';
 installPackages(EXAMPLES);
 installPackages(PEERS);
 
-test('redocly reports no problems', async () => {
+test('redocly reports no problems in the description of the API', async () => {
   const env = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };
   const args = ['lint', '--extends', 'recommended-strict', await descriptionFile()];
   const { code, out, err } = await startProcess(join(ROOT, EXAMPLES, 'node_modules/.bin/redocly'), args, env).ended;

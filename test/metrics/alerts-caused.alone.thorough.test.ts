@@ -86,7 +86,7 @@ test.for(Object.entries(GROUPS))(
   },
 );
 
-test('one of these faults causes every shipped alert', () => {
+test('every shipped alert is caused by one of these faults', () => {
   expect([...caused].sort()).toEqual(ALERT_NAMES.toSorted());
 });
 

@@ -157,7 +157,7 @@ test('the connection to Redis, its last call and its missed deadlines are report
   expect(asked).toMatchObject({ lastCall: { ms: expect.any(Number) }, p99: expect.any(Number) });
 
   server.pause();
-  // The key is known, so this gateway decides.
+  // The key is known, so this gateway can decide without Redis.
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   server.resume();
   expect((await trafficOf(stack)).redis.missedDeadlines).toBeGreaterThan(0);

@@ -58,7 +58,7 @@ test('many refusals of one key count as one key', () => {
   expect(counts()).toBe('1 of 3, 0 of 0');
 });
 
-test('a key counts as active, or refused, for ten minutes after its last request, or refusal', () => {
+test('a key counts as active for ten minutes after a request, and as refused after a refusal', () => {
   const { note, clock, counts } = watched();
   note('key', decided('refused'));
   clock.now = MINUTE;

@@ -266,7 +266,7 @@ test('a key and its audit entry are stored in the same step', async () => {
   expect([seen.size > 2, [...differences]]).toEqual([true, [0]]);
 });
 
-test('a change is made even if the audit log has a wrong type in Redis, and the gateway logs its entry', async () => {
+test('a change is made even if the audit log has the wrong type in Redis, and the gateway logs its entry', async () => {
   const stack = await freshStack(withRedis);
   const id = await issueId(stack);
   await redis.del('gateway:activity');
@@ -279,7 +279,7 @@ test('a change is made even if the audit log has a wrong type in Redis, and the 
   expect((await stack.admin('GET', '/activity')).status).toBe(503);
 });
 
-test('an audit entry shortens a value of the plan table and contains no secrets', async () => {
+test('audit entries shorten plan values and contain no secrets', async () => {
   const stack = await freshStack(withRedis);
   const key = await stack.issueKey();
   await sleep(600);

@@ -245,7 +245,7 @@ describe('embedded', () => {
 });
 
 /** A backup contains every key that works, whatever was typed into Redis by hand. */
-test('a key whose list entry was typed by hand is in the backup, and so are those after it', async () => {
+test('a key whose list entry was typed by hand is in the backup, and so are the keys after it', async () => {
   const stack = await fresh();
   const ids = await Promise.all(Array.from({ length: 5 }, () => issueId(stack)));
   const [first = '', second = '', third = ''] = ids;
@@ -260,7 +260,7 @@ test('a key whose list entry was typed by hand is in the backup, and so are thos
   expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
 });
 
-test('a backup is incomplete if the list of keys is put in order meanwhile', async () => {
+test('a backup is incomplete if the list of keys is reindexed meanwhile', async () => {
   const stack = await fresh();
   const [moved] = [await issueId(stack), await issueId(stack), await issueId(stack)];
   await redis.zadd('gateway:keys', '9999999999', moved);
@@ -390,7 +390,7 @@ test('a viewer can make a backup and is informed that it is not recorded', async
   expect(await told(stack)).toBe(0);
 });
 
-test('the doctor reports that the last backup is older than 26 hours', async () => {
+test('the doctor reports a last backup that is older than 26 hours', async () => {
   const stack = await fresh();
   const hoursAgo = (hours: number) => Math.floor(Date.now() / 1_000) - hours * 3_600;
   await redis.hset('gateway:backup', 'completed_at', hoursAgo(25));

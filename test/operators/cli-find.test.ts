@@ -59,7 +59,7 @@ test('the secret of a pasted key is never sent', async () => {
   expect(JSON.stringify([asked, ended])).not.toContain(secret.slice(0, 8));
 });
 
-test('every command for a key accepts its name and prints the id that it belongs to', async () => {
+test('every command for a key accepts its name and prints the id of that key', async () => {
   const NAME = 'acme web shop';
   const id = await issueId(stack, { name: 'Acme Web Shop' });
   const run = async (command: string, ...more: string[]) => {
@@ -198,11 +198,11 @@ test.for([
   ['a curl line', `curl -H 'Authorization: Bearer ${pastedKey}' http://127.0.0.1:8080/v1/pets`],
   ['a key that was cut off', pastedKey.slice(0, 30)],
   ['a key with more characters after it', `${pastedKey}abc`],
-] as const)('from %s only the id is searched for', ([, pasted]) => {
+] as const)('of %s, only the id is searched for', ([, pasted]) => {
   expect(searchText(pasted)).toEqual({ text: ID, hadSecret: true });
 });
 
-test('a shortened key from a log is searched for by its id and has no secret', () => {
+test('a key that was shortened in a log is searched for by its id, without a note about a secret', () => {
   expect(searchText(`as_${ID}_…`)).toEqual({ text: ID, hadSecret: false });
   expect(searchText(`{"level":30,"requestId":"r-1","keyId":"${ID}","plan":"pro"}`)).toEqual({
     text: ID,
@@ -222,6 +222,6 @@ test.for([
   '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   '北京 动物园',
   '0af7651916cd43dd8448eb211c80319c',
-])('the search text %s is unchanged', (text) => {
+])('the search text %s is used unchanged', (text) => {
   expect(searchText(` ${text} `)).toEqual({ text, hadSecret: false });
 });

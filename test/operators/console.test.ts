@@ -91,7 +91,7 @@ test("everything but the console's files requires the token, including files bes
     expect([path, (await send(adminUrl + path, { key: ADMIN_TOKEN })).status]).toEqual([path, 404]);
 });
 
-test('an unknown console page gets 404 with the console, which reports it', async () => {
+test('an unknown console page gets 404 with the console, which shows that the page does not exist', async () => {
   const { text } = await send(`${adminUrl}/`);
   for (const path of ['/console/x.js', '/console/foo', '/console/keys/4fXk20LmQa9z', '/console/app.ts/x']) {
     const answer = await send(adminUrl + path);

@@ -29,7 +29,7 @@ async function setUp(settings: Record<string, string> = {}) {
 
 const examine = async (stack: Stack) => (await get<DoctorAnswer>(stack, '/doctor')).findings;
 
-/** The findings, except that a single Redis has no replica, as in most of these tests. */
+/** The findings other than good ones. The missing replica of a single Redis is left out. */
 const badOf = async (stack: Stack) =>
   (await examine(stack)).filter(({ about, status }) => status !== 'good' && !about.endsWith('replicas'));
 

@@ -36,7 +36,7 @@ const toldOf = async (stack: Stack, id: string) =>
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
 /**
- * Waits until two more edits, one after the other, have been recorded. By then all of the few keys have been checked.
+ * Waits until two more edits, one after the other, have been recorded. By then all keys have been checked.
  */
 async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<void> {
   for (let round = 0; round < 2; round++) {
@@ -231,7 +231,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
-test('an entry typed into the list of keys that is not a key is removed without a revocation', async () => {
+test('an entry that is not a key, typed into the list of keys, is removed without a revocation', async () => {
   const stack = await fresh();
   await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
   const storage = new RedisStorage(redis);
@@ -242,7 +242,7 @@ test('an entry typed into the list of keys that is not a key is removed without 
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
 
-test('edits are found with the plans that the plan cache has read, and only an edit causes another read', async () => {
+test('edits are found in the plans that the plan cache has read, and only an edit causes another read', async () => {
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
   const storage = new RedisStorage(connection);

@@ -22,7 +22,7 @@ async function ask(stack: Stack, key: string): Promise<Answer & { id: string }> 
 
 const explained = async (stack: Stack, id: string) => (await get<DecisionsAnswer>(stack, `/decisions/${id}`)).decisions;
 
-/** On Redis, without any key. */
+/** A stack with an empty Redis. */
 async function fresh(environment: Record<string, string>): Promise<Stack> {
   await redis.flushdb();
   return await startStack(environment);

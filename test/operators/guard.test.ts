@@ -169,11 +169,11 @@ test.for([
 });
 
 test.for([
-  ['twice', ['ada', 'eve']],
-  ['empty', ''],
-  ['too long', 'a'.repeat(101)],
-  ['with a tab', 'a\tb'],
-] as const)('an actor header %s gets 400 and changes nothing', async ([, value]) => {
+  ['is given twice', ['ada', 'eve']],
+  ['is empty', ''],
+  ['is too long', 'a'.repeat(101)],
+  ['has a tab', 'a\tb'],
+] as const)('an actor header that %s gets 400 and changes nothing', async ([, value]) => {
   const before = await get(trusting, '/keys');
   const answer = await createKey(trusting, { 'x-forwarded-user': value as string | string[] });
   expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);

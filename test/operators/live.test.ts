@@ -94,7 +94,7 @@ test('a raised limit admits a refused client within its new refill time', TIMED,
   tell('a refused client freed by HSET', await spread(key, ({ status }) => status === 200));
 });
 
-test('a key that is issued, changed, disabled, rotated or revoked takes effect at once on every gateway', async () => {
+test('issuing, changing, disabling, rotating or revoking a key takes effect at once on every gateway', async () => {
   const old = await first.issueKey({ plan: 'pro' });
   const everywhere = async (key: string, isSo: (answer: Answer) => boolean) => {
     for (const stack of stacks) expect(isSo(await ask(stack, key))).toBe(true);

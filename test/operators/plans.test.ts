@@ -337,7 +337,7 @@ test('a plan file is compared, applied in one step, and rolled back', async () =
   expect(await minuteOf(stack, 'free')).toBe(60);
 });
 
-test('plans that the file, or standard input, does not name are reported and stay unchanged', async () => {
+test('plans missing from a plan file, or from standard input, are reported and stay unchanged', async () => {
   const stack = await startStack();
   const { code, err } = await ctlReading(stack, '{"free": {"minute": 66}}', 'plans', 'apply', '-f', '-', '--json');
   expect([code, await minuteOf(stack, 'free'), await minuteOf(stack, 'pro')]).toEqual([0, 66, 300]);

@@ -112,7 +112,7 @@ describe('writes whose reply was lost with the connection', async () => {
     expect(answer.status).toBe(204);
   });
 
-  test('a plan is changed with its author although the reply was lost', async () => {
+  test('a plan change is recorded with its author although the reply was lost', async () => {
     const write = () => stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'ann' });
     const isDone = async () => (await redis.hget('gateway:plans', 'pro.minute')) === '301';
     const answer = await loseAnswer(rig, write, isDone);

@@ -9,7 +9,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /**
- * Restores of forged and of old backups. Of a forged one, only valid entries are restored, and nothing breaks. No
+ * Restores of forged and of old backups. Only the valid entries of a forged one are restored, and nothing breaks. No
  * backup brings a revoked key back unless the operator asks for it.
  */
 
@@ -332,7 +332,7 @@ describe.for([
 test.for([
   ['a text', (name: string) => redis.set(name, 'text')],
   ['a hash without fields of a key', (name: string) => redis.hset(name, 'note', 'mine')],
-] as const)('a key that somebody replaced by %s, and then revoked, stays revoked', async ([, replace]) => {
+] as const)('a key that was replaced by %s by hand and then revoked stays revoked', async ([, replace]) => {
   await redis.flushdb();
   const stack = await startStack(settings);
   const key = await stack.issueKey();

@@ -43,24 +43,21 @@ const NEEDED: Readonly<Record<string, Role>> = Object.fromEntries(
 );
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test.for(ROLES)(
-    '%s may call the operations of the role; any other one gets 403 and changes nothing',
-    async (role) => {
-      const stack = await startStack(environment);
-      const id = await issueId(stack);
-      const { token } = await makeToken(stack, role);
-      const everything = () => Promise.all(['/keys', '/plans', '/tokens', '/activity'].map((path) => get(stack, path)));
-      const before = await everything();
-      for (const { name, method, path } of ROUTES) {
-        const allowed = ROLES.indexOf(role) >= ROLES.indexOf(NEEDED[name] as Role);
-        const of = allowed ? 'none' : id;
-        const answer = await callWith(stack, token, method, path.replaceAll(/\{\w+\}/g, of));
-        expect([name, answer.status === 403]).toEqual([name, !allowed]);
-        if (!allowed) expect([answer.json, await everything()]).toEqual([FORBIDDEN, before]);
-      }
-      expect(Object.keys(NEEDED).sort()).toEqual([...new Set(ROUTES.map(({ name }) => name))].sort());
-    },
-  );
+  test.for(ROLES)('the role %s may call its operations; any other one gets 403 and changes nothing', async (role) => {
+    const stack = await startStack(environment);
+    const id = await issueId(stack);
+    const { token } = await makeToken(stack, role);
+    const everything = () => Promise.all(['/keys', '/plans', '/tokens', '/activity'].map((path) => get(stack, path)));
+    const before = await everything();
+    for (const { name, method, path } of ROUTES) {
+      const allowed = ROLES.indexOf(role) >= ROLES.indexOf(NEEDED[name] as Role);
+      const of = allowed ? 'none' : id;
+      const answer = await callWith(stack, token, method, path.replaceAll(/\{\w+\}/g, of));
+      expect([name, answer.status === 403]).toEqual([name, !allowed]);
+      if (!allowed) expect([answer.json, await everything()]).toEqual([FORBIDDEN, before]);
+    }
+    expect(Object.keys(NEEDED).sort()).toEqual([...new Set(ROUTES.map(({ name }) => name))].sort());
+  });
 
   test('the name of a token is the actor, whatever its holder claims', async () => {
     await redis.flushdb();
@@ -79,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(lines).toMatchObject([{ actor: 'ann' }]);
   });
 
-  test('tokens are listed without their secrets, and a revoked token is 401 at once', async () => {
+  test('tokens are listed without their secrets, and a revoked token gets 401 at once', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const { id, token } = await makeToken(stack, 'viewer', 'ann');

@@ -188,7 +188,7 @@ test.concurrent.for([
   ['given twice', 'customer=a,customer=b', ACME],
   ['joined by another separator', 'customer=acme;env=\u0007', ACME],
 ] as const)(
-  'tags that are %s, typed by hand: valid ones are in force, and invalid ones raise an alarm',
+  'tags typed by hand, %s: valid ones are in force, and invalid ones raise an alarm',
   async ([, typed, inForce], { expect }) => {
     const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);

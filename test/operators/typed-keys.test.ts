@@ -207,7 +207,7 @@ test.concurrent.for([
   ['of 101 characters', '🦁'.repeat(101)],
   ['with a line feed', 'a\nb'],
 ] as const)(
-  'a name %s is refused for a new key and secret, and an alarm if it was typed',
+  'a name %s is refused for a new key and secret, and raises an alarm if typed by hand',
   async ([, name], { expect }) => {
     const key = await stack.issueKey({ name: 'good' });
     const id = idOf(key);

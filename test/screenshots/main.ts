@@ -6,8 +6,8 @@ import { ROOT } from '../support/process.ts';
 import { DEMO_TOKEN, type Demo, startDemo } from './demo.ts';
 
 /**
- * `node test/screenshots/main.ts [folder]`: takes the picture of the README, or every page of the console and the
- * reference in light and dark, wide and on a phone, into a folder.
+ * `node test/screenshots/main.ts [folder]`: takes the screenshot for the README, or those of every page of the console
+ * and the reference, in light and dark, wide and on a phone, into a folder.
  */
 
 const WIDE = { width: 1_280, height: 800 };

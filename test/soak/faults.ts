@@ -7,7 +7,10 @@ import type { Stage } from './stage.ts';
 /** The faults of a soak. */
 export interface Fault {
   readonly name: string;
-  /** The part that fails. Clients are promised not to notice `none`, and external clients not to notice `restart`. */
+  /**
+   * The part that fails. Clients are promised not to notice the kind `none`, and external clients not to notice
+   * `restart`.
+   */
   readonly kind: Disturbance['kind'];
   /** Resolves when the fault is over. */
   strike(stage: Stage, load: Load): Promise<unknown>;
@@ -76,7 +79,7 @@ export const FAULTS: readonly Fault[] = [
     ),
   },
   {
-    name: 'PostgreSQL ends its connections',
+    name: 'PostgreSQL closes its connections',
     kind: 'database',
     strike: repeated(15, ({ database }) => database.query(END_CONNECTIONS)),
   },

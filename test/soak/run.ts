@@ -28,7 +28,7 @@ Prints a table at the end, and exits with 1 if a promise was broken.
 /** The time in which everything recovers after a fault of a core or Redis. */
 const SETTLE_MS = 4_000;
 const PROGRESS_EVERY_MS = 5_000;
-/** The memory by which a process may have grown once the load is over. */
+/** How much a process may have grown once the load is over. */
 const MAX_MORE_HANDLES = 32;
 const MAX_MORE_MEGABYTES = 250;
 

@@ -12,7 +12,6 @@ export interface AddressedCore {
   /** The number of requests, without probes. */
   asked: number;
   probes: number;
-  /** Open connections. */
   readonly connections: Set<Socket>;
   /** Every value of the Host header that it received. */
   readonly hosts: Set<string | undefined>;

@@ -20,7 +20,7 @@ export const hasten = (rules: string): string =>
 const LOOK_EVERY_MS = 100;
 /** Longer than the evaluation interval, so that a flapping alert does not count as over. */
 const QUIET_MS = 1_500;
-/** A busy machine takes much longer than the second it takes on a quiet one. */
+/** A busy machine needs much longer than the second of a quiet one. */
 const LONGEST_MS = 90_000;
 
 type Labels = Readonly<Record<string, string>>;

@@ -4,7 +4,7 @@ import { cleanUp } from './clean-up.ts';
 
 let browser: Promise<Browser> | undefined;
 
-/** A real headless browser, which all files of this process share and which closes with it. */
+/** A real headless browser. All test files of a process share one, which closes with the process. */
 export const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
 
 export interface WatchedPage {

@@ -7,8 +7,8 @@ import { createRouter } from '../../shared/http/service.ts';
 import { schemaValidator } from './json-schema.ts';
 
 /**
- * Compares the answers of a gateway that tests see with the descriptions of its two APIs: status, body and headers. All
- * required headers must be present, and no undescribed ones. So the two cannot drift apart.
+ * Compares the answers that tests get from a gateway with the descriptions of its two APIs: status, body and headers.
+ * All required headers must be present, and no undescribed ones. So the two cannot drift apart.
  */
 
 export interface Seen {

@@ -1,7 +1,7 @@
 import net, { type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
 
-/** Clients whose body has no end. */
+/** Clients that send an endless body. */
 
 const CHUNK = Buffer.from(`100000\r\n${'x'.repeat(0x100000)}\r\n`);
 

@@ -59,7 +59,7 @@ const limitOf = (minute: number) => ({ minute, ban_after: 1_000_000 });
 
 /**
  * A gateway whose plan table gets an invalid limit. It then gets CPU only now and then, like a container at its limit,
- * and is killed at last.
+ * and is finally killed.
  */
 export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };

@@ -16,7 +16,7 @@ import { hostOf } from './prometheus.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { WEBHOOK_SECRET } from './webhook-receiver.ts';
 
-/** Gateways whose files, names, receivers, connections and descriptors fail. */
+/** Gateways whose files, DNS names, webhook receivers, connections or file descriptors fail. */
 
 /** A gateway whose certificate is about to expire, and whose new certificate is then truncated. */
 export async function gatewayWithCertificate(): Promise<Patient> {

@@ -26,7 +26,7 @@ const PACKAGES = {
 
 export type Package = keyof typeof PACKAGES;
 
-/** Debian keeps programs that mainly root runs outside PATH. */
+/** Debian installs programs for root in folders outside PATH. */
 const FOLDERS = [...(process.env.PATH ?? '').split(':'), '/usr/local/sbin', '/usr/sbin', '/sbin'];
 
 /** The path of a program; undefined if this machine does not have it. */

@@ -121,7 +121,7 @@ async function answers(url: string, server?: ChildProcess): Promise<void> {
   throw new Error(`PostgreSQL did not come up at ${url}.`);
 }
 
-/** Suspends a server that we started, with all of its backends. Each of them is a process of its own. */
+/** Suspends a server that we started, with all of its backends, which are separate processes. */
 export function pausePostgres({ server }: PostgresForTests): { resume(): void } {
   const signal = (name: 'SIGSTOP' | 'SIGCONT') => {
     for (const pid of [server?.pid as number, ...childrenOf(server?.pid as number)]) process.kill(pid, name);

@@ -21,5 +21,4 @@ export function commitEnds(bytes: Buffer): number[] {
   });
 }
 
-/** The number of commits. */
 export const commitsIn = async (path: string): Promise<number> => commitEnds(await readFile(path)).length;

@@ -203,8 +203,7 @@ say(
 );
 line(['requests/s', 'a call', 'gateways', 'shards', 'cores', 'Gbit/s', `GB, ${KEYS.toExponential()} keys`]);
 for (const load of LOADS) {
-  // A single Redis decides all requests of a turn in one call. A cluster needs a call per key, and keys rarely
-  // coincide.
+  // A single Redis decides all requests of a turn in one call. A cluster needs one call per key.
   for (const shared of load <= 1e5 ? [perCall, 1] : [1]) {
     const need = sizeFor(load, KEYS, shared, costs);
     line([

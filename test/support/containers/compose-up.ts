@@ -22,7 +22,7 @@ const PRIVATE = ['.env', 'chat-url'];
 export interface ComposeProject {
   /** Standard output of `docker compose <args>`. @throws {Error} if it fails */
   compose(...args: readonly string[]): Promise<string>;
-  /** A container's name. */
+  /** The name of a service's container. */
   nameOf(service: string): string;
   /** The operators' token of its gateways. */
   readonly adminToken: string;
