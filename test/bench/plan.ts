@@ -52,7 +52,8 @@ const SECONDS = 2;
 /** Secondary contenders take part less often unless requested, because their ratio needs less precision. */
 const SELDOM: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
 /**
- * The time that a run takes in addition to its rounds: the start, the warm-up of each scenario, and around each round.
+ * The time that a run takes in addition to its rounds: the start, the warm-up of each scenario, and the overhead of
+ * each round.
  */
 const START_SECONDS = 25;
 const WARM_UP_SECONDS = 1.1;

@@ -75,7 +75,7 @@ async function startAll(names: readonly ContenderName[], stage: Stage): Promise<
   return contenders;
 }
 
-/** The full rate of the first contender, from which the half load follows, if it has been measured. */
+/** The maximum rate of the first contender, if it has been measured. The half load is derived from it. */
 function capacityOf({ scenario, contenders }: PlannedScenario, measured: readonly Measured[]): number | undefined {
   const whole = measured.find(({ scenario: { name } }) => name === scenario.halfOf);
   const samples = whole?.samples.get(contenders[0] as ContenderName);

@@ -45,7 +45,7 @@ describe.each([
     expect(mebibytes(limits.memory)).toBeGreaterThanOrEqual(2 * measured);
   });
 
-  test('requests and is scaled at the CPU share of the capacity model', () => {
+  test('requests the CPU share of the capacity model, and is scaled at this share', () => {
     const cpu = `${BUSY * 1_000}m`;
     expect(scalerOf(name).spec.metrics).toEqual([
       { type: 'Resource', resource: { name: 'cpu', target: { type: 'AverageValue', averageValue: cpu } } },

@@ -14,7 +14,7 @@ import { patientFetch } from './patient-fetch.ts';
 /** One worker: sends one request after the other until `end` (of performance.now). @returns the final status of each */
 export type Work = (url: string, key: string, end: number) => Promise<number[]>;
 
-/** High, because a client that gives up and starts again has not waited. */
+/** High, because a client that gives up and starts again does not wait for Retry-After. */
 const TRIES = 1_000;
 const run = promisify(execFile);
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });

@@ -23,7 +23,7 @@ async function minutesOf() {
   };
 }
 
-test('each minute has its own counts, and an hour is kept', async () => {
+test('each minute has its own counts, and the last hour is kept', async () => {
   const { moveTo, ask, reports } = await minutesOf();
   for (let minute = 0; minute < 100; minute++) {
     moveTo(minute);

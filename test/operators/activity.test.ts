@@ -179,7 +179,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(await names(`?from=${third}&target=${ids[0]}`)).toEqual([]);
   });
 
-  test('audit entries are found by plan, key id or key name, in any case and even after a revocation', async () => {
+  test('audit entries are found by plan, key id or key name, regardless of case and after a revocation', async () => {
     const stack = await freshStack(environment);
     const id = await issueId(stack, { name: 'Demo Pro' });
     await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });

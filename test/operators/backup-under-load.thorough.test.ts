@@ -12,7 +12,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const KEYS = 400;
 
-/** Clients that send requests with each key in turn and are not informed of the loss. */
+/** Clients that send requests with each key in turn, before, during and after the loss. */
 function ask(stacks: readonly Stack[], keys: readonly string[]) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
   const seen: { at: number; key: string; status: number }[] = [];

@@ -76,7 +76,7 @@ describe('on Redis', () => {
     const [stack, other] = [await fresh(), await started()];
     const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
-    // Either gateway may write a missing table back, so both must know the change.
+    // If the table is lost, either gateway may write it back, so both must know the change.
     expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
     const file = await backUp(stack);
     const before = await contents();
@@ -98,7 +98,7 @@ describe('on Redis', () => {
       keys: (listed as { keys: { id: string }[] }).keys.map(({ id }) => ({ id })),
     });
 
-    // A request after the restore is charged as well.
+    // Requests after the restore are charged too.
     expect(await answers(stack, expected.keys())).toEqual(expected);
     const headersOf = async (key: string) => (await ask(other, key)).headers;
     expect(await headersOf(own)).toMatchObject({ 'x-ratelimit-limit': '7', 'x-ratelimit-remaining': '5' });

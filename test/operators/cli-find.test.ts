@@ -97,7 +97,7 @@ test('every command for a key accepts its name and prints the id of that key', a
   expect(await run('keys revoke NAME --yes')).toEqual({ id, revoked: true });
 });
 
-test('a name with the shape of an id is a name if no key has that id', async () => {
+test('a name that looks like an id is taken as a name if no key has that id', async () => {
   const shown = async (word: string) => JSON.parse((await ctl(stack, '--json', 'keys', 'show', word)).out);
   const id = await issueId(stack, { name: 'umbrellacorp' });
   expect(await shown('umbrellacorp')).toMatchObject({ id });
@@ -124,7 +124,7 @@ test('an irreversible command never affects a key whose name is the id of a revo
   expect(await viewOf(stack, other)).toMatchObject({ state: 'active', secrets: [{ id: secret?.id }] });
 });
 
-test('several keys with one name are listed, and nothing is changed', async () => {
+test('if several keys have the same name, they are listed, and nothing is changed', async () => {
   const ids = [await issueId(stack, { name: 'twin' }), await issueId(stack, { name: 'Twin', plan: 'pro' })];
   const before = (await activityOf(stack)).length;
   const [plain, json] = await Promise.all([

@@ -77,7 +77,7 @@ test('ctl activity shows who did what to a key, and why', async () => {
   expect(lines[2]).toContain(`,disabled true,'=1+1,`);
 });
 
-test('ctl activity finds a target by its name in any case, even after a revocation', async () => {
+test('ctl activity finds a target by its name, regardless of case, even after a revocation', async () => {
   const stack = await startStack();
   await stack.admin('DELETE', `/keys/${await issueId(stack, { name: 'gone corp' })}`);
   await stack.admin('PATCH', '/plans/free', { minute: 61 });

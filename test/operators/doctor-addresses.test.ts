@@ -50,7 +50,7 @@ test.for([
   ['names all clients and is not trusted', {}, [PROXY], UNTRUSTED],
   ['is trusted and names a client', TRUSTING, [PROXY], '^good: 0 from the connection, 100 from a trusted proxy$'],
   [
-    'is untrusted and named by only half of the requests',
+    'is not trusted and forwards only half of the requests',
     {},
     [PROXY, undefined],
     '^good: 50 from the connection, 0 from a trusted proxy$',

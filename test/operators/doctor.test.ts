@@ -319,14 +319,14 @@ async function expectSameFinding(stack: Stack, about: string, status: string, fo
   expect((await ctl(stack, 'doctor')).out).toMatch(new RegExp(`^${status} +${about} +${found}${since}$`, 'm'));
 }
 
-test('a hanging core is reported alike by the console, /readyz, the doctor and ctl doctor', async () => {
+test('a hanging core is reported in the same way by the console, /readyz, the doctor and ctl doctor', async () => {
   const core = await hangingCore();
   const stack = await startStack({ CORE_URL: core.url });
   core.hangs = true;
   await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
 });
 
-test('a core with another token, or whose API fails, is reported alike everywhere', async () => {
+test('a core with another token, or whose API fails, is reported in the same way everywhere', async () => {
   const core = await startStack({ CORE_TOKEN: 'token-of-the-core-here' });
   const stack = await startStack({ CORE_URL: core.core, CORE_TOKEN: 'another-token-than-that' });
   const key = await stack.issueKey();

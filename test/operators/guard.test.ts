@@ -27,7 +27,7 @@ test.for([
   ['no browser', {}],
   ['the console', { Origin: own, 'Sec-Fetch-Site': 'same-origin' }],
   ['the console in a browser that sends only the origin', { Origin: own }],
-  ['the console by another name of this machine', { Host: `localhost:${port}`, Origin: `http://localhost:${port}` }],
+  ['the console under another name of this machine', { Host: `localhost:${port}`, Origin: `http://localhost:${port}` }],
   ['the console behind a tunnel', { Host: 'LOCALHOST:1234', Origin: 'http://localhost:1234' }],
   ['an operator on IPv6', { Host: `[::1]:${port}` }],
 ] as const)('%s may make changes', async ([, headers]) => {
@@ -75,7 +75,7 @@ test('a page of another origin can read no answer, and a preflight allows nothin
   }
 });
 
-test('ten wrong tokens a minute block an address, even with the right one, but no others and no probes', async () => {
+test('ten different wrong tokens a minute block their address, even with the right one, except probes', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });

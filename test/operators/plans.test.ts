@@ -210,7 +210,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     for (const key of [busy, own, pro, revoked]) for (let sent = 0; sent < 12; sent++) await ask(stack, key);
     for (let sent = 0; sent < 2; sent++) await ask(stack, calm);
     await stack.admin('DELETE', `/keys/${idOf(revoked)}`);
-    // A day limit hardly refills within this test, however long it takes.
+    // A day limit hardly refills in an hour, so the duration of this test does not matter.
     const trial = await stack.admin('POST', '/plans/free/try', { day: 5 });
     expect([trial.status, trial.json]).toEqual([
       200,

@@ -290,7 +290,7 @@ describe('with two gateways of two workers', async () => {
     }).toBe(4);
     const { requests } = await list();
     const times = requests.map(({ at }) => Date.parse(at));
-    // Each request was recorded about when it arrived.
+    // Each request is listed with about the time at which it arrived.
     for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
     // The answer has the decisions of the gateway that was asked, from all of its workers.
     const explain = async (limit: number) =>

@@ -223,7 +223,7 @@ test('the command line rejects a file that is not a backup, and skips invalid li
   ]);
 });
 
-test('a key that is twice in a file is rejected, and with --strict nothing is restored', async () => {
+test('a repeated key in a file is rejected, and with --strict nothing is restored', async () => {
   const [id, other] = [freshId(), freshId()];
   const lines = [HEADER, JSON.stringify(key(id)), JSON.stringify(key(other)), JSON.stringify(key(id))];
   const file = [...lines, '{"end":true,"keys":3}'].join('\n');
@@ -295,7 +295,7 @@ describe.for([
   ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
   ['Redis', async () => settings],
 ] as const)('with %s', ([name, own]) => {
-  test('a page of a backup has its time and can be restored for 35 days', async () => {
+  test('a page of a backup contains its time and can be restored for 35 days', async () => {
     await redis.flushdb();
     const stack = await startStack(await own());
     await stack.issueKey();
@@ -311,7 +311,7 @@ describe.for([
       200, 200,
     ]);
     expect([await statuses(daysAgo(400), '?anyAge=false'), await statuses(page.at, '?anyAge=yes')]).toEqual([409, 400]);
-    // Plans cannot revive a key, so they need no time.
+    // Plans alone cannot revive a key, so a backup of them needs no time.
     expect((await restore(stack, { plans: {} })).status).toBe(200);
   });
 

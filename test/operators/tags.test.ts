@@ -169,7 +169,7 @@ test('ten tags with names and values of 64 characters are accepted', async () =>
   expect(await tagsOf(shared, await shared.issueKey({ tags }))).toEqual(tags);
 });
 
-test('tags are stored beside the hash that decisions read and are deleted with a revoked key', async () => {
+test('tags are stored apart from the hash that decisions read, and deleted when the key is revoked', async () => {
   const key = await shared.issueKey();
   const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
   await ask(shared, key);

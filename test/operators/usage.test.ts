@@ -62,7 +62,7 @@ test('usage over three gateways equals what clients saw, also of revoked keys, i
   expect(await usageOf(first, '&from=2026-01-01&to=2026-01-31')).toEqual([]);
 });
 
-test('keys issued or revoked while usage is paged appear at most once, and no other is missed', async () => {
+test('keys issued or revoked while usage is paged appear at most once, and no other key is missed', async () => {
   await redis.flushdb();
   const [stack] = (await fleetOf(1)) as [Stack];
   const keys: string[] = [];

@@ -63,7 +63,7 @@ test('an error links to its line in the reference, which says what to do', async
   ]);
 });
 
-test('/docs redirects to /docs/, and unknown paths below it are 404', async () => {
+test('/docs redirects to /docs/, and unknown paths below it get 404', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const moved = await send(`${stack.gateway}/docs`);

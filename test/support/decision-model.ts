@@ -267,7 +267,9 @@ export class ModelKey {
     return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: excused };
   }
 
-  /** Until when no refusal causes a ban: a lower limit makes clients with an earlier retry time return too soon. */
+  /**
+   * Until when no refusal causes a ban: after a limit was lowered, clients with an older retry time return too soon.
+   */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;
     if (told === undefined || limit === undefined || rule.minute >= BigInt(limit)) return before;

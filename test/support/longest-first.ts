@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** The files that take half a minute or more, because a fresh checkout has no durations from earlier runs. */
+/** The files that take half a minute or more, listed because a fresh checkout has no durations from earlier runs. */
 const LONGEST = [
   'simulation/simulation.thorough',
   'faults/rolling-restarts',

@@ -58,8 +58,8 @@ async function inContainer(): Promise<PostgresForTests | undefined> {
 }
 
 /**
- * A PostgreSQL process with its own folder, deleted when it stops. It refuses to run as root, so root uses another
- * user.
+ * A PostgreSQL process with its own folder, deleted when it stops. PostgreSQL refuses to run as root, so it then runs
+ * as another user.
  */
 export async function startPostgres(): Promise<PostgresForTests> {
   const programs = dirname(need('postgresql', 'set POSTGRES_URL, start a container engine, or install PostgreSQL'));

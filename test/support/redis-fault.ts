@@ -49,7 +49,7 @@ export interface Observation {
   readonly sent: { readonly roomy: number; readonly tight: number };
   /** Local admissions that Redis may or may not have charged, as the gateway counts them. */
   readonly unknown: number;
-  /** The hashes at the end. */
+  /** The hashes of the keys at the end. */
   readonly roomyHash: Record<string, string>;
   readonly tightHash: Record<string, string>;
 }

@@ -11,8 +11,8 @@ export interface Restartable {
 
 /**
  * A service in its own process.
- * @param main of the gateway or the core
- * @param environment whose ports are 0
+ * @param main path of the main.ts of the gateway or the core
+ * @param environment with 0 for each port
  */
 export async function startRestartable(main: string, environment: NodeJS.ProcessEnv): Promise<Restartable> {
   let service = await startService(main, environment);

@@ -53,7 +53,7 @@ export const bothStacks = (REDIS_URL: string): readonly [name: string, environme
 ];
 
 /**
- * A core and a gateway, wired like their mains, on free ports. Stopped after the test, or after its file.
+ * A core and a gateway, wired as in their main.ts, on free ports. Stopped after the test, or after its file.
  * @param limits of the gateway, where the defaults would take too long
  * @param routes if not the store's operations
  */

@@ -1,4 +1,4 @@
--- Makes wrk send the requests that the environment names, and report one line of JSON.
+-- Makes wrk send the requests in a file, and report one line of JSON.
 --
 -- BENCH_ASKS   file with one request per line, `method path key`; they are sent in turn
 -- BENCH_BODY   the body of each POST

@@ -8,7 +8,7 @@ export interface Container {
   readonly name: string;
   /** The state that `docker inspect` shows. */
   state(): Promise<State>;
-  /** Where a port of the container is published on loopback. */
+  /** The URL at which a port of the container is published on loopback. */
   url(port: number): Promise<string>;
   /** Runs a program in it. @throws {Error} if that fails */
   exec(...command: readonly string[]): Promise<string>;
