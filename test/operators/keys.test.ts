@@ -271,7 +271,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await activityOf(stack)).toEqual(before);
   });
 
-  test('concurrent changes of one key are all made', async () => {
+  test('all concurrent changes of one key take effect', async () => {
     const key = await stack.issueKey();
     const answers = await Promise.all([
       change(stack, key, { minute: 11 }),

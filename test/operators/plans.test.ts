@@ -153,7 +153,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     });
 });
 
-test('four gateways record a change by hand once, and none takes a change by another for one by hand', async () => {
+test('a change by hand is recorded once by four gateways, and an API change is recorded only as such', async () => {
   await redis.flushdb();
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
@@ -183,7 +183,7 @@ test('the history of the embedded limiter survives a restart', async () => {
   expect(await historyOf(second)).toMatchObject([{ author: 'ada' }]);
 });
 
-test('concurrent changes of plans are all made', async () => {
+test('all concurrent changes of plans take effect', async () => {
   const stack = await freshStack(withRedis);
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>

@@ -150,7 +150,7 @@ test('a key that exists although its operator got 503 is listed', async () => {
   expect(await listed(rig.stack)).toEqual(await existing(rig.redis));
 });
 
-test('a rotation made although its operator got 503, and its retry, keep the secret in use valid', async () => {
+test('the secret in use stays valid if a rotation was made despite a 503 and is repeated', async () => {
   const rig = await setUp();
   const { redis, stack } = rig;
   const key = await stack.issueKey();

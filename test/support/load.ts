@@ -64,7 +64,7 @@ export interface EverydayLoad {
 const PAUSE_AFTER_FAULT_MS = 100;
 
 /**
- * Keeps kept-alive connections busy: three requests of ten add a pet, the others list pets.
+ * Sends requests without a break on keep-alive connections: three in ten add a pet, the others list pets.
  * @param pauseMs the longest pause of a connection after an answer
  */
 export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0): EverydayLoad {
