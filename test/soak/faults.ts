@@ -8,8 +8,7 @@ import type { Stage } from './stage.ts';
 export interface Fault {
   readonly name: string;
   /**
-   * The part that fails. Clients are promised not to notice the kind `none`, and external clients not to notice
-   * `restart`.
+   * The part that fails. Clients must not notice a fault of kind `none`, and external clients none of kind `restart`.
    */
   readonly kind: Disturbance['kind'];
   /** Resolves when the fault is over. */
