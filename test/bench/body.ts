@@ -4,7 +4,8 @@ import { NewPet, type Pet } from '../../shared/schemas/pet.ts';
 import { timeEach } from './results/timing.ts';
 
 /**
- * What a small body costs, in µs: reading it with exact int64, checking it, writing it. Interleaved rounds, medians.
+ * Measures what a small body costs in µs: reading it with exact int64, checking it and writing it. Prints medians of
+ * interleaved rounds.
  *
  *     node test/bench/body.ts
  */

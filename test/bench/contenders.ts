@@ -5,13 +5,13 @@ import { startGateway } from './setup/gateway.ts';
 import { issueEmbeddedKeys, issueKeys, type Keys } from './setup/keys.ts';
 import type { Stage } from './setup/stage.ts';
 
-/** A proxy to compare. It runs in its own processes, with one worker unless its name says two. */
+/** A proxy to compare. It runs in its own processes, with one worker unless its name ends with a number of workers. */
 export interface Contender {
   readonly name: ContenderName;
   readonly url: string;
   /** The process whose CPU time counts as the proxy's; undefined if the core is called directly. */
   readonly pid: number | undefined;
-  /** Where its access log goes. */
+  /** The file with its access log. */
   readonly log: string;
   readonly keys: Keys;
   /** The most Redis calls per decision; undefined if nothing is decided. */

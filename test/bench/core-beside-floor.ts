@@ -39,7 +39,7 @@ async function microsecondsOf({ pid, url }: Measured, ask: Ask): Promise<number>
   return (usageOf(pid).cpuMicroseconds - before) / requests;
 }
 
-/** Called directly. Each file is on the disk that holds the system's temporary files. */
+/** Calls both directly. Their databases are on the disk with the system's temporary files. */
 export async function coreBesideFloor(rounds: number): Promise<Table> {
   const core = await start('core-measured', 'core/main.ts', {
     PORT: '0',

@@ -5,8 +5,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { pino } from 'pino';
 
 /**
- * The floor of the core: a core on one page that does only the necessary work. It reads and adds pets in SQLite, syncs each
- * commit to disk before it answers, logs and counts. It has no defence, and accepts any body that JSON.parse accepts.
+ * The floor of the core: a core on one page that does only the necessary work. It reads and adds pets in SQLite, syncs
+ * each commit to disk before it answers, logs and counts. It has no defences, and accepts any body that JSON.parse
+ * accepts.
  */
 
 const { DATABASE = '', PORT = '0' } = process.env;

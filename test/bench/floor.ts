@@ -8,9 +8,9 @@ import { type Credential, parseApiKey } from '../../gateway/limiter/credential.t
 import { DEFAULT_PLANS, planText, readPlans } from '../../gateway/limiter/plans.ts';
 
 /**
- * The floor: a gateway on one page that does only the necessary work. It authenticates, decides in Redis with decide.lua,
- * forwards to the core, sends the limit headers, logs and counts. It has no defence: it trusts its clients, its core and its
- * Redis to be well-behaved. The real gateway's additional cost is the price of its promises.
+ * The floor: a gateway on one page that does only the necessary work. It authenticates, decides in Redis with
+ * decide.lua, forwards to the core, sends the limit headers, logs and counts. It has no defences: it trusts its
+ * clients, its core and its Redis to be well-behaved. The real gateway's additional cost is the price of its promises.
  */
 
 const { CORE_URL = '', REDIS_URL = '', PORT = '0' } = process.env;
@@ -114,7 +114,7 @@ class Wire {
     this.#socket.on('close', () => {
       this.isOpen = false;
     });
-    // Earlier than the core, whose close could cross a request.
+    // Closes earlier than the core, whose close could cross a request.
     this.#socket.setTimeout(IDLE_MS, () => this.#socket.end());
   }
 

@@ -5,8 +5,9 @@ import { insertPet } from '../../core/store/queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 
 /**
- * The effect of group commit: µs per write for one writer with a commit per write, and for 1, 32 and 128 writers that share
- * a commit per turn. Each writer waits for its last write. It prints medians of interleaved rounds and the spread of the ratio.
+ * Measures the effect of group commit: µs per write for one writer with a commit per write, and for 1, 32 and 128
+ * writers that share a commit per event-loop turn. Each writer waits for its previous write. Prints medians of
+ * interleaved rounds and the spread of the ratio.
  *
  *     node test/bench/group-commit.ts
  */

@@ -18,14 +18,14 @@ import type { Stage } from './setup/stage.ts';
 
 const WARM = 300;
 const COUNTED = 500;
-/** The limits for objects, promises and calls. */
+/** Objects, promises and calls are counted separately. */
 const COUNTS = 3;
 const SETTLE_MS = 300;
 const COUNTING = join(import.meta.dirname, 'machine/counting.ts');
 
 export interface PerRequest {
   readonly name: string;
-  /** Created by the project's own code, and in total. */
+  /** Objects created by the project's own code, and all objects. */
   readonly objects: number;
   readonly allObjects: number;
   readonly kilobytes: number;

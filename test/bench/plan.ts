@@ -51,7 +51,10 @@ const MODES = {
 const SECONDS = 2;
 /** Secondary contenders take part less often unless requested, because their ratio needs less precision. */
 const SELDOM: readonly ContenderName[] = ['fastify', 'express', 'http-proxy-3'];
-/** The time that a run takes in addition to its rounds: the start, the warm-up of each scenario, and around each round. */
+/**
+ * The time that a run takes in addition to its rounds: the start, the warm-up of each scenario, and the overhead of
+ * each round.
+ */
 const START_SECONDS = 25;
 const WARM_UP_SECONDS = 1.1;
 const OVERHEAD_SECONDS = 0.15;
@@ -88,16 +91,16 @@ function check(names: readonly string[] | undefined, known: readonly string[], w
 }
 
 /**
- * From this number of connections on, a round begins with a second that is not measured. Between its rounds, a proxy closes
- * its connections to the core. Node accepts about one connection per turn, so reopening all of them under load takes up to a
- * second, which would measure the start.
+ * From this number of connections on, a round begins with a second that is not measured. Between its rounds, a proxy
+ * closes its connections to the core. Node accepts about one connection per turn, so reopening all of them under load
+ * takes up to a second, which would measure the start.
  */
 const CROWD = 64;
 const LEAD_IN_SECONDS = 1;
 
 export const leadInSeconds = ({ connections }: Scenario): number => (connections >= CROWD ? LEAD_IN_SECONDS : 0);
 
-/** Who takes part in a round. */
+/** The contenders of a round. */
 export const takingPart = ({ contenders, seldom }: PlannedScenario, round: number): readonly ContenderName[] =>
   contenders.filter((name) => round % 3 === 0 || !seldom.includes(name));
 

@@ -55,8 +55,8 @@ export async function warmUp(contender: Contender): Promise<void> {
 }
 
 /**
- * Runs many short rounds in turn, so that other load on the machine affects all contenders alike, and those of one round can
- * be compared. Each round starts with another contender. A warm-up round before the first is not measured.
+ * Runs many short rounds in turn, so that other load on the machine affects all contenders alike and the results of one
+ * round can be compared. Each round starts with another contender. A warm-up round before the first is not measured.
  */
 export async function measure(measuring: Measuring): Promise<Measured> {
   const { stage, part, contenders, seconds, tell } = measuring;
@@ -131,7 +131,7 @@ async function load(contender: Contender, scenario: Scenario, seconds: number, r
 function faultOf({ requests, refused, failures }: LoadResult, { refused: share }: Scenario): string | undefined {
   if (requests === 0) return 'no answers';
   if (failures > 0) return `${failures} requests without an answer`;
-  // A key over its limit is admitted once a minute, and a mix varies.
+  // A key over its limit is admitted once a minute, and the share of a random mix varies.
   const isClose = share === 0 ? refused === 0 : Math.abs(refused / requests - share) < (share < 1 ? 0.02 : 0.01);
   if (!isClose) return `${refused} of ${requests} refused`;
   return undefined;

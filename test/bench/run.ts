@@ -18,8 +18,8 @@ import { type Stage, setStage } from './setup/stage.ts';
 import { verify } from './setup/verify.ts';
 
 /**
- * The side-by-side benchmark: this gateway and its peers run interleaved on one machine, in front of one core and one Redis.
- * Each has one worker, or two in the scenario about two workers.
+ * The side-by-side benchmark: this gateway and its peers run interleaved on one machine, in front of one core and one
+ * Redis. Each has one worker, or two in the scenario about two workers.
  */
 
 const PICTURE = join(import.meta.dirname, 'speed.svg');
@@ -75,7 +75,7 @@ async function startAll(names: readonly ContenderName[], stage: Stage): Promise<
   return contenders;
 }
 
-/** The full rate of the first contender, from which the half load follows, if it has been measured. */
+/** The maximum rate of the first contender, if it has been measured. The half load is derived from it. */
 function capacityOf({ scenario, contenders }: PlannedScenario, measured: readonly Measured[]): number | undefined {
   const whole = measured.find(({ scenario: { name } }) => name === scenario.halfOf);
   const samples = whole?.samples.get(contenders[0] as ContenderName);

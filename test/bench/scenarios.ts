@@ -9,11 +9,11 @@ export interface Scenario {
   readonly name: string;
   readonly title: string;
   readonly connections: number;
-  /** They take turns. */
+  /** The requests, which are sent in turn. */
   asks(contender: Contender): readonly Ask[];
   /** The share of requests that a valid round refuses. */
   readonly refused: number;
-  /** The contenders that support this. */
+  /** The contenders that can take part. */
   readonly contenders: readonly ContenderName[];
   /**
    * If set, requests are sent at a fixed rate: half the maximum of the first contender in the scenario of this name.

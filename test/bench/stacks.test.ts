@@ -11,7 +11,7 @@ const READ = "7fdf JS:*'onStreamRead node:internal/stream_base_commons:171:22";
 const RUN = ['1631f67 Builtins_JSEntry', '1610340 uv_run'];
 
 test.for<[string, Stack]>([
-  ['ours: the core asked, its answer read', sample('node-MainThread', ANSWER, READ, ...RUN)],
+  ['ours: the call to the core', sample('node-MainThread', ANSWER, READ, ...RUN)],
   ['ours: the rest of the pipeline', sample('node-MainThread', '1a Builtins_LoadIC', PIPELINE, ANSWER, ...RUN)],
   [
     'ours: the rest of the pipeline',
@@ -32,14 +32,14 @@ test.for<[string, Stack]>([
   ],
   ['other JavaScript of Node', sample('node-MainThread', "7f JS:*'toString node:buffer:971:46", PIPELINE)],
   ['kernel: reading and the rest', sample('node-MainThread', 'ffffffff81 tcp_recvmsg', READ, ...RUN)],
-  ['the log, written beside', sample('libuv-worker', 'ffffffff81 vfs_write')],
+  ['writing of the log, other threads', sample('libuv-worker', 'ffffffff81 vfs_write')],
   ['garbage', sample('node-MainThread', '1a v8::internal::Scavenger::Process()', PIPELINE)],
-  ['garbage and compilation beside', sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor')],
+  ['garbage and compilation, other threads', sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor')],
   ['event loop, microtasks', sample('node-MainThread', ...RUN)],
 ])('a sample is counted for %s', ([part, stack]) => {
   expect(partOf(stack)).toBe(part);
 });
 
-test('a sample without a stack counts for nothing', () => {
+test('a sample without a stack is not counted', () => {
   expect(readStack('node-MainThread \n')).toBeUndefined();
 });

@@ -18,8 +18,8 @@ import { describeMachine } from './machine/usage.ts';
 import { timeEach } from './results/timing.ts';
 
 /**
- * The steps of an admitted GET that only compute: µs of each, timed in a loop. `profile.ts` shows where the whole time
- * goes.
+ * Measures in a loop the steps of an admitted GET that only compute, in µs each. `profile.ts` shows where all of the
+ * time goes.
  *
  *     node test/bench/steps.ts
  */

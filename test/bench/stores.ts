@@ -24,7 +24,7 @@ import { targetOf } from '../support/redis-target.ts';
 const MANY = 100_000;
 const MOST = 300_000;
 const AT_ONCE = 1_000;
-/** Identifies a repeated change. */
+/** How long Redis keeps the marks by which it recognizes a repeated change. */
 const MARKS_LAST_MS = 61_000;
 /** Decisions in one call. */
 const BATCH = 128;
@@ -75,7 +75,7 @@ async function issue(storage: Storage, count: number, together: number, onIssued
     await Promise.all(Array.from({ length: together }, (_, at) => create(done + at)));
 }
 
-/** The longest of a few pages, from the beginning, the middle and the end. */
+/** The time for the slowest of a few pages, from the beginning, the middle and the end. */
 async function longestPage(keys: Keys): Promise<number> {
   let longest = 0;
   for (const offset of [0, MANY / 2, MANY - 100])
@@ -100,7 +100,7 @@ async function longestHold(keys: Keys): Promise<number> {
   return longest;
 }
 
-/** The heap while all keys are read for a backup, page by page. */
+/** How much the heap grows while all keys are read for a backup, page by page. */
 async function backUp(storage: Storage): Promise<{ count: number; growthMb: number }> {
   const keys = new Keys(storage);
   let [count, most] = [0, 0];

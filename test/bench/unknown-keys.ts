@@ -8,9 +8,9 @@ import { issueKeys } from './setup/keys.ts';
 import { setStage } from './setup/stage.ts';
 
 /**
- * Sends a million requests, each with a different invented key that has a valid checksum. Measures what they leave behind in
- * the gateway's memory and in Redis, and the latency of a valid key after each hundred thousand. Exits with 1 if memory or
- * the number of keys has grown.
+ * Sends a million requests, each with a different made-up key that has a valid checksum. Measures what they leave
+ * behind in the gateway's memory and in Redis, and the latency of a valid key after each hundred thousand. Exits with 1
+ * if memory or the number of keys has grown.
  *
  *     node test/bench/unknown-keys.ts
  */

@@ -9,8 +9,8 @@ import { BREAKS, type Break } from './table.ts';
 
 const HELP = `npm run breaks -- [--only <text>]
 
-Makes each deliberate break of test/breaks/table.ts in a copy of this folder, one after the other, and runs the test that
-has to fail with it. Prints those that no test finds; the exit status is then 1. All of them take about ten minutes.
+Makes each deliberate break of test/breaks/table.ts in a copy of this folder, one after the other, and runs the test
+that must fail with it. Prints the breaks that no test finds, and then exits with 1. Takes about ten minutes in all.
 
   --only <text>  only breaks whose file or test has this text in its name
   --help         prints this

@@ -1,7 +1,7 @@
-/** One deliberate break of the product, as a bug would be, and the test that has to fail with it. */
+/** One deliberate break of the product, like a bug, and the test that must fail with it. */
 export interface Break {
   readonly file: string;
-  /** Found once in the file. */
+  /** Occurs exactly once in the file. */
   readonly code: string;
   readonly broken: string;
   /** A part of the path of a test file, below test/. */
@@ -38,7 +38,7 @@ export const BREAKS: readonly Break[] = [
   row('gateway/limiter/outage.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
   row('gateway/limiter/outage.ts', 'faults/charges', 'here(!wasSent);', 'here(true);'),
 
-  // Parts that must respect what another part knows.
+  // Agreement between two parts.
   row(
     CLIENTS,
     'simulation/simulation.test',

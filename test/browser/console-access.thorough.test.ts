@@ -54,7 +54,7 @@ test('the token is kept only in the browser tab, and logging out removes it and 
   expect(faults).toEqual([]);
 });
 
-test('the page explains a wrong token, and the wait after ten of them', async () => {
+test('the login page explains a wrong token, and the wait after ten wrong ones', async () => {
   const other = await startStack();
   const { page, faults } = await visitConsole(browser, other);
   await logIn(page, 'wrong-token-of-the-tests');
@@ -185,7 +185,7 @@ test('no element moves while the page updates', async () => {
   // Ensures that the last state has been painted.
   await page.evaluate('new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 100)))');
   const places = (await page.evaluate('moved')) as unknown[];
-  // New decisions come on top of their table; nothing else may move.
+  // New decisions appear at the top of their table; nothing else may move.
   expect(
     places.filter(
       (place) => !JSON.stringify(place).includes('requestId') && !/<tr|<tbody/.test(String((place as string[])[0])),

@@ -28,7 +28,7 @@ async function downloaded(page: Page): Promise<string> {
   return await readFile(await file.path(), 'utf8');
 }
 
-/** Changes of one plan, so many that they need more than one page. @returns the stack */
+/** Changes a plan so often that the entries fill more than one page. @returns the stack */
 async function changedOften(times: number): Promise<Stack> {
   const other = await startStack();
   for (let turn = 0; turn < times; turn++)
@@ -36,7 +36,7 @@ async function changedOften(times: number): Promise<Stack> {
   return other;
 }
 
-test('an entry shows the time, the actor, the target as a link, each changed field, the reason and the source', async () => {
+test('an entry shows time, actor, target as a link, each changed field, reason and source', async () => {
   const key = await stack.issueKey({ name: 'acme', plan: 'free' });
   const expiresAt = '2090-01-02T03:04:05Z';
   const paid = { plan: 'pro', minute: 1_500, expiresAt, author: 'ada', reason: 'they have paid' };
@@ -63,7 +63,7 @@ test('an entry shows the time, the actor, the target as a link, each changed fie
   expect(await linkOf('launch', 'Pro')).toBe('/console/plans');
   expect(await linkOf('they have paid', 'acme')).toBe(`/console/key?id=${id}`);
   expect((await shortcomings(page)).found).toEqual([]);
-  // What the console changes is recorded as such, and appears by itself.
+  // A change made in the console is recorded as such, and appears automatically.
   const second = await openConsole(browser, stack, `/console/key?id=${id}`);
   await second.page.getByRole('button', { name: 'Enable' }).click();
   await second.page.getByRole('dialog').getByRole('button', { name: 'Enable' }).click();
@@ -89,7 +89,7 @@ test('at 1280 pixels no reason wraps within a word of usual length', async () =>
   const { page } = await openConsole(browser, other, LOG, { viewport: { width: 1280, height: 800 } });
   const cell = rowOf(page, 'Audit log', 'subscription').locator('.reason');
   expect(await cell.count()).toBe(1);
-  // As wide as its longest word at least.
+  // The cell is at least as wide as its longest word.
   const widths = await page.evaluate<[number, number]>(`(() => {
     const cell = document.querySelector('.reason');
     const { width } = cell.parentElement.getBoundingClientRect();
@@ -132,7 +132,7 @@ test('filters are part of the URL and survive a reload and paging', async () => 
 
   await page.getByRole('link', { name: 'Clear' }).click();
   await expect.poll(async () => (await textsOf(page))[0]).toContain('why not');
-  // Of a whole key, only its id is left.
+  // Of a pasted key, only the id is used.
   await page.getByLabel('Target').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => rows(page).count()).toBe(2);
@@ -225,7 +225,7 @@ test('the pages of a key and of the plans show their last 5 entries and link to 
       expect.stringMatching(new RegExp(`Requests a minute: ${at - 1} → ${at} step ${at} API$`)),
     ),
   );
-  // Its page does not link to itself.
+  // The page of the key does not link to itself.
   expect(await rows(page).getByRole('link').count()).toBe(0);
   await page.getByRole('region', { name: 'Audit log' }).getByRole('link', { name: 'All entries' }).click();
   await expect.poll(() => rows(page).count()).toBe(7);

@@ -42,7 +42,7 @@ test.for([1_280, 375])(
   },
 );
 
-test('a page behind the end of a list says so, instead of that there is nothing', async () => {
+test('a page beyond the end of a list says so instead of calling the list empty', async () => {
   await stack.issueKey({ name: 'only one' });
   const { page, faults } = await openConsole(browser, stack, '/console/keys?offset=500');
   await page.getByText('The list ends before this page.').waitFor();
@@ -51,7 +51,7 @@ test('a page behind the end of a list says so, instead of that there is nothing'
   expect(faults).toEqual([]);
 });
 
-test('the minutes of a key show what its bans refused, also when they are lifted', async () => {
+test('the minutes of a key show what its bans refused, even after they are lifted', async () => {
   const key = await stack.issueKey({ name: 'lifted', minute: 1 });
   for (let sent = 0; sent < 9; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
@@ -65,7 +65,7 @@ test('the minutes of a key show what its bans refused, also when they are lifted
   expect(faults).toEqual([]);
 });
 
-test('a key that is too small for its clients says so in the list and on its page', async () => {
+test('a key that is too small for its clients is marked in the list and on its page', async () => {
   const id = idOf(await stack.issueKey({ name: 'small' }));
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
   const marks = Array.from({ length: 15 }, (_, at) => `${minute - 15 + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);

@@ -16,7 +16,7 @@ const stack = await startStack();
 const key = await stack.issueKey({ name: 'once' });
 await send(`${stack.gateway}/v1/pets`, { key });
 
-/** Texts are painted on a canvas, so the page keeps those of the last painting. */
+/** Makes each canvas keep the texts that were last painted on it. */
 const KEEP_TEXTS = `
   const { clearRect, fillText } = CanvasRenderingContext2D.prototype;
   CanvasRenderingContext2D.prototype.clearRect = function (...area) {
@@ -71,7 +71,7 @@ function apart([first = '', second = '']: readonly string[]): number {
 }
 
 test.for([1_280, 375])(
-  'a gateway that is one minute old has times on the axis, and a single sample is a dot: %d px',
+  'charts of a gateway that is one minute old have times on the axis, and a single sample is a dot: %d px',
   async (width) => {
     const { page, faults } = await openCharts('/', { viewport: { width, height: 800 } });
     for (const title of ['Requests a minute', 'Response time', 'Server errors a minute']) {

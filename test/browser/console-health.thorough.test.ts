@@ -51,7 +51,7 @@ test('the Health page shows which core is down, since when and why, and how Redi
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);
 });
 
-test('with several workers, the Health page shows which of them serve, and that its numbers cover all', async () => {
+test('the Health page shows which workers serve, and that its numbers cover all of them', async () => {
   const workers = await startWorkers();
   const { page } = await openConsole(browser, workers as unknown as Stack, '/console/health');
   await page.getByText('The numbers cover 2 of 2 workers of this gateway').waitFor(PATIENCE);

@@ -26,7 +26,7 @@ test('a key is issued, can be copied while it is shown, and its page opens', asy
   await question(page).getByLabel('Plan').selectOption('pro');
   await question(page).getByRole('button', { name: 'Issue' }).click();
   const key = await question(page).getByLabel('API key').inputValue();
-  // Escape must not close the only sight of a key.
+  // Escape must not close the dialog, because nothing else shows the key.
   await page.keyboard.press('Escape');
   await question(page).getByRole('button', { name: 'Copy' }).click();
   await question(page).getByRole('button', { name: 'Copied' }).waitFor();
@@ -43,7 +43,7 @@ test.for([
   [1_280, 'light'],
   [375, 'dark'],
 ] as const)(
-  'at %i px the whole key is seen, and closing asks once while it was not copied',
+  'at %i px the whole key is visible, and closing the dialog asks once if the key was not copied',
   async ([width, scheme]) => {
     const { page, faults } = await openConsole(browser, stack, '/console/keys', {
       ...{ viewport: { width, height: 800 }, colorScheme: scheme },
@@ -66,14 +66,14 @@ test.for([
     await question(page).getByRole('button', { name: 'Copied' }).waitFor();
     expect(await question(page).getByText('It has not been copied').count()).toBe(0);
     await confirm(page, 'Done');
-    // Copied by hand.
+    // The key is copied by hand.
     await visit(page, '/console/keys');
     await issue();
     await question(page).getByLabel('API key').selectText();
     await page.keyboard.press('Control+C');
     await question(page).getByRole('button', { name: 'Copied' }).waitFor();
     await confirm(page, 'Done');
-    // Not copied.
+    // The key is not copied.
     await visit(page, '/console/keys');
     await issue();
     const asked = page.waitForEvent('dialog');
@@ -88,7 +88,7 @@ test.for([
   },
 );
 
-/** Nothing of the key is cut off, and it needs no scrolling. */
+/** Checks that the whole key is visible without scrolling. */
 async function visibleWhole(page: Page): Promise<void> {
   const hidden = await question(page)
     .getByLabel('API key')
@@ -170,7 +170,7 @@ test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmat
   expect(faults.every((fault) => fault.includes('404'))).toBe(true);
 });
 
-test('secrets of a key are added, changed and revoked without an effect on the others', async () => {
+test('adding, changing or revoking a secret of a key has no effect on its other secrets', async () => {
   const first = await stack.issueKey({ name: 'many secrets' });
   const { page, faults } = await openConsole(browser, stack, pageOf(first));
   await page.getByRole('button', { name: 'Add a secret' }).click();

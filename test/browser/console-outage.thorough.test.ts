@@ -14,7 +14,7 @@ const PATIENCE = { timeout: 30_000 };
 const ofThePage = (faults: string[]): string[] =>
   faults.filter((fault) => !fault.startsWith('Failed to load resource'));
 
-test('the console shows an outage of Redis, its start and end, rejected plan values, and the loss of the gateway', async () => {
+test('the console shows an outage of Redis, rejected plan values, and the loss of the gateway', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const redis = new Redis(server.url);
@@ -24,7 +24,7 @@ test('the console shows an outage of Redis, its start and end, rejected plan val
   const key = await stack.issueKey({ name: 'known', minute: 1_000_000, day: 1_000_000 });
   const { page, faults } = await openConsole(await openBrowser(), stack, '/console/plans');
   const state = page.locator('#state');
-  // Only requests to Redis notice an outage.
+  // Only requests to Redis reveal an outage.
   const isTold = (what: RegExp) =>
     vi.waitFor(async () => {
       await send(`${stack.gateway}/v1/pets`, { key }).catch(() => {});
@@ -43,14 +43,14 @@ test('the console shows an outage of Redis, its start and end, rejected plan val
   // Without client requests, only failed reads of keys and plans show the outage.
   await state.getByText('Redis is not connected. The data on this page is old.').waitFor(PATIENCE);
   await isTold(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
-  // What was read before stays, and says that it is old.
+  // Data that was read before stays visible, with a note that it is old.
   await page.getByText('Not up to date: Redis is not connected.').first().waitFor();
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
   for (const path of ['/console/keys', '/console/bans', `/console/key?id=${idOf(key)}`]) {
     await visit(page, path);
     await page.getByText('Redis is not connected.').first().waitFor(PATIENCE);
   }
-  // It comes back without its data, and the gateway writes the plans back.
+  // Redis returns without its data, and the gateway writes the plans back.
   await server.restart();
   await expect.poll(() => redis.hget('gateway:plans', 'free.minute').catch(() => undefined)).toBe('61');
   await isTold(/All well/);
@@ -61,7 +61,7 @@ test('the console shows an outage of Redis, its start and end, rejected plan val
   expect(ofThePage(faults)).toEqual([]);
 });
 
-test('a value of another type in Redis is named, and Redis is not called away', async () => {
+test('a value of the wrong type in Redis is named, and Redis is not reported as down', async () => {
   const server = await startRedisServer();
   cleanUp(() => server.stop());
   const redis = new Redis(server.url);
@@ -92,7 +92,7 @@ test('a value of another type in Redis is named, and Redis is not called away', 
   await page.getByText('Redis is away').waitFor({ state: 'detached' });
 });
 
-test('a single missed answer raises no alarm', async () => {
+test('a single request without an answer raises no alarm', async () => {
   const stack = await startStack();
   const { page } = await openConsole(await openBrowser(), stack, '/console/bans');
   const missed = new Set<string>();
@@ -114,7 +114,7 @@ test('a single missed answer raises no alarm', async () => {
         ),
     50,
   );
-  // By then every question was asked again, and answered.
+  // By then every request has been repeated and answered.
   await expect.poll(() => [...missed].sort(), PATIENCE).toEqual(['/bans', '/traffic']);
   for (let answered = 0; answered < 3; answered++) await page.waitForResponse('**/traffic');
   clearInterval(look);

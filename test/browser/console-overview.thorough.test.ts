@@ -36,7 +36,7 @@ test('the overview shows the last hour after a reload, with its plan changes, an
     return await chart.locator('.legend').innerText();
   };
   await expect.poll(() => pointedAt(10)).toContain('Admitted –');
-  // The requests are in this minute or in the one before.
+  // The requests were made in this minute or in the one before.
   await expect
     .poll(async () => (await pointedAt(width - 3)) + (await pointedAt(width - 20)))
     .toMatch(/Admitted 3\b[\s\S]*of 1 banned key/);
@@ -82,7 +82,7 @@ test('every page survives a reload, and Back leads to the previous page', async 
   await page.getByRole('link', { name: 'Plans' }).click();
   await page.getByRole('heading', { level: 1, name: 'Plans' }).waitFor();
   expect(new URL(page.url()).pathname).toBe('/console/plans');
-  // A screen reader continues at the new page.
+  // A screen reader continues on the new page.
   expect(await page.evaluate('document.activeElement.id')).toBe('main');
   await page.goBack();
   await page.getByRole('heading', { level: 1, name: 'Health' }).waitFor();

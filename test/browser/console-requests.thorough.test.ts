@@ -7,7 +7,7 @@ import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** The page of requests, and each of them in words. */
+/** The page of requests, and the explanation of each request. */
 
 const browser = await openBrowser();
 const stack = await startStack();
@@ -54,7 +54,7 @@ test('a row expands by keyboard and by click, and shows what happened, why, unti
   expect(await opened(page).getByRole('link', { name: 'Key opened' }).getAttribute('href')).toContain(idOf(key));
   await page.keyboard.press(' ');
   await opened(page).waitFor({ state: 'detached' });
-  // Anywhere on the line, but not on a link in it.
+  // A click anywhere on the row expands it, except on a link.
   await rowOf(page, 'Requests', 'o-first').getByText('Admitted').click();
   await opened(page).getByText('2 → 1 of 2 requests left').waitFor();
   const parts = (await opened(page).innerText()).replaceAll(/\s+/g, ' ');
@@ -70,7 +70,7 @@ test('a request refused by a ban links to the bans and to an existing heading of
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'too loud' });
   await ask('b-banned', key);
   const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
-  // The only one is open.
+  // It is the only expanded row.
   await opened(page).getByText('The key was banned until').waitFor();
   expect(await opened(page).innerText()).toMatch(/Unless it is lifted, the ban ends in (10|9) minutes\./);
   expect(await opened(page).getByRole('link', { name: 'Bans' }).getAttribute('href')).toBe('/console/bans');
@@ -94,7 +94,7 @@ test('the list of requests pauses while a row is expanded and continues once it 
   await expect.poll(() => idsIn(page), { timeout: 10_000 }).toEqual(['s-3', 's-2', 's-1']);
 });
 
-test('a request under way is marked as such until it has its result', async () => {
+test('a request in progress is marked as such until it has its result', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 4_000));
   const slow = await startStack({ CORE_URL: core });
   const { page, faults } = await openConsole(browser, slow, '/console/requests');
@@ -117,7 +117,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByLabel('Key id').fill(key);
   await page.getByRole('button', { name: 'Filter' }).click();
   await expect.poll(() => page.locator('tr.opens').count()).toBe(50);
-  // Only the id of a whole key is kept.
+  // Of a pasted key, only the id is kept.
   expect(new URL(page.url()).search).toBe(`?keyId=${idOf(key)}&status=2xx`);
   await page.getByRole('button', { name: 'Older' }).click();
   await expect.poll(() => idsIn(page)).toEqual(['m-4', 'm-3', 'm-2', 'm-1', 'm-0']);

@@ -15,7 +15,7 @@ await stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'a', reason: 'b'
 const RANGES = ['15 minutes', '1 hour', '7 days', '35 days'];
 const FREE_TO_ALL = ['Check again', 'Download CSV', 'Filter', 'Find', 'Log out', ...RANGES];
 
-/** A console with a token of its own, once it knows the token's role. */
+/** Opens the console with a new token, and waits until it shows the token's role. */
 async function openAs(role: string): Promise<Page> {
   const { json } = await stack.admin('POST', '/tokens', { name: 'carla', role });
   const { page, faults } = await visitConsole(browser, stack, '/console/access');
@@ -26,7 +26,7 @@ async function openAs(role: string): Promise<Page> {
   return page;
 }
 
-/** Within a field for a time, the browser itself has a button. */
+/** A button that the browser itself adds to fields for a time. */
 const OF_THE_BROWSER = /^Show local date/;
 
 /** The buttons of a page, as the browser describes them to a screen reader. */
@@ -43,7 +43,7 @@ async function described(page: Page): Promise<{ name: string; isRefused: boolean
     }));
 }
 
-/** The buttons of every page that cannot be used, each as page, name and reason; and the names of the others. */
+/** The disabled buttons of every page, each as page, name and reason, and the names of the enabled ones. */
 async function buttonsOf(page: Page): Promise<{ refused: string[]; usable: string[] }> {
   const [refused, usable] = [new Set<string>(), new Set<string>()];
   for (const link of ['Keys', 'acme', 'Plans', 'Bans', 'Access', 'Audit log', 'Health']) {
@@ -58,7 +58,7 @@ async function buttonsOf(page: Page): Promise<{ refused: string[]; usable: strin
   return { refused: [...refused].sort(), usable: [...usable].sort() };
 }
 
-test('every button tells a viewer that the role does not allow it, and does nothing', async () => {
+test('every button that a viewer may not use is disabled and names the required role', async () => {
   const page = await openAs('viewer');
   const { refused, usable } = await buttonsOf(page);
   expect(usable.filter((name) => !FREE_TO_ALL.includes(name))).toEqual([]);

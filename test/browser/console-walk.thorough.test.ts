@@ -6,12 +6,14 @@ import { logIn, openConsole, question, rowOf, visit, visitConsole } from '../sup
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** An operator's tasks, each starting on the first page, with the number of clicks it takes. Typing does not count. */
+/**
+ * An operator's tasks, each starting on the first page, with the number of clicks that it takes. Typing does not count.
+ */
 
 const browser = await openBrowser();
 const stack = await startStack();
 
-/** Counts clicks as the browser sees them. A choice from a list counts as one. */
+/** Counts clicks as the browser sees them. A choice from a list counts as one click. */
 async function startWalk() {
   const { page } = await openConsole(browser, stack);
   let clicks = 0;
@@ -110,7 +112,7 @@ test("rolling back yesterday's plan change takes 3 clicks", async () => {
   expect(clicks()).toBe(3);
 });
 
-test("seeing whether an alert affected clients takes no click for the last hour, and 1 for a client's days", async () => {
+test("seeing an alert's effect takes no click for the last hour, and 1 for a client's last days", async () => {
   const key = await stack.issueKey({ name: 'perhaps hurt', minute: 1, day: 10 });
   for (let sent = 0; sent < 2; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, click, clicks } = await startWalk();

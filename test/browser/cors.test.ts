@@ -8,7 +8,7 @@ import { startStack } from '../support/stack.ts';
 
 const browser = await openBrowser();
 
-/** A page of another origin than the gateway. */
+/** A page of an origin other than the gateway's. */
 async function elsewhere(): Promise<{ page: Page; origin: string }> {
   const server = http.createServer((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>');

@@ -128,7 +128,7 @@ test('a ban is shown with its end', async () => {
   await page.getByText(/^Banned until (\d+ \w+, \d\d:\d\d|\d\d:\d\d:\d\d)$/).waitFor();
 });
 
-test('limits are requested at most every five seconds, not while the page is hidden, and never for an invalid key', async () => {
+test('the page requests limits at most every 5 s, only while it is visible, and never for an invalid key', async () => {
   const key = await stack.issueKey();
   const { page } = await openReference();
   let asked = 0;
@@ -158,7 +158,7 @@ test('limits are requested at most every five seconds, not while the page is hid
   expect(asked).toBe(0);
 });
 
-test('while the gateway refuses the address, the page says so and respects Retry-After', async () => {
+test('while the gateway refuses the address, the page reports it and respects Retry-After', async () => {
   const own = await startStack();
   const { page } = await watchedPage(browser, own.gateway);
   await page.goto(`${own.gateway}/docs`);
@@ -277,7 +277,7 @@ test.for([
   expect(faults).toEqual([]);
 });
 
-/** The colours of an operation's name, and of the page behind it. */
+/** Whether the text of an operation is light, and the page behind it dark. */
 async function colours(page: Page): Promise<{ textIsLight: boolean; groundIsDark: boolean }> {
   const [text, ground] = (await page.evaluate(`[
     getComputedStyle(document.querySelector('.operation h3')).color,

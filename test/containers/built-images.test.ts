@@ -65,7 +65,7 @@ const LATEST_START_MS = 60_000;
 const say = (text: string) => void process.stdout.write(`${text}\n`);
 const imageOf = (service: string) => `animal-store-${service}`;
 
-/** Core and gateway, healthy. @param suffix of the images' names and of the containers' */
+/** Starts core and gateway, and waits until they are healthy. @param suffix of the names of images and containers */
 async function startBoth(
   suffix = '',
   environment: Record<string, string> = {},
@@ -114,7 +114,7 @@ describe.skipIf(engine === '')('images', () => {
     expect(over).toBeLessThanOrEqual(MOST_OVER_BASE);
   });
 
-  test('both run unprivileged on a read-only file system, and exit with 0 on SIGTERM under load', async () => {
+  test('both images run unprivileged on a read-only file system, and exit with 0 on SIGTERM under load', async () => {
     const { core, gateway } = await startBoth();
     for (const container of [core, gateway]) {
       expect(await container.exec('id', '-u')).toBe('1000');
@@ -170,7 +170,7 @@ describe.skipIf(engine === '')('images', () => {
     }
   });
 
-  test('with OpenTelemetry in front, a request is one trace through both in a collector', async () => {
+  test('with OpenTelemetry preloaded, a request through gateway and core is one trace in a collector', async () => {
     const address = await docker(['network', 'inspect', '--format', '{{(index .IPAM.Config 0).Gateway}}', NETWORK]);
     const collector = await otlpCollector(address);
     for (const service of ['core', 'gateway'])

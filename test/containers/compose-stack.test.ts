@@ -54,7 +54,7 @@ function mishapsOf(docker: Docker, { compose, nameOf }: ComposeProject): Mishaps
   };
 }
 
-/** A process's id on this machine. @param inside its id among the engine's processes */
+/** The id of a process on this machine. @param inside its id among the engine's processes */
 function pidOutside(inside: number): number {
   for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
     const [, , ofEngine] = /^NSpid:\t(\d+)\t(\d+)/m.exec(statusOf(name)) ?? [];
@@ -72,13 +72,13 @@ function statusOf(pid: string): string {
 }
 
 /**
- * deploy/compose.yaml as shipped, without Grafana. Clients send requests through haproxy while each container in turn is
- * killed, stopped and started, and replaced.
+ * deploy/compose.yaml as shipped, without Grafana. Clients send requests through haproxy while each container in turn
+ * is killed, stopped and started, and replaced.
  */
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
-/** A loopback address that nobody else on this machine uses. */
+/** A loopback address that nothing else on this machine uses. */
 const PUBLISH_ON = '127.0.30.80';
 const CLIENTS = `http://${PUBLISH_ON}:8080`;
 /** The addresses at which the file publishes the services. */
@@ -111,8 +111,8 @@ const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
 
 /** The effects on clients that are allowed, by service and fault. Any other fault must go unnoticed. */
 const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
-  // A write whose connection was cut may have been done: it is not repeated, and at most those in flight are told so. Where
-  // the client's connection has served before, haproxy tells it by closing that.
+  // A write whose connection was cut may have been made, so it is not repeated, and only writes in flight may fail. If
+  // the client's connection has served before, haproxy reports this by closing it.
   'gateway-1': { crash: /^POST (502|ECONNRESET)$/ },
   'gateway-2': { crash: /^POST (502|ECONNRESET)$/ },
   'core-1': { crash: /^POST 502$/ },
@@ -145,7 +145,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     await vi.waitFor(() => expect(load.requests.length).toBeGreaterThan(100), { timeout: 60_000 });
   });
 
-  /** The command from the head of the file. */
+  /** Runs the command from the head of compose.yaml that creates a key. */
   async function createKey(): Promise<string> {
     const command = [
       'node',
@@ -257,7 +257,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(new Set(acknowledged).size).toBe(acknowledged.length);
   });
 
-  /** The output of a command on this machine, which gets only a token. */
+  /** The output of ctl on this machine, with a token as its only setting. */
   async function ctl(...words: readonly string[]): Promise<string> {
     const { code, out, err } = await ctlWith({ ADMIN_TOKEN: project.adminToken }, ...words);
     expect([code, err]).toEqual([0, '']);
@@ -280,7 +280,7 @@ function countsOf(requests: readonly Noted[]): Record<string, number> {
   return Object.fromEntries(Object.entries(counts).map(([outcome, those]) => [outcome, those?.length ?? 0]));
 }
 
-/** The measurements of a row in test/promises.csv. */
+/** The measurements for a row of test/promises.csv. */
 function tell(
   service: string,
   mishap: string,

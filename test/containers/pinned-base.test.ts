@@ -34,13 +34,13 @@ async function startRegistry(): Promise<void> {
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
-/** Gives npm the machine's network, and passes all other arguments on unchanged. */
+/** Lets npm use the machine's network, and passes all other arguments on unchanged. */
 const DOCKER = `#!/bin/sh
 if [ "$1" = build ]; then shift; set -- build --network host "$@"; fi
 exec "$DOCKER" "$@"
 `;
 
-/** The project's files in a repository of their own. */
+/** Copies the project's files into a new repository. */
 async function checkOut() {
   const folder = await temporaryFolder();
   const [project, programs] = [join(folder, 'project'), join(folder, 'bin')];

@@ -9,12 +9,16 @@ declare module 'vitest' {
   }
 }
 
-/** The files that need no image of a service, because building those takes minutes unless an earlier run has left them. */
+/**
+ * The files that need no image of a service, because building those takes minutes unless an earlier run has left them.
+ */
 const NEED_BASE_ONLY = ['built-images', 'pinned-base'];
 
 const PING_MS = 120_000;
 
-/** Starts the engine and builds the images. If that fails, no test runs, and the last line of the run gives the reason. */
+/**
+ * Starts the engine and builds the images. If that fails, no test runs, and the last line of the run gives the reason.
+ */
 export default async function provideEngine(project: TestProject): Promise<() => Promise<void>> {
   try {
     const engine = await startEngine();
@@ -22,7 +26,7 @@ export default async function provideEngine(project: TestProject): Promise<() =>
       const isBaseEnough = process.argv.some((argument) => NEED_BASE_ONLY.some((name) => argument.startsWith(name)));
       const make = isBaseEnough ? makeBaseStandIn : makeStandIns;
       await make(engine.docker);
-      // Containers run, and npm in them reaches its registry, so any later failure is a fault of this project.
+      // Once containers run and npm in them reaches its registry, any later failure is a fault of this project.
       await engine.docker(
         ['run', '--rm', '--network', 'host', nameInDeploy('node'), 'npm', 'view', 'zod', 'version'],
         PING_MS,

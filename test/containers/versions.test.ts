@@ -4,9 +4,9 @@ import { makePostgresOfNpm, makeService } from '../support/containers/stand-ins.
 import { startProcess } from '../support/process.ts';
 
 /**
- * Runs the tests of limiter and store on versions of Redis and PostgreSQL that the machine does not have. test/support starts
- * them with testcontainers, as always when an engine runs. They come from Debian 13 and npm, neither of which has Redis 7.2.
- * On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
+ * Runs the tests of limiter and store on versions of Redis and PostgreSQL that the machine does not have. test/support
+ * starts them with testcontainers, as always when an engine runs. They come from Debian 13 and npm, neither of which
+ * has Redis 7.2. On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
  */
 
 const engine = inject('engineSocket');
@@ -15,7 +15,7 @@ const docker = dockerOn(engine);
 /** Files that use only the run's Redis and PostgreSQL, and start no servers themselves. */
 const FILES = ['limiter/rules', 'limiter/agreement', 'core/store.test', 'core/idempotency'];
 
-/** Variables of this run that would change the other one. */
+/** Variables of this run that would change the inner one. */
 const OWN = /^(VITEST|THOROUGH$|REDIS_|POSTGRES_|NODE_ENV$|TEST$|PROD$|DEV$|MODE$)/;
 
 interface Pair {
@@ -48,7 +48,7 @@ describe.skipIf(engine === '')('limiter and store', () => {
     for (const { make } of PAIRS) await make();
   }, 1_200_000);
 
-  test.for(PAIRS)('on $redis and $postgres', async ({ redis, postgres }) => {
+  test.for(PAIRS)('the tests of limiter and store pass on $redis and $postgres', async ({ redis, postgres }) => {
     const vitest = ['test/node_modules/vitest/vitest.mjs', 'run', '--config', 'test/vitest.config.ts', ...FILES];
     const environment = Object.entries(environmentOf(engine)).filter(([name]) => !OWN.test(name));
     const startedAt = performance.now();
@@ -56,7 +56,7 @@ describe.skipIf(engine === '')('limiter and store', () => {
       ...Object.fromEntries(environment),
       REDIS_IMAGE: redis,
       POSTGRES_IMAGE: postgres,
-      // It would only remove leftovers, which end with the engine anyway.
+      // The reaper would only remove leftovers, which end with the engine anyway.
       TESTCONTAINERS_RYUK_DISABLED: 'true',
     }).ended;
     const [counted = out] = /^\d+ passed, .*$/m.exec(out) ?? [];

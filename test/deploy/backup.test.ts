@@ -24,7 +24,7 @@ async function withOldOnes(): Promise<string> {
   return folder;
 }
 
-test("a day's backup is made once and readable only by its owner, the oldest is deleted, and the newest is restored", async () => {
+test('each day gets one backup that only its owner can read; the oldest is deleted, the newest restored', async () => {
   const [stack, folder] = [await startStack(), await withOldOnes()];
   const key = await stack.issueKey();
   expect(await run(stack, folder)).toMatchObject({ code: 0, err: '' });

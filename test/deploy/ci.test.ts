@@ -5,21 +5,21 @@ import { cleanUp } from '../support/clean-up.ts';
 import { type Ended, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** .ci/run and .ci/containers, with an npm that says what a run would say. */
+/** Tests .ci/run and .ci/containers with a fake npm that prints what a run would print. */
 
 interface Says {
   /** Shell commands in place of the tests. */
   readonly tests?: string;
-  /** And of the tests in containers. */
+  /** Shell commands in place of the tests in containers. */
   readonly containers?: string;
 }
 
 const WELL = 'echo "23 passed, 0 failed"';
 const TESTS = 'echo "2800 passed, 0 failed, 1 skipped"; echo "% of lines"';
-/** It ignores SIGTERM, and leaves a process behind that keeps its standard output open. */
+/** Ignores SIGTERM, and leaves a process behind that keeps its standard output open. */
 const HANGS = `setsid sleep 600 & echo $! > "$LEFT"; trap '' TERM; while :; do sleep 1; done`;
 
-/** Resolves once nobody has the program's output open any more. */
+/** Resolves once no process has the program's output open. */
 async function run(command: string, says: Says, ...args: string[]): Promise<Ended & { left: string }> {
   const folder = await temporaryFolder();
   const npm = `#!/bin/sh
@@ -48,7 +48,7 @@ test.for<readonly [string, string, string]>([
     'printf "\\n0 passed, 0 failed, 23 skipped\\nNo containers were tested: it needs root.\\n"',
     'not tested: it needs root.\n',
   ],
-  ['that cannot begin', 'echo "npm error code"; exit 3', 'no count, ended with 3: npm error code\n'],
+  ['that cannot start', 'echo "npm error code"; exit 3', 'no count, ended with 3: npm error code\n'],
 ])('container tests %s are reported and do not decide the result', async ([, containers, told]) => {
   expect(await run('.ci/containers', { containers }, '60')).toMatchObject({
     code: 0,
@@ -62,7 +62,7 @@ test('container tests that hang are killed, and nothing waits for the processes 
   const pid = Number(await readFile(left, 'utf8'));
   cleanUp(() => process.kill(pid));
   expect([code, out]).toEqual([0, 'containers: given up after 3 s\n']);
-  // It is still there.
+  // The process left behind still runs.
   expect(process.kill(pid, 0)).toBe(true);
 });
 

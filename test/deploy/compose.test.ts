@@ -106,7 +106,7 @@ describe.each(services)('%s', (name, service) => {
   });
 });
 
-test('clients, operators and dashboards have one port each, and a service shares networks only with those it needs', () => {
+test('clients, operators and dashboards have one port each, and services share only networks they need', () => {
   expect(services.filter(([, { ports }]) => ports !== undefined).map(([name]) => name)).toEqual([
     'haproxy',
     'gateway-1',

@@ -21,7 +21,7 @@ import { BOUNDLESS, eventually } from '../support/workers.ts';
 const CLIENT = '127.0.0.9';
 const CONNECTIONS_PER_ADDRESS = 1_000;
 const HAMMERED_MS = 3_000;
-/** A network of its own with three IPv6 addresses. Needs root, or such namespaces for all. */
+/** A separate network with three IPv6 addresses. It needs root, or permission for every user to create namespaces. */
 const NAMESPACE = process.getuid?.() === 0 ? ['--net'] : ['--map-root-user', '--net'];
 const ADDRESSES = ['fd00:0:0:1::1', 'fd00:0:0:1::2', 'fd00:0:0:2::1'];
 const IPV6_ON_LOOPBACK = `ip link set lo up && ${ADDRESSES.map((one) => `ip addr add ${one}/128 dev lo`).join(' && ')} && exec "$0" "$@"`;
@@ -190,7 +190,7 @@ test("request headers that are too long get the API's error from the gateway", a
   expect({ status, json }).toMatchObject({ status: 431, json: { code: 'headers_too_large' } });
 });
 
-test('a gateway stopped under load leaves without a lost request and serves again after its restart', async () => {
+test('a gateway that stops under load loses no request, and serves again after its restart', async () => {
   const load = readAndWrite(haproxy.url, await issueKey(), 8, 20);
   const served = (gateway: Gateway) => requestsOf(gateway).length;
   for (let round = 1; round <= 2; round++) {
@@ -210,7 +210,7 @@ test('a gateway stopped under load leaves without a lost request and serves agai
 }, 60_000);
 
 test('with no gateway left, clients get an error in the Error format', async () => {
-  // The first gateway was stopped with the test that had restarted it.
+  // The first gateway ended with the test that restarted it.
   const isEmpty = nextTime(haproxy, 'backend gateways has no server available');
   expect(await second.stop()).toBe(0);
   await isEmpty();

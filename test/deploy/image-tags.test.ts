@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** deploy/images.sh in a repository of its own, with a fake docker that records its arguments. */
+/** Tests deploy/images.sh in a separate repository, with a fake docker that records its arguments. */
 
 const DIGEST = `@sha256:${'5'.repeat(64)}`;
 const DOCKER = `#!/bin/sh

@@ -75,16 +75,16 @@ async function copy({ text, flags }: Instruction, workingFolder: string, folders
 /** @throws {Error} when .dockerignore excludes it */
 async function contextPath(path: string): Promise<string> {
   const source = join(ROOT, path);
-  if (!(await sentToBuilder()).includes(relative(ROOT, source))) throw new Error(`.dockerignore keeps ${path} out.`);
+  if (!(await sentToBuilder()).includes(relative(ROOT, source))) throw new Error(`.dockerignore excludes ${path}.`);
   return source;
 }
 
-/** The files that .dockerignore lets through. Its first line excludes everything, the others list what to include. */
+/** The files that .dockerignore includes. Its first line excludes everything, the others list what to include. */
 async function sentToBuilder(): Promise<string[]> {
   const lines = (await readFile(join(ROOT, '.dockerignore'), 'utf8')).trim().split('\n');
   const [first, ...rest] = lines.filter((line) => !line.startsWith('#'));
   if (first !== '*' || rest.some((line) => !/^![\w./-]+$/.test(line)))
-    throw new Error('.dockerignore is no list of what is let through.');
+    throw new Error('.dockerignore is not a list of what to include.');
   return rest.map((line) => line.slice(1));
 }
 
@@ -103,13 +103,13 @@ function run(command: string, cwd: string): void {
 }
 
 const stages = readDockerfile();
-/** The number of `nobody` on every system. If the tests do not run as root, the user stays the same. */
+/** The user id of `nobody` on every system. If the tests do not run as root, the user stays the same. */
 const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
 
 interface Image {
   readonly folder: string;
   readonly settings: ImageSettings;
-  /** Runs a program of the image as its user, with the image's variables and these. */
+  /** Runs a program of the image as its user, with the image's variables and `environment`. */
   run(command: readonly string[], environment: NodeJS.ProcessEnv): Started;
 }
 
@@ -219,7 +219,7 @@ test('images set only known settings with valid values, and their user is numeri
   }
 });
 
-test('an image has no type syntax, and its build fails where some is left', async () => {
+test('an image has no type syntax, and its build fails if some is left', async () => {
   const gateway = imageOf('gateway');
   const program = await readFile(join(gateway.folder, 'gateway/open-backend.ts'), 'utf8');
   const source = await readFile(join(ROOT, 'gateway/open-backend.ts'), 'utf8');

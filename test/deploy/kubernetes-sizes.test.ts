@@ -7,7 +7,7 @@ import { CONFIGURATION } from '../support/haproxy.ts';
 import { type Container, type Manifest, manifestsOf, OVERLAY, workloadsOf } from '../support/manifests.ts';
 import { ROOT } from '../support/process.ts';
 
-/** The manifests' figures follow those that deploy/SCALING.md has measured. */
+/** The figures in the manifests follow the measurements in deploy/SCALING.md. */
 
 const SCALING = readFileSync(join(ROOT, 'deploy/SCALING.md'), 'utf8');
 const manifests = manifestsOf(OVERLAY);
@@ -45,7 +45,7 @@ describe.each([
     expect(mebibytes(limits.memory)).toBeGreaterThanOrEqual(2 * measured);
   });
 
-  test('requests and is scaled at the CPU share of the capacity model', () => {
+  test('requests the CPU share of the capacity model, and is scaled at this share', () => {
     const cpu = `${BUSY * 1_000}m`;
     expect(scalerOf(name).spec.metrics).toEqual([
       { type: 'Resource', resource: { name: 'cpu', target: { type: 'AverageValue', averageValue: cpu } } },

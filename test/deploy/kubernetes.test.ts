@@ -70,7 +70,7 @@ test('manifests have no unknown fields', async () => {
   expect(await typeFaults([bad])).toMatch(/readOnlyRootFileSystem.* does not exist/);
 }, 60_000);
 
-test('kustomizations name only existing files and every manifest', () => {
+test('kustomizations name every manifest and only existing files', () => {
   const folders = [...foldersOf(OVERLAY), OPERATOR_COMPONENT];
   const named = folders.flatMap((folder) => {
     const { resources = [], configMapGenerator = [] } = readKustomization(folder);
@@ -133,7 +133,7 @@ describe.each(workloads)('$name', ({ pod }) => {
 });
 
 test.each(workloads.filter(({ kind }) => kind !== 'CronJob'))(
-  '$name is selected by the Service of its name, on ports that it has',
+  '$name is selected by the Service of its name, on ports that the pod has',
   ({ name, labels, pod }) => {
     const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === name) as [Manifest];
     expect(labels).toMatchObject(service.spec.selector);

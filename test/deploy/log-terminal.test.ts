@@ -21,7 +21,9 @@ const REQUEST = {
   msg: 'request',
 };
 
-/** What a terminal shows of lines. @param since when it began to show requests, in ms after theirs */
+/**
+ * The output of the terminal for these lines. @param since when it began to show requests, in ms after the lines' time
+ */
 async function shown(lines: readonly unknown[], since = -1_000): Promise<string> {
   vi.useFakeTimers({ toFake: ['Date'], now: BEGAN.getTime() + since });
   onTestFinished(() => void vi.useRealTimers());
@@ -37,7 +39,7 @@ test('a request is one short line', async () => {
   expect(await shown([REQUEST])).toBe('22:34:06 200 GET /v1/pets 4 ms pro 4fXk20LmQa9z\n');
 });
 
-test('a request is shown with the time at which it began, and an event with that of its line', async () => {
+test('of lines from before requests are shown, only warnings appear', async () => {
   const event = { level: 30, time: REQUEST.time, service: 'gateway', msg: 'redis is back' };
   expect(await shown([REQUEST, event], -5)).toContain('GET');
   expect(await shown([REQUEST, event], -4)).toBe('22:34:06 info gateway redis is back\n');

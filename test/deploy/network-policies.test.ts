@@ -6,7 +6,7 @@ import { type Labels, type Manifest, manifestsOf, OVERLAY, workloadsOf } from '.
 interface Pod {
   readonly namespace: string;
   readonly labels: Labels;
-  /** Of something that is no pod, such as a daemon of the node: no selector matches it. */
+  /** For something that is not a pod, such as a daemon of the node: no selector matches it. */
   readonly address?: string;
 }
 

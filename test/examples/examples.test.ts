@@ -8,8 +8,8 @@ const stack = await startStack();
 const pets = `${stack.gateway}/v1/pets`;
 
 /**
- * A key without tokens, and the number of requests that used them. The next token comes after ten seconds: a process
- * starts in less.
+ * A key without tokens, and the number of requests that used them up. The next token comes after ten seconds, and a
+ * process starts faster.
  */
 async function exhaustedKey(): Promise<{ key: string; spent: number }> {
   const key = await stack.issueKey({ minute: 6, day: 1_000 });
@@ -23,7 +23,7 @@ const statusesOf = (key: string): unknown[] =>
 
 interface Run {
   readonly ended: Ended;
-  /** The gateway's statuses for it, in order. */
+  /** The statuses of the gateway's answers to it, in order. */
   readonly statuses: () => unknown[];
 }
 
@@ -44,10 +44,10 @@ const runs = await Promise.all([
 ]);
 
 test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [name, runs[at] as Run] as const))(
-  '%s, refused, waits as long as it is told, and then has its answer',
+  '%s waits for Retry-After when it is refused, and then gets its answer',
   async ([, { ended, statuses }]) => {
     expect(ended).toMatchObject({ code: 0, out: expect.stringContaining('Rex') });
-    // Exactly one refusal: a client that comes back too early would get more.
+    // There is exactly one refusal: a client that returns too early would get more.
     await expect.poll(statuses).toEqual([429, 200]);
   },
 );
@@ -55,7 +55,7 @@ test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [na
 test.for([
   ['curl', 'sh', 'test/examples/limits-curl.sh', /"name":"test","plan":"free","minute":\{"limit":6,"remaining":[0-6],/],
   ['fetch', process.execPath, 'test/examples/limits-fetch.ts', /^free: \d of 6 a minute, 99\d of 1000 a day$/m],
-] as const)('%s, refused, shows the limit status of the key', async ([, command, example, told]) => {
+] as const)('%s shows the limit status of a key that would be refused', async ([, command, example, told]) => {
   const { ended, statuses } = await run(command, example);
   expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(told) });
   await expect.poll(statuses).toEqual([200]);

@@ -1,6 +1,6 @@
 import { patientFetch } from './patient-fetch.ts';
 
-/** Lists the available animals, with fetch. */
+/** Lists the available pets with fetch. */
 
 const { STORE_URL, API_KEY } = process.env;
 

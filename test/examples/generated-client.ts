@@ -3,7 +3,7 @@ import { patientFetch } from './patient-fetch.ts';
 import type { paths } from './store-api.generated.d.ts';
 
 /**
- * Lists the available animals, with a client whose types come from the API's description:
+ * Lists the available pets with a client whose types come from the API's description:
  *
  *     npx openapi-typescript $STORE_URL/v1/openapi.json --output store-api.generated.d.ts
  */

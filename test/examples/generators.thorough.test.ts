@@ -7,7 +7,7 @@ import type { Used } from '../support/use-store.ts';
 import { GENERATORS, type Generator, generated } from './generated-clients.ts';
 import { importIntoPostman, requestsOf, runInNewman } from './postman.ts';
 
-/** Clients from several generators list, add with and without a status, get, are refused, and wait. */
+/** Generated clients add a pet with and without a status, get and list pets, and wait when they are refused. */
 
 const stack = await startStack();
 
@@ -34,7 +34,7 @@ async function use(generator: Generator) {
 const generators = GENERATORS.slice(0, thoroughly(GENERATORS.length, 1));
 const ends = await Promise.allSettled(generators.map(use));
 
-test.for(generators.map(({ name }, at) => [name, ends[at]] as const))('a client of %s', ([, end]) => {
+test.for(generators.map(({ name }, at) => [name, ends[at]] as const))('a client of %s makes all calls', ([, end]) => {
   if (end?.status !== 'fulfilled') throw end?.reason;
   const { created, sold, got, listed, plan, refusals } = end.value;
   expect(created).toEqual({ id: expect.any(Number), name: 'Spot', categoryId: 1, status: 'available' });
@@ -44,7 +44,7 @@ test.for(generators.map(({ name }, at) => [name, ends[at]] as const))('a client 
   expect(refusals).toBeGreaterThan(0);
 });
 
-test.skipIf(thoroughly(0, 1) === 1)('a Postman collection, run by newman', async () => {
+test.skipIf(thoroughly(0, 1) === 1)('newman runs every request of an imported Postman collection', async () => {
   const requests = requestsOf((await importIntoPostman()).item);
   const add = requests.find(({ name }) => name === 'Add a pet');
   const { request } = add as NonNullable<typeof add>;

@@ -1,3 +1,3 @@
 #!/bin/sh
-# Prints where a key stands: plan, limits, what is left. It costs the key nothing.
+# Prints the plan, the limits and the remaining requests of a key. It takes no token.
 exec curl --silent --show-error --fail --header "Authorization: Bearer $API_KEY" "$STORE_URL/v1/limits"

@@ -1,4 +1,4 @@
-/** Prints how much of its limits a key has left, with fetch. It costs the key nothing. */
+/** Prints with fetch how much of its limits a key has left. It takes no token. */
 
 const { STORE_URL, API_KEY } = process.env;
 

@@ -11,10 +11,10 @@ import { patientFetch } from './patient-fetch.ts';
 
 /** Popular HTTP clients with retries enabled: each waits for Retry-After by itself. */
 
-/** One worker: sends one request after the other until `end` (of performance.now). @return the final status of each */
+/** One worker: sends one request after the other until `end` (of performance.now). @returns the final status of each */
 export type Work = (url: string, key: string, end: number) => Promise<number[]>;
 
-/** High, because a client that gives up and starts again has not waited. */
+/** High, because a client that gives up and starts again does not wait for Retry-After. */
 const TRIES = 1_000;
 const run = promisify(execFile);
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });

@@ -6,7 +6,7 @@ import { startStack } from '../support/stack.ts';
 
 const operations = Object.values(describeApi().paths).flatMap((path) => Object.values(path));
 
-test('every sample of every operation runs as it stands, with the key from the environment', async () => {
+test('every sample of every operation runs unchanged, with the key from the environment', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });

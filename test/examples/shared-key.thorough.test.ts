@@ -4,16 +4,16 @@ import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { RETRYING_CLIENTS, type Work } from './retrying-clients.ts';
 
-/**
- * Real clients that respect Retry-After, ten of each kind on one key. Locally, only the kind that our examples show.
- */
+/** Real clients that respect Retry-After, ten of each kind on one key. Locally, only the kind in our examples. */
 
 const WORKERS = 10;
 const LIMIT = 240;
 const RUN_MS = thoroughly(30_000, 5_000);
-/** A client that comes back without having waited is banned within seconds: each worker has at most one strike. */
+/**
+ * Few enough that clients which return without waiting are banned within seconds. Each worker has at most one strike.
+ */
 const STRIKES = 2 * WORKERS;
-/** After its time a worker still waits for its last request. */
+/** At the end of the run, a worker still waits for its last request. */
 const LONGEST_WAIT_MS = 60_000;
 
 const stack = await startStack();
@@ -32,14 +32,14 @@ async function usedUpKey(): Promise<string> {
 }
 
 /**
- * One key after the other, and all before the first worker: all at once would open thousands of connections in a moment.
+ * Keys are used up one after another, before the first worker starts: all at once would open thousands of connections.
  */
 const keys = new Map<string, string>();
 for (const [name] of clients) keys.set(name, await usedUpKey());
 
-describe.concurrent('ten workers on one key', () => {
+describe.concurrent('workers on one key', () => {
   test.for<[string, Work]>(clients)(
-    '%s: they are served and never banned',
+    'ten workers with %s share a key, are served and are never banned',
     { timeout: RUN_MS + 2 * LONGEST_WAIT_MS },
     async ([name, work]) => {
       const key = keys.get(name) ?? '';

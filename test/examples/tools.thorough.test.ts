@@ -5,12 +5,12 @@ import { EXAMPLES, installPackages, PEERS } from '../support/node-packages.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { typesOf } from './generated-clients.ts';
 
-/** Tools of other people read what we publish, and our files that use them have the right types. */
+/** Third-party tools accept what we publish, and our files that use them have the right types. */
 
 installPackages(EXAMPLES);
 installPackages(PEERS);
 
-test('redocly reports no problems', async () => {
+test('redocly reports no problems in the description of the API', async () => {
   const env = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };
   const args = ['lint', '--extends', 'recommended-strict', await descriptionFile()];
   const { code, out, err } = await startProcess(join(ROOT, EXAMPLES, 'node_modules/.bin/redocly'), args, env).ended;
@@ -19,13 +19,13 @@ test('redocly reports no problems', async () => {
   expect(code).toBe(0);
 });
 
-test('openapi-typescript makes the types of generated-client.ts without a complaint', async () => {
+test('openapi-typescript generates the types of generated-client.ts without errors', async () => {
   const cwd = join(ROOT, EXAMPLES);
   const args = ['--input-type=module', '--eval', typesOf(await descriptionFile(), 'store-api.generated.d.ts')];
   expect(await startProcess(process.execPath, args, {}, { cwd }).ended).toEqual({ code: 0, out: '', err: '' });
 });
 
-test.for([EXAMPLES, PEERS])('the types in %s are right, with those that were made', async (folder) => {
+test.for([EXAMPLES, PEERS])('%s type-checks with the generated types', async (folder) => {
   const tsc = join(ROOT, 'test/node_modules/.bin/tsc');
   const { code, out } = await startProcess(tsc, ['-p', join(ROOT, folder)], {}).ended;
   expect([code, out]).toEqual([0, '']);

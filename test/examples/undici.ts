@@ -1,6 +1,6 @@
 import { Agent, interceptors, request } from 'undici';
 
-/** Lists the available animals, with undici, whose retry interceptor respects Retry-After. */
+/** Lists the available pets with undici, whose retry interceptor respects Retry-After. */
 
 const { STORE_URL, API_KEY } = process.env;
 

@@ -18,8 +18,8 @@ import { webhookReceiver } from '../support/webhook-receiver.ts';
 const ALERTMANAGER_CONFIGURATION = join(ROOT, 'deploy/alertmanager/alertmanager.yml');
 
 /**
- * A real Alertmanager with the shipped configuration, except that it tells at once.
- * @param chatUrl that it tells
+ * A real Alertmanager with the shipped configuration, except that it sends alerts at once.
+ * @param chatUrl the webhook that receives them
  */
 async function startAlertmanager(chatUrl: string): Promise<{ readonly url: string }> {
   const program = need('prometheus-alertmanager');
@@ -67,7 +67,7 @@ test('a real alert reaches the right channel, and its link opens the runbook pag
   const alertmanager = await startAlertmanager(chat.url);
   const runbook = `${stack.adminUrl}/runbook`;
   await startPrometheus(
-    // Nothing listens there: CoreDown.
+    // Nothing listens there, which raises CoreDown.
     { gateway: [stack.adminUrl], core: ['http://127.0.0.1:1'], alertmanager: [alertmanager.url] },
     { alerts: hasten, runbook },
   );

@@ -70,8 +70,8 @@ test.for(Object.entries(GROUPS))(
         gateway: patients.flatMap(({ gateways = [] }) => gateways),
         core: patients.flatMap(({ cores = [] }) => cores),
       },
-      // A short condition, such as a stall, is reported late because of the stall itself. It must be evaluated before the
-      // next scrape.
+      // A short condition, such as a stall, is reported late because of the stall itself. It must be evaluated before
+      // the next scrape.
       { scrapeEvery: '500ms', judgeEvery: '200ms', alerts: hasten },
     );
     const watch = watchAlerts(prometheus);
@@ -86,7 +86,7 @@ test.for(Object.entries(GROUPS))(
   },
 );
 
-test('every alert is caused by a fault here', () => {
+test('every shipped alert is caused by one of these faults', () => {
   expect([...caused].sort()).toEqual(ALERT_NAMES.toSorted());
 });
 

@@ -153,19 +153,19 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
       },
     ],
     stays: [
-      // One client that never stops.
+      // A single client that never stops.
       {
         ...refusedKeys('free', 20, 1),
         [decisions('admitted', 'free')]: '0+10x30',
         [decisions('refused_minute', 'free')]: '0+9000x30',
       },
-      // Few of many keys.
+      // Few of many keys are refused.
       {
         ...refusedKeys('free', 1_000, 20),
         [decisions('admitted', 'free')]: '0+60x30',
         [decisions('refused_minute', 'free')]: '0+40x30',
       },
-      // Over, although the keys are still remembered.
+      // The refusals are over, although the keys still count as refused.
       {
         ...refusedKeys('free', 20, 20),
         [decisions('admitted', 'free')]: '0+60x30',
@@ -177,7 +177,7 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     fires: [{ [unknownOn('a')]: '0x10 0+60x20', [admittedOn('a')]: '0+60x10 600x20' }],
     stays: [
       { [unknownOn('a')]: '0+40x30', [admittedOn('a')]: '0+60x30' },
-      // One key among few requests.
+      // One unknown key per minute, and hardly any other request.
       { [unknownOn('a')]: '0+1x30', [admittedOn('a')]: '0x30' },
     ],
   },
@@ -282,7 +282,7 @@ function promtool(...args: string[]): { readonly status: number | null; readonly
   return { status, said: stdout + stderr };
 }
 
-/** A file with the alert alone: a history of a day takes half a minute with all of them. */
+/** A file with only this alert, because with all of them a history of a day takes half a minute. */
 async function rulesOf(alertname: string): Promise<string> {
   const rules = RULES.groups.flatMap((group) => group.rules).filter(({ alert }) => alert === alertname);
   const file = join(await temporaryFolder(), 'rules.yml');
@@ -315,7 +315,7 @@ test('Prometheus accepts the configuration and its rules', () => {
   expect(checked).toEqual({ status: 0, said: expect.stringContaining(`SUCCESS: ${alerts.length} rules found`) });
 });
 
-test('every alert is tested', () => {
+test('this file tests every alert', () => {
   expect(Object.keys(ALERT_HISTORIES)).toEqual(ALERT_NAMES);
 });
 

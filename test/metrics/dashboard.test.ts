@@ -9,7 +9,7 @@ import { ROOT } from '../support/process.ts';
 const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 const anchors = [...runbook.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) => title.toLowerCase().replaceAll(' ', '-'));
 
-/** For each stat a value of a good day and one of an outage. */
+/** A value of a normal day and one of an outage, for each stat. */
 const GOOD_AND_BAD: Readonly<Record<string, readonly [good: number, bad: number]>> = {
   '5xx': [0.001, 1],
   'p99 of a request': [0.02, 5],
@@ -41,7 +41,7 @@ test('the generated dashboard matches its source', () => {
   expect(JSON.parse(DASHBOARD_TEXT)).toEqual(JSON.parse(JSON.stringify(describeDashboard(ROWS))));
 });
 
-test("the dashboard's rows are the questions of on-call, in order", () => {
+test('the rows of the dashboard are the questions of on-call, in order', () => {
   const rows = DASHBOARD.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
   expect(rows).toEqual(['Are clients affected?', 'Which plan?', 'Redis?', 'Cores?', 'Saturation?']);
 });
@@ -78,7 +78,7 @@ test('every panel has a unit and a description, and links to a section of the ru
   }
 });
 
-test('panels of the dashboard fit beside each other', () => {
+test('panels of the dashboard do not overlap', () => {
   const places = DASHBOARD.panels.map(({ title, gridPos: { x, y, w, h } }) => ({
     title,
     x,

@@ -74,7 +74,7 @@ test(
   },
 );
 
-test('one of several cores that stops is down, and the others are up', async () => {
+test('if one of several cores stops, it is reported as down and the others as up', async () => {
   const port = await freePort();
   const [stops, { url: stays }] = [await ownCore(port), await listeningCore()];
   const origin = `http://127.0.0.1:${port}`;
@@ -91,7 +91,7 @@ test('one of several cores that stops is down, and the others are up', async () 
   expect(await findingsOn(stack, `requests to core ${origin}`)).toMatchObject([{ status: 'warning' }]);
 });
 
-test('requests under way and requests that wait for a connection are counted', async () => {
+test('requests in progress and requests that wait for a connection are counted', async () => {
   const waiting: Socket[] = [];
   const slow = await faultyCore((socket) => void waiting.push(socket));
   const stack = await startStack({ CORE_URL: slow });
@@ -113,7 +113,7 @@ test('requests under way and requests that wait for a connection are counted', a
   expect((await scrape(stack.adminUrl)).sum('gateway_upstream_queued', { core: slow })).toBe(0);
 });
 
-test('a core that has left is shown as draining until it has answered', async () => {
+test('a core that has left DNS is shown as draining until it has answered', async () => {
   const dns = await startDnsServer();
   let end = () => {};
   const ended = new Promise<void>((resolve) => {
@@ -157,7 +157,7 @@ test('the connection to Redis, its last call and its missed deadlines are report
   expect(asked).toMatchObject({ lastCall: { ms: expect.any(Number) }, p99: expect.any(Number) });
 
   server.pause();
-  // The key is known, so this gateway decides.
+  // The key is known, so this gateway can decide without Redis.
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   server.resume();
   expect((await trafficOf(stack)).redis.missedDeadlines).toBeGreaterThan(0);

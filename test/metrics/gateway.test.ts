@@ -59,7 +59,7 @@ test('decisions are counted by outcome and plan, and refusals by limit', async (
   };
   await times(3, await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1_000_000 }));
   await times(3, await stack.issueKey({ plan: 'business', minute: 1_000_000, day: 2 }));
-  // Three refusals are held as strikes, the next one bans.
+  // Three refusals are kept as strikes, and the next one causes a ban.
   await times(6, await stack.issueKey({ plan: 'free', minute: 1, day: 1_000_000 }));
   const gone = await stack.issueKey();
   await stack.admin('DELETE', `/keys/${idOf(gone)}`);
@@ -141,7 +141,7 @@ test('a ban is counted while it runs, also with the embedded limiter', async () 
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
-test('while Redis is away, decisions are counted as local, and unknown keys are not decided', async () => {
+test('while Redis is down, decisions are counted as local, and unknown keys are not decided', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const [seen, unseen] = [await stack.issueKey({ plan: 'pro' }), await stack.issueKey({ plan: 'pro' })];
@@ -191,7 +191,7 @@ test('no label contains a key, an address or a path from a client', async () => 
   const { samples } = await scrape(stack.adminUrl);
   const values = samples.flatMap(({ labels }) => Object.values(labels)).join('\n');
   for (const canary of [idOf(key), '127.0.0.9', 'canary', '4711471147']) expect(values).not.toContain(canary);
-  // Proves that labels were found.
+  // Ensures that labels were found.
   expect(values).toContain('admitted');
   await redis.flushdb();
 });

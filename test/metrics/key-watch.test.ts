@@ -11,7 +11,7 @@ import { startStack } from '../support/stack.ts';
 
 /** The gauges of keys in use, and the events of keys near their limits. */
 
-/** A decision on a key with so many requests left for the day. */
+/** A decision on a key with `tokens` requests left for the day. */
 const decided = (outcome: Decision['outcome'], { limit = 1_000, tokens = 1_000, now = 0 } = {}): Decision => ({
   outcome,
   plan: 'free',
@@ -58,7 +58,7 @@ test('many refusals of one key count as one key', () => {
   expect(counts()).toBe('1 of 3, 0 of 0');
 });
 
-test('a key counts as active for ten minutes after its last request, and as refused for ten after its last refusal', () => {
+test('a key counts as active for ten minutes after a request, and as refused after a refusal', () => {
   const { note, clock, counts } = watched();
   note('key', decided('refused'));
   clock.now = MINUTE;
@@ -71,7 +71,7 @@ test('a key counts as active for ten minutes after its last request, and as refu
   expect(counts()).toBe('0 of 0, 0 of 0');
 });
 
-test('all gauges of a scrape are from one count', () => {
+test('all gauges of a scrape come from the same count', () => {
   const { note, clock, counts } = watched();
   note('first', decided('admitted'));
   expect(counts()).toBe('0 of 1, 0 of 0');
@@ -86,7 +86,7 @@ const shown = (metrics: Scrape) =>
     metrics.series('gateway_keys_near_day_limit').map(({ labels: { plan = '' }, value }) => [plan, value]),
   );
 
-test('keys that have used 80 % of their day are counted by plan', async () => {
+test('keys that have used 80 % of their day limit are counted by plan', async () => {
   const stack = await startStack();
   const use = async (key: string, times: number) => {
     for (let sent = 0; sent < times; sent++) await send(`${stack.gateway}/v1/pets`, { key });
@@ -99,7 +99,7 @@ test('keys that have used 80 % of their day are counted by plan', async () => {
   await eventuallyScraped(stack.adminUrl, shown).toEqual({ free: 1, pro: 2, business: 0, enterprise: 0 });
 });
 
-test.for([1, 2, 3, 4, 5, 6, 7, 10, 99])('a key with a limit of %d is near it at exactly 80 percent', (limit) => {
+test.for([1, 2, 3, 4, 5, 6, 7, 10, 99])('a key with a limit of %d is near it from exactly 80 % on', (limit) => {
   for (let used = 0; used <= limit; used++) {
     const { note, told, near } = watched();
     note('key', decided('admitted', { limit, tokens: limit - used }));
@@ -112,7 +112,7 @@ test('a key is counted until its bucket has refilled, even if it is not used aga
   const { note, clock, near } = watched();
   note('key', decided('admitted', { limit: 10, tokens: 1 }));
   const token = DAY / 10;
-  // One of ten is left. With the third, less than 80 % is used.
+  // One token of ten is left. Once two have refilled, less than 80 % is used.
   clock.now = 2 * token - SECOND;
   expect(near()).toBe(1);
   clock.now = 2 * token;
@@ -133,7 +133,7 @@ test('the 80 % event is reported once per key and UTC day', () => {
     ]);
 });
 
-test('a ban far from the day limit is reported, but not counted as near', () => {
+test('a ban far from the day limit is reported, but does not count as near the limit', () => {
   const { note, told, near } = watched();
   note('key', decided('banned', { limit: 10, tokens: 9 }));
   expect([told, near()]).toEqual([[['banned', 'key']], 0]);
@@ -151,7 +151,7 @@ test('/metrics has the refused keys, the memory of Redis and the expiry of the c
   const used = shared.sum('gateway_redis_memory_used_ratio', { node: 'redis' }) ?? Number.NaN;
   expect([used > 0, used < 1]).toEqual([true, true]);
   expect(embedded.sum('gateway_redis_memory_used_ratio')).toBeUndefined();
-  // Nothing ends that is not there: 0 would raise the alert.
+  // Without a certificate there is no series, because 0 would raise the alert.
   expect(shared.sum('gateway_certificate_expires_timestamp_seconds')).toBeUndefined();
   const days = ((embedded.sum('gateway_certificate_expires_timestamp_seconds') ?? 0) - Date.now() / 1_000) / 86_400;
   expect(Math.round(days)).toBe(30);

@@ -89,7 +89,7 @@ const annotations = DASHBOARD.annotations.list.map(({ expr }) => expr);
 
 /** Prometheus adds these to every series. */
 const OF_TARGETS = ['job', 'instance'];
-/** Its own series. */
+/** Series of Prometheus itself. */
 const OF_PROMETHEUS = ['up', 'ALERTS'];
 const OF_ALERTS = ['alertstate'];
 
@@ -136,7 +136,7 @@ describe('with a real Prometheus', () => {
     expect(rules.filter(({ state }) => state === 'firing')).toEqual([]);
   });
 
-  test.for(queries)('$title: $expr answers with numbers', async ({ expr, legendFormat }) => {
+  test.for(queries)('$title: the query $expr returns numbers', async ({ expr, legendFormat }) => {
     const answers = async () => await prometheus.query(expr);
     await expect.poll(async () => (await answers()).length, { timeout: 30_000 }).toBeGreaterThan(0);
     const [first] = await answers();
@@ -178,7 +178,7 @@ describe('with a real Prometheus', () => {
     expect(faults.filter(([, names]) => names.length > 0)).toEqual([]);
   });
 
-  test('no stat is red in a healthy system, and that of 5xx is red without a core', async () => {
+  test('no stat is red in a healthy system, and the stat of 5xx answers is red without a core', async () => {
     const coloursOf = async () => {
       const shown = STATS.map(async (panel) => {
         const [answer] = await prometheus.query(filledIn(panel.targets?.[0]?.expr ?? ''));
@@ -186,7 +186,7 @@ describe('with a real Prometheus', () => {
       });
       return Object.fromEntries(await Promise.all(shown));
     };
-    // How long a decision takes on a busy machine is no fact about the dashboard.
+    // Latencies are left out, because they are high on a busy machine.
     const facts = Object.entries(await coloursOf()).filter(([title]) => !title?.startsWith('p99'));
     expect(facts.filter(([, colour]) => colour === 'red')).toEqual([]);
     await core.stop(0);

@@ -10,7 +10,7 @@ const START = Date.parse('2026-11-20T12:00:00Z');
 
 type Minutes = { readonly at: string; readonly admitted: number; readonly p50: number | null }[];
 
-/** A stack on a clock of the test's own, and its minutes. */
+/** A stack with a clock that the test sets, and its minutes. */
 async function minutesOf() {
   vi.useFakeTimers({ toFake: ['Date'], now: START });
   onTestFinished(() => void vi.useRealTimers());
@@ -23,7 +23,7 @@ async function minutesOf() {
   };
 }
 
-test('each minute has its own counts, and an hour is kept', async () => {
+test('each minute has its own counts, and the last hour is kept', async () => {
   const { moveTo, ask, reports } = await minutesOf();
   for (let minute = 0; minute < 100; minute++) {
     moveTo(minute);
@@ -36,7 +36,7 @@ test('each minute has its own counts, and an hour is kept', async () => {
   expect([minutes[0]?.at, minutes.at(-1)?.at]).toEqual(['2026-11-20T12:39:00.000Z', '2026-11-20T13:39:00.000Z']);
 });
 
-test('a clock that is set back lists no minute twice', async () => {
+test('after the clock is set back, no minute is listed twice', async () => {
   const { moveTo, ask, reports } = await minutesOf();
   for (const minute of [0, 1, 2, 3, 1, 2]) {
     moveTo(minute);
@@ -90,7 +90,7 @@ test.for([
     0.99,
     100,
   ],
-] as const)('quantiles are computed as in Prometheus: of %j the %d is %d', ([buckets, share, expected]) => {
+] as const)('quantiles are computed as in Prometheus: of %j, the one at %d is %d', ([buckets, share, expected]) => {
   expect(quantile(buckets, share)).toBe(expected);
 });
 

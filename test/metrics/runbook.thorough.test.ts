@@ -113,7 +113,7 @@ test('every ctl command of the runbook works as written', async () => {
     commands.filter((one) => one.startsWith('ctl plans')),
     commands.filter((one) => !one.startsWith('ctl plans')),
   ];
-  // Plan changes run in turn: of two concurrent ones, one is a conflict.
+  // Plan changes run in turn, because one of two concurrent changes is a conflict.
   const done = (await Promise.all([inTurn(plans, 1, run), inTurn(others, 2, run)])).flat();
   expect(done.filter(([, code]) => code !== 0)).toEqual([]);
   // Each command starts a process, which is slow on a busy machine.

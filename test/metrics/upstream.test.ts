@@ -31,7 +31,7 @@ test('core failures are counted by kind, and readiness is reported', async () =>
   }
 });
 
-test('a core that was unreachable is ready again with its first answer', async () => {
+test('an unreachable core is ready again from its first answer', async () => {
   const port = String(await freePort());
   const stack = await startStack({ CORE_URL: `http://127.0.0.1:${port}` });
   const key = await stack.issueKey();
@@ -46,7 +46,7 @@ test('a core that was unreachable is ready again with its first answer', async (
   expect(await ask()).toEqual([200, 1]);
 });
 
-test('running requests, limit and duration are reported for each core', async () => {
+test('requests in progress, limit and duration are reported for each core', async () => {
   const waiting: Socket[] = [];
   const slow = await faultyCore((socket) => void waiting.push(socket));
   const stack = await startStack({ CORE_URL: slow });

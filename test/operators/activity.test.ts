@@ -23,7 +23,7 @@ async function freshStack(environment: Record<string, string>): Promise<Stack> {
 
 type Write = readonly [route: string, method: string, path: string, body: unknown, told: object | undefined];
 
-/** Every route that changes something, in an order in which each works, and the entry that it leaves. */
+/** Every write route, in an order in which each succeeds, with the audit entry that it leaves. */
 function writesTo(id: string): Write[] {
   const key = `/keys/${id}`;
   return [
@@ -50,7 +50,7 @@ function writesTo(id: string): Write[] {
 }
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('every route that changes something leaves one audit entry and a log line that agrees with it', async () => {
+  test('every write route leaves one audit entry and a matching log line', async () => {
     const stack = await freshStack(environment);
     const id = await issueId(stack);
     const { keys } = (await stack.admin('GET', '/backup')).json as { keys: [object] };
@@ -102,7 +102,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(Math.abs(Date.parse(entry?.at ?? '') - Date.now())).toBeLessThan(60_000);
   });
 
-  test('a change that is refused or without effect leaves no audit entry', async () => {
+  test('a change that is refused or has no effect leaves no audit entry', async () => {
     const stack = await freshStack(environment);
     const id = await issueId(stack, { name: 'acme' });
     await stack.admin('PATCH', `/keys/${id}`, { name: 'acme' });
@@ -116,7 +116,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await activityOf(stack)).map(({ action }) => action)).toEqual(['key.create']);
   });
 
-  test('a write repeated with its request id is recorded once, and changes in between are not lost', async () => {
+  test('a write repeated with its request id is recorded once, and changes made in between are not lost', async () => {
     const stack = await freshStack(environment);
     const id = await issueId(stack);
     const call = (method: string, path: string, requestId: string, body: object = {}) =>
@@ -148,7 +148,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     ]);
   });
 
-  test('pages of the audit log go from the newest entry to the oldest without a gap and can be searched', async () => {
+  test('the audit log is paged from newest to oldest without a gap and can be searched', async () => {
     const stack = await freshStack(environment);
     const ids = await Promise.all(Array.from({ length: 7 }, () => issueId(stack)));
     const pages = await pagesOf<ActivityAnswer>(stack, '/activity?limit=3');
@@ -161,7 +161,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(await activityOf(stack, '?actor=unknown&limit=2')).toHaveLength(2);
   });
 
-  test('audit entries are found by time and name their key, even after its revocation', async () => {
+  test('audit entries are found by time and name their key, even after it is revoked', async () => {
     const stack = await freshStack(environment);
     const ids: string[] = [];
     for (const name of ['first', 'second', 'third']) ids.push(await issueId(stack, { name }));
@@ -179,7 +179,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect(await names(`?from=${third}&target=${ids[0]}`)).toEqual([]);
   });
 
-  test("audit entries are found by target, regardless of case: a plan, a key's id or name, also after its revocation", async () => {
+  test('audit entries are found by plan, key id or key name, regardless of case and after a revocation', async () => {
     const stack = await freshStack(environment);
     const id = await issueId(stack, { name: 'Demo Pro' });
     await stack.admin('POST', `/keys/${id}/secrets`, { name: 'second' });
@@ -219,7 +219,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     for (const secret of secrets) expect(seen).not.toContain(secret);
   });
 
-  // The embedded database is open in one process only, so nobody edits it beside a gateway.
+  // Only one process can open the embedded database, so nobody can edit it while a gateway runs.
   if ('REDIS_URL' in environment)
     test('a change of the plan table by hand is recorded without an actor', async () => {
       const stack = await freshStack(withRedis);
@@ -234,7 +234,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       expect(stack.log.filter(({ msg }) => msg === 'activity')).toHaveLength(2);
     });
 
-  test('the audit log has as many entries as ACTIVITY_LENGTH', async () => {
+  test('the audit log keeps as many entries as ACTIVITY_LENGTH', async () => {
     const stack = await freshStack({ ...environment, ACTIVITY_LENGTH: '100' });
     const ids = await Promise.all(Array.from({ length: 110 }, () => issueId(stack)));
     const before = await activityOf(stack, '?limit=1000');
@@ -250,7 +250,7 @@ test('a key and its audit entry are stored in the same step', async () => {
   await stack.issueKey();
   const reader = new Redis(url);
   cleanUp(() => reader.disconnect());
-  // A few at a time: those that come at once are stored in one step.
+  // A few at a time, because simultaneous changes are stored in one step.
   const issuing = inTurn(Array.from({ length: 100 }), 4, () => stack.issueKey());
   const seen = new Set<number>();
   const differences = new Set<number>();
@@ -266,7 +266,7 @@ test('a key and its audit entry are stored in the same step', async () => {
   expect([seen.size > 2, [...differences]]).toEqual([true, [0]]);
 });
 
-test("a change is made even if the audit log is of another type in Redis, and the gateway's log has its entry", async () => {
+test('a change is made even if the audit log has the wrong type in Redis, and the gateway logs its entry', async () => {
   const stack = await freshStack(withRedis);
   const id = await issueId(stack);
   await redis.del('gateway:activity');
@@ -279,7 +279,7 @@ test("a change is made even if the audit log is of another type in Redis, and th
   expect((await stack.admin('GET', '/activity')).status).toBe(503);
 });
 
-test('an audit entry of a value in the plan table is shortened and has no secrets', async () => {
+test('audit entries shorten plan values and contain no secrets', async () => {
   const stack = await freshStack(withRedis);
   const key = await stack.issueKey();
   await sleep(600);
@@ -294,13 +294,13 @@ test('plan fields written by a restore are recorded with its actor, not as an ed
   await redis.hdel('gateway:plans', 'pro.day');
   const page = { plans: { 'pro.day': '12345' } };
   expect((await stack.admin('POST', '/restore?author=ada&reason=lost', page)).status).toBe(200);
-  // Long enough for several reads of the table.
+  // Long enough for the table to be read several times.
   await sleep(600);
   const restored = (await activityOf(stack)).filter(({ changes }) => changes.some(({ to }) => to === '12345'));
   expect(restored).toMatchObject([{ actor: 'ada', reason: 'lost', action: 'plan.change', target: 'pro', via: 'api' }]);
 });
 
-test('audit entries that were made unreadable by hand are left out', async () => {
+test('audit entries that were damaged by hand are left out', async () => {
   const stack = await freshStack(withRedis);
   await redis.xadd('gateway:activity', '*', 'actor', 'me');
   await redis.xadd('gateway:activity', '*', 'actor', 'me', 'target', 'x', 'changes', '{');

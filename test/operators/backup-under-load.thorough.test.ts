@@ -12,7 +12,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const KEYS = 400;
 
-/** Clients that send requests with each key in turn, and never learn of the loss. */
+/** Clients that send requests with each key in turn, before, during and after the loss. */
 function ask(stacks: readonly Stack[], keys: readonly string[]) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
   const seen: { at: number; key: string; status: number }[] = [];
@@ -34,7 +34,7 @@ function ask(stacks: readonly Stack[], keys: readonly string[]) {
   return { seen, end };
 }
 
-test('after FLUSHALL under load on two gateways, a restore makes every key work with its limits and usage', async () => {
+test('after FLUSHALL under load, a restore makes every key work again with its limits and usage', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const redis = new Redis(server.url);
@@ -69,8 +69,8 @@ test('after FLUSHALL under load on two gateways, a restore makes every key work 
   await sleep(500);
   const restored = await ctlReading(other, backup.out, '--json', 'restore');
   expect(JSON.parse(restored.out)).toMatchObject({ restored: KEYS + 2, present: 0, rejected: 0, isWhole: true });
-  // Requests with keys that were not found have used up the allowance of the address until the restore ended, even those
-  // that got 429. A second later, the address has an allowance again.
+  // Until the restore ended, requests with unknown keys used up the allowance of the address, even those that got 429.
+  // A second later, the address has an allowance again.
   const restoredAt = performance.now();
   const lastLoss = () => clients.seen.findLast(({ status }) => status === 401)?.at ?? 0;
   const settled = () => clients.seen.filter(({ at }) => at > Math.max(restoredAt, lastLoss()) + 2_000);
@@ -86,7 +86,7 @@ test('after FLUSHALL under load on two gateways, a restore makes every key work 
     'x-ratelimit-remaining': '4',
   });
   expect((await send(`${other.gateway}/v1/pets`, { key: banned })).json).toMatchObject({ code: 'key_banned' });
-  // The use of a key continues from the backup, exact to the request.
+  // Usage continues from the backup, exact to the request.
   const since = new Map<string, number>();
   for (const { at, key, status } of clients.seen)
     if (status === 200 && at > lostAt) since.set(idOf(key), (since.get(idOf(key)) ?? 0) + 1);

@@ -15,13 +15,13 @@ const { url: redisUrl, redis } = await emptyDatabase();
 const settings = onRedis(redisUrl);
 const started = () => startStack(settings);
 
-/** On Redis, without a key, with the built-in plans. */
+/** A stack on an empty Redis, with the built-in plans. */
 async function fresh(): Promise<Stack> {
   await redis.flushdb();
   return await started();
 }
 
-/** Every kind of key that customers can have. A number is the expected status. */
+/** Issues every kind of key that customers can have. `expected` has the status that each key gets. */
 async function issueAll(stack: Stack, plain: number) {
   const issue = (more: Record<string, unknown> = {}) => stack.issueKey({ plan: 'pro', ...more });
   const change = (method: string, key: string, path: string, body: unknown) =>
@@ -76,7 +76,7 @@ describe('on Redis', () => {
     const [stack, other] = [await fresh(), await started()];
     const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
-    // Either gateway may write the table back.
+    // If the table is lost, either gateway may write it back, so both must know the change.
     expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
     const file = await backUp(stack);
     const before = await contents();
@@ -98,7 +98,7 @@ describe('on Redis', () => {
       keys: (listed as { keys: { id: string }[] }).keys.map(({ id }) => ({ id })),
     });
 
-    // What was used after the restore stays used.
+    // Requests after the restore are charged too.
     expect(await answers(stack, expected.keys())).toEqual(expected);
     const headersOf = async (key: string) => (await ask(other, key)).headers;
     expect(await headersOf(own)).toMatchObject({ 'x-ratelimit-limit': '7', 'x-ratelimit-remaining': '5' });
@@ -114,7 +114,7 @@ describe('on Redis', () => {
     expect(await contents()).toEqual(used);
   });
 
-  test('unchanged built-in plans are replaced by those of the backup, and changed ones stay and are listed', async () => {
+  test('a restore replaces unchanged built-in plans, and keeps and lists changed ones', async () => {
     const backup = (minute: number) => ({ 'free.minute': `${minute}`, 'free.day': '700', 'free.ban_seconds': '300' });
     const stack = await fresh();
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
@@ -148,7 +148,7 @@ describe('on Redis', () => {
     });
   });
 
-  test('missing plan fields are restored, others are kept and reported', async () => {
+  test('a restore adds missing plan fields, and keeps and reports those that differ', async () => {
     const stack = await fresh();
     await stack.admin('PATCH', '/plans/free', { minute: 61, day: 1_001 });
     const file = await backUp(stack);
@@ -181,7 +181,7 @@ describe('on Redis', () => {
     expect(met).toEqual(keys.map(idOf).filter((_, at) => at !== 11));
   });
 
-  test('an incomplete backup can be restored and resumed at any place', async () => {
+  test('an incomplete backup can be restored, and a backup can be resumed wherever it was cut off', async () => {
     const stack = await fresh();
     const { expected } = await issueAll(stack, 20);
     const file = await backUp(stack);
@@ -222,7 +222,7 @@ test('a backup that cannot be written is reported', async () => {
 });
 
 describe('embedded', () => {
-  test('keys move with their levels between gateways, to Redis and back', async () => {
+  test('keys move with their bucket levels from an embedded gateway to Redis and back', async () => {
     const first = await startStack();
     const { expected, own } = await issueAll(first, 96);
     const odd = new Map([...expected].slice(90));
@@ -244,8 +244,8 @@ describe('embedded', () => {
   });
 });
 
-/** What people type by hand makes no backup silently smaller than what works. */
-test('a key whose list entry was typed by hand is in the backup, and so are those after it', async () => {
+/** A backup contains every key that works, whatever was typed into Redis by hand. */
+test('a key whose list entry was typed by hand is in the backup, and so are the keys after it', async () => {
   const stack = await fresh();
   const ids = await Promise.all(Array.from({ length: 5 }, () => issueId(stack)));
   const [first = '', second = '', third = ''] = ids;
@@ -260,7 +260,7 @@ test('a key whose list entry was typed by hand is in the backup, and so are thos
   expect([code, (await ctlReading(stack, out, 'restore')).out]).toEqual([0, expect.stringContaining('restored: 5.')]);
 });
 
-test('a backup during which the list of keys was put in order is not complete', async () => {
+test('a backup is incomplete if the list of keys is reindexed meanwhile', async () => {
   const stack = await fresh();
   const [moved] = [await issueId(stack), await issueId(stack), await issueId(stack)];
   await redis.zadd('gateway:keys', '9999999999', moved);
@@ -273,7 +273,7 @@ test('a backup during which the list of keys was put in order is not complete', 
   expect((await ctl(stack, 'backup')).out).toContain('{"end":true,"keys":3}');
 });
 
-test('plans whose values were damaged or deleted by hand are in the backup with the values in force', async () => {
+test('plans whose values were damaged or deleted by hand are backed up with the values in force', async () => {
   const stack = await fresh();
   await stack.issueKey();
   await stack.admin('PATCH', '/plans/pro', { minute: 444 });
@@ -295,7 +295,7 @@ test('a key that no restore would accept is listed as left out with the reason, 
   await redis.hset(hashOf(wide), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, ''])));
   await redis.hset(hashOf(foreign), `secret:${'a'.repeat(43)}`, 'typed123 - read 9:zz/1 0 typed');
   await redis.set(hashOf(text), 'text');
-  // These have no meaning, or something good is in force in their place.
+  // These have no meaning, or a valid value is in force instead.
   await redis.hset(hashOf(good), {
     'Not a field': 'x'.repeat(9_000),
     name: 'x'.repeat(9_000),
@@ -318,7 +318,7 @@ test('a key that no restore would accept is listed as left out with the reason, 
   expect((await ctlReading(stack, out, 'restore')).out).toContain('Keys restored: 1.');
 });
 
-test('a key and a secret with a name of 100 code points are good, in the backup, and restored', async () => {
+test('a key and a secret with names of 100 code points are accepted, backed up and restored', async () => {
   const name = `${'🦁'.repeat(98)}\u2028 `;
   const stack = await fresh();
   const id = await issueId(stack, { name });
@@ -368,7 +368,7 @@ describe.for([
   });
 });
 
-test('a backup that is incomplete or has no key is not recorded', async () => {
+test('a backup that is incomplete or has no keys is not recorded', async () => {
   const stack = await startStack();
   await ctl(stack, 'backup');
   await stack.issueKey();
@@ -390,7 +390,7 @@ test('a viewer can make a backup and is informed that it is not recorded', async
   expect(await told(stack)).toBe(0);
 });
 
-test('a last backup that is older than 26 hours is a finding of the doctor', async () => {
+test('the doctor reports a last backup that is older than 26 hours', async () => {
   const stack = await fresh();
   const hoursAgo = (hours: number) => Math.floor(Date.now() / 1_000) - hours * 3_600;
   await redis.hset('gateway:backup', 'completed_at', hoursAgo(25));

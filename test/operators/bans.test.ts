@@ -28,20 +28,20 @@ const withRedis = onRedis(REDIS_URL);
 const view = (stack: Stack, key: string) => viewOf(stack, idOf(key));
 const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).banRefused;
 
-/** What bans refused, of all minutes. */
+/** How many requests bans have refused, over all minutes. */
 async function bannedIn(stack: Stack, key: string): Promise<number> {
   const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
   expect(minutes.map(({ at }) => at)).toEqual([...new Set(minutes.map(({ at }) => at))].sort());
   return minutes.reduce((sum, minute) => sum + minute.banned, 0);
 }
 
-/** Sends so many requests, all of which a ban refuses. */
+/** Sends `times` requests, all of which a ban refuses. */
 async function refused(stack: Stack, key: string, times: number): Promise<void> {
   const codes = await inTurn(Array.from({ length: times }), 8, () => codeOf(stack, key));
   expect(new Set(codes)).toEqual(new Set(['key_banned']));
 }
 
-/** Issues a key and goes on until a decision bans it. @returns the key; its ban has refused one request */
+/** Issues a key and sends requests until it is banned. @returns the key, whose ban has refused one request */
 async function banned(stack: Stack, more = {}): Promise<string> {
   await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
   const key = await stack.issueKey({ minute: 1, ...more });
@@ -53,7 +53,7 @@ async function banned(stack: Stack, more = {}): Promise<string> {
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a ban is set with its reason, listed, in force at once, and ends on time, and its reason with it', async () => {
+  test('a ban is listed with its reason, is in force at once, and ends on time', async () => {
     await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
     const bans = async () => (await get<BansAnswer>(stack, '/bans')).bans;
     const [key, loud] = [await stack.issueKey({ name: 'scraper' }), await stack.issueKey({ minute: 1, day: 1 })];
@@ -76,7 +76,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     await stack.admin('DELETE', `/keys/${idOf(loud)}`);
   });
 
-  test('requests refused by a ban are counted in the key, the list of keys and the list of bans', async () => {
+  test('requests refused by a ban are counted for the key, in the list of keys and in the list of bans', async () => {
     const [key, other] = [await banned(stack), await banned(stack)];
     await refused(stack, key, 150);
     await refused(stack, other, 3);
@@ -93,11 +93,11 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
       );
     await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
     expect(await view(stack, key)).not.toHaveProperty('banRefused');
-    // The limits refused the request that began the ban.
+    // The request that started the ban was refused by the limits.
     expect(await bannedIn(stack, key)).toBe(150);
   });
 
-  test('wherever a key is listed, its ban is told, and the minutes of the key have what bans refused', async () => {
+  test('every list shows the ban of a key, and the minutes of the key count what the ban refused', async () => {
     const [key, other] = [await banned(stack), await stack.issueKey({ minute: 1 })];
     await refused(stack, key, 7);
     for (let sent = 0; sent < 2; sent++) await ask(stack, other);
@@ -128,7 +128,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     await expect.poll(() => refusedOf(stack, key)).toBe(21);
   });
 
-  test('only refusals by the running ban are counted', async () => {
+  test('only refusals by the current ban are counted', async () => {
     const key = await banned(stack);
     await refused(stack, key, 5);
     await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
@@ -159,7 +159,7 @@ test("refusals of two gateways are summed, and the command line shows the ban's 
     new RegExp(`^note +banned until ${ban.source}$`, 'm'),
   );
   expect((await ctl(other, 'bans', 'list')).out).toMatch(/ refused since +reason\n.* 1 +1014 +-\n/);
-  // A second ban: as if the first one had just ended.
+  // Makes the first ban look as if it had just ended, so that a second one follows.
   await redis.hset(hashOf(idOf(key)), { banned_until: '1', ban_decided: '1' });
   await redis.hset(hashOf(idOf(key)), { banned_until: String(Date.now() / 1_000 - 1) });
   for (let sent = 0; sent < 4; sent++) await ask(stack, key);
@@ -175,7 +175,7 @@ test('refusals of all workers are summed, and requests of tagged keys are found 
   await post(`${workers.adminUrl}/keys/${idOf(key)}/ban`, body, { method: 'PUT', key: ADMIN_TOKEN });
   const list = async () => (await workers.admin('/requests?tag=customer:acme&limit=200')).json as RequestsAnswer;
   const pids = async () => new Set((await list()).requests.map(({ gateway }) => gateway.pid));
-  // The kernel chooses the worker of a connection, and may choose the same one for many.
+  // The kernel chooses the worker of a connection, and may choose the same one many times.
   let sent = 0;
   for (; sent < 2_000 && (await pids()).size < 2; sent += 50) {
     const agent = new http.Agent({ maxSockets: 50 });
@@ -187,11 +187,11 @@ test('refusals of all workers are summed, and requests of tagged keys are found 
   await expect.poll(async () => (await view()).banRefused).toBe(sent);
 });
 
-test('a key whose line has been over a minute for ten minutes is reported as too small', async () => {
+test('a key whose clients have waited over a minute for ten minutes is reported as too small', async () => {
   const stack = await startStack(withRedis);
   const [small, busy] = [idOf(await stack.issueKey({ name: 'small' })), idOf(await stack.issueKey({ name: 'busy' }))];
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
-  // Its line grew to four minutes, and as many have come since as it lets through.
+  // The wait grew to four minutes. Since then, as many requests have arrived as the limit admits.
   const marksOf = (minutes: number) =>
     Array.from({ length: minutes }, (_, at) => `${minute - minutes + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);
   for (const [id, minutes] of [
@@ -233,12 +233,12 @@ test('bans are found among many keys, a limited number per call', async () => {
 
 const standingOf = ({ status, headers }: Answer) => [status, headers['x-ratelimit-remaining'], dayLeft(headers)];
 
-/** The rest of the day limit, from the field of the draft. */
+/** The rest of the day limit, from the RateLimit field of the IETF draft. */
 const dayLeft = ({ ratelimit }: Answer['headers']) => Number(/"day";r=(\d+)/.exec(String(ratelimit))?.[1]);
 
 const BAN_SECONDS = 300;
 
-/** A key with both buckets empty, a line, and a ban that is the first of a series. */
+/** A key with both buckets empty, requests in line, and the first ban of a series. */
 async function bannedKey(stack: Stack): Promise<string> {
   await stack.admin('PATCH', '/plans/free', { ban_after: 3, ban_grace_seconds: 0, ban_seconds: BAN_SECONDS });
   const key = await stack.issueKey({ name: 'stuck', minute: 4, day: 4 });
@@ -249,7 +249,7 @@ async function bannedKey(stack: Stack): Promise<string> {
 describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('after a reset a banned key with empty buckets and a line has full limits, also after a restart', async () => {
+  test('a reset gives a banned key with empty buckets and a line its full limits, also after a restart', async () => {
     const DATA_DIR = await temporaryFolder();
     const first = await startStack({ ...environment, DATA_DIR });
     const [key, other] = [await bannedKey(first), await bannedKey(first)];
@@ -273,9 +273,9 @@ describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) =>
     expect(dayLeft((await ask(again, key)).headers)).toBe(2);
   });
 
-  test('a reset clears strikes and series, so the next ban takes as many refusals and is as long as the first', async () => {
+  test('after a reset, the next ban takes as many refusals and lasts as long as the first', async () => {
     const key = await bannedKey(stack);
-    // First of a ban, then of strikes alone.
+    // The first reset clears a ban, the second only strikes.
     for (let round = 0; round < 2; round++) {
       await stack.admin('POST', `/keys/${idOf(key)}/reset`, {});
       const codes: unknown[] = [];

@@ -32,8 +32,8 @@ const COMMANDS: readonly [words: readonly string[], shown: Record<string, unknow
   [['usage', '--to', '2100-01-01'], { usage: expect.any(Array) }],
 ];
 
-/** Those for a key also answer in JSON: cli-find.test.ts. */
-test('commands that list, find and plan answer in JSON', async () => {
+/** The JSON of commands for one key is tested in cli-find.test.ts. */
+test('commands that list, search or change plans print JSON with --json', async () => {
   const answered = COMMANDS.map(async ([words, shown]) => {
     const id = idOf(await stack.issueKey());
     const { code, out, err } = await ctl('--json', ...words.map((word) => (word === '<id>' ? id : word)));
@@ -50,7 +50,7 @@ test("`none` removes one of the key's own limits and keeps the other", async () 
   expect(JSON.parse(out)).toMatchObject({ day: 777, buckets: { minute: { limit: 60 }, day: { limit: 777 } } });
 });
 
-test('a key and a ban are described in columns, without colours outside a terminal', async () => {
+test('keys and bans are printed in columns, without colours outside a terminal', async () => {
   const key = await stack.issueKey({ name: 'in words' });
   await send(`${stack.gateway}/v1/pets`, { key });
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'told them' });
@@ -85,7 +85,7 @@ test('unusual plan values cause a warning before the change', async () => {
   );
 });
 
-test('shadow mode is shown before it is set, and in the table after that', async () => {
+test('shadow mode is announced before it is set, and then shown in the table of plans', async () => {
   const set = await ctl('plans', 'set', 'business', '--mode', 'shadow');
   expect(set.err).toMatch(/^business\.mode {2}enforce -> shadow$/m);
   expect(set.err).toContain('Note: in shadow mode the limits of the plan refuse nothing');

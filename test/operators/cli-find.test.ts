@@ -8,7 +8,7 @@ import { serveHttp } from '../support/http-server.ts';
 import { ask, issueId, viewOf } from '../support/operators.ts';
 import { startStack } from '../support/stack.ts';
 
-/** The command line finds a key by what a customer can quote, and takes its id or its name where it takes a key. */
+/** ctl finds a key by anything that a customer can quote, and accepts its id or name in every command. */
 
 const stack = await startStack();
 const stateOf = async (id: string) => (await viewOf(stack, id)).state ?? 'gone';
@@ -59,7 +59,7 @@ test('the secret of a pasted key is never sent', async () => {
   expect(JSON.stringify([asked, ended])).not.toContain(secret.slice(0, 8));
 });
 
-test('every command for a key accepts its name and shows which key that is', async () => {
+test('every command for a key accepts its name and prints the id of that key', async () => {
   const NAME = 'acme web shop';
   const id = await issueId(stack, { name: 'Acme Web Shop' });
   const run = async (command: string, ...more: string[]) => {
@@ -97,7 +97,7 @@ test('every command for a key accepts its name and shows which key that is', asy
   expect(await run('keys revoke NAME --yes')).toEqual({ id, revoked: true });
 });
 
-test('a name with the shape of an id is a name if no key has that id', async () => {
+test('a name that looks like an id is taken as a name if no key has that id', async () => {
   const shown = async (word: string) => JSON.parse((await ctl(stack, '--json', 'keys', 'show', word)).out);
   const id = await issueId(stack, { name: 'umbrellacorp' });
   expect(await shown('umbrellacorp')).toMatchObject({ id });
@@ -106,7 +106,7 @@ test('a name with the shape of an id is a name if no key has that id', async () 
   expect(await stateOf(other)).toBe('active');
 });
 
-test('what cannot be undone is never done to a key whose name is the id of a revoked one', async () => {
+test('an irreversible command never affects a key whose name is the id of a revoked one', async () => {
   const revoked = await issueId(stack);
   const other = await issueId(stack, { name: revoked });
   const [secret] = (await viewOf(stack, other)).secrets;
@@ -124,7 +124,7 @@ test('what cannot be undone is never done to a key whose name is the id of a rev
   expect(await viewOf(stack, other)).toMatchObject({ state: 'active', secrets: [{ id: secret?.id }] });
 });
 
-test('several keys with one name are listed, and nothing is changed', async () => {
+test('if several keys have the same name, they are listed, and nothing is changed', async () => {
   const ids = [await issueId(stack, { name: 'twin' }), await issueId(stack, { name: 'Twin', plan: 'pro' })];
   const before = (await activityOf(stack)).length;
   const [plain, json] = await Promise.all([
@@ -167,7 +167,7 @@ test('ctl keys find prompts on a terminal', async () => {
   expect(started.out()).toContain(id);
 });
 
-test('a part of a name is refused with the keys that match it, and nothing is changed', async () => {
+test('a part of a name is refused, the keys that match it are listed, and nothing is changed', async () => {
   const id = await issueId(stack, { name: 'initech mobile' });
   await issueId(stack, { name: 'initech web' });
   for (const words of [
@@ -185,7 +185,7 @@ test('a part of a name is refused with the keys that match it, and nothing is ch
   expect(await ctl(stack, 'keys', 'show', '000000000000')).toMatchObject({ code: 3, err: 'There is no such key.\n' });
 });
 
-/** What the command line and the console look for, from what somebody pasted. */
+/** What ctl and the console search for when somebody pastes a text. */
 
 const { apiKey: pastedKey, credential } = createApiKey();
 const ID = credential.id;
@@ -197,12 +197,12 @@ test.for([
   ['a header', `Authorization: Bearer ${pastedKey}`],
   ['a curl line', `curl -H 'Authorization: Bearer ${pastedKey}' http://127.0.0.1:8080/v1/pets`],
   ['a key that was cut off', pastedKey.slice(0, 30)],
-  ['a key with more behind it', `${pastedKey}abc`],
-] as const)('only the id of %s is kept', ([, pasted]) => {
+  ['a key with more characters after it', `${pastedKey}abc`],
+] as const)('of %s, only the id is searched for', ([, pasted]) => {
   expect(searchText(pasted)).toEqual({ text: ID, hadSecret: true });
 });
 
-test('a shortened key from a log has no secret', () => {
+test('a shortened key from a log is searched for by its id', () => {
   expect(searchText(`as_${ID}_…`)).toEqual({ text: ID, hadSecret: false });
   expect(searchText(`{"level":30,"requestId":"r-1","keyId":"${ID}","plan":"pro"}`)).toEqual({
     text: ID,
@@ -222,6 +222,6 @@ test.for([
   '1d9d2e71-70ef-42a0-853b-af79a5ee6eab',
   '北京 动物园',
   '0af7651916cd43dd8448eb211c80319c',
-])('the search text %s is unchanged', (text) => {
+])('the search text %s is used unchanged', (text) => {
   expect(searchText(` ${text} `)).toEqual({ text, hadSecret: false });
 });

@@ -7,11 +7,11 @@ import { need } from '../support/install.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
 
-/** The command line where npm has installed it, and its completion for zsh. */
+/** The command line as npm installs it, and its completion for zsh. */
 
 const BIN = 'gateway/operators/cli/bin.js';
 
-/** A copy of the package in a node_modules, as npm installs it, that wants this Node. */
+/** Copies the package into a node_modules folder, as npm does. @param engine the version of Node that it requires */
 async function installed(engine?: string): Promise<string> {
   const modules = join(await temporaryFolder(), 'node_modules');
   const own = join(modules, 'animal-store-gateway');
@@ -34,7 +34,7 @@ test('ctl runs in the project and where npm has installed it', async () => {
   }
 });
 
-test('a Node that is too old is reported in a sentence', async () => {
+test('ctl reports a version of Node that is too old', async () => {
   const { ended } = startProcess(process.execPath, [await installed('99.1.0'), '--version'], {});
   expect(await ended).toEqual({
     code: 1,
@@ -48,7 +48,7 @@ test('npx runs ctl in the project', async () => {
   expect([code, out]).toEqual([0, expect.stringContaining('Usage: ctl [options] [command]')]);
 });
 
-/** Shows what the script hands over to zsh. */
+/** Prints what the script passes to zsh. */
 const ZSH = `
 compdef() { print -r -- "completes $*" }
 compadd() { print -rl -- "\${@[2,-1]}" }

@@ -13,7 +13,7 @@ import { get, statusOf } from '../support/operators.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** The command line as a program: its version, its errors, its completion, and on a terminal. */
+/** The command line as a program: version, errors, completion, and behaviour on a terminal. */
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
 
@@ -44,7 +44,7 @@ test.for([
   },
 );
 
-test('ctl reports a server that is no gateway, a gateway that is away, and a wrong token', async () => {
+test('ctl reports a server that is not a gateway, a gateway that does not respond, and a wrong token', async () => {
   const others = (
     [
       [200, '<html>'],
@@ -64,7 +64,7 @@ test('ctl reports a server that is no gateway, a gateway that is away, and a wro
     expect(await ctlWith(environment, 'plans', 'show')).toEqual({ code: 1, out: '', err: message });
 });
 
-test('each file in commands/ defines the command of its name', async () => {
+test('each file in commands/ defines the command with its name', async () => {
   const files = readdirSync(join(ROOT, 'gateway/operators/cli/commands')).map((file) => file.replace(/\.ts$/, ''));
   const { out } = await ctlWith({}, '--help');
   const [listed = ''] = out.split('Commands:\n')[1]?.split('\n\n') ?? [];
@@ -72,7 +72,7 @@ test('each file in commands/ defines the command of its name', async () => {
   expect(names.filter((name) => name !== 'help').sort()).toEqual(files.sort());
 });
 
-/** The script for bash, in a file. */
+/** Writes the completion script for bash to a file. @returns its path */
 async function bashScript(): Promise<string> {
   const script = join(await temporaryFolder(), 'ctl.bash');
   const { code, out } = await ctlWith({}, 'completion', 'bash');
@@ -81,7 +81,7 @@ async function bashScript(): Promise<string> {
   return script;
 }
 
-/** What bash offers behind each of these lines, whose words are separated by two spaces. */
+/** What bash offers after each of these lines. Two spaces separate the words of a line. */
 async function offered(script: string, lines: readonly string[], environment: NodeJS.ProcessEnv = {}) {
   const complete = `offer() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}" 'the end'
@@ -158,7 +158,7 @@ test('bash completes ids and names of keys if a gateway answers', async () => {
 
 const RED = '\u001b[31m';
 
-/** The command line on a terminal, which `script` provides. */
+/** The command line on a terminal, which the program `script` provides. */
 
 const stack = await startStack();
 
@@ -207,7 +207,7 @@ test('--yes skips all prompts', async () => {
   expect(await minuteOf('pro')).toBe(311);
 });
 
-test('an outdated confirmation of a change or of a file changes nothing', async () => {
+test('an outdated confirmation of a change or a file changes nothing', async () => {
   const file = join(await temporaryFolder(), 'plans.yaml');
   await writeFile(file, 'business: { minute: 1200, ban_seconds: 400 }\n');
   for (const [words, question, minute] of [

@@ -5,7 +5,7 @@ import { lengthText, seconds, time } from '../../gateway/operators/cli/values.ts
 import { ctl } from '../support/ctl.ts';
 import { startStack } from '../support/stack.ts';
 
-/** What the command line refuses, with a message, and without a change. The admin API's part is in refused-input.test.ts. */
+/** Input that ctl refuses with a message, without a change. What the admin API refuses is in refused-input.test.ts. */
 
 const stack = await startStack();
 
@@ -107,11 +107,14 @@ test.for([
   ['Europe/Berlin', '2026-11-20 23:34:06 +01:00', '2026-11-20 23:34:06.123 +01:00'],
   ['Asia/Kathmandu', '2026-11-21 04:19:06 +05:45', '2026-11-21 04:19:06.123 +05:45'],
   ['America/St_Johns', '2026-11-20 19:04:06 -03:30', '2026-11-20 19:04:06.123 -03:30'],
-] as const)('on a terminal in %s, times have its offset, and commands read them back', ([zone, shown, precise]) => {
-  vi.stubEnv('TZ', zone);
-  expect([timeText(TIME, { isTTY: true }), preciseTimeText(TIME, { isTTY: true })]).toEqual([shown, precise]);
-  expect([time(shown), time(precise)]).toEqual(['2026-11-20T22:34:06.000Z', '2026-11-20T22:34:06.123Z']);
-});
+] as const)(
+  'on a terminal in %s, times are printed with its offset, which commands accept',
+  ([zone, shown, precise]) => {
+    vi.stubEnv('TZ', zone);
+    expect([timeText(TIME, { isTTY: true }), preciseTimeText(TIME, { isTTY: true })]).toEqual([shown, precise]);
+    expect([time(shown), time(precise)]).toEqual(['2026-11-20T22:34:06.000Z', '2026-11-20T22:34:06.123Z']);
+  },
+);
 
 test('times are UTC in a pipe', () => {
   expect([timeText(TIME, {}), preciseTimeText(TIME, { isTTY: false })]).toEqual([TIME, TIME]);

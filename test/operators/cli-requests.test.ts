@@ -8,9 +8,9 @@ import { startProcess } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** The last requests on the command line. */
+/** `ctl requests`, which lists recent requests. */
 
-/** What has ended is recorded a turn after its answer. */
+/** A request is recorded one event-loop turn after its answer. */
 const recorded = (stack: Stack, id: string) =>
   expect
     .poll(async () => (await get<RequestsAnswer>(stack, `/requests?q=${id}`)).requests[0]?.status)
@@ -75,7 +75,7 @@ test('requests are listed, found by key, status, code, text and time, and explai
   expect(json).toMatchObject({ requests: [{ requestId: 'a-refused', keyName: 'acme zoo' }], missing: [] });
 });
 
-test('ctl requests reads more than one page and counts what followed a refusal', async () => {
+test('ctl requests reads more than one page and counts the repetitions of a refusal', async () => {
   const stack = await startStack({ RECENT_REQUESTS: '1000' });
   const key = await stack.issueKey({ name: 'many', minute: 1_000, day: 10_000 });
   for (let at = 0; at < 230; at++) await ask(stack, key, `m-${at}`);
@@ -124,7 +124,7 @@ test('text from clients cannot manipulate a terminal', async () => {
   expect((await followed.ended).out).not.toMatch(/[^\P{Cc}\n]/u);
 });
 
-test('--follow prints new requests once, oldest first, including those that end late, until Ctrl-C', async () => {
+test('--follow prints new requests once, oldest first, late ones included, until Ctrl-C', async () => {
   const slowOne = Promise.withResolvers<void>();
   const core = await faultyCore(async (socket, head) => {
     if (head.includes('slow')) await slowOne.promise;
@@ -152,7 +152,7 @@ test('--follow prints new requests once, oldest first, including those that end 
   expect(await started.ended).toMatchObject({ code: 0, err: `Note: followed is ${idOf(key)}.\n` });
 });
 
-test('--follow waits for a gateway that is away', async () => {
+test('--follow waits for a gateway that does not respond', async () => {
   const stack = await startStack();
   const started = follow(stack);
   let err = '';

@@ -16,7 +16,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const local = { ADMIN_PORT: new URL(stack.adminUrl).port, DATA_DIR: stack.directory };
   const run = (words: string) => ctlWith(local, ...words.split(' '));
 
-  test('a key is issued, listed, used, and revoked', async () => {
+  test('ctl issues, lists and revokes a key', async () => {
     const created = await run('keys create --plan pro --name acme');
     expect(created).toMatchObject({ code: 0, err: '' });
     const key = /^as_\w+$/m.exec(created.out)?.[0] ?? '';
@@ -33,7 +33,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(again).toMatchObject({ code: 3, out: '', err: 'There is no such key.\n' });
   });
 
-  test('plans are shown and changed', async () => {
+  test('ctl shows and changes plans', async () => {
     const set = await run('plans set business --minute 2000 --ban-after 5');
     expect(set).toMatchObject({ code: 0, err: expect.stringMatching(/^business\.minute +1000 -> 2000$/m) });
     expect((await run('plans show')).out).toMatch(/^business +2000 +100000 +5 +30 +300 .*enforce$/m);
@@ -77,7 +77,7 @@ test('ctl activity shows who did what to a key, and why', async () => {
   expect(lines[2]).toContain(`,disabled true,'=1+1,`);
 });
 
-test('ctl activity finds its target by its name, also of a revoked key, and regardless of case', async () => {
+test('ctl activity finds a target by its name, regardless of case, even after a revocation', async () => {
   const stack = await startStack();
   await stack.admin('DELETE', `/keys/${await issueId(stack, { name: 'gone corp' })}`);
   await stack.admin('PATCH', '/plans/free', { minute: 61 });
@@ -92,7 +92,7 @@ test('ctl activity finds its target by its name, also of a revoked key, and rega
   }
 });
 
-test('ctl activity exports all entries, page by page', async () => {
+test('ctl activity exports all entries, over all pages', async () => {
   await redis.flushdb();
   const stack = await startStack(onRedis(redisUrl));
   await stack.issueKey();
@@ -105,7 +105,7 @@ test('ctl activity exports all entries, page by page', async () => {
   expect((await ctl(stack, 'activity')).out.trim().split('\n')).toHaveLength(1 + 50);
 });
 
-test('ctl tokens creates, lists and revokes tokens, whose name is the actor', async () => {
+test('ctl tokens creates, lists and revokes tokens, and the name of a token is the actor', async () => {
   const stack = await startStack();
   const made = await ctl(stack, 'tokens', 'create', '--name', 'ann', '--role', 'operator');
   const [, id = '', token = ''] = /^Token (\w+) of ann, operator[\s\S]*\n(op_\S+)\n$/.exec(made.out) ?? [];
@@ -127,7 +127,7 @@ test('ctl tokens creates, lists and revokes tokens, whose name is the actor', as
   expect(text).toContain('The token of this service is required.');
 });
 
-test('ctl doctor reports a gateway that hangs within seconds', async () => {
+test('ctl doctor reports a hanging gateway within seconds', async () => {
   const silent = net.createServer(() => {}).listen(0, '127.0.0.1');
   await once(silent, 'listening');
   cleanUp(() => void silent.close());

@@ -9,7 +9,7 @@ const stack = await startStack();
 const { adminUrl } = stack;
 const { port } = new URL(adminUrl);
 
-/** The files that the page loads, and those that they load. */
+/** The files that the page loads, directly or not. */
 async function filesOfThePage(): Promise<string[]> {
   const paths = ['/'];
   for (const path of paths) {
@@ -26,7 +26,7 @@ async function filesOfThePage(): Promise<string[]> {
 
 const files = await filesOfThePage();
 
-test('the page and its files need no token and are isolated from other origins', async () => {
+test('the console page and its files need no token and are isolated from other origins', async () => {
   expect(files.length).toBeGreaterThan(30);
   expect(files).toEqual(
     expect.arrayContaining(['preact', 'preact-hooks', 'htm', 'uplot'].map((name) => `/console/lib/${name}.js`)),
@@ -73,7 +73,7 @@ test('every console page is the same file, and no file imports what a browser ca
   }
 });
 
-test('they contain no data: they are always the same, for everyone', async () => {
+test('the console page and its files contain no data: they are always the same, for everyone', async () => {
   const other = await startStack({ ADMIN_TOKEN: 'another-token-of-the-tests' });
   await stack.issueKey({ name: 'a customer' });
   await stack.admin('PATCH', '/plans/free', { minute: 61_237 });
@@ -91,7 +91,7 @@ test("everything but the console's files requires the token, including files bes
     expect([path, (await send(adminUrl + path, { key: ADMIN_TOKEN })).status]).toEqual([path, 404]);
 });
 
-test("an unknown console page is 404 with the page's file, which says so", async () => {
+test('an unknown console page gets 404 with the console, which shows that the page does not exist', async () => {
   const { text } = await send(`${adminUrl}/`);
   for (const path of ['/console/x.js', '/console/foo', '/console/keys/4fXk20LmQa9z', '/console/app.ts/x']) {
     const answer = await send(adminUrl + path);
@@ -100,7 +100,7 @@ test("an unknown console page is 404 with the page's file, which says so", async
   }
 });
 
-test('the console accepts only GET and HEAD by a name of this machine, and does not resend a cached file', async () => {
+test('the console answers only GET and HEAD under a name of this machine, and 304 for a cached file', async () => {
   for (const path of files) {
     const url = adminUrl + path;
     const { text, headers } = await send(url);
@@ -120,7 +120,7 @@ test('the console accepts only GET and HEAD by a name of this machine, and does 
   }
 });
 
-test('a wrong token is ignored if none is needed and does not count as a guess', async () => {
+test('if no token is required, a wrong one is ignored and does not count as a guess', async () => {
   for (let sent = 0; sent < 12; sent++)
     expect((await send(`${adminUrl}/`, { key: 'wrong-token-of-the-tests', from: '127.0.0.5' })).status).toBe(200);
   expect((await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN, from: '127.0.0.5' })).status).toBe(200);
@@ -157,7 +157,7 @@ test('every link on every runbook page leads to something that exists', async ()
   const bad: string[] = [];
   for (const [path = '', href = ''] of links) {
     const { origin, pathname, hash } = new URL(href, adminUrl + path);
-    // Addresses of an installation on one machine are shown as links.
+    // The pages link to addresses of an installation on this machine.
     if (origin !== adminUrl) {
       if (new URL(origin).hostname !== '127.0.0.1') bad.push(`${path}: ${href} leads elsewhere`);
       continue;
@@ -176,7 +176,7 @@ test('only documents are served below /runbook, by GET and HEAD', async () => {
   expect((await send(`${adminUrl}/runbook`, { method: 'POST' })).status).toBe(405);
 });
 
-/** The console's own CSV, against the library that ctl uses. RFC 4180 asks for quotes around a single CR or LF too. */
+/** The console writes CSV itself; ctl uses a library. RFC 4180 requires quotes around a single CR or LF too. */
 
 const PARTS = ['', ...'=+-@\t\r\n",\' a1＝＋－＠ß', '\r\n'];
 const TEXTS = PARTS.flatMap((first) => PARTS.flatMap((second) => PARTS.map((third) => first + second + third)));
@@ -195,7 +195,7 @@ const expected = (text: string): string =>
     quote_record_delimiter: true,
   });
 
-test('CSV fields are quoted and formulas escaped as csv-stringify does', () => {
+test('the console quotes CSV fields and escapes formulas as csv-stringify does', () => {
   const different = TEXTS.filter((text) => own(text) !== expected(text));
   expect(different.slice(0, 3).map((text) => [own(text), expected(text)])).toEqual([]);
 });

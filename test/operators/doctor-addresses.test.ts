@@ -7,7 +7,7 @@ import { get } from '../support/operators.ts';
 import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** What `ctl doctor` says of clients' addresses. */
+/** What `ctl doctor` reports about the addresses of clients. */
 
 const REQUESTS = 100;
 
@@ -18,7 +18,7 @@ async function told({ admin }: Pick<Stack, 'admin'>): Promise<string[]> {
     .map(({ status, found, advice }) => [status, found, ...(advice === undefined ? [] : [advice])].join(': '));
 }
 
-/** A hundred requests without a key: from each of these clients, if a proxy names them. */
+/** Sends a hundred requests without a key. A proxy names these clients in turn; undefined: no proxy. */
 async function ask(gateway: string, clients: readonly (string | undefined)[]): Promise<void> {
   for (let sent = 0; sent < REQUESTS; sent++) {
     const client = clients[sent % clients.length];
@@ -48,17 +48,22 @@ const UNTRUSTED = '^warning: 100 % of the requests name a client but come from a
 
 test.for([
   ['names all clients and is not trusted', {}, [PROXY], UNTRUSTED],
-  ['is trusted', TRUSTING, [PROXY], '^good: 0 from the connection, 100 from a trusted proxy$'],
-  ['is claimed by a few clients', {}, [PROXY, undefined], '^good: 50 from the connection, 0 from a trusted proxy$'],
-  // Behind a load balancer that hides them.
+  ['is trusted and names a client', TRUSTING, [PROXY], '^good: 0 from the connection, 100 from a trusted proxy$'],
+  [
+    'is not trusted and forwards only half of the requests',
+    {},
+    [PROXY, undefined],
+    '^good: 50 from the connection, 0 from a trusted proxy$',
+  ],
+  // A load balancer hides the clients.
   ['names only private addresses', TRUSTING, ['10.1.2.3', '10.1.2.4'], '^warning: all are private: .*SNAT'],
-] as const)('the doctor tells of a proxy that %s', async ([, environment, clients, finding]) => {
+] as const)('the doctor reports on a proxy that %s', async ([, environment, clients, finding]) => {
   const stack = await startStack(environment);
   await ask(stack.gateway, clients);
   await expect.poll(() => told(stack)).toEqual([expect.stringMatching(finding)]);
 });
 
-test('one public address is enough for the doctor not to report private ones', async () => {
+test('the doctor does not report private addresses if at least one is public', async () => {
   const stack = await startStack(TRUSTING);
   await ask(stack.gateway, [...Array(99).fill('10.1.2.3'), PROXY]);
   await expect.poll(() => told(stack)).toEqual(['good: 0 from the connection, 100 from a trusted proxy']);
@@ -76,7 +81,7 @@ test.for([
   ['private', '10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 100.64.0.1 100.127.0.1 169.254.1.1'],
   ['private', 'fd00::1 fc00::1 fe80::1 FD00::1'],
   ['public', '9.9.9.9 11.0.0.1 172.15.0.1 172.32.0.1 100.63.0.1 100.128.0.1 192.169.1.1 2001:db8::1 ff02::1'],
-] as const)('addresses are %s: %s', ([kind, addresses]) => {
+] as const)('these addresses are %s: %s', ([kind, addresses]) => {
   for (const address of addresses.split(' ')) expect([address, networkKindOf(address)]).toEqual([address, kind]);
 });
 

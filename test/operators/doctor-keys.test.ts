@@ -8,7 +8,7 @@ import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** The doctor's findings about keys, however many there are and wherever the invalid ones are. */
+/** What the doctor reports about keys, however many there are and wherever the invalid ones are. */
 
 const { url, redis } = await emptyDatabase();
 const connection = await connectedRedis(url, 30_000);
@@ -19,7 +19,7 @@ const MALFORMED = '10.0.0.0/99999999999999999999';
 
 const secretsOf = (digest: string, networks: string[] = []) => [secretWith(digest, { networks })];
 
-/** Keys in a store of their own, the newest first, some of them with a malformed network. */
+/** Keys in a separate store, newest first, some of them with a malformed network. */
 async function storeOf(count: number, isBad: (at: number) => boolean = () => false) {
   await redis.flushdb();
   const keys = new Keys(new RedisStorage(connection));
@@ -53,7 +53,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
   expect((reads() - before) % (3 * 5_200)).toBe(0);
 });
 
-test('the doctor names ten faults, says that there are more, and reads no more keys', async () => {
+test('the doctor names ten faults, reports that there are more, and reads no more keys', async () => {
   const { keys, ids } = await storeOf(1_400, (at) => at % 100 === 0);
   const before = reads();
   let found: string[] = [];
@@ -64,7 +64,7 @@ test('the doctor names ten faults, says that there are more, and reads no more k
   expect((reads() - before) % (3 * 1_100)).toBe(0);
 });
 
-test('keys without faults are checked again after a minute, and those with faults at once', async () => {
+test('keys without faults are checked again after a minute, and faulty ones at once', async () => {
   const { keys, ids, credentials } = await storeOf(3, (at) => at === 1);
   expect((await told(keys))[0]).toMatch(`fault ${ids[1]}: `);
   await keys.change(ids[1] as string, () => ({ record: { secrets: secretsOf(credentials[1]?.digest as string) } }));
@@ -76,11 +76,11 @@ test('keys without faults are checked again after a minute, and those with fault
   expect(reads()).toBe(before);
 });
 
-test('a damaged list of keys and its repair are found in seconds, however often the doctor is asked', async () => {
+test('the doctor finds a damaged list of keys and its repair within seconds, however often it is asked', async () => {
   const { keys, ids } = await storeOf(3);
   const list = async () => (await told(keys)).at(-1);
   expect(await list()).toMatch(EVERY_KEY);
-  // The list is as long as before.
+  // The length of the list does not change.
   await redis.zrem('gateway:keys', ids[0] as string);
   await redis.zadd('gateway:keys', 1, createApiKey().credential.id);
   const before = sent('SCAN');
@@ -94,7 +94,7 @@ test('a damaged list of keys and its repair are found in seconds, however often 
   expect(await list()).toMatch(/^fault 3 keys work and are missing/);
 });
 
-test('unreadable keys and keys that are in no list are faults', async () => {
+test('the doctor reports unreadable keys and unlisted keys as faults', async () => {
   const { keys, ids } = await storeOf(4);
   await redis.hset(`gateway:key:{${ids[0]}}`, { plan: 'gold', ok_plan: 'damaged' });
   await redis.hset(`gateway:key:{${ids[1]}}`, { expires_at: 'soon', ok_expires_at: 'damaged' });

@@ -12,7 +12,7 @@ import { startRedisCluster } from '../support/redis-cluster.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** A correctly configured Redis, and a gateway that uses it as its own user. */
+/** Starts a correctly configured Redis, and a gateway that uses it as its own user. */
 async function setUp(settings: Record<string, string> = {}) {
   const { server, root: redis } = await startRedisWithUsers({
     appendonly: 'yes',
@@ -29,11 +29,11 @@ async function setUp(settings: Record<string, string> = {}) {
 
 const examine = async (stack: Stack) => (await get<DoctorAnswer>(stack, '/doctor')).findings;
 
-/** A single Redis, as in most of these tests, has no replica, which is a finding of its own. */
+/** The findings other than good ones. The missing replica of a single Redis is left out. */
 const badOf = async (stack: Stack) =>
   (await examine(stack)).filter(({ about, status }) => status !== 'good' && !about.endsWith('replicas'));
 
-test('the doctor reports each check that is in order', async () => {
+test('the doctor lists each check that passes', async () => {
   const { stack } = await setUp();
   const findings = await examine(stack);
   expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
@@ -77,7 +77,7 @@ test.for([
   await expect.poll(() => badOf(stack)).toEqual([expect.objectContaining(finding)]);
 });
 
-test('the doctor reports decisions that Redis refuses although it answers, and no longer once it takes them', async () => {
+test('the doctor reports a Redis that answers but refuses decisions, until it accepts them again', async () => {
   const { redis, stack } = await setUp();
   const key = await stack.issueKey();
   await redis.call('ACL', 'SETUSER', 'gateway', '-hset');
@@ -93,7 +93,7 @@ test('the doctor reports decisions that Redis refuses although it answers, and n
   await expect.poll(async () => [await ask(), ...(await found())]).toEqual([200]);
 });
 
-test("the doctor's advice on plan values works, and its answer stays small however many there are", async () => {
+test("the doctor's advice on plan values works, and its report stays small however many are invalid", async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', { 'free.ban_seconds': 'x'.repeat(5_000), 'free.minutes': '60' });
   await expect
@@ -105,7 +105,7 @@ test("the doctor's advice on plan values works, and its answer stays small howev
   await expect.poll(() => badOf(stack)).toHaveLength(100);
 });
 
-test('the doctor reports a ban_after of the former rule as ignored, and warns of one over eight times the minute limit', async () => {
+test('the doctor reports a ban_after of the former rule as ignored, and warns of a very high one', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', {
     'free.ban_after': '20',
@@ -125,7 +125,7 @@ test('the doctor reports a ban_after of the former rule as ignored, and warns of
       { status: 'warning', found: expect.stringContaining('pro.ban_after is 2401, over eight times') },
     ]);
   expect(await table()).not.toHaveProperty('free.ban_after');
-  // Who sets it means the present rule.
+  // A value that is set now follows the current rule.
   expect((await stack.admin('PATCH', '/plans/free', { ban_after: 20 })).json).toMatchObject({ ban_after: 20 });
   await stack.admin('PATCH', '/plans/pro', { ban_after: 2_400 });
   await expect.poll(() => badOf(stack)).toEqual([]);
@@ -134,10 +134,10 @@ test('the doctor reports a ban_after of the former rule as ignored, and warns of
   expect(await redis.hexists('gateway:plans', 'free.ban_after')).toBe(0);
 });
 
-test('the doctor reports a missing Redis and a missing core', async () => {
+test('the doctor reports an unreachable Redis and an unreachable core', async () => {
   const { server, stack } = await setUp({ CORE_URL: 'http://127.0.0.1:1' });
   await server.stop();
-  // The plan table is old after a while, which a busy machine takes.
+  // On a busy machine, the plan table may be outdated by now.
   const findings = (await badOf(stack)).filter(({ about }) => about !== 'plan table');
   expect(findings.map(({ about, status }) => `${status} ${about}`)).toEqual([
     'fault redis',
@@ -158,10 +158,10 @@ test('the doctor reports the default user of Redis', async () => {
   ]);
 });
 
-test('the doctor checks every node of a cluster and slots that are not served', async () => {
+test('the doctor checks every node of a cluster and reports slots that are not served', async () => {
   const cluster = await startRedisCluster();
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
-  // The nodes tell each other of their slots.
+  // The nodes first exchange their slots.
   await expect.poll(async () => (await examine(stack))[0]).toMatchObject({ about: 'redis cluster', status: 'good' });
   const findings = await examine(stack);
   expect(new Set(findings.map(({ about }) => about))).toEqual(
@@ -183,7 +183,7 @@ test('the doctor checks every node of a cluster and slots that are not served', 
   );
   for (const { redis } of cluster.nodes) await redis.cluster('DELSLOTS', 0, 1);
   const incomplete = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
-  // The nodes tell each other who serves what.
+  // The nodes first exchange which slots they serve.
   await expect
     .poll(async () => (await examine(incomplete))[0])
     .toMatchObject({
@@ -208,7 +208,7 @@ test('ctl doctor prints a readable report and exits with 1 if there is a fault',
   expect(JSON.parse((await doctor('--json')).out)).toMatchObject({ findings: expect.any(Array) });
 });
 
-/** A core that answers its readiness and its reads with these statuses. */
+/** A core that answers /readyz and reads with these statuses. */
 async function coreWith(ready: number, read: number) {
   const paths: string[] = [];
   const url = await serveHttp(({ url: path = '' }, response) => {
@@ -225,7 +225,7 @@ test.for([
   [200, 200, 'good', /^is ready, and answers in \d+ ms$/],
   [204, 200, 'fault', /^is not ready: \/readyz answers 204$/],
   [404, 200, 'warning', /^has no \/readyz: it answers 404$/],
-  // It is there, whatever it thinks of the request.
+  // Any answer to the read shows that the core responds.
   [200, 400, 'good', /^is ready/],
   [200, 404, 'good', /^is ready/],
   [200, 401, 'fault', /^rejects our token$/],
@@ -233,7 +233,7 @@ test.for([
   [404, 401, 'fault', /^rejects our token$/],
   [200, 500, 'fault', /^answers 500 to GET \/v1\/pets$/],
 ] as const)(
-  'a core that answers /readyz with %i and a read with %i is a finding: %s',
+  'a core that answers /readyz with %i and a read with %i is reported as %s',
   async ([ready, read, status, found]) => {
     const core = await coreWith(ready, read);
     const [finding, ...others] = await findingsOn(core.url);
@@ -242,13 +242,13 @@ test.for([
   },
 );
 
-test('one of several cores needs /readyz, because the gateway sends it no requests without', async () => {
+test('the doctor requires /readyz of several cores, because a core without it gets no requests', async () => {
   const cores = [await coreWith(404, 200), await coreWith(200, 200)];
   const found = await findingsOn(cores.map(({ url }) => url).join());
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
-/** What /readyz says of a dependency that hangs, if nobody asks anything else. */
+/** What /readyz reports about a dependency that hangs when there are no other requests. */
 
 const PATIENT = { timeout: 15_000, interval: 200 };
 
@@ -257,7 +257,7 @@ const readyz = async ({ adminUrl }: Stack): Promise<Answer> => await send(`${adm
 const polled = (stack: Stack) =>
   expect.poll(async () => ((await readyz(stack)).json as { detail?: string }).detail ?? 'well', PATIENT);
 
-/** A core that can hang, and what it was asked. */
+/** A core that can hang, and the heads of the requests that it received. */
 async function hangingCore() {
   const core = { url: '', hangs: false, heads: [] as string[] };
   core.url = await faultyCore((socket: Socket, head) => {
@@ -319,19 +319,19 @@ async function expectSameFinding(stack: Stack, about: string, status: string, fo
   expect((await ctl(stack, 'doctor')).out).toMatch(new RegExp(`^${status} +${about} +${found}${since}$`, 'm'));
 }
 
-test('a hanging core is the same finding in the console, /readyz, the doctor and ctl doctor', async () => {
+test('a hanging core is reported in the same way by the console, /readyz, the doctor and ctl doctor', async () => {
   const core = await hangingCore();
   const stack = await startStack({ CORE_URL: core.url });
   core.hangs = true;
   await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
 });
 
-test('a core with another token, or whose API fails, is the same finding everywhere', async () => {
+test('a core with another token, or whose API fails, is reported in the same way everywhere', async () => {
   const core = await startStack({ CORE_TOKEN: 'token-of-the-core-here' });
   const stack = await startStack({ CORE_URL: core.core, CORE_TOKEN: 'another-token-than-that' });
   const key = await stack.issueKey();
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(502);
-  // Nobody watches, so only the client's request has shown it.
+  // No operator is connected, so only the client's request has shown the fault.
   await polled(stack).toMatch(new RegExp(`^core ${core.core} rejects our token \\(fault since \\S+Z\\)\\.$`));
   await expectSameFinding(stack, `core ${core.core}`, 'fault', 'rejects our token');
   const broken = await faultyCore((socket, head) =>

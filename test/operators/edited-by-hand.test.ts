@@ -35,7 +35,9 @@ const toldOf = async (stack: Stack, id: string) =>
   (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
-/** Waits until two further edits have been recorded, one after the other: all of the few keys have then been checked. */
+/**
+ * Waits until two more edits, one after the other, have been recorded. By then all keys have been checked.
+ */
 async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<void> {
   for (let round = 0; round < 2; round++) {
     const id = await issueId(stack);
@@ -45,10 +47,10 @@ async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<voi
 }
 
 const EDITS: Readonly<Record<string, (id: string) => unknown>> = {
-  'a limit': (id) => redis.hset(hashOf(id), 'minute', '999'),
-  'a limit that is gone': (id) => redis.hdel(hashOf(id), 'day'),
-  'an end': (id) => redis.hset(hashOf(id), 'expires_at', '7258118400'),
-  'a secret': (id) => redis.hset(hashOf(id), `secret:${'a'.repeat(43)}`, 'x - read - 0 made'),
+  'a changed limit': (id) => redis.hset(hashOf(id), 'minute', '999'),
+  'a removed limit': (id) => redis.hdel(hashOf(id), 'day'),
+  'a changed expiry': (id) => redis.hset(hashOf(id), 'expires_at', '7258118400'),
+  'an added secret': (id) => redis.hset(hashOf(id), `secret:${'a'.repeat(43)}`, 'x - read - 0 made'),
 };
 
 const ENTERPRISE = { plan: 'enterprise', minute: 10, day: 20 };
@@ -58,7 +60,7 @@ const LOST_LIMITS = [
   { given: ENTERPRISE, typed: { minute: undefined }, good: ['enterprise', 10, 20], said: 'minute' },
 ];
 
-// Concurrent tests each need their own `expect`, which knows its test.
+// Concurrent tests each need their own `expect`, which is bound to the test.
 describe('with two gateways', async () => {
   const [stack, other] = await Promise.all([start(), start()]);
 
@@ -104,7 +106,7 @@ describe('with two gateways', async () => {
     }
   });
 
-  test.concurrent('a plan without its limits raises an alarm, its last valid values stay, and operators can act', async ({
+  test.concurrent('a plan without limits raises an alarm, and the last valid limits stay until others are set', async ({
     expect,
   }) => {
     const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
@@ -143,9 +145,7 @@ describe('with two gateways', async () => {
     }
   });
 
-  test.concurrent('a ban set by hand is recorded with its end and shown as such, and a ban lifted by hand is recorded', async ({
-    expect,
-  }) => {
+  test.concurrent('a ban set or lifted by hand is recorded, and shown as set by hand', async ({ expect }) => {
     const id = await issueId(stack);
     const end = inSeconds(600);
     await redis.hset(hashOf(id), 'banned_until', end);
@@ -159,7 +159,7 @@ describe('with two gateways', async () => {
     expect(await toldOf(stack, id)).toHaveLength(3);
   });
 
-  test.concurrent('a key that was not written by a gateway is not taken for an edited one', async ({ expect }) => {
+  test.concurrent('a key without copies of its valid values is not mistaken for an edited one', async ({ expect }) => {
     const id = await issueId(stack);
     expect(await redis.hdel(hashOf(id), 'ok_secrets')).toBe(1);
     await untilLookedAt(stack, expect);
@@ -185,7 +185,7 @@ test('an edit by hand is recorded before the change that hides it', async () => 
   ]);
 });
 
-test('a ban set by a decision is not taken for an edit, whatever the clock does, but lifting it by hand is', async () => {
+test('a ban by a decision is not taken for an edit if the clock is set back, but its lifting by hand is', async () => {
   const under = await redisUnderTest(REDIS_URL);
   under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
   const credential = await under.createKey();
@@ -195,7 +195,7 @@ test('a ban set by a decision is not taken for an edit, whatever the clock does,
   };
   expect(await burst(under, credential, 12)).toContain('banned');
   expect(await edits()).toEqual([]);
-  // The ban moves with a clock that is set back.
+  // A ban is moved back with the clock.
   under.now -= 100 * SECOND;
   expect(await burst(under, credential, 1)).toBe('banned×1');
   expect(await edits()).toEqual([]);
@@ -231,7 +231,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
   expect(await viewOf(stack, id)).toMatchObject({ state: 'active' });
 });
 
-test('an entry typed into the list of keys that is no key is removed without a revocation', async () => {
+test('an entry that is not a key, typed into the list of keys, is removed without a revocation', async () => {
   const stack = await fresh();
   await redis.zadd('gateway:keys', 1_795_132_800, 'ForeignKey01');
   const storage = new RedisStorage(redis);
@@ -242,7 +242,7 @@ test('an entry typed into the list of keys that is no key is removed without a r
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
 
-test('the plans are read by the plan cache, and once more only for an edit', async () => {
+test('edits are found in the plans that the plan cache has read, and only an edit causes another read', async () => {
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
   const storage = new RedisStorage(connection);
@@ -254,7 +254,7 @@ test('the plans are read by the plan cache, and once more only for an edit', asy
   new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 }).run(untilCleanUp());
   await sleep(500);
   expect(sent('zrange')).toBeGreaterThan(5);
-  // One read each of the table and its kept copy.
+  // One read of the table and one of its stored copy.
   expect(sent('hgetall')).toBe(2);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await planCache.refresh();

@@ -22,17 +22,17 @@ async function ask(stack: Stack, key: string): Promise<Answer & { id: string }> 
 
 const explained = async (stack: Stack, id: string) => (await get<DecisionsAnswer>(stack, `/decisions/${id}`)).decisions;
 
-/** On Redis, without any key. */
+/** A stack with an empty Redis. */
 async function fresh(environment: Record<string, string>): Promise<Stack> {
   await redis.flushdb();
   return await startStack(environment);
 }
 
-/** A day limit: tokens do not refill during the test. */
+/** Only the day limit matters, so tokens do not refill during the test. */
 const tight = { plan: 'free', minute: 1_000, day: 1 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('the explanation of a request has its plan, both buckets before and after, cause of the refusal, time and place', async () => {
+  test('an explanation has plan, buckets before and after, cause of the refusal, time and place', async () => {
     const stack = await fresh(environment);
     const key = await stack.issueKey(tight);
     const [admitted, refused] = [await ask(stack, key), await ask(stack, key)];
@@ -56,13 +56,13 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect([minute.before, day.before]).toEqual([minute.after, day.after]);
     expect(day.after).toBeLessThan(1);
     expect(Math.abs(Date.parse(why.at as string) - Date.now())).toBeLessThan(60_000);
-    // Reset says when the bucket is full: once the missing part has refilled.
+    // X-RateLimit-Reset is the time at which the missing part has refilled.
     const missing = (1 - day.after) * 86_400_000;
     const fullAt = Number(refused.headers['x-ratelimit-reset']) * 1_000;
     expect(Math.abs(Date.parse(why.at as string) + missing - fullAt)).toBeLessThan(1_500);
   });
 
-  test('bans, shadow refusals and disabled keys are explained, and unknown keys are not kept', async () => {
+  test('bans, shadow refusals and disabled keys are explained, and requests with unknown keys are not', async () => {
     const stack = await fresh(environment);
     const key = await stack.issueKey(tight);
     await stack.admin('PATCH', '/plans/free', { mode: 'shadow' });
@@ -100,7 +100,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       decisions: [{ requestId: asked[1]?.id }, { requestId: asked[0]?.id }],
     });
     expect((json as { decisions: unknown[] }).decisions).toHaveLength(2);
-    // A request without a decision counts for nothing.
+    // A request without a decision is not listed.
     await askWith(stack, key, undefined, '/v1/limits');
     const last = await stack.admin('GET', `/keys/${idOf(key)}/explain?limit=1`);
     expect(last.json).toMatchObject({ decisions: [{ requestId: asked[1]?.id }] });
@@ -120,7 +120,7 @@ test('a local decision is marked as local', async () => {
   expect(await explained(stack, id)).toMatchObject([{ outcome: 'admitted', mode: 'local', plan: 'free' }]);
 });
 
-test('in a merged list, simultaneous decisions stay in order', () => {
+test('simultaneous decisions stay in order in a merged list', () => {
   const told = (requestId: string, at: string) => ({ requestId, at }) as DecisionReport;
   const [first, second] = [told('1', '2026-01-01'), told('2', '2026-01-02')];
   const sameTime = Array.from({ length: 30 }, (_, at) => told(`same ${at}`, '2026-01-03'));

@@ -8,7 +8,7 @@ import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { get, tokenFor } from '../support/operators.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** Who may reach operators' listeners, and in whose name. */
+/** Who may reach the operators' listeners, and as which actor. */
 
 const TOKEN = 'token-of-the-tests';
 const NEW_KEY = { name: 'test', plan: 'free' };
@@ -27,7 +27,7 @@ test.for([
   ['no browser', {}],
   ['the console', { Origin: own, 'Sec-Fetch-Site': 'same-origin' }],
   ['the console in a browser that sends only the origin', { Origin: own }],
-  ['the console by another name of this machine', { Host: `localhost:${port}`, Origin: `http://localhost:${port}` }],
+  ['the console under another name of this machine', { Host: `localhost:${port}`, Origin: `http://localhost:${port}` }],
   ['the console behind a tunnel', { Host: 'LOCALHOST:1234', Origin: 'http://localhost:1234' }],
   ['an operator on IPv6', { Host: `[::1]:${port}` }],
 ] as const)('%s may make changes', async ([, headers]) => {
@@ -37,12 +37,12 @@ test.for([
 test.for([
   ['another site', { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' }],
   ['another site, in a browser that sends only the origin', { Origin: 'https://evil.example' }],
-  ['another site, in a browser that sends only this', { 'Sec-Fetch-Site': 'cross-site' }],
+  ['another site, in a browser that sends only Sec-Fetch-Site', { 'Sec-Fetch-Site': 'cross-site' }],
   ['another service on this machine', { Origin: 'http://127.0.0.1:3000', 'Sec-Fetch-Site': 'same-site' }],
-  ['a page of no origin', { Origin: 'null' }],
-  ['an origin that is none', { Origin: 'evil' }],
-  ['a name that was made to resolve to this machine', { Host: `evil.example:${port}` }],
-  ['such a name with the page of the same origin', { Host: 'evil.example', Origin: 'http://evil.example' }],
+  ['a page with an opaque origin', { Origin: 'null' }],
+  ['a malformed origin', { Origin: 'evil' }],
+  ['a foreign name that resolves to this machine', { Host: `evil.example:${port}` }],
+  ['a foreign name with a page of the same origin', { Host: 'evil.example', Origin: 'http://evil.example' }],
   ['an address of another machine', { Host: `10.0.0.1:${port}` }],
   ['a name that only begins with a valid one', { Host: 'localhost.evil.example' }],
 ] as const)('%s changes nothing, even with the right token', async ([, headers]) => {
@@ -75,7 +75,7 @@ test('a page of another origin can read no answer, and a preflight allows nothin
   }
 });
 
-test('after ten different wrong tokens a minute an address must wait, even with the right one, unlike others and probes', async () => {
+test('ten different wrong tokens a minute block their address, even with the right one, except probes', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });
@@ -130,7 +130,7 @@ test('bodies over 16 kB and heads over 8 kB are refused, and connections per add
 const HEADER = 'X-Forwarded-User';
 
 function createKey(stack: Stack, headers: Record<string, string | string[]>, body: object = {}): Promise<Answer> {
-  // Node writes headers as Latin-1 only if the body is no text.
+  // Node writes headers as Latin-1 only if the body is not a string.
   const key = Buffer.from(JSON.stringify({ name: 'acme', plan: 'free', ...body }));
   return post(`${stack.adminUrl}/keys`, key, { key: TOKEN, headers });
 }
@@ -139,7 +139,7 @@ const actorOf = async (stack: Stack) => (await activityOf(stack, '?limit=1'))[0]
 
 const trusting = await startStack({ ACTOR_HEADER: HEADER, TRUSTED_PROXIES: '127.0.0.1' });
 
-test('a trusted proxy names the actor, whatever the body says', async () => {
+test('a trusted proxy names the actor, whatever the body contains', async () => {
   await createKey(trusting, { 'x-forwarded-user': 'ada@example.com' }, { author: 'eve' });
   expect(await actorOf(trusting)).toBe('ada@example.com');
   await createKey(trusting, { 'x-forwarded-user': Buffer.from('Jürgen').toString('latin1') });
@@ -169,11 +169,11 @@ test.for([
 });
 
 test.for([
-  ['twice', ['ada', 'eve']],
-  ['empty', ''],
-  ['longer than a name', 'a'.repeat(101)],
-  ['with a tab', 'a\tb'],
-] as const)("an actor's name that comes %s is 400 and changes nothing", async ([, value]) => {
+  ['is given twice', ['ada', 'eve']],
+  ['is empty', ''],
+  ['is too long', 'a'.repeat(101)],
+  ['has a tab', 'a\tb'],
+] as const)('an actor header that %s gets 400 and changes nothing', async ([, value]) => {
   const before = await get(trusting, '/keys');
   const answer = await createKey(trusting, { 'x-forwarded-user': value as string | string[] });
   expect([answer.status, answer.json]).toEqual([400, expect.objectContaining({ code: 'invalid_request' })]);

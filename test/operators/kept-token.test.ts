@@ -14,7 +14,7 @@ import { temporaryFolder } from '../support/stack.ts';
 
 const settingsIn = (DATA_DIR: string) => ({ DATA_DIR, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'silent' });
 
-/** A start that is expected to fail; `limits` is a shell command. */
+/** Starts a gateway that is expected to fail, after the shell command `limits`. */
 const failedStart = (DATA_DIR: string, limits = ':'): Promise<Ended> =>
   startProcess('sh', ['-c', `${limits}; exec ${process.execPath} gateway/main.ts`], settingsIn(DATA_DIR)).ended;
 
@@ -77,7 +77,7 @@ test('an empty token file stops a start and the command line with a message', as
   expect(await Promise.all([failedStart(folder), command])).toEqual([told, told]);
 });
 
-test('a start on a full disk fails with a message and leaves nothing behind, and the next one with room creates a token', async () => {
+test('a start on a full disk fails with a message and leaves nothing; a later one creates a token', async () => {
   const folder = await temporaryFolder();
   const { code, err } = await failedStart(folder, 'ulimit -f 0');
   expect(code).toBe(1);
@@ -123,7 +123,7 @@ test.for(['', 'x', 'x'.repeat(15), `${LONG},`, `,${LONG}`, `${LONG},,${LONG}`, `
   },
 );
 
-test('an ADMIN_TOKEN that is too short is refused, and an empty one is generated', () => {
+test('an ADMIN_TOKEN that is too short is refused, and an empty one is replaced by a generated token', () => {
   expect(() => readGatewaySettings({ ADMIN_TOKEN: 'x' })).toThrow('ADMIN_TOKEN: must be a token of at least 16');
   expect(readGatewaySettings({ ADMIN_TOKEN: '' }).ADMIN_TOKEN).toBeUndefined();
 });

@@ -21,7 +21,7 @@ const bucketsOf = async (stack: Stack, key: string) =>
 
 const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PATCH', `/keys/${idOf(key)}`, changes);
 
-/** Filtered and sorted lists of keys, the loudest keys, and finding a key. */
+/** Filtered and sorted lists of keys, the busiest keys, and searches for a key. */
 
 describe.for(bothStacks(redisUrl))('lists with %s', async ([, environment]) => {
   const stack = await startStack(environment);
@@ -123,7 +123,7 @@ test('keys without a request for a given time are listed, including those never 
   expect(await namesOf(stack, `/keys?unusedSeconds=${30 * 86_400}&sort=idle`)).toEqual(['never', 'idle']);
 });
 
-test('a call checks a limited number of keys and returns where the next one continues, and ctl goes on to the end', async () => {
+test('a call checks a limited number of keys and returns where to continue, and ctl reads to the end', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   await keyWith(stack, 'old and loud', 2);
@@ -203,7 +203,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await show(stack, key)).toMatchObject({ name: 'new', plan: 'pro' });
   });
 
-  test('a key that is disabled or expired is refused at once, and admitted once it is enabled or its expiry is moved', async () => {
+  test('a disabled or expired key is refused at once, and admitted again once enabled or extended', async () => {
     const key = await stack.issueKey();
     expect((await change(stack, key, { disabled: true })).json).toMatchObject({ state: 'disabled' });
     expect(await statusOf(stack, key)).toBe(401);
@@ -215,7 +215,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await statusOf(stack, key)).toBe(200);
   });
 
-  test('a rotated key has both secrets on the same buckets during the grace period, then only the new one, which no other answer shows', async () => {
+  test('secrets of a rotated key share its buckets for the grace period, then only the new one works', async () => {
     const old = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
     const askedAt = performance.now();
     const rotated = await stack.admin('POST', `/keys/${idOf(old)}/rotate`, { graceSeconds: 2 });
@@ -251,7 +251,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await change(stack, free, { plan: 'enterprise', day: 50 })).json).toMatchObject({ minute: 5, day: 50 });
   });
 
-  test('no change of an unknown or a revoked key is made', async () => {
+  test('an unknown or revoked key cannot be changed', async () => {
     const revoked = await issueId(stack);
     await stack.admin('DELETE', `/keys/${revoked}`);
     const before = await activityOf(stack);
@@ -271,7 +271,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await activityOf(stack)).toEqual(before);
   });
 
-  test('concurrent changes of one key are all made', async () => {
+  test('all concurrent changes of one key take effect', async () => {
     const key = await stack.issueKey();
     const answers = await Promise.all([
       change(stack, key, { minute: 11 }),
@@ -283,8 +283,8 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 });
 
-describe.for(bothStacks(redisUrl))('many keys with %s', async ([, environment]) => {
-  test('are listed in pages without omission or repetition and found by a part of their name', async () => {
+describe.for(bothStacks(redisUrl))('lists of keys with %s', async ([, environment]) => {
+  test('many keys are listed in pages without omission or repetition and found by a part of their name', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const names = Array.from({ length: 25 }, (_, at) => (at % 10 === 0 ? `Acme ${at}` : `other ${at}`));

@@ -25,7 +25,7 @@ async function spread(key: string, isThere: (answer: Answer) => boolean): Promis
   const reached = await Promise.all(
     stacks.map(async (stack) => {
       while (!isThere(await ask(stack, key))) {
-        if (performance.now() - startedAt > 10_000) throw new Error('It never came.');
+        if (performance.now() - startedAt > 10_000) throw new Error('The expected answer never came.');
         // Without a pause, the gateways would have no time for anything else.
         await sleep(20);
       }
@@ -79,7 +79,7 @@ test('an edit of a plan gives no tokens back on any gateway', async () => {
   expect(dayOf(await ask(first, key))).toBeLessThan(Math.min(before, 9_000));
 });
 
-/** The rest of the day limit, from the field of the draft. */
+/** The rest of the day limit, from the RateLimit field of the IETF draft. */
 const dayOf = (answer: Answer): number => Number(/"day";r=(\d+)/.exec(String(answer.headers.ratelimit))?.[1]);
 
 test('a raised limit admits a refused client within its new refill time', TIMED, async () => {
@@ -94,7 +94,7 @@ test('a raised limit admits a refused client within its new refill time', TIMED,
   tell('a refused client freed by HSET', await spread(key, ({ status }) => status === 200));
 });
 
-test('a key that is issued, changed, disabled, rotated or revoked is so at once on every gateway', async () => {
+test('issuing, changing, disabling, rotating or revoking a key takes effect at once on every gateway', async () => {
   const old = await first.issueKey({ plan: 'pro' });
   const everywhere = async (key: string, isSo: (answer: Answer) => boolean) => {
     for (const stack of stacks) expect(isSo(await ask(stack, key))).toBe(true);
@@ -115,7 +115,7 @@ test('a key that is issued, changed, disabled, rotated or revoked is so at once 
   await everywhere(key, has(401));
 });
 
-test('a ban is in force at once on every gateway, and lifted on every one within a second', TIMED, async () => {
+test('a ban takes effect at once on every gateway, and lifting it within a second', TIMED, async () => {
   const key = await first.issueKey({ plan: 'pro' });
   for (const stack of stacks) await ask(stack, key);
   await first.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
@@ -124,7 +124,7 @@ test('a ban is in force at once on every gateway, and lifted on every one within
   tell('a ban lifted', await spread(key, ({ status }) => status === 200));
 });
 
-test('a reset is in force at once where it was made, and on every gateway within a second', TIMED, async () => {
+test('a reset takes effect at once on its own gateway, and on every gateway within a second', TIMED, async () => {
   const key = await first.issueKey({ plan: 'pro', minute: 60, day: 60 });
   while ((await ask(first, key)).status === 200);
   await first.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });

@@ -15,7 +15,7 @@ import { startStack } from '../support/stack.ts';
  * The OpenAPI document of the admin API. Every answer of an operators' listener that a test sees is compared with it.
  */
 
-test('the admin description is served to operators and has every operation', async () => {
+test('the OpenAPI document of the admin API is served to operators and has every operation', async () => {
   const stack = await startStack();
   expect((await send(`${stack.adminUrl}/admin/openapi.json`)).status).toBe(401);
   const document = await get<Document>(stack, '/admin/openapi.json');
@@ -46,7 +46,7 @@ test('an operation of each kind is described with its role, parameters and bodie
   expect(paths['/tokens']?.post?.description).toBe('Needs the role admin.');
 });
 
-test('each operation refuses a parameter that is not described, and names those that are', async () => {
+test('each operation refuses a parameter that is not described, and names the described ones', async () => {
   const stack = await startStack();
   const { paths } = describeOperations(ROUTES);
   for (const { method, path } of ROUTES) {
@@ -62,8 +62,8 @@ test('each operation refuses a parameter that is not described, and names those 
   expect(json).toMatchObject({ message: expect.stringMatching(/^as_\w{12}_….* is not a parameter/) });
 });
 
-/** Those that change something answer in activity.test.ts, which calls all of them. */
-test('the answer of each operation that reads is as described', async () => {
+/** activity.test.ts calls all operations that write. */
+test('each read operation answers as described', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ name: 'acme', minute: 1 });
   const id = idOf(key);

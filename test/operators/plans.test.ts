@@ -39,7 +39,7 @@ const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).h
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('exactly one of many changes to one version is made, and the others are a conflict and change nothing', async () => {
+  test('of many changes to one version exactly one is made; the others get a conflict and change nothing', async () => {
     const stack = await freshStack(environment);
     const version = await versionOf(stack);
     const made = (at: number) => patch(stack, at % 2 === 0 ? 'free' : 'pro', { minute: 400 + at }, version);
@@ -52,7 +52,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       free: { minute: winner % 2 === 0 ? 400 + winner : 60 },
       pro: { minute: winner % 2 === 0 ? 300 : 400 + winner },
     });
-    // Its answer may have been lost.
+    // A client repeats a change whose answer was lost.
     expect((await made(winner)).status).toBe(200);
     expect(await historyOf(stack)).toHaveLength(1);
     expect((await patch(stack, 'pro', { minute: 301 }, await versionOf(stack))).status).toBe(200);
@@ -86,7 +86,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(await historyOf(stack, '?limit=1')).toEqual(history.slice(0, 1));
   });
 
-  test('a rollback reverts the whole last change, and its own id reverts the rollback', async () => {
+  test('a rollback reverts the whole last change, and a rollback of the rollback restores it', async () => {
     const stack = await freshStack(environment);
     expect((await stack.admin('POST', '/plans/rollback', {})).status).toBe(404);
     await patch(stack, 'free', { minute: 90, day: 2_000 });
@@ -104,7 +104,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(again.json).toMatchObject({ free: { minute: 90, day: 2_000 } });
   });
 
-  // The embedded database is open in one process only, so nobody edits it beside a gateway.
+  // Only one process can open the embedded database, so nobody can edit it while a gateway runs.
   if ('REDIS_URL' in environment)
     test('a rollback of a change that the sender did not see, or of overwritten fields, is refused', async () => {
       const stack = await freshStack(withRedis);
@@ -117,7 +117,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       expect(await plansOf(stack)).toMatchObject({ free: { minute: 90 }, pro: { minute: 320 } });
     });
 
-  // The embedded database is open in one process only, so nobody edits it beside a gateway.
+  // Only one process can open the embedded database, so nobody can edit it while a gateway runs.
   if ('REDIS_URL' in environment)
     test('a change by hand changes the version, is recorded once, and can be reverted', async () => {
       const stack = await freshStack(withRedis);
@@ -131,7 +131,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
         { author: 'unknown', action: 'by hand', changes: [{ field: 'free.minute', from: '60', to: '77' }] },
       ]);
       expect((await stack.admin('POST', '/plans/rollback', {})).json).toMatchObject({ free: { minute: 60 } });
-      // Nor is one lost that a change follows at once.
+      // A change by hand is also recorded if another change follows at once.
       await redis.hset('gateway:plans', 'pro.minute', '311');
       await patch(stack, 'pro', { minute: 312 });
       expect((await historyOf(stack, '?limit=2')).map(({ action, changes }) => [action, changes])).toEqual([
@@ -140,9 +140,9 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       ]);
     });
 
-  // The embedded database is open in one process only, so nobody edits it beside a gateway.
+  // Only one process can open the embedded database, so nobody can edit it while a gateway runs.
   if ('REDIS_URL' in environment)
-    test('an invalid limit cannot be restored', async () => {
+    test('a rollback does not restore an invalid limit', async () => {
       const stack = await freshStack(withRedis);
       await redis.hset('gateway:plans', 'free.minute', 'nan');
       await patch(stack, 'free', { minute: 70 });
@@ -153,7 +153,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     });
 });
 
-test('four gateways record and log a change by hand once, and a change through one of them not again', async () => {
+test('a change by hand is recorded once by four gateways, and an API change is recorded only as such', async () => {
   await redis.flushdb();
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
@@ -183,7 +183,7 @@ test('the history of the embedded limiter survives a restart', async () => {
   expect(await historyOf(second)).toMatchObject([{ author: 'ada' }]);
 });
 
-test('concurrent changes of plans are all made', async () => {
+test('all concurrent changes of plans take effect', async () => {
   const stack = await freshStack(withRedis);
   await Promise.all(
     (['free', 'pro', 'business'] as const).map((plan, at) =>
@@ -228,7 +228,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
   });
 });
 
-test('ctl plans try reads all pages and lists the most often refused keys first', async () => {
+test('ctl plans try reads all pages and lists the keys with the most refusals first', async () => {
   const stack = await freshStack(withRedis);
   const minute = Math.floor(Date.now() / 60_000);
   for (let number = 0; number < 1_100; number++) {
@@ -269,7 +269,7 @@ test('a plan file marks an absent number with null', () => {
   ]);
 });
 
-test('drift is every difference from the file, including choices left at their default', () => {
+test('drift is every difference from the file, including values left at their default', () => {
   const file = parsePlanFile('free: { minute: 61, mode: enforce }\npro:\n  mode: shadow # to be seen\n');
   expect(driftOf(DEFAULT_PLANS, file)).toMatchObject([
     { field: 'free.minute', from: '60', to: '61' },
@@ -337,7 +337,7 @@ test('a plan file is compared, applied in one step, and rolled back', async () =
   expect(await minuteOf(stack, 'free')).toBe(60);
 });
 
-test('plans that the file does not name are reported and unchanged, also from standard input', async () => {
+test('plans missing from a plan file, or from standard input, are reported and stay unchanged', async () => {
   const stack = await startStack();
   const { code, err } = await ctlReading(stack, '{"free": {"minute": 66}}', 'plans', 'apply', '-f', '-', '--json');
   expect([code, await minuteOf(stack, 'free'), await minuteOf(stack, 'pro')]).toEqual([0, 66, 300]);

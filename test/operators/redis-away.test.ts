@@ -14,7 +14,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** The errors for operators if Redis is away or slow, has only a part of a change, or no replica has the change. */
+/** Errors that operators get if Redis is down or slow, has only a part of a change, or no replica has the change. */
 
 const { url, redis } = await emptyDatabase();
 
@@ -49,7 +49,7 @@ test('the error of a failed read gives its reason', async () => {
   await expect.poll(ask).toBe('Redis is not connected.');
 });
 
-test('a reset without Redis is 503 and has changed nothing once Redis is back', async () => {
+test('a reset during an outage of Redis gets 503 and has changed nothing once Redis is back', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url });
@@ -80,7 +80,7 @@ test.for([
   expect([code, err]).toEqual([1, expect.stringContaining(message)]);
 });
 
-test('a request whose body ended early during the token lookup is finished and has its log line', async () => {
+test('a request whose body ends early during the token lookup is completed and logged', async () => {
   const proxy = await startFaultProxy(url);
   const stack = await startStack({ REDIS_URL: proxy.url, REDIS_TIMEOUT_MS: '2000' });
   const { token } = await tokenFor(stack, 'operator', 'grace');
@@ -94,7 +94,7 @@ test('a request whose body ended early during the token lookup is finished and h
   await expect.poll(() => stack.log).toContainEqual(expect.objectContaining(line));
 });
 
-test('a plan change whose audit entry cannot be written is answered as done with a warning', async () => {
+test('a plan change whose audit entry cannot be written succeeds with a warning', async () => {
   const stack = await startStack(onRedis(url));
   await redis.del('gateway:plans:history');
   await redis.set('gateway:plans:history', 'spoilt');
@@ -115,7 +115,7 @@ test('a plan change whose audit entry cannot be written is answered as done with
   expect((await ctl(stack, 'plans', 'set', 'free', '--minute', '62')).err).toContain(
     'Note: The change is in force, but the history of changes could not be written.',
   );
-  // Long enough for several reads of the table. Each would record an unknown change.
+  // Long enough for the table to be read several times, each of which would record an unknown change.
   await sleep(600);
   const told = stack.log.filter(({ msg }) => msg === 'a change of plans by hand could not be recorded');
   expect(told.length).toBeLessThanOrEqual(2);
@@ -130,7 +130,7 @@ async function setUp() {
 const deleted = async (stack: Stack, paths: readonly string[]) =>
   await Promise.all(paths.map(async (path) => (await stack.admin('DELETE', path)).status));
 
-test('a revocation is 503 on every gateway until a replica has it, and 404 after that', async () => {
+test('a revocation gets 503 on every gateway until a replica has it, and 404 after that', async () => {
   const {
     replica,
     stacks: [one, other],
@@ -160,7 +160,7 @@ test('a revocation is 503 on every gateway until a replica has it, and 404 after
   expect(await rotated(other)).toBe(404);
 });
 
-test('a key or token issued without a replica that has it is named, because nobody has its secret', async () => {
+test('the error of a new key or token that no replica has names it, because nobody has its secret', async () => {
   const {
     replica,
     stacks: [stack],
@@ -185,7 +185,7 @@ test('a key or token issued without a replica that has it is named, because nobo
   ]);
 });
 
-test('a restored key is 503 until a replica has it, also when the restore is repeated', async () => {
+test('a restored key gets 503 until a replica has it, also when the restore is repeated', async () => {
   const {
     redis,
     replica,
@@ -202,7 +202,7 @@ test('a restored key is 503 until a replica has it, also when the restore is rep
   await expect.poll(async () => (await restored()).json).toMatchObject({ restored: 0, present: 1 });
 });
 
-test('a reset that no replica has is 503 with the note that it was made, and can be repeated safely', async () => {
+test('a reset that no replica has gets 503 with a note that it was made, and can be repeated safely', async () => {
   const {
     replica,
     stacks: [stack],

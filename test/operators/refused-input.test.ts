@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { idOf } from '../support/api-key.ts';
 import { startStack } from '../support/stack.ts';
 
-/** What operators may not send. A row says what is wrong with it; the store plays no part in that. */
+/** Requests that the admin API refuses, each with its fault. */
 
 const stack = await startStack();
 const ID = idOf(await stack.issueKey());

@@ -37,7 +37,7 @@ const DAY = { graceSeconds: 86_400 };
 const secretsOf = async (redis: Redis, key: string): Promise<number> =>
   (await redis.hkeys(hashOf(idOf(key)))).filter((field) => field.startsWith('secret:')).length;
 
-/** Repeats until Redis decides: a key's first request may come while Redis is just coming back. */
+/** Repeats until Redis decides, because a key's first request may arrive while Redis still recovers. */
 async function statusOf(stack: Stack, key: string): Promise<number> {
   for (;;) {
     const { status } = await ask(stack, key);
@@ -53,7 +53,7 @@ const existing = async (redis: Redis): Promise<string[]> =>
   (await redis.keys('gateway:key:*')).map((name) => name.slice('gateway:key:{'.length, -1)).sort();
 
 describe('a Redis that pauses for longer than a decision waits', () => {
-  test.for([150, 1_500])("for %i ms delays operators' writes, but fails none", async (ms) => {
+  test.for([150, 1_500])("for %i ms delays operators' writes but fails none", async (ms) => {
     const { server, stack } = await setUp();
     const key = await stack.issueKey();
     server.pause();
@@ -75,7 +75,7 @@ describe('a Redis that pauses for longer than a decision waits', () => {
 /** Long enough to act between a write and its reply. */
 const REPLY_MS = 300;
 
-/** Starts a write. Cuts its connection once Redis has done it, before its reply. */
+/** Starts a write, and cuts its connection after Redis has made it but before the reply. */
 async function loseAnswer(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
   rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
   const answer = write();
@@ -85,11 +85,11 @@ async function loseAnswer(rig: Rig, write: () => Promise<Answer>, isDone: () => 
   return await answer;
 }
 
-describe('a write whose reply was lost with its connection is answered as done', async () => {
+describe('writes whose reply was lost with the connection', async () => {
   const rig = await setUp();
   const { redis, stack } = rig;
 
-  test('issuing a key', async () => {
+  test('a key is issued although the reply was lost', async () => {
     const before = await existing(redis);
     const write = () => stack.admin('POST', '/keys', { name: 'new', plan: 'free' });
     const answer = await loseAnswer(rig, write, async () => (await existing(redis)).length > before.length);
@@ -97,7 +97,7 @@ describe('a write whose reply was lost with its connection is answered as done',
     expect(await statusOf(stack, keyIn(answer))).toBe(200);
   });
 
-  test('rotating one', async () => {
+  test('a key is rotated although the reply was lost', async () => {
     const key = await stack.issueKey();
     const isDone = async () => (await secretsOf(redis, key)) === 2;
     const answer = await loseAnswer(rig, () => rotate(stack, key, DAY), isDone);
@@ -105,14 +105,14 @@ describe('a write whose reply was lost with its connection is answered as done',
     expect([await statusOf(stack, key), await statusOf(stack, keyIn(answer))]).toEqual([200, 200]);
   });
 
-  test('revoking one', async () => {
+  test('a key is revoked although the reply was lost', async () => {
     const key = await stack.issueKey();
     const isDone = async () => !(await existing(redis)).includes(idOf(key));
     const answer = await loseAnswer(rig, () => stack.admin('DELETE', `/keys/${idOf(key)}`), isDone);
     expect(answer.status).toBe(204);
   });
 
-  test('changing a plan, which is recorded with its author', async () => {
+  test('a plan change is recorded with its author although the reply was lost', async () => {
     const write = () => stack.admin('PATCH', '/plans/pro', { minute: 301, author: 'ann' });
     const isDone = async () => (await redis.hget('gateway:plans', 'pro.minute')) === '301';
     const answer = await loseAnswer(rig, write, isDone);
@@ -130,7 +130,7 @@ describe('a write whose reply was lost with its connection is answered as done',
   });
 });
 
-/** Starts a write. Once Redis has done it, cuts the network for longer than anyone waits. */
+/** Starts a write. Once Redis has made it, cuts the network for longer than anyone waits. */
 async function neverHearOf(rig: Rig, write: () => Promise<Answer>, isDone: () => Promise<boolean>): Promise<Answer> {
   rig.proxy.set({ kind: 'delay', ms: REPLY_MS });
   const answer = write();
@@ -150,7 +150,7 @@ test('a key that exists although its operator got 503 is listed', async () => {
   expect(await listed(rig.stack)).toEqual(await existing(rig.redis));
 });
 
-test('a rotation made although its operator got 503, and its retry, keep the secret in use valid', async () => {
+test('the secret in use stays valid if a rotation was made despite a 503 and is repeated', async () => {
   const rig = await setUp();
   const { redis, stack } = rig;
   const key = await stack.issueKey();

@@ -23,7 +23,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
-/** What a gateway remembers of requests, and how operators ask for it. */
+/** Which requests a gateway remembers, and how operators query them. */
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -34,7 +34,7 @@ async function ask(gateway: string, key?: string, path?: string): Promise<Answer
   return { ...(await askWith({ gateway }, key, id, path)), id };
 }
 
-/** The requests that a query finds. What has ended is recorded a turn after its answer. */
+/** The requests that a query finds. A request is recorded one event-loop turn after its answer. */
 async function found(stack: Stack, query = ''): Promise<RequestsAnswer> {
   const { status, json } = await stack.admin('GET', `/requests?${query}`);
   expect(status).toBe(200);
@@ -101,7 +101,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
       'lacks the scope for GET',
     );
     expect(await reasonOf(await ask(stack.gateway, await stack.issueKey(), '/nowhere'))).toMatch(/could not be found/);
-    // A key is often tried there, because it costs nothing.
+    // Clients often try keys on /v1/limits, because it takes no token.
     for (const [key, outcome] of [
       [disabled, 'disabled'],
       [revoked, 'unknown'],
@@ -114,7 +114,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 });
 
-test('a valid key that reads its limits too often is not called invalid', async () => {
+test('a valid key that reads its limits too often is not reported as invalid', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   let last = await ask(stack.gateway, key, '/v1/limits');
@@ -126,7 +126,7 @@ test('a valid key that reads its limits too often is not called invalid', async 
   });
 });
 
-test('a refusal by the limit of an address is not counted as a repetition of one for a wrong key', async () => {
+test('a refusal by the limit of an address is not counted as a repetition of a refusal of a wrong key', async () => {
   const stack = await startStack();
   const answers: { id: string; status: number }[] = [];
   const askAs = async (key: string) => answers.push(await ask(stack.gateway, key));
@@ -165,7 +165,7 @@ test('requests are found by key, status, code, text and time, in pages that list
   expect(paged.slice(3)).toEqual(ids.toReversed());
 });
 
-test('the duration of a request is broken down, and a request under way is listed', async () => {
+test('the duration of a request is broken down, and a request in progress is listed', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 300));
   const stack = await startStack({ CORE_URL: core });
   const asked = ask(stack.gateway, await stack.issueKey());
@@ -216,7 +216,7 @@ test('a failure of the core is listed once with its cause', async () => {
 
 const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
 
-/** A request of a key, with what the path records of it. */
+/** A record of a request with a key, as a gateway would make it. */
 const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
   ({
     ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
@@ -224,7 +224,7 @@ const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
     ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), times: {}, notedPlace: 0 },
   }) as unknown as Exchange;
 
-test('refusals are kept longer than successes, and an aggressive client does not displace those of others', async () => {
+test('refusals are kept longer than successes, and an aggressive client displaces no refusals of others', async () => {
   const recent = new RecentRequests(100, () => 'a version');
   const record = (one: Exchange) => {
     recent.decided(one);
@@ -241,7 +241,7 @@ test('refusals are kept longer than successes, and an aggressive client does not
   expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
 });
 
-test('admitted requests that fail displace no served ones', async () => {
+test('admitted requests that fail do not displace served ones', async () => {
   const recent = new RecentRequests(100, () => 'a version');
   const inFlight = Array.from({ length: 5 }, (_, at) => seen(`slow ${at}`, 'loud', 'admitted'));
   for (let at = 0; at < 40; at++) {
@@ -264,7 +264,7 @@ describe('with two gateways of two workers', async () => {
   const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
-  test('a hanging worker is listed as missing with its gateway, unless that is the one asked', async () => {
+  test('a hanging worker is listed as missing with its gateway, except by that gateway', async () => {
     const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
     await eventually(() => missingAt(there)).toEqual([]);
     const pid = here.pids()[1] as number;
@@ -277,7 +277,7 @@ describe('with two gateways of two workers', async () => {
     process.kill(pid, 'SIGCONT');
   });
 
-  test('their requests are merged, and a hanging gateway is listed as missing, also by ctl', async () => {
+  test('requests of two gateways are merged, and a hanging gateway is listed as missing, also by ctl', async () => {
     const key = await here.issueKey();
     const pids = new Set<number>();
     const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;
@@ -290,9 +290,9 @@ describe('with two gateways of two workers', async () => {
     }).toBe(4);
     const { requests } = await list();
     const times = requests.map(({ at }) => Date.parse(at));
-    // Recorded at about the time that they came.
+    // Each request is listed with about the time at which it arrived.
     for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-    // Decisions are those of the gateway that is asked, whichever of its workers made them.
+    // The answer has the decisions of the gateway that was asked, from all of its workers.
     const explain = async (limit: number) =>
       ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
     const decisions = await explain(200);
@@ -304,7 +304,7 @@ describe('with two gateways of two workers', async () => {
       expect(here.pids()[(made?.gateway.worker ?? 0) - 1]).toBe(pid);
       expect((await here.admin(`/decisions/${made?.requestId}`)).json).toMatchObject({ decisions: [made] });
     }
-    // A refusal is newer than all decisions, of which the answer holds two.
+    // The refusal is newer than all decisions, of which only two are requested.
     const disable = async (disabled: boolean) =>
       await post(`${here.adminUrl}/keys/${idOf(key)}`, { disabled }, { method: 'PATCH', key: ADMIN_TOKEN });
     expect((await disable(true)).status).toBe(200);
@@ -334,14 +334,14 @@ describe('with two gateways of two workers', async () => {
       expect([code, out]).toEqual([0, expect.stringMatching(/^id {16}\S+$/m)]);
       expect(err).toMatch(/^Note: these did not answer, so their requests are missing: .+\.$/m);
       expect(err).toContain(String(there.child.pid));
-      // It is waited for once, not once more for what it has refused.
+      // The list waits for the hanging gateway once, and not again for the refusals of the ban.
       expect(partial.requests[0]?.keyBan).not.toHaveProperty('banRefused');
       const about = `gateway ${hostname()}:${there.child.pid}`;
       const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
       await eventually(findings).toEqual([silent, silent]);
       const [shown, checked] = await findings();
       expect(checked).toEqual(shown);
-      // Since its last sign, which it gives every five seconds.
+      // Since its last heartbeat; it sends one every five seconds.
       const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
       expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
       expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
@@ -353,14 +353,14 @@ describe('with two gateways of two workers', async () => {
     expect((await list()).missing).toEqual([]);
   });
 
-  test('a killed gateway is forgotten at the next check on its host, or when another one has its name', async () => {
+  test('a killed gateway is forgotten at the next check on its host, or when another one takes its name', async () => {
     const killed = await startWorkers({ REDIS_URL: url });
     const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
     await eventually(missing).toEqual([]);
     signalAll(killed.child.pid as number, 'SIGKILL');
     await killed.ended;
     expect([await missing(), await redis.zcard('gateway:gateways')]).toEqual([[], 1]);
-    // Of another host: one that is silent, one that was restarted under its name, and one that was silent for too long.
+    // Gateways on another host: a silent one, one restarted under its name, and one that was silent for too long.
     const now = Math.floor(Date.now() / 1_000);
     const own = `${hostname()}:${here.child.pid}`;
     await redis.zadd('gateway:gateways', now - 60, 'elsewhere:7:aa', now - 5, `${own}:bb`, now - 301, 'elsewhere:8:cc');
@@ -372,7 +372,7 @@ describe('with two gateways of two workers', async () => {
   });
 });
 
-test('while Redis hangs, the list is returned in about a second without key names, and one by tag gives the reason', async () => {
+test('while Redis hangs, the list arrives within 2 s without key names, and a list by tag gets 503', async () => {
   const redis = await startRedisServer();
   cleanUp(redis.stop);
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });

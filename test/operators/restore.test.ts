@@ -9,8 +9,8 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /**
- * Restores of forged backups, from which nothing is accepted, nothing breaks, and valid entries beside them are restored;
- * and of old ones: no backup brings a revoked key back, unless the operator says so.
+ * Restores of forged and of old backups. Only the valid entries of a forged one are restored, and nothing breaks. No
+ * backup brings a revoked key back unless the operator asks for it.
  */
 
 const { url, redis } = await emptyDatabase();
@@ -37,23 +37,27 @@ const NOT_VALID = 'The body is not valid: ';
 
 const INVALID = [
   ['a list', [], 'a JSON object is expected.'],
-  ['keys that are no list', { keys: 'all' }, 'keys must be a list.'],
+  ['keys that are not a list', { keys: 'all' }, 'keys must be a list.'],
   ['too many keys', { keys: Array.from({ length: 101 }, () => key('x')) }, 'keys must have at most 100 entries.'],
-  ['plans that are no object', { plans: 'free' }, 'plans must be an object.'],
+  ['plans that are not an object', { plans: 'free' }, 'plans must be an object.'],
   [
-    'a plan field that is no name',
+    'a field that no plan has',
     JSON.parse('{"plans": {"__proto__": "x"}}'),
     'plans.__proto__ is not a field of a plan.',
   ],
-  ['what is not known', { keys: [], drop: true }, '"drop" is not known.'],
-  ['keys of a bad time', { at: '1970', keys: [key('x')] }, 'at must be an RFC 3339 time like 2026-11-25T14:05:00Z.'],
+  ['an unknown member', { keys: [], drop: true }, '"drop" is not known.'],
+  [
+    'keys with an invalid time',
+    { at: '1970', keys: [key('x')] },
+    'at must be an RFC 3339 time like 2026-11-25T14:05:00Z.',
+  ],
 ].map(([what, body, message]) => [what, body, NOT_VALID + message] as const);
 
 test.for([
   ...INVALID,
   ['an empty object', {}, 'There is nothing to restore in the body.'],
-  ['keys of an unknown time', { keys: [key('x')] }, 'at is required: the time at which the backup was made.'],
-] as const)('%s is refused in the Error shape', async ([, body, message]) => {
+  ['keys without a time', { keys: [key('x')] }, 'at is required: the time at which the backup was made.'],
+] as const)('%s is refused in the Error format', async ([, body, message]) => {
   for (const [, stack] of stacks) {
     const { status, json } = await stack.admin('POST', '/restore', body);
     expect([status, json]).toEqual([400, { code: 'invalid_request', message, status: 400 }]);
@@ -118,25 +122,22 @@ const BAD: readonly (readonly [unknown, string])[] = [
   ],
 ];
 
-test.for(stacks)(
-  '%s: invalid keys are rejected one by one, and a valid one between them is restored',
-  async ([, stack]) => {
-    const id = freshId();
-    const keys = [...BAD.map(([given]) => given), key(id), key(id, { ...GOOD, plan: 'pro' })];
-    const { status, json } = await stack.admin('POST', '/restore', { at: AT, keys });
-    expect(status).toBe(200);
-    const { rejected, ...counts } = json as { rejected: { id: string; reason: string }[] };
-    expect(counts).toEqual({ restored: 1, present: 0, revoked: 0 });
-    expect(rejected.map(({ reason }) => reason)).toEqual([
-      ...BAD.map(([, reason]) => reason),
-      'The page has this key twice.',
-    ]);
-    expect(rejected.every((one) => one.id.length <= 100)).toBe(true);
-    expect(await viewOf(stack, id)).toMatchObject({ id, name: 'good', plan: 'free' });
-    expect(await get(stack, '/keys')).toMatchObject({ total: 1 });
-    await stack.admin('DELETE', `/keys/${id}`);
-  },
-);
+test.for(stacks)('%s: each invalid key is rejected, and a valid one between them is restored', async ([, stack]) => {
+  const id = freshId();
+  const keys = [...BAD.map(([given]) => given), key(id), key(id, { ...GOOD, plan: 'pro' })];
+  const { status, json } = await stack.admin('POST', '/restore', { at: AT, keys });
+  expect(status).toBe(200);
+  const { rejected, ...counts } = json as { rejected: { id: string; reason: string }[] };
+  expect(counts).toEqual({ restored: 1, present: 0, revoked: 0 });
+  expect(rejected.map(({ reason }) => reason)).toEqual([
+    ...BAD.map(([, reason]) => reason),
+    'The page has this key twice.',
+  ]);
+  expect(rejected.every((one) => one.id.length <= 100)).toBe(true);
+  expect(await viewOf(stack, id)).toMatchObject({ id, name: 'good', plan: 'free' });
+  expect(await get(stack, '/keys')).toMatchObject({ total: 1 });
+  await stack.admin('DELETE', `/keys/${id}`);
+});
 
 test.for(stacks)('%s: nonsensical values block neither lists nor other keys', async ([, stack]) => {
   const fields = 'left refusals banned_until bans usage_days ok_plan ok_secrets used usage_minutes __proto__'.split(
@@ -222,7 +223,7 @@ test('the command line rejects a file that is not a backup, and skips invalid li
   ]);
 });
 
-test('a key that is twice in a file is listed, and --strict restores nothing', async () => {
+test('a repeated key in a file is rejected, and with --strict nothing is restored', async () => {
   const [id, other] = [freshId(), freshId()];
   const lines = [HEADER, JSON.stringify(key(id)), JSON.stringify(key(other)), JSON.stringify(key(id))];
   const file = [...lines, '{"end":true,"keys":3}'].join('\n');
@@ -260,10 +261,10 @@ const DAY_MS = 86_400_000;
 const pageOf = (stack: Stack) => get<{ at: string; keys: unknown[] }>(stack, '/backup');
 const restore = async (stack: Stack, page: unknown, query = '') => await stack.admin('POST', `/restore${query}`, page);
 const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS).toISOString();
-/** The file as a backup of that time has it. */
+/** The same backup as if it had been made at that time. */
 const asOf = (file: string, at: string) => file.replace(/"at":"[^"]*"/, `"at":"${at}"`);
 
-/** Redis as it is 37 days after a key was revoked. */
+/** Makes Redis look as it does 37 days after a key was revoked. */
 async function forget(key: string): Promise<void> {
   const usage = `gateway:usage:{${idOf(key)}}`;
   expect(await redis.ttl(usage)).toBeLessThanOrEqual(36 * 86_400);
@@ -294,7 +295,7 @@ describe.for([
   ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
   ['Redis', async () => settings],
 ] as const)('with %s', ([name, own]) => {
-  test('a page of a backup has its time and can be restored for 35 days', async () => {
+  test('a page of a backup contains its time and can be restored for 35 days', async () => {
     await redis.flushdb();
     const stack = await startStack(await own());
     await stack.issueKey();
@@ -310,7 +311,7 @@ describe.for([
       200, 200,
     ]);
     expect([await statuses(daysAgo(400), '?anyAge=false'), await statuses(page.at, '?anyAge=yes')]).toEqual([409, 400]);
-    // Plans alone revive nothing.
+    // Plans alone cannot revive a key, so a backup of them needs no time.
     expect((await restore(stack, { plans: {} })).status).toBe(200);
   });
 
@@ -330,8 +331,8 @@ describe.for([
 
 test.for([
   ['a text', (name: string) => redis.set(name, 'text')],
-  ['a hash without any field of ours', (name: string) => redis.hset(name, 'note', 'mine')],
-] as const)('a key that somebody replaced by %s, and then revoked, stays revoked', async ([, replace]) => {
+  ['a hash without fields of a key', (name: string) => redis.hset(name, 'note', 'mine')],
+] as const)('a key that was replaced by %s by hand and then revoked stays revoked', async ([, replace]) => {
   await redis.flushdb();
   const stack = await startStack(settings);
   const key = await stack.issueKey();
@@ -345,7 +346,7 @@ test.for([
   expect((await stack.admin('GET', '/usage')).status).toBe(200);
 });
 
-test('an embedded gateway keeps revoked keys for 36 days, also over a restart, and none of their digests', async () => {
+test('an embedded gateway keeps ids of revoked keys for 36 days, across restarts, but no digests', async () => {
   const environment = { DATA_DIR: await temporaryFolder() };
   const first = await startStack(environment);
   const [kept, old, recent] = [await first.issueKey(), await first.issueKey(), await first.issueKey()];

@@ -43,7 +43,7 @@ const NEEDED: Readonly<Record<string, Role>> = Object.fromEntries(
 );
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test.for(ROLES)('%s may do what the role allows, and gets 403 and changes nothing beyond it', async (role) => {
+  test.for(ROLES)('the role %s may call its operations; any other one gets 403 and changes nothing', async (role) => {
     const stack = await startStack(environment);
     const id = await issueId(stack);
     const { token } = await makeToken(stack, role);
@@ -76,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(lines).toMatchObject([{ actor: 'ann' }]);
   });
 
-  test('tokens are listed without their secrets, and a revoked token is 401 at once', async () => {
+  test('tokens are listed without their secrets, and a revoked token gets 401 at once', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const { id, token } = await makeToken(stack, 'viewer', 'ann');
@@ -89,7 +89,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect((await stack.admin('GET', '/tokens')).json).toEqual({ tokens: [] });
   });
 
-  test('only the digest of a token is stored, and nothing of it is in a backup', async () => {
+  test('only the digest of a token is stored, and a backup does not contain it', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     const { id, token } = await makeToken(stack, 'viewer');
@@ -106,7 +106,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect(JSON.stringify(stack.log)).not.toContain(token.slice(12));
   });
 
-  test('a token that is nearly right, cut, or empty is 401', async () => {
+  test('a token that is nearly right, truncated or empty gets 401', async () => {
     const stack = await startStack(environment);
     const { id, token } = await makeToken(stack, 'admin');
     const last = token.at(-2) === 'A' ? 'B' : 'A';
@@ -140,7 +140,7 @@ test('a token written into Redis by hand without a digest grants nothing', async
   expect((await stack.admin('GET', '/tokens')).json).toEqual({ tokens: [] });
 });
 
-test('while Redis is away a recently used token can still read, and others get 503', async () => {
+test('while Redis is down a recently used token can still read, and others get 503', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url });

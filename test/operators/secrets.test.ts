@@ -138,7 +138,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect((await rotate(first, { graceSeconds: 60, ends: 'old' })).status).toBe(400);
   });
 
-  test('an operation outside the scope is 403 in the Error format with limits and takes no token', async () => {
+  test('an operation outside the scope gets 403 in the Error format with limits and takes no token', async () => {
     const first = await stack.issueKey({ plan: 'enterprise', minute: 100, day: 10 });
     const reader = await add(stack, first, { scope: ['read'] });
     const writer = await add(stack, first, { scope: ['write'] });
@@ -165,7 +165,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect((await write(stack, reader.key)).status).toBe(201);
   });
 
-  test('a secret bound to a network is unknown elsewhere, and the log gives the reason', async () => {
+  test('a secret used outside its networks is treated as unknown, and the log gives the reason', async () => {
     const first = await stack.issueKey();
     const { id, key } = await add(stack, first, { networks: ['10.0.0.0/9', '2001:db8::/33'] });
     expect((await secretsOf(stack, first)).at(-1)).toMatchObject({ networks: ['10.0.0.0/9', '2001:db8::/33'] });
@@ -173,7 +173,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     expect(await Promise.all(['10.1.2.3', '10.127.255.255', '2001:db8:7fff::1'].map(status))).toEqual([200, 200, 200]);
     const warnings = () =>
       stack.log.filter(({ msg }) => msg === 'a secret came from outside its networks and was refused');
-    // The limit status says whether a key works, so it is the first thing that a thief asks for.
+    // Reading the limits shows whether a key works, so a thief tries that first.
     await send(`${stack.gateway}/v1/limits`, { key, headers: { 'X-Forwarded-For': '10.128.0.0' } });
     expect(warnings()).toHaveLength(1);
     const elsewhere = await read(stack, key, '10.128.0.0');
@@ -207,7 +207,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   });
 });
 
-test('a key of an older format is answered with 503, and the doctor gives the remedy', async () => {
+test('a key in an older format gets 503, and the doctor names the remedy', async () => {
   await redis.flushdb();
   const stack = await startStack(onRedis(url));
   const key = await stack.issueKey();

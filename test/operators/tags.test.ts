@@ -28,7 +28,7 @@ const ACME = { customer: 'acme', env: 'prod' };
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a key has the tags that it was issued with, PATCH replaces all of them, and null or {} removes them', async () => {
+  test('a key has the tags it was issued with; PATCH replaces all of them, and null or {} removes them', async () => {
     const key = await stack.issueKey({ tags: ACME });
     expect(await tagsOf(stack, key)).toEqual(ACME);
     expect((await change(stack, key, { name: 'renamed' })).json).toMatchObject({ name: 'renamed', tags: ACME });
@@ -46,7 +46,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
   });
 
-  test('each change of tags is in the audit log with old and new values, and an update without effect is not', async () => {
+  test('each change of tags, but no update without effect, is in the audit log with old and new values', async () => {
     const key = await stack.issueKey({ tags: { env: 'prod', customer: 'acme' } });
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
@@ -95,7 +95,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await requested('tag=of:use&tag=env:prod&limit=2')).toEqual([third, one].map(idOf));
     const { next } = await get<RequestsAnswer>(stack, '/requests?tag=of:use&tag=env:prod&limit=2');
     expect(await requested(`tag=of:use&tag=env:prod&limit=2&after=${next}`)).toEqual([one, one].map(idOf));
-    // A revoked key has been used all the same, and by the same customer.
+    // Usage includes a revoked key, which belonged to the same customer.
     await stack.admin('DELETE', `/keys/${idOf(third)}`);
     expect(await requested('tag=of:use&tag=env:prod')).toEqual([third, one, one, one].map(idOf));
     const usage = async <T>(query: string) => (await get<{ usage: T[] }>(stack, `/usage?${query}`)).usage;
@@ -154,7 +154,7 @@ test.for([
   [['customer'], 'tags must be an object of strings'],
   ['customer=acme', 'tags must be an object of strings'],
   [Object.fromEntries(Array.from({ length: 11 }, (_, at) => [`tag${at}`, 'x'])), 'tags must have at most 10 entries'],
-] as const)('%j are refused as tags, for a new key and for a change', async ([tags, fault]) => {
+] as const)('%j are refused as tags, both for a new key and in a change', async ([tags, fault]) => {
   const key = await stack.issueKey({ tags: ACME });
   const refused = { code: 'invalid_request', message: `The body is not valid: ${fault}.`, status: 400 };
   expect((await stack.admin('POST', '/keys', { name: 'x', plan: 'free', tags })).json).toEqual(refused);
@@ -169,7 +169,7 @@ test('ten tags with names and values of 64 characters are accepted', async () =>
   expect(await tagsOf(shared, await shared.issueKey({ tags }))).toEqual(tags);
 });
 
-test('tags are stored beside the hash that decisions read and are deleted with a revoked key', async () => {
+test('tags are stored apart from the hash that decisions read, and deleted when the key is revoked', async () => {
   const key = await shared.issueKey();
   const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
   await ask(shared, key);
@@ -182,13 +182,13 @@ test('tags are stored beside the hash that decisions read and are deleted with a
 });
 
 test.concurrent.for([
-  ['typed well', 'customer=globex,env=prod', { customer: 'globex', env: 'prod' }],
-  ['of eleven', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
-  ['without a value', 'customer', ACME],
-  ['twice', 'customer=a,customer=b', ACME],
-  ['with another separator', 'customer=acme;env=\u0007', ACME],
+  ['valid', 'customer=globex,env=prod', { customer: 'globex', env: 'prod' }],
+  ['eleven in number', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
+  ['without values', 'customer', ACME],
+  ['given twice', 'customer=a,customer=b', ACME],
+  ['joined by another separator', 'customer=acme;env=\u0007', ACME],
 ] as const)(
-  'tags that were %s by hand: what is valid is in force, and what is not is an alarm',
+  'tags typed by hand, %s: valid ones are in force, and invalid ones raise an alarm',
   async ([, typed, inForce], { expect }) => {
     const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
@@ -223,7 +223,7 @@ test("a value other than a hash in place of a key's tags raises an alarm, and th
   expect(await redis.exists(tags)).toBe(0);
 });
 
-test('a key that was typed by hand with invalid tags works and is in the backup without them', async () => {
+test('a key typed by hand with invalid tags works and is backed up without them', async () => {
   const key = await shared.issueKey();
   const [hash, tags] = [hashOf(idOf(key)), `gateway:tags:{${idOf(key)}}`];
   const kept = Object.keys(await redis.hgetall(hash)).filter((field) => field.startsWith('ok_'));
@@ -239,7 +239,7 @@ test('a key that was typed by hand with invalid tags works and is in the backup 
   expect(keys.find(({ id }) => id === idOf(key))?.fields).not.toHaveProperty('tags');
 });
 
-test('requests of a key with a tag are found behind many others', async () => {
+test('requests of a tagged key are found among many others', async () => {
   const stack = await startStack();
   const [tagged, other] = [await stack.issueKey({ tags: ACME }), await stack.issueKey({ minute: 9_000 })];
   await ask(stack, tagged);

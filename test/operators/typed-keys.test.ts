@@ -7,7 +7,7 @@ import { ask, get, hashOf, issueId, onRedis, statusOf, viewOf } from '../support
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Keys and secrets that were typed into Redis by hand, good ones and bad ones. */
+/** Keys and secrets, valid and invalid, that were typed into Redis by hand. */
 
 const { url, redis } = await emptyDatabase();
 const stack = await startStack(onRedis(url));
@@ -21,7 +21,7 @@ const act = async (method: string, path: string, body?: unknown) => (await stack
 
 const GOOD = { plan: 'free', name: 'typed', created_at: '1795132800' };
 
-/** Types a key, as a person does who knows the fields. */
+/** Writes a key into Redis, as a person does who knows the fields. */
 async function type(fields: Record<string, string>, secret = 'k3JtQz81 - read,write - 1795132800 first') {
   const { apiKey, credential } = createApiKey();
   await redis.hset(hashOf(credential.id), { ...fields, [`secret:${credential.digest}`]: secret });
@@ -51,14 +51,14 @@ test('a change of a typed key is recorded after its adoption', async () => {
   expect(await toldOf(id)).toEqual(['api: key.change', 'by hand: key.create']);
 });
 
-// They wait for the watch that finds edits, which looks once a second.
+// Concurrent, because each waits for the watch that detects edits once a second.
 test.concurrent.for([
   ['a plan that does not exist', { ...GOOD, plan: 'gold' }, undefined, 'plan is not valid: "gold"'],
-  ['an expiry that is no time', { ...GOOD, expires_at: 'soon' }, undefined, 'expires_at is not valid: "soon"'],
+  ['an expiry that is not a time', { ...GOOD, expires_at: 'soon' }, undefined, 'expires_at is not valid: "soon"'],
   ['an enterprise plan without limits', { ...GOOD, plan: 'enterprise' }, undefined, 'minute and day are missing'],
   ['a secret that cannot be read', GOOD, 'first', 'One of its secrets cannot be read'],
 ] as const)(
-  'a key typed with %s raises an alarm, and operators can act on it',
+  'a key typed with %s raises an alarm, and operators can change it',
   async ([, fields, secret, why], { expect }) => {
     const { id, apiKey } = await type(fields, secret);
     expect(await statusOf(stack, apiKey)).toBe(503);
@@ -82,7 +82,7 @@ test('a key without usable limits works once an operator has set all of them', a
   expect(await statusOf(stack, apiKey)).toBe(200);
 });
 
-/** A key with two secrets, of which the second was spoilt by hand. */
+/** A key with two secrets, the second of which was damaged by hand. */
 async function spoilt(text: (good: string) => string) {
   const first = await stack.issueKey();
   const id = idOf(first);
@@ -100,30 +100,33 @@ const SPOILT: readonly (readonly [part: string, status: number, (good: string) =
   ['expiresAt', 503, (good) => good.replace(/ \S+/, ' 2030-12-31')],
 ];
 
-test.concurrent.for(SPOILT)('%s of a secret that was damaged by hand', async ([part, status, spoil], { expect }) => {
-  const { id, first, second } = await spoilt(spoil);
-  await expect
-    .poll(() => alarmsOf(id), { timeout: 5_000 })
-    .toEqual([expect.stringMatching(/^.* secret \w{8} is not valid/)]);
-  expect([await statusOf(stack, first), await statusOf(stack, second)]).toEqual([200, status]);
-  const secret = (await viewOf(stack, id)).secrets.find(({ name }) => name === 'second');
-  expect(secret?.unreadable).toEqual([part]);
-  const path = `/keys/${id}/secrets/${secret?.id}`;
-  const { findings } = await get<DoctorAnswer>(stack, '/doctor');
-  expect(findings.map(({ found }) => found).join()).toContain(`of secret ${secret?.id}`);
-  expect((await stack.admin('PATCH', path, { name: 'other' })).json).toMatchObject({ status: 409 });
-  const rotation = { graceSeconds: 60, secretId: secret?.id };
-  expect((await stack.admin('POST', `/keys/${id}/rotate`, rotation)).json).toMatchObject({
-    status: 409,
-    message: expect.stringContaining(`Set ${part} again, or revoke it.`),
-  });
-  const said = { networks: ['127.0.0.0/8'], scope: ['read'], expiresAt: '2200-01-01T00:00:00Z' };
-  expect(await act('POST', `/keys/${id}/rotate`, { ...rotation, ...said })).toBe(201);
-  expect([await statusOf(stack, first), await statusOf(stack, second)]).toEqual([200, 401]);
-  const { secrets } = await viewOf(stack, id);
-  expect(secrets.filter(({ unreadable }) => unreadable)).toEqual([]);
-  expect(await redis.hget(hashOf(id), 'rejected')).toBeNull();
-});
+test.concurrent.for(SPOILT)(
+  'a secret with damaged %s raises an alarm and can be changed only if that part is set again',
+  async ([part, status, spoil], { expect }) => {
+    const { id, first, second } = await spoilt(spoil);
+    await expect
+      .poll(() => alarmsOf(id), { timeout: 5_000 })
+      .toEqual([expect.stringMatching(/^.* secret \w{8} is not valid/)]);
+    expect([await statusOf(stack, first), await statusOf(stack, second)]).toEqual([200, status]);
+    const secret = (await viewOf(stack, id)).secrets.find(({ name }) => name === 'second');
+    expect(secret?.unreadable).toEqual([part]);
+    const path = `/keys/${id}/secrets/${secret?.id}`;
+    const { findings } = await get<DoctorAnswer>(stack, '/doctor');
+    expect(findings.map(({ found }) => found).join()).toContain(`of secret ${secret?.id}`);
+    expect((await stack.admin('PATCH', path, { name: 'other' })).json).toMatchObject({ status: 409 });
+    const rotation = { graceSeconds: 60, secretId: secret?.id };
+    expect((await stack.admin('POST', `/keys/${id}/rotate`, rotation)).json).toMatchObject({
+      status: 409,
+      message: expect.stringContaining(`Set ${part} again, or revoke it.`),
+    });
+    const said = { networks: ['127.0.0.0/8'], scope: ['read'], expiresAt: '2200-01-01T00:00:00Z' };
+    expect(await act('POST', `/keys/${id}/rotate`, { ...rotation, ...said })).toBe(201);
+    expect([await statusOf(stack, first), await statusOf(stack, second)]).toEqual([200, 401]);
+    const { secrets } = await viewOf(stack, id);
+    expect(secrets.filter(({ unreadable }) => unreadable)).toEqual([]);
+    expect(await redis.hget(hashOf(id), 'rejected')).toBeNull();
+  },
+);
 
 test('a damaged secret can be fixed by setting its unreadable fields, and revoked', async () => {
   const { id, second } = await spoilt((good) => good.replace(/ \S+/, ' soon'));
@@ -170,7 +173,7 @@ test.for([
   ['tags', 'plan', 'business'],
   ['tags', 'disabled', '1'],
 ] as const)(
-  'gateway:%s:{<id>} with a stray field %s: it has no effect, and operators can act on the key',
+  'gateway:%s:{<id>} with a stray field %s has no effect, and operators can change the key',
   async ([hash, field, value]) => {
     const key = await stack.issueKey({ name: 'mine' });
     const id = idOf(key);
@@ -204,7 +207,7 @@ test.concurrent.for([
   ['of 101 characters', '🦁'.repeat(101)],
   ['with a line feed', 'a\nb'],
 ] as const)(
-  'a name %s is refused for a new key and secret, and an alarm if it was typed',
+  'a name %s is refused for a new key and secret, and raises an alarm if typed by hand',
   async ([, name], { expect }) => {
     const key = await stack.issueKey({ name: 'good' });
     const id = idOf(key);
@@ -233,7 +236,7 @@ const UNREADABLE = {
   json: { message: "The key's data cannot be read. Fix it by hand, or revoke the key." },
 };
 
-test('a key whose hash was replaced by a text can only be revoked', async () => {
+test('a key whose hash was replaced by a string can only be revoked', async () => {
   const key = await stack.issueKey();
   const path = `/keys/${idOf(key)}`;
   await redis.set(hashOf(idOf(key)), 'text');
@@ -265,11 +268,11 @@ test('a key that has lost its secrets can be disabled and banned, and works agai
 });
 
 test.for([
-  ['of no plan', { plan: 'gold' }, 'active'],
-  ['of no plan and never kept', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
-  ['with an expiry that is no time', { expires_at: '2030-12-31' }, 'active'],
+  ['on an unknown plan', { plan: 'gold' }, 'active'],
+  ['on an unknown plan without a valid copy', { plan: 'gold', ok_plan: 'nothing' }, 'unreadable'],
+  ['given an expiry that is not a time', { expires_at: '2030-12-31' }, 'active'],
   ['disabled by hand', { disabled: '1' }, 'disabled'],
-  ['with an empty mark', { disabled: '' }, 'active'],
+  ['marked as disabled by an empty text', { disabled: '' }, 'active'],
 ] as const)('a key that is %s is shown unchanged and can be revoked', async ([, edit, state]) => {
   const key = await stack.issueKey();
   const id = idOf(key);
@@ -280,7 +283,7 @@ test.for([
   expect(await redis.exists(hashOf(id))).toBe(0);
 });
 
-test('a key can be revoked whatever was written by hand in place of its usage', async () => {
+test('a key can be revoked whatever its usage was replaced with by hand', async () => {
   const key = await stack.issueKey();
   const id = idOf(key);
   await redis.set(`gateway:usage:{${id}}`, 'text');
@@ -290,7 +293,7 @@ test('a key can be revoked whatever was written by hand in place of its usage', 
 });
 
 test.for(['Infinity', '-5', '1e3', '0x10', '1234567890123456'])(
-  'a count that was made %s by hand is shown as 0 and decided as 0',
+  'a count of %s, set by hand, is shown as 0, and counting continues from 0',
   async (count) => {
     const key = await stack.issueKey();
     const id = idOf(key);

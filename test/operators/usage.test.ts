@@ -21,7 +21,7 @@ async function usageOf(stack: Stack, query = '', limit = 3): Promise<UsedOnDay[]
   return pages.flatMap(({ usage }) => usage);
 }
 
-/** What the clients of each key were told. */
+/** Sends requests with each key. @returns what the clients saw, per key */
 async function load(stacks: readonly Stack[], keys: readonly string[], times: number) {
   const asked = keys.flatMap((key, number) =>
     Array.from({ length: times + number }, (_, at) => ({ key, stack: stacks[at % stacks.length] as Stack })),
@@ -33,7 +33,7 @@ async function load(stacks: readonly Stack[], keys: readonly string[], times: nu
   );
 }
 
-/** Per key, over all days: a test can run past midnight. */
+/** Sums per key over all days, because a test can run past midnight. */
 function summed(rows: readonly Pick<UsedOnDay, 'id' | 'admitted' | 'refused'>[]) {
   const sums = new Map<string, { admitted: number; refused: number }>();
   for (const { id, admitted, refused } of rows) {
@@ -43,7 +43,7 @@ function summed(rows: readonly Pick<UsedOnDay, 'id' | 'admitted' | 'refused'>[])
   return sums;
 }
 
-test('usage over three gateways equals what clients saw for each key, also revoked ones, in pages of any size', async () => {
+test('usage over three gateways equals what clients saw, also of revoked keys, in pages of any size', async () => {
   await redis.flushdb();
   const stacks = await fleetOf(3);
   const [first] = stacks as [Stack, ...Stack[]];
@@ -62,7 +62,7 @@ test('usage over three gateways equals what clients saw for each key, also revok
   expect(await usageOf(first, '&from=2026-01-01&to=2026-01-31')).toEqual([]);
 });
 
-test('keys issued or revoked while usage is paged appear at most once, and no other is missed', async () => {
+test('keys issued or revoked while usage is paged appear at most once, and no other key is missed', async () => {
   await redis.flushdb();
   const [stack] = (await fleetOf(1)) as [Stack];
   const keys: string[] = [];
@@ -96,7 +96,7 @@ test('a key can be revoked when Redis is out of memory, and its usage is kept', 
   expect(await root.hgetall(`gateway:usage:{${idOf(key)}}`)).toMatchObject({ admitted: '3', plan: 'free' });
 });
 
-test('usage with the embedded limiter equals that with Redis', async () => {
+test('usage with the embedded limiter equals usage with Redis', async () => {
   const stack = await startStack();
   const keys = [await stack.issueKey({ minute: 4 }), await stack.issueKey({ plan: 'pro' })];
   const seen = await load([stack], keys, 9);

@@ -73,12 +73,17 @@ test.for<[what: string, path: string, given: Given, fault: RegExp]>([
   ['a limit given twice', '/v1/pets', withHeader(PAGE, 'x-ratelimit-limit', '60, 60'), /x-ratelimit-limit is 60, 60/],
   ['a header that is not described', '/v1/pets', withHeader(PAGE, 'x-new', '1'), /x-new is not described/],
   ['a missing sunset', '/v1/pets/1', without(PET, 'sunset'), /Sunset is missing/],
-  ['a deprecation where there is none', '/v1/pets', { ...PET, body: '[]' }, /deprecation is not described/],
+  ['an unexpected deprecation', '/v1/pets', { ...PET, body: '[]' }, /deprecation is not described/],
   ['a status that is not described', '/v1/pets', { ...PAGE, status: 418 }, /no such status/],
   ['a success on an unknown path', '/v2/pets', PAGE, /no such status/],
-  ['a member too much', '/v1/pets/1', { ...PET, body: `${PET.body.slice(0, -1)},"age":1}` }, /additional properties/],
-  ['a member too little', '/v1/pets', { ...PAGE, body: '[{"id":1,"categoryId":1}]' }, /must have required property/],
-  ['no body', '/v1/pets', { ...PAGE, body: '' }, /no JSON/],
+  [
+    'an additional member',
+    '/v1/pets/1',
+    { ...PET, body: `${PET.body.slice(0, -1)},"age":1}` },
+    /additional properties/,
+  ],
+  ['a missing member', '/v1/pets', { ...PAGE, body: '[{"id":1,"categoryId":1}]' }, /must have required property/],
+  ['no body', '/v1/pets', { ...PAGE, body: '' }, /not JSON/],
   ['a page in a wrapper', '/v1/pets', { ...PAGE, body: '{"pets":[]}' }, /must be array/],
   ['an unknown code', '/v1/pets', { ...REFUSAL, body: REFUSAL.body.replace('key_banned', 'slow') }, /allowed values/],
   [
@@ -87,7 +92,7 @@ test.for<[what: string, path: string, given: Given, fault: RegExp]>([
     { ...REFUSAL, body: REFUSAL.body.replace('key_banned', 'conflict') },
     /allowed/,
   ],
-  ['another type', '/v1/pets', withHeader(PAGE, 'content-type', 'text/plain'), /type is text\/plain/],
+  ['another content type', '/v1/pets', withHeader(PAGE, 'content-type', 'text/plain'), /type is text\/plain/],
 ])('%s is detected by the check of answers', async ([, path, given, fault]) => {
   const url = await gatewayThatAnswers(given);
   await expect(send(url + path)).rejects.toThrow(fault);

@@ -54,7 +54,7 @@ test('each body, header, parameter and member has an example', () => {
   expect(Object.values(api.components.schemas).filter((schema) => !has(schema))).toEqual([]);
 });
 
-test('the schema of a new pet accepts and refuses the same as the core', () => {
+test('the schema of a new pet accepts and refuses the same bodies as the core', () => {
   const ajv = schemaValidator();
   ajv.addSchema({ $id: 'api', components: { schemas: schemas() } }, 'api', true, false);
   const isDescribed = ajv.compile({ $ref: 'api#/components/schemas/NewPet' });
@@ -116,7 +116,7 @@ test('lists and texts have the bounds of the code, and the contact has an absolu
   expect(api.components.headers['X-Request-Id']?.schema).toMatchObject({ maxLength: 64 });
   expect(members(api.components.schemas.Error)).toMatchObject({ message: { maxLength: 1_000 } });
   expect(api.components.parameters.requestId?.schema).toMatchObject({ minLength: 1, maxLength: 64 });
-  // The file is the same for every gateway, so its contact is none of them.
+  // The file is the same for every gateway, so its contact names none of them.
   const { hostname } = new URL((api.info as { contact: { url: string } }).contact.url);
   expect(hostname).toMatch(/\.example$/);
 });

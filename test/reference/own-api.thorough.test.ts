@@ -10,7 +10,7 @@ import { ROOT, startService } from '../support/process.ts';
 import { runSample } from '../support/samples.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 
-/** A service of one's own behind the gateway, as the README says: in a copy, only the operations are replaced. */
+/** Puts another service behind the gateway as the README describes: in a copy, only the operations are replaced. */
 
 const ROUTES = `[
   { operation: 'getBook', scope: 'read', method: 'GET', path: '/v1/books/{bookId}', takesBody: false },
@@ -73,7 +73,7 @@ async function ownProject(): Promise<string> {
   const folder = await temporaryFolder();
   for (const name of ['core', 'deploy', 'gateway', 'shared', 'package.json'])
     cpSync(join(ROOT, name), join(folder, name), { recursive: true, verbatimSymlinks: true });
-  // The compile cache of the copy is its own.
+  // The copy has its own compile cache.
   mkdirSync(join(folder, 'node_modules'));
   for (const name of readdirSync(join(ROOT, 'node_modules')).filter((name) => !name.startsWith('.')))
     symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
@@ -98,7 +98,7 @@ interface Seen {
 
 const seen: Seen[] = [];
 
-/** A service that knows its own paths only. */
+/** A service that knows only its own paths. */
 const service = await serveHttp(async (request, response) => {
   const { method, url = '' } = request;
   const body = await text(request);
@@ -124,7 +124,7 @@ const { key } = JSON.parse((await ctl('--json', 'keys', 'create', '--plan', 'pro
 
 const api = (await (await fetch(`${gateway}/v1/openapi.json`)).json()) as Document;
 
-test('the reference has the name, the tags and the operations of the own service, also without bodies', async () => {
+test('the reference has the name, tags and operations of the other service, even those without bodies', async () => {
   expect(api.info).toMatchObject({ title: 'Books & more', version: '2.0.0', summary: 'Lists books.' });
   expect(api.info.description).toMatch(/^Lists books\.\n\n\*\*Auth/);
   expect(api.tags.map(({ name }) => name)).toEqual(['books', 'limits']);
@@ -164,7 +164,7 @@ test('the doctor finds no fault in a service without /readyz, and reads a path o
   expect(out).toMatch(new RegExp(`core ${service} +has no /readyz`));
 });
 
-test('a preflight and OPTIONS * list the methods of the own operations', async () => {
+test('a preflight and OPTIONS * list the methods of the other service', async () => {
   const headers = { origin: 'https://books.example', 'access-control-request-method': 'DELETE' };
   const preflight = await send(`${gateway}/v1/books/7`, { method: 'OPTIONS', headers });
   expect([preflight.status, preflight.headers['access-control-allow-methods']]).toEqual([

@@ -6,7 +6,7 @@ import { startStack } from '../support/stack.ts';
 
 const FILES = ['', 'page.css', 'parts.css', 'page.js', 'icon.svg'];
 
-test('the reference and its files are public, isolated from other origins, and have the limits of the address', async () => {
+test('the reference and its files are public, isolated from other origins, and limited by address', async () => {
   const { gateway } = await startStack();
   for (const name of FILES) {
     const { status, headers } = await send(`${gateway}/docs/${name}`, {
@@ -63,7 +63,7 @@ test('an error links to its line in the reference, which says what to do', async
   ]);
 });
 
-test('/docs redirects to /docs/, and unknown paths below it are 404', async () => {
+test('/docs redirects to /docs/, and unknown paths below it get 404', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const moved = await send(`${stack.gateway}/docs`);
@@ -106,7 +106,7 @@ test('a cached file of the reference is not sent again', async () => {
   }
 });
 
-test('a client that accepts gzip gets the reference in gzip', async () => {
+test('a client that accepts gzip gets the reference compressed', async () => {
   const { gateway } = await startStack();
   const url = `${gateway}/v1/openapi.json`;
   const plain = await send(url, { headers: { 'accept-encoding': 'br, gzip;q=0' } });
@@ -119,7 +119,7 @@ test('a client that accepts gzip gets the reference in gzip', async () => {
   expect(headers.vary).toBe('Accept-Encoding');
 });
 
-test('a first visit to the reference takes few requests and a reload one', async () => {
+test('a first visit to the reference takes few requests, and a reload takes one', async () => {
   const { gateway } = await startStack();
   const { text, headers } = await send(`${gateway}/docs/`);
   expect(headers['cache-control']).toBe('no-cache');
@@ -133,7 +133,7 @@ test('a first visit to the reference takes few requests and a reload one', async
   }
 });
 
-test('a hundred people behind one address can load and reload the reference and still send requests without a key', async () => {
+test('a hundred people behind one address can reload the reference and still send requests without a key', async () => {
   const { gateway } = await startStack();
   const named = [...(await send(`${gateway}/docs/`)).text.matchAll(/(?:href|src)="([^"]+\?v=[^"]+)"/g)];
   const files = [
@@ -151,7 +151,7 @@ test('a hundred people behind one address can load and reload the reference and 
   expect((await send(`${gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
 });
 
-test('an address that reads endlessly is refused, a browser with a page and a program in the Error format', async () => {
+test('an address that reads endlessly is refused: a browser gets a page, a program the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const large = `${stack.gateway}/v1/openapi.json`;
@@ -159,7 +159,7 @@ test('an address that reads endlessly is refused, a browser with a page and a pr
   const reads = await Promise.all(Array.from({ length: 2_500 }, () => send(large, { method: 'HEAD' })));
   const seconds = (performance.now() - begun) / 1_000;
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
-  // A full allowance, what refills meanwhile, and one answer on credit.
+  // A full allowance, its refill meanwhile, and one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
   // The allowance refills meanwhile; another answer on credit empties it.
   const refusalFor = async (accept: string, path = '/docs/') => {
@@ -214,7 +214,7 @@ test('the reference shows the limits of the plans in force and their changes', a
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
 });
 
-test('the 80 % signal says where a client sees what is left of its day while the minute has less', async () => {
+test('the text on the 80 % signal names the headers with the rest of the day while the minute has less', async () => {
   const { gateway, issueKey } = await startStack();
   const key = await issueKey({ minute: 4, day: 5 });
   for (let sent = 0; sent < 3; sent++) await send(`${gateway}/v1/pets`, { key });
@@ -235,7 +235,7 @@ test('the figures of the line, the ban and the 80 % signal have a correct text a
   const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)">\s*<desc id="\1">([^<]+)</g)];
   const [day = '', line = '', ban = ''] = alternatives.map(([, , alternative]) => alternative);
   expect(alternatives.map(([, id]) => id)).toEqual(['figure-day', 'figure-line', 'figure-ban']);
-  // What the figure shows is what the gateway does.
+  // The gateway behaves as the figure shows.
   const key = await issueKey({ minute: 60, day: 1_000 });
   const answers = await Promise.all(Array.from({ length: 80 }, () => send(`${gateway}/v1/pets`, { key })));
   const waits = answers.filter(({ status }) => status === 429).map(({ headers }) => Number(headers['retry-after']));

@@ -7,7 +7,7 @@ import { readGatewaySettings } from '../../gateway/config.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { startGateway } from '../support/one-process.ts';
 
-/** A gateway with a past: 35 days of use and a busy hour, made in some seconds on a clock that is moved on. */
+/** A gateway with a past, 35 days of use and a busy hour, created in seconds on a clock that is moved forward. */
 
 export interface Demo {
   readonly gateway: string;
@@ -28,7 +28,7 @@ export const DEMO_TOKEN = 'token-of-the-demo';
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
 const [DAYS, MINUTES] = [35, 60];
 
-/** What each key sends on a day, and in a minute of the last hour. */
+/** The number of requests of each key on a day, and in a minute of the last hour. */
 const CLIENTS = [
   { name: 'acme web shop', plan: 'pro', aDay: 600, aMinute: 24 },
   { name: 'globex warehouse', plan: 'business', aDay: 90, aMinute: 42 },
@@ -40,7 +40,7 @@ const CLIENTS = [
   { name: 'soylent kitchen', plan: 'free', aDay: 5, aMinute: 0 },
 ] as const;
 
-/** Every clock of this process reads `Date`. @returns moves the time on */
+/** Replaces `Date`, which every clock of this process reads. @returns a function that moves the time forward */
 function takeOverTime(startsAt: number): (ms: number) => void {
   const RealDate = Date;
   let offset = startsAt - RealDate.now();
@@ -56,7 +56,7 @@ function takeOverTime(startsAt: number): (ms: number) => void {
   };
 }
 
-/** Starts it on free ports of loopback, with everything in a folder that `stop` deletes. */
+/** Starts the demo on free ports of loopback, with all data in a folder that `stop` deletes. */
 export async function startDemo(): Promise<Demo> {
   const moveOn = takeOverTime(Date.now() - DAYS * DAY_MS - MINUTES * MINUTE_MS);
   const directory = await mkdtemp(join(tmpdir(), 'animal-store-demo-'));

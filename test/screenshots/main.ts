@@ -6,8 +6,8 @@ import { ROOT } from '../support/process.ts';
 import { DEMO_TOKEN, type Demo, startDemo } from './demo.ts';
 
 /**
- * `node test/screenshots/main.ts [folder]`: takes the picture of the README, or every page of the console and the
- * reference in light and dark, wide and on a phone, into a folder.
+ * `node test/screenshots/main.ts [folder]`: takes the screenshot for the README, or those of every page of the console
+ * and the reference, in light and dark, wide and on a phone, into a folder.
  */
 
 const WIDE = { width: 1_280, height: 800 };
@@ -69,7 +69,7 @@ async function takeAll(browser: Browser, demo: Demo, folder: string): Promise<vo
   }
 }
 
-/** The whole page, with the limits of a key. */
+/** The whole page of the API reference, with the limits of a key. */
 async function takeReference(
   browser: Browser,
   demo: Demo,
@@ -83,7 +83,7 @@ async function takeReference(
   await page.close();
 }
 
-/** The reference of the API at the limits of a key. */
+/** The API reference with the limits of a key. */
 async function showReference(page: Page, { gateway, keys }: Demo): Promise<void> {
   await page.goto(`${gateway}/docs/#your-key`);
   await page.getByLabel('API key').fill(keys.get('acme web shop')?.key ?? '');
@@ -91,7 +91,7 @@ async function showReference(page: Page, { gateway, keys }: Demo): Promise<void>
   await page.getByText('acme web shop, plan Pro').waitFor();
 }
 
-/** A page that is logged in, at the time of the demo. */
+/** A page after login, whose clock is that of the demo. */
 async function open(browser: Browser, demo: Demo, colorScheme: 'light' | 'dark', viewport: typeof WIDE): Promise<Page> {
   const page = await browser.newPage({ colorScheme, viewport, baseURL: demo.adminUrl, timezoneId: 'Etc/UTC' });
   await page.clock.setFixedTime(demo.now());
@@ -99,7 +99,7 @@ async function open(browser: Browser, demo: Demo, colorScheme: 'light' | 'dark',
   return page;
 }
 
-/** Goes there, and waits until everything has been answered. */
+/** Opens a page, and waits until all of its content has arrived. */
 async function show(page: Page, path: string): Promise<void> {
   await page.goto(path);
   await page.getByRole('heading', { level: 1 }).waitFor({ timeout: 10_000 });

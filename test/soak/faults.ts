@@ -7,7 +7,9 @@ import type { Stage } from './stage.ts';
 /** The faults of a soak. */
 export interface Fault {
   readonly name: string;
-  /** Whose failing it is; none where clients are promised to see nothing of it. Of a restart, external clients see nothing. */
+  /**
+   * The part that fails. Clients must not notice a fault of kind `none`, and external clients none of kind `restart`.
+   */
   readonly kind: Disturbance['kind'];
   /** Resolves when the fault is over. */
   strike(stage: Stage, load: Load): Promise<unknown>;
@@ -15,7 +17,7 @@ export interface Fault {
 
 const DURATION_MS = 1_500;
 
-/** The cores take turns. */
+/** Cores fail in turn. */
 let turn = 0;
 const nextCore = ({ cores }: Stage) => cores[turn++ % cores.length] as SoakProcess;
 
@@ -43,7 +45,7 @@ const suspended = (part: (stage: Stage) => SoakProcess) =>
     (process) => process.signal('SIGCONT'),
   );
 
-/** Causes this many faults within the same time. */
+/** Causes this many faults in the time of one. */
 const repeated =
   (times: number, act: Fault['strike']): Fault['strike'] =>
   async (stage, load) => {
@@ -76,7 +78,7 @@ export const FAULTS: readonly Fault[] = [
     ),
   },
   {
-    name: 'PostgreSQL ends its connections',
+    name: 'PostgreSQL closes its connections',
     kind: 'database',
     strike: repeated(15, ({ database }) => database.query(END_CONNECTIONS)),
   },

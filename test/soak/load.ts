@@ -206,7 +206,7 @@ function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt,
     (Object.keys(kind.excused) as Disturbance['kind'][]).some(
       (cause) => includes(kind.excused[cause], seen) && record.wasDisturbed(cause, sentAt, endedAt),
     );
-  // The gateways' logs may excuse it, so it is judged after they have certainly arrived.
+  // An outage in the gateways' logs may excuse the outcome, so it is judged once they have certainly arrived.
   if (!includes(kind.promised, seen)) setTimeout(() => isExcused() || complain('not promised'), 2 * LOG_LAG_MS);
   if (answer !== undefined) checkHeaders(answer, id, kind.isInternal ? [] : LIMIT_HEADERS, complain);
   if (answer !== undefined && answer.status >= 500)
@@ -229,7 +229,7 @@ function checkHeaders(
   if ((status === 429 || status === 503) && !/^\d+$/.test(String(headers['retry-after']))) complain('no Retry-After');
   if (headers['x-request-id'] !== id) complain(`the answer to ${headers['x-request-id']}`);
   const isWhole = status === 200 ? Array.isArray(json) : typeof json === 'object' && json !== null;
-  if (!isWhole) complain('a body that is none');
+  if (!isWhole) complain('an invalid body');
 }
 
 /** Sends a request and disconnects before the whole answer can have arrived. */

@@ -82,35 +82,35 @@ export class SoakRecord {
     return disturbance;
   }
 
-  /** Whether a request that was in flight then may have met such a fault. */
+  /** Whether a request in flight at that time may have met a fault of this kind. */
   wasDisturbed(kind: Disturbance['kind'], sentAt: number, endedAt: number): boolean {
     return this.#disturbances.some((one) => one.kind === kind && one.from < endedAt && sentAt < one.to + AFTERMATH_MS);
   }
 
-  /** A client was answered with a status of 5xx. */
+  /** Records a 5xx answer that a client saw. */
   failed(failure: SeenFailure): void {
     this.#failures.push(failure);
     this.count('failures seen');
   }
 
-  /** The number of such answers from a listener since then. */
+  /** The number of 5xx answers from a listener since a time. */
   failuresOf(url: string, since: number): number {
     return this.#failures.filter((failure) => failure.url === url && failure.at >= since).length;
   }
 
-  /** Every failure that clients saw has its line, with the cause. */
+  /** Checks that each failure that clients saw has a log line with its cause. */
   judgeFailures(): void {
     for (const { status, requestId } of unexplained(this.#failures, this.#failureLines))
-      this.broke(`no line of the log tells the cause of the ${status} of ${requestId}`);
+      this.broke(`no log line gives the cause of the ${status} of ${requestId}`);
   }
 
-  /** A line of a service's log: no input and no fault makes an internal error. */
+  /** Checks a line of a service's log: no input and no fault may cause an internal error. */
   logged(line: string): void {
     if (/"status":5\d\d,/.test(line)) this.#failureLines.push(JSON.parse(line) as LogLine);
     if (line.includes('"code":"internal_error"') || line.includes('"level":60')) this.broke(`in the log: ${line}`);
   }
 
-  /** A line of a gateway's log. What it decided by itself for a while is an outage of Redis, whoever caused it. */
+  /** Checks a line of a gateway's log. A period of local decisions counts as an outage of Redis, whatever caused it. */
   loggedByGateway(gateway: string, line: string): void {
     this.logged(line);
     if (line.includes('"mode":"local"')) this.count('local decisions');
@@ -126,8 +126,8 @@ export class SoakRecord {
   }
 
   /**
-   * Compares the admissions of the metered keys with their allowance, exactly while decisions were shared. In an outage, each
-   * gateway may continue with the remaining tokens, and so may Redis after it.
+   * Compares the admissions of the metered keys with their allowance, exactly while decisions were shared. In an
+   * outage, each gateway may continue with the remaining tokens, and so may Redis after it.
    */
   judgeAllowances(allowance: Allowance, gateways: number): void {
     const outages = merged(this.#disturbances.filter(({ kind }) => kind === 'redis'));

@@ -28,7 +28,7 @@ Prints a table at the end, and exits with 1 if a promise was broken.
 /** The time in which everything recovers after a fault of a core or Redis. */
 const SETTLE_MS = 4_000;
 const PROGRESS_EVERY_MS = 5_000;
-/** The memory by which a process may have grown once the load is over. */
+/** How much a process may have grown once the load is over. */
 const MAX_MORE_HANDLES = 32;
 const MAX_MORE_MEGABYTES = 250;
 
@@ -57,7 +57,7 @@ function tell(text: string): void {
 
 const record = new SoakRecord();
 const stage = await setStage(record);
-// The clients over their limit must not be banned while this runs, because they are counted.
+// The clients over their limit are counted, so they must not be banned.
 await stage.client.hset('gateway:plans', { 'free.ban_after': '1000000000', 'free.day': '1000000000' });
 await sleep(1_500);
 const load = await startLoad(stage, record);
@@ -100,7 +100,7 @@ process.stdout.write(`\n${summaryTable(record, stage.processes, before, after)}\
 await stage.stop();
 process.exit(record.brokenCount > 0 ? 1 : 0);
 
-/** Every failure that clients saw of a service moved its counter, since it was last started. */
+/** Checks that a service has counted every failure that clients saw since its last start. */
 async function checkFailures(
   url: string,
   metricsUrl: string,
@@ -112,13 +112,13 @@ async function checkFailures(
   if (seen > counted) record.broke(`${url}: ${seen} failures were seen, and ${counted} counted`);
 }
 
-/** Every request is counted, and every decision that is counted was taken. */
+/** Checks that every request is counted, and that every counted decision was made. */
 async function checkCounts(adminUrl: string): Promise<void> {
   const metrics = new Scrape((await send(`${adminUrl}/metrics`)).text);
   for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${adminUrl}: ${untruth}`);
 }
 
-/** Every acknowledged pet exists exactly once. */
+/** Checks that every acknowledged pet exists exactly once. */
 async function checkLedger(): Promise<void> {
   const names: string[] = [];
   for (let path = '/v1/pets?limit=100'; path !== ''; ) {
@@ -129,7 +129,7 @@ async function checkLedger(): Promise<void> {
   const there = new Set(names);
   for (const name of load.acknowledged)
     if (!there.has(name)) record.broke(`a pet that was acknowledged is lost: ${name}`);
-  if (there.size !== names.length) record.broke(`${names.length - there.size} pets are there twice`);
+  if (there.size !== names.length) record.broke(`${names.length - there.size} pets exist twice`);
 }
 
 function checkHoldings(): void {

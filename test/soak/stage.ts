@@ -76,7 +76,7 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
           ADMIN_PORT: String(adminPorts[at]),
           ADMIN_TOKEN,
           REDIS_URL: redisUrl,
-          // Seven processes share the machine, so a process that got no CPU for 50 ms does not count as away.
+          // Seven processes share the machine, so Redis must not count as down when a process gets no CPU for 50 ms.
           REDIS_TIMEOUT_MS: '200',
           CORE_URL: coreUrls.join(','),
           CORE_TIMEOUT_MS: String(CORE_TIMEOUT_MS),

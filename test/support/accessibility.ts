@@ -7,7 +7,7 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 /**
  * The faults that axe-core finds on a page, one line per element: contrast, names, labels, landmarks, ids.
- * @returns also the number of passed checks, so that an empty page does not look like a good one
+ * @returns also the number of passed checks, which is 0 for an empty page
  */
 export async function shortcomings(page: Page): Promise<{ passed: number; found: string[] }> {
   // Evaluated by the debugger, to which the page's script policy does not apply.

@@ -8,5 +8,5 @@ export type Entry = ActivityView;
 export const pageOf = async (stack: Stack, query = ''): Promise<ActivityAnswer> =>
   (await stack.admin('GET', `/activity${query}`)).json as ActivityAnswer;
 
-/** The newest first. */
+/** Newest first. */
 export const activityOf = async (stack: Stack, query = '') => (await pageOf(stack, query)).activity;

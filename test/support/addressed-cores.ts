@@ -6,13 +6,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from './clean-up.ts';
 import { freePort } from './port.ts';
 
-/** A core on a loopback address of its own. */
+/** A core on its own loopback address. */
 export interface AddressedCore {
   readonly address: string;
   /** The number of requests, without probes. */
   asked: number;
   probes: number;
-  /** Connections that are open. */
   readonly connections: Set<Socket>;
   /** Every value of the Host header that it received. */
   readonly hosts: Set<string | undefined>;

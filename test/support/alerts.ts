@@ -7,7 +7,7 @@ import { PROMETHEUS_FOLDER, type Prometheus } from './prometheus.ts';
 /** The shipped alert rules. */
 export const ALERTS = readFileSync(join(PROMETHEUS_FOLDER, 'rules/alerts.yml'), 'utf8');
 
-/** The names of their alerts, in order. */
+/** The names of these alerts, in order. */
 export const ALERT_NAMES = [...ALERTS.matchAll(/^ {6}- alert: (\w+)$/gm)].map(([, name]) => name as string);
 
 /** The same rules, made faster: they fire at once and look back at most five seconds. */
@@ -20,7 +20,7 @@ export const hasten = (rules: string): string =>
 const LOOK_EVERY_MS = 100;
 /** Longer than the evaluation interval, so that a flapping alert does not count as over. */
 const QUIET_MS = 1_500;
-/** A busy machine takes much longer than the second it takes on a quiet one. */
+/** A busy machine needs much longer than the second of a quiet one. */
 const LONGEST_MS = 90_000;
 
 type Labels = Readonly<Record<string, string>>;
@@ -33,7 +33,7 @@ export interface AlertOf extends Labels {
 export interface AlertWatch {
   /** Resolves once it fires. @throws {Error} if it does not within a minute and a half */
   fires(alert: AlertOf): Promise<void>;
-  /** Resolves once it has been quiet for a while. @throws {Error} if it keeps firing for as long */
+  /** Resolves once it has been quiet for a while. @throws {Error} if it still fires after a minute and a half */
   isQuiet(alert: AlertOf): Promise<void>;
 }
 
@@ -69,13 +69,13 @@ export function watchAlerts(prometheus: Prometheus): AlertWatch {
     });
   }
   return {
-    fires: (alert) => until((firing) => firing.some(isOf(alert)), 'it does not fire'),
+    fires: (alert) => until((firing) => firing.some(isOf(alert)), 'the alert does not fire'),
     isQuiet(alert) {
       let since = performance.now();
       return until((firing) => {
         if (firing.some(isOf(alert))) since = performance.now();
         return performance.now() - since >= QUIET_MS;
-      }, 'it goes on firing');
+      }, 'the alert keeps firing');
     },
   };
 }

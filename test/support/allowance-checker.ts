@@ -17,7 +17,7 @@ export interface Allowance {
 export interface Judgement {
   /** Intervals in which a key was admitted more often than capacity + refill × time. */
   readonly violations: string[];
-  /** Admitted requests as a share of the least that all keys were owed when they asked. */
+  /** Admitted requests as a share of the minimum that all keys were owed. */
   readonly usedShare: number;
 }
 
@@ -35,9 +35,8 @@ export function judge(observed: readonly Observed[], allowance: Allowance): Judg
 }
 
 /**
- * For every interval from one admitted request to a later one: how many decisions surely lie in it. A decision lies
- * between sending and answer, so the interval reaches from the first sending to the last answer, and everything between
- * counts.
+ * Counts the decisions that certainly lie in each interval between two admitted requests. A decision lies between
+ * sending and answer, so an interval reaches from the sending of its first request to the answer of its last.
  */
 function excesses(requests: readonly Observed[], { capacity, windowMs }: Allowance): string[] {
   const admitted = requests.filter((request) => request.admitted);
@@ -58,9 +57,9 @@ function excesses(requests: readonly Observed[], { capacity, windowMs }: Allowan
 }
 
 /**
- * The least that a client was owed, at the times at which it asked: refill begins at the latest with the first answer,
- * and a decision comes after its sending. While a request is refused, at least as many were admitted as count here up to
- * its sending; so whatever the order of decisions, no fewer are admitted in the end.
+ * The minimum number of requests that a client was owed, given when it sent them. Refill begins at the latest with the
+ * first answer, and each decision follows its sending. A refused request shows that at least the number counted here
+ * had been admitted by then, so the bound holds in whatever order the decisions were made.
  */
 function leastAllowance(requests: readonly Observed[], { capacity, windowMs }: Allowance): number {
   const first = Math.min(...requests.map(({ answeredAt }) => answeredAt));

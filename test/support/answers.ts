@@ -7,7 +7,7 @@ import { EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 /** The head of a valid answer, with these lines. */
 export const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
 
-/** A good answer in chunks; they follow its head. */
+/** A valid answer whose body has these chunks. */
 export const chunked = (chunks: string) => head('Transfer-Encoding: chunked') + chunks;
 
 export interface Written {
@@ -51,7 +51,7 @@ const interim = fc
 
 const body = fc.string({ unit: character([0, 255]), maxLength: 60 });
 
-/** The size in either case and with leading zeros. */
+/** A chunk, with its size in upper or lower case and with leading zeros. */
 const chunk = fc
   .tuple(fc.string({ unit: character([0, 255]), minLength: 1, maxLength: 40 }), fc.boolean(), fc.nat({ max: 6 }))
   .map(([data, isUpper, width]) => {
@@ -59,7 +59,7 @@ const chunk = fc
     return { data, line: `${isUpper ? size.toUpperCase() : size}\r\n${data}\r\n` };
   });
 
-/** The framing of an answer: its header, the bytes after the head, and the body to read from them. */
+/** The framing of an answer: its header, the bytes after the head, and the body that they contain. */
 const withLength = body.chain((data) =>
   fc
     .tuple(field(spelled('content-length'), fc.constantFrom(`${data.length}`, `00${data.length}`)))
@@ -83,7 +83,7 @@ const withoutBody = fc
 
 const FRAMING = new Set(['content-length', 'transfer-encoding', 'connection']);
 
-/** A good answer, possibly after interim answers. */
+/** A valid answer, possibly after interim answers. */
 export const written: fc.Arbitrary<Written> = fc
   .record({
     interims: fc.array(interim, { maxLength: 2 }),
@@ -140,7 +140,7 @@ const change = fc.record({
   put: fc.oneof({ weight: 3, arbitrary: TELLING }, fc.constant(''), character([0, 255])),
 });
 
-/** A damaged version of a good answer. */
+/** A damaged version of a valid answer. */
 export const damaged = fc.tuple(written, fc.array(change, { minLength: 1, maxLength: 2 })).map(([good, changes]) => {
   let bytes = good.bytes.toString('latin1');
   for (const { place, dropped, put } of changes) {

@@ -3,5 +3,5 @@ import { parseApiKey } from '../../gateway/limiter/credential.ts';
 /** The public part of an API key. */
 export const idOf = (key: string): string => key.slice(3, 15);
 
-/** What is stored of its secret. */
+/** The digest that is stored for its secret. */
 export const digestIn = (key: string): string => parseApiKey(key)?.digest ?? '';

@@ -10,7 +10,7 @@ export interface Outcome {
   readonly answer: Answer | undefined;
   /** Whether it is the complete answer to this request. */
   readonly isOwn: boolean;
-  /** The numbers of the cores that were asked. */
+  /** The numbers of the cores that received the request. */
   readonly asked: readonly number[];
   readonly ms: number;
 }

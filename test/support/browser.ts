@@ -4,12 +4,12 @@ import { cleanUp } from './clean-up.ts';
 
 let browser: Promise<Browser> | undefined;
 
-/** A real headless browser, one for all files of this process, with which it ends. */
+/** A real headless browser. All test files of a process share one, which closes with the process. */
 export const openBrowser = (): Promise<Browser> => (browser ??= launchChromium());
 
 export interface WatchedPage {
   readonly page: Page;
-  /** Its errors, violations of its content security policy included, and requests outside its origin. */
+  /** Its errors, including violations of its content security policy, and its requests to other origins. */
   readonly faults: string[];
 }
 
@@ -18,7 +18,7 @@ const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 
 const PATIENCE_MS = 60_000;
 
-/** An empty page in a session of its own. Closed after the test, because an open page keeps sending requests. */
+/** An empty page in its own session. Closed after the test, because an open page keeps sending requests. */
 export async function watchedPage(
   browser: Browser,
   origin: string,

@@ -12,7 +12,7 @@ export interface Authority {
 
 /**
  * A certificate authority for one test, with one server certificate.
- * @param name that is certified; this machine's loopback address by default
+ * @param name to certify, by default this machine's loopback address
  * @param days for which the server certificate is valid
  */
 export async function createAuthority(name = 'IP:127.0.0.1', days = 1): Promise<Authority> {

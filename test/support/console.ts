@@ -30,7 +30,7 @@ export async function openConsole(...visit: Parameters<typeof visitConsole>): Pr
   return watched;
 }
 
-/** Shows another page of the console, as a link from a colleague does. */
+/** Opens another page of the console by its URL, as from a colleague's link. */
 export async function visit(page: Page, path: string): Promise<void> {
   await page.goto(path);
   await isShown(page);
@@ -38,7 +38,7 @@ export async function visit(page: Page, path: string): Promise<void> {
 
 /** Resolves once every part of the page has its content. */
 export async function isShown(page: Page): Promise<void> {
-  // The page with the login has a heading too, but not this one.
+  // The login page has a heading too, but another one.
   await page.locator('#main h1').waitFor();
   await expect.poll(() => page.getByText('Loading …').count()).toBe(0);
 }
@@ -76,7 +76,7 @@ export async function takeKey(page: Page): Promise<string> {
   const key = await question(page).getByLabel('API key').inputValue();
   const done = question(page).getByRole('button', { name: 'Done' });
   await done.click();
-  // It was not copied.
+  // The key was not copied, so the dialog asks once more.
   await question(page).getByText('Press Done once more').waitFor();
   await done.click();
   await question(page).waitFor({ state: 'detached' });
@@ -87,6 +87,6 @@ export async function takeKey(page: Page): Promise<string> {
 export const rowOf = (page: Page, table: string, text: string): Locator =>
   page.getByRole('table', { name: table, exact: true }).locator('tbody tr', { hasText: text });
 
-/** Opens a row that has more to show. */
+/** Expands a row. */
 export const openRow = (page: Page, table: string, text: string): Promise<void> =>
   rowOf(page, table, text).first().locator('[aria-expanded="false"]').click();

@@ -1,14 +1,14 @@
 import type { Scrape } from './scrape.ts';
 
-/** Answers with status 5xx that a service has counted. */
+/** The number of 5xx answers that a service has counted. */
 export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admin' | 'core'): number {
   const failed = metrics.series(`${service}_requests_total`).filter(({ labels }) => labels.status?.startsWith('5'));
   return failed.reduce((sum, { value }) => sum + value, 0);
 }
 
 /**
- * Errors in a gateway's counts. Every request is counted once: with a decision or without. Redis must have made each
- * decision counted as shared, except for bans and refused credentials that it had reported before.
+ * Inconsistencies in a gateway's counts. Every request is counted once, with or without a decision. Redis must have
+ * made each decision that is counted as shared, except for bans and refused credentials that it had reported before.
  */
 export function miscounted(metrics: Scrape): string[] {
   const sum = (name: string, labels = {}) => metrics.sum(name, labels) ?? 0;
@@ -24,6 +24,6 @@ export function miscounted(metrics: Scrape): string[] {
     ...(decided + without === requests ? [] : [`${requests} requests, ${decided} decisions, ${without} without one`]),
     ...(byRedis === undefined || shared - repeated <= byRedis
       ? []
-      : [`${shared - repeated} shared decisions, ${byRedis} that Redis took`]),
+      : [`${shared - repeated} shared decisions, ${byRedis} made by Redis`]),
   ];
 }

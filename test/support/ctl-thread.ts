@@ -3,12 +3,12 @@ import { inspect } from 'node:util';
 import { parentPort } from 'node:worker_threads';
 import type { Ended } from './process.ts';
 
-/** Runs the operators' command line once for each message, with the modules that it has loaded before. */
+/** Runs the operators' command line once for each message, with the modules that are already loaded. */
 
 export interface Run {
   readonly words: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** What it finds on its standard input. */
+  /** Its standard input. */
   readonly input?: string | Uint8Array;
 }
 
@@ -27,7 +27,7 @@ function keep(stream: NodeJS.WriteStream, name: keyof typeof written): void {
 keep(process.stdout, 'out');
 keep(process.stderr, 'err');
 
-/** In parts as large as those of a pipe. */
+/** Splits the input into parts as large as those of a pipe. */
 function* partsOf(input: Buffer): Iterable<Buffer> {
   for (let at = 0; at < input.length; at += 65_536) yield input.subarray(at, at + 65_536);
 }
@@ -41,7 +41,7 @@ async function run({ words, env, input }: Run): Promise<Ended> {
   process.exitCode = undefined;
   const value = input === undefined ? nothing : Readable.from(partsOf(Buffer.from(input as string)));
   Object.defineProperty(process, 'stdin', { value, configurable: true });
-  // A module with another URL is loaded again.
+  // A new URL makes Node load the module again.
   await import(`${PROGRAM}?${++runs}`).catch((fault: unknown) => {
     process.exitCode = 1;
     written.err += inspect(fault);

@@ -18,8 +18,8 @@ let thread: Worker | undefined;
 let last: Promise<unknown> = Promise.resolve();
 
 /**
- * Runs a command in a thread that has loaded the command line before, one command after the other: loading it takes a
- * process a quarter of a second. What a process alone shows, such as a terminal or a pipe, is tested with a process.
+ * Runs a command in a thread that has already loaded the command line, one command at a time, because loading takes a
+ * new process a quarter of a second. Behaviour that needs a process, such as a terminal or a pipe, is tested with one.
  */
 export const ctlWith = (env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> =>
   inThread({ words, env });

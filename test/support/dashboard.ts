@@ -40,7 +40,7 @@ export const STATS = DASHBOARD.panels.filter(({ type }) => type === 'stat');
 /** A query as Grafana sends it while all gateways and plans are chosen. */
 export const filledIn = (expression: string): string => expression.replaceAll(/\$(instance|plan)\b/g, '.*');
 
-/** The colour that a stat has with this value: that of the last step which the value reaches. */
+/** The colour of a stat with this value: that of the last step that the value reaches. */
 export function colourOf({ fieldConfig }: Panel, value: number): string | undefined {
   const { steps = [] } = fieldConfig?.defaults.thresholds ?? {};
   return steps.findLast((step) => step.value === null || value >= step.value)?.color;

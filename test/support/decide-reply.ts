@@ -1,8 +1,11 @@
-/** decide.lua's verdicts, read without the product's code. Times are Unix microseconds; a fraction counts ticks of its window. */
+/**
+ * Reads decide.lua's verdicts without the product's code. Times are Unix microseconds; a fraction counts ticks of its
+ * window.
+ */
 
 export const TICKS = { second: 1_000_000, minute: 60_000_000, day: 86_400_000_000 } as const;
 
-/** A decimal as whole units and ticks of a unit; what is below zero counts from the whole unit below it. */
+/** A decimal as whole units and ticks of a unit. For a negative one, the whole units are rounded down. */
 function inTicks(text: string, unit: number): [whole: number, ticks: number] {
   const [whole = '', decimals = ''] = text.split('.');
   const ticks = Math.round(Number(`0.${decimals}`) * unit);
@@ -15,7 +18,7 @@ function readBucket(text = '', window: number) {
   return { limit: Number(limit), tokens, fraction };
 }
 
-/** Undefined for one without levels, which is a single word. */
+/** Undefined for a reply without levels, which is a single word. */
 export function readReply(text: string) {
   const [outcome = '', plan, now = '', minute, day, bannedUntil, retryAt, endsAt, , own = ''] = text.split(' ');
   if (plan === undefined) return undefined;

@@ -2,9 +2,9 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Plan } from '../../gateway/limiter/plans.ts';
 
 /**
- * The rules of a decision in a second form, to compare both limiters with. A level is one exact integer in shares of a
- * token; refusals are moments as exact integers, and what is not remembered
- * is undefined. Verdicts are the texts of decide.lua.
+ * The rules of a decision, written a second time to compare both limiters with. A level is an exact integer in shares
+ * of a token. Refusals are exact points in time; what is not remembered is undefined. Verdicts are the texts of
+ * decide.lua.
  */
 
 const SECOND = 1_000_000;
@@ -37,7 +37,7 @@ export interface ModelUse {
   readonly address: string;
 }
 
-/** By Node's own lists of addresses, which take an IPv4 address for a part of `::/0`. */
+/** Uses Node's own BlockList, which takes an IPv4 address for a part of `::/0`. */
 function isAmong(networks: readonly string[], address: string): boolean {
   const list = new BlockList();
   for (const network of networks) {
@@ -66,7 +66,7 @@ class Bucket {
   readonly #window: bigint;
   readonly #level: bigint;
 
-  /** @param before the level and the limit at the last decision: time passed at the lower of the two limits */
+  /** @param before the level and the limit at the last decision. Tokens refill at the lower of the two limits */
   constructor(limit: number, window: number, before: Before | undefined, elapsed: number) {
     this.#limit = BigInt(limit);
     this.#window = BigInt(window);
@@ -106,7 +106,7 @@ interface Memory {
   readonly told: bigint | undefined;
   /** When the last strike is forgotten. */
   readonly forgottenAt: bigint | undefined;
-  /** When there was first no room for a strike. */
+  /** Since when there has been no room for a strike. */
   readonly fullSince: bigint | undefined;
 }
 
@@ -137,7 +137,10 @@ export class ModelKey {
     this.#memory = NOTHING;
   }
 
-  /** The moment told to the last one in line, when the last strike is forgotten, and since when they are full; or 0. */
+  /**
+   * The retry time of the last request in line, when the last strike is forgotten, and since when there is no room for
+   * strikes. 0 stands for what is not remembered.
+   */
   get remembered(): string {
     const { told = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
     return `${told} ${forgottenAt} ${fullSince}`;
@@ -198,7 +201,7 @@ export class ModelKey {
       this.#ban = newBan;
       this.#memory = after;
     };
-    /** A decision that takes nothing keeps nothing, but a clock that was set back. */
+    /** A decision that takes no token stores nothing, unless the clock was set back. */
     const keepTimes = () => {
       if (setBack > 0) keep(0, memory);
     };
@@ -238,7 +241,10 @@ export class ModelKey {
     return tell('refused', 0, inForce, place);
   }
 
-  /** What still counts. More strikes than the key holds are as many, less one, that have just become so many. */
+  /**
+   * The refusals that still count. If there are more strikes than the key holds, all but one of those that it holds
+   * remain.
+   */
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
     const alive = (time: bigint | undefined) => (time !== undefined && time > now ? time : undefined);
@@ -261,7 +267,9 @@ export class ModelKey {
     return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: excused };
   }
 
-  /** Until when no refusal bans, because clients with a retry time under a higher limit come back too fast. */
+  /**
+   * Until when no refusal causes a ban: after a limit was lowered, clients with an older retry time return too soon.
+   */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;
     if (told === undefined || limit === undefined || rule.minute >= BigInt(limit)) return before;
@@ -269,7 +277,7 @@ export class ModelKey {
     return before === undefined || told > before ? told : before;
   }
 
-  /** As many places as at the limit of the last decision, if they take less time at the one in force. */
+  /** The retry time for the same number of places in line, if they take less time under the current limit. */
   #inPlaces(told: bigint | undefined, now: bigint, [ofMinute, ofDay]: readonly [Bucket, Bucket]): bigint | undefined {
     if (told === undefined || this.#levels === undefined) return told;
     const isOfDay = ofDay.level() < BigInt(DAY);
@@ -281,7 +289,7 @@ export class ModelKey {
     return shorter;
   }
 
-  /** As many strikes at the limit in force as there were at that of the last decision. */
+  /** The time for the same number of strikes under the current limit as at the last decision. */
   #inNumber(until: bigint | undefined, now: bigint, rule: Rule): bigint | undefined {
     const before = this.#levels?.[0].limit;
     if (until === undefined || until <= now || before === undefined || BigInt(before) === rule.minute) return until;

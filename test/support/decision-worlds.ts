@@ -4,8 +4,8 @@ import { generator } from './fleets.ts';
 import { BEGIN, SECOND } from './limiters.ts';
 
 /**
- * Random histories of one key, with the model's verdict on each request: clients of all kinds, operators, a clock that
- * jumps.
+ * Random histories of one key, with the model's verdict on each request: clients of all kinds, operators, and a clock
+ * that jumps.
  */
 
 export const SECRET = 'a'.repeat(64);
@@ -27,7 +27,9 @@ const DAY = 86_400 * SECOND;
 export type Plans = Readonly<Record<PlanName, Plan>>;
 
 export type Step =
-  /** `said` has a verdict for each request, and what is then remembered. A count of 0 is a peek and has one verdict. */
+  /**
+   * `said` has a verdict for each request, with what is remembered after it. A count of 0 is a peek with one verdict.
+   */
   | { type: 'ask'; now: number; use: ModelUse; count: number; plans: Plans; said: readonly string[] }
   | { type: 'record'; changes: Partial<ModelRecord> }
   | { type: 'ban'; until: number }

@@ -7,8 +7,8 @@ import { createRouter } from '../../shared/http/service.ts';
 import { schemaValidator } from './json-schema.ts';
 
 /**
- * Compares the answers of a gateway that tests see with the descriptions of its two APIs: status, body and headers. All required
- * headers must be present, and no undescribed ones. So the two cannot drift apart.
+ * Compares the answers that tests get from a gateway with the descriptions of its two APIs: status, body and headers.
+ * All required headers must be present, and no undescribed ones. So the two cannot drift apart.
  */
 
 export interface Seen {
@@ -54,7 +54,7 @@ const ALL_RESPONSES: readonly Responses[] = [
 ];
 
 interface Known {
-  /** Of a gateway, those of its cores. */
+  /** The URLs of the cores, if this is a gateway. */
   readonly coreUrls?: string;
   readonly isForOperators?: true;
 }
@@ -106,7 +106,7 @@ function report(faults: readonly string[], { url, method }: Asked, { status, tex
   throw new Error(`${method} ${pathname}: ${status} is not as described: ${faults.join('; ')}.\n${text}`);
 }
 
-/** Pages, probes and unknown paths are no operations. */
+/** Pages, probes and unknown paths are not operations. */
 function faultsOfOperators(method: string, url: string, { headers, ...answer }: Seen): string[] {
   const { 'cache-control': _, ...described } = headers;
   const responses = operators.router.lookUp(method, pathOf(url))?.route.responses;
@@ -116,12 +116,12 @@ function faultsOfOperators(method: string, url: string, { headers, ...answer }: 
   return faultsAgainst(response, method, { ...answer, headers: described });
 }
 
-/** As it was sent. */
+/** The path as it was sent. */
 const pathOf = (url: string): string => url.slice(url.indexOf('/', url.indexOf('://') + 3)).split('?')[0] ?? '';
 
 /**
- * The same for the bytes of a connection. The operation is unknown, so any described answer may match. Incomplete
- * answers are ignored.
+ * Checks the answers in the bytes of a connection. The operation is unknown, so any described answer may match.
+ * Incomplete answers are ignored.
  */
 export function checkBytes(url: string, received: string): void {
   const coreUrls = known.get(new URL(url).origin)?.coreUrls;
@@ -190,7 +190,7 @@ function faultsOfBody({ headers, text }: Seen, schema: object): string[] {
   try {
     return ajv.validate(schema, JSON.parse(text)) ? [] : [`the body: ${ajv.errorsText()}`];
   } catch {
-    return ['the body is no JSON'];
+    return ['the body is not JSON'];
   }
 }
 

@@ -9,7 +9,7 @@ export interface SrvAnswer {
   readonly priority?: number;
 }
 
-/** A DNS server for SRV records, which this process asks until the test ends. */
+/** A DNS server for SRV records, which this process queries until the test ends. */
 export interface DnsServer {
   /** Sets the records of a name. Without records, the name does not exist. */
   set(name: string, records: readonly SrvAnswer[]): void;

@@ -5,7 +5,7 @@ import { ROOT } from './root.ts';
 /** Reads deploy/Dockerfile as far as the tests need it: its stages and their instructions. */
 
 export interface Instruction {
-  /** In capitals. */
+  /** The name in capitals. */
   readonly name: string;
   /** Everything after the name, on one line, without flags. */
   readonly text: string;
@@ -15,7 +15,7 @@ export interface Instruction {
 
 export interface Stage {
   readonly name: string;
-  /** An image, or an earlier stage. Arguments are empty here, as they are unless somebody sets them. */
+  /** An image, or an earlier stage. Build arguments are empty, as they are by default. */
   readonly from: string;
   readonly instructions: readonly Instruction[];
 }
@@ -27,7 +27,7 @@ export function readDockerfile(): readonly Stage[] {
     const [, from = '', name = ''] = /^(\S+) AS (\S+)$/.exec(instruction.text) ?? [];
     if (instruction.name === 'FROM') stages.push({ name, from: from.replaceAll(/\$\{\w+\}/g, ''), instructions: [] });
     else if (instruction.name === 'ARG' && stages.length === 0) expectEmpty(instruction);
-    else if (stages.length === 0) throw new Error(`${instruction.name} stands before the first FROM.`);
+    else if (stages.length === 0) throw new Error(`${instruction.name} comes before the first FROM.`);
     else stages.at(-1)?.instructions.push(instruction);
   }
   return stages;
@@ -47,7 +47,7 @@ function instructionsOf(text: string): Instruction[] {
 
 function parse(line: string): Instruction {
   const [, name = '', flagged = '', text = ''] = /^([A-Z]+) ((?:--\S+ )*)(.*)$/.exec(line) ?? [];
-  if (name === '') throw new Error(`No instruction of a Dockerfile: ${line}`);
+  if (name === '') throw new Error(`This is not an instruction of a Dockerfile: ${line}`);
   const flags = [...flagged.matchAll(/--([\w-]+)=(\S+)/g)].map(([, flag = '', value = '']) => [flag, value]);
   return { name, text, flags: Object.fromEntries(flags) as Record<string, string> };
 }

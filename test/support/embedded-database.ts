@@ -1,6 +1,6 @@
 import { DatabaseSync } from 'node:sqlite';
 
-/** The database of an embedded gateway that was stopped: a running one has it for itself. */
+/** Reads and changes the database of a stopped embedded gateway. A running one locks it. */
 
 function withDatabase<T>(folder: string, use: (database: DatabaseSync) => T): T {
   const database = new DatabaseSync(`${folder}/gateway.db`, { timeout: 5_000 });

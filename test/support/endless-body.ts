@@ -1,11 +1,13 @@
 import net, { type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
 
-/** Clients whose body has no end. */
+/** Clients that send an endless body. */
 
 const CHUNK = Buffer.from(`100000\r\n${'x'.repeat(0x100000)}\r\n`);
 
-/** Connects and sends the head of a chunked POST without a key. Answers are read. The other side may end alone. */
+/**
+ * Connects and sends the head of a chunked POST without a key. Answers are read. The server may close its side first.
+ */
 export function beginPost(url: string): Socket {
   const { hostname, port } = new URL(url);
   const socket = net.connect({ host: hostname, port: Number(port), allowHalfOpen: true });
@@ -16,7 +18,7 @@ export function beginPost(url: string): Socket {
   return socket;
 }
 
-/** Sends chunks of a megabyte for as long as the connection takes them. */
+/** Sends chunks of a megabyte for as long as the connection accepts them. */
 export function sendOn(socket: Socket): void {
   if (socket.writable) socket.write(CHUNK, () => sendOn(socket));
 }

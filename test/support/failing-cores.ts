@@ -9,7 +9,7 @@ import { startRestartable } from './restartable.ts';
 import { startStack, temporaryFolder } from './stack.ts';
 import { BOUNDLESS } from './workers.ts';
 
-/** Cores, with faults of their own and of their databases. */
+/** Cores that fail, or whose databases fail. */
 
 async function startCore() {
   const file = `${await temporaryFolder()}/store.db`;
@@ -18,7 +18,7 @@ async function startCore() {
   return { ...core, file, url };
 }
 
-/** It stops under load and is then killed. */
+/** A core that stops under load and is then killed. */
 export async function coreBehindGateway(): Promise<Patient> {
   const core = await startCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '500' });
@@ -56,7 +56,7 @@ export async function coreBehindGateway(): Promise<Patient> {
   };
 }
 
-/** Its file is locked by another process; then a table in it is renamed. */
+/** A core whose database is locked by another process, and then has a table renamed. */
 export async function coreWithBadStore(): Promise<Patient> {
   const core = await startCore();
   const instance = hostOf(core.url);

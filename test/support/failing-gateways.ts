@@ -11,10 +11,10 @@ import { startRestartable } from './restartable.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { startWorkers } from './workers.ts';
 
-/** Its keys are damaged by hand, lost, and used from elsewhere. */
+/** A gateway whose keys are damaged by hand, lost, and used from outside their networks. */
 export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
-  // With a plan whose limits are used when its own are unusable.
+  // The limits of the plan apply while a key's own limits are unusable.
   const big = { plan: 'business', minute: 1_000_000, day: 1_000_000 };
   const [key, other] = [await stack.issueKey(big), await stack.issueKey(big)];
   const hash = `gateway:key:{${idOf(key)}}`;
@@ -58,8 +58,8 @@ export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: R
 const limitOf = (minute: number) => ({ minute, ban_after: 1_000_000 });
 
 /**
- * Its plan table gets an invalid limit. It gets CPU only now and then, like a container at its limit. Then it is
- * killed.
+ * A gateway whose plan table gets an invalid limit. It then gets CPU only now and then, like a container at its limit,
+ * and is finally killed.
  */
 export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };
@@ -107,7 +107,7 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
   };
 }
 
-/** Its Redis is kept busy by another client, then killed; and it loses a worker. */
+/** A gateway whose Redis is kept busy by another client and then killed, and which loses a worker. */
 export async function gatewayWithWorkers(): Promise<Patient> {
   const server = await ownRedis({
     appendonly: 'yes',
@@ -158,7 +158,7 @@ export async function gatewayWithWorkers(): Promise<Patient> {
   };
 }
 
-/** Bad plan changes: limits below what clients need, then a ban that comes too soon. */
+/** A gateway with bad plan changes: limits below what clients need, then a ban that comes too soon. */
 export async function gatewayWithBadPlans(): Promise<Patient> {
   const stack = await startStack();
   for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, limitOf(1_000_000));

@@ -16,9 +16,9 @@ import { hostOf } from './prometheus.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { WEBHOOK_SECRET } from './webhook-receiver.ts';
 
-/** Gateways whose files, names, receivers, connections and descriptors fail. */
+/** Gateways whose files, DNS names, webhook receivers, connections or file descriptors fail. */
 
-/** Its certificate is about to expire; then its renewal is cut off. */
+/** A gateway whose certificate is about to expire, and whose new certificate is then truncated. */
 export async function gatewayWithCertificate(): Promise<Patient> {
   const folder = await temporaryFolder();
   const files = { certFile: join(folder, 'tls.crt'), keyFile: join(folder, 'tls.key') };
@@ -47,7 +47,7 @@ export async function gatewayWithCertificate(): Promise<Patient> {
   };
 }
 
-/** The name of its cores is taken out of DNS. */
+/** A gateway whose core name is removed from DNS. */
 export async function gatewayWithCoreName(): Promise<Patient> {
   const dns = await startDnsServer();
   const name = '_core._tcp.alerts.test';
@@ -67,7 +67,7 @@ export async function gatewayWithCoreName(): Promise<Patient> {
   };
 }
 
-/** It gets more events than can wait, for an unreachable receiver. */
+/** A gateway with an unreachable receiver of webhooks, and more events than can wait. */
 export async function gatewayWithWebhooks(): Promise<Patient> {
   const receiver = `http://127.0.0.1:${await freePort()}`;
   const stack = await startStack({ WEBHOOK_URL: receiver, WEBHOOK_SECRET });
@@ -88,7 +88,7 @@ export async function gatewayWithWebhooks(): Promise<Patient> {
   };
 }
 
-/** All connections that it may hold are held. */
+/** A gateway all of whose permitted connections are in use. */
 export async function gatewayWithFewConnections(): Promise<Patient> {
   const stack = await startStack({}, { connections: 3 });
   const sockets = new Set<Socket>();
@@ -117,7 +117,7 @@ export async function gatewayWithFewConnections(): Promise<Patient> {
   };
 }
 
-/** It has few file descriptors, and its log is on a full disk. */
+/** A gateway that has few file descriptors and logs to a full disk. */
 export async function gatewayOnFullMachine(): Promise<Patient> {
   const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, DATA_DIR: await temporaryFolder() };
   const command = ['--nofile=80', process.execPath, 'gateway/main.ts'];
@@ -132,7 +132,7 @@ export async function gatewayOnFullMachine(): Promise<Patient> {
     faults: [
       {
         alerts: [{ alertname: 'LogLinesDropped', instance }],
-        /** Fills what may wait for the disk. Each line after that is lost. */
+        /** Fills the buffer of lines that wait for the disk. Each line after that is lost. */
         async cause() {
           await floodWithoutKey(gateway, 6_000);
           end = persist(gateway, ['as_unknown'], 100);

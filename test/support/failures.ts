@@ -28,7 +28,7 @@ export interface Explained {
   readonly lines: () => readonly LogLine[];
   /** The 5xx answers that it has counted on the listener at this address. */
   readonly counted?: (url: string) => Promise<number>;
-  /** Whether it cannot be asked, for instance because it was killed. */
+  /** Whether it cannot respond, for instance because it was killed. */
   readonly isExcused?: () => boolean;
 }
 
@@ -44,7 +44,7 @@ export function watchFailures(urls: readonly string[], { lines, counted, isExcus
       if (failures.length === 0 || isExcused?.()) continue;
       const untold = () => unexplained(failures, lines());
       if (!(await eventually(() => untold().length === 0)))
-        throw new Error(`${url}: no line tells the cause of ${JSON.stringify(untold())}.`);
+        throw new Error(`${url}: no log line gives the cause of ${JSON.stringify(untold())}.`);
       if (counted !== undefined && !(await eventually(async () => (await counted(url)) >= failures.length)))
         throw new Error(`${url}: ${failures.length} failures were seen, and ${await counted(url)} counted.`);
     }

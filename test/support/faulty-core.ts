@@ -20,7 +20,7 @@ export function faultyCore(onRequest: (socket: Socket, head: string) => void): P
   });
 }
 
-/** A core that reads nothing by itself; the test handles the connections. */
+/** A core that reads nothing by itself: the test handles the connections. */
 export async function bareCore(onConnection: (socket: Socket) => void): Promise<string> {
   const sockets = new Set<Socket>();
   const server = net.createServer((socket) => {
@@ -56,7 +56,7 @@ export async function waitingCore() {
 
 export const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]';
 
-/** A good answer to a request, with its X-Request-Id, as our core sends it. */
+/** A valid answer to a request, with its X-Request-Id, as our core sends it. */
 export const okTo = (head: string): string => withIdOf(head, OK);
 
 /** An answer with the X-Request-Id of its request. */
@@ -65,7 +65,7 @@ export function withIdOf(head: string, answer: string): string {
   return id === undefined ? answer : answer.replace('\r\n', `\r\nX-Request-Id: ${id}\r\n`);
 }
 
-/** The id that the client knows, from what the core got: without the number of the attempt. */
+/** The client's request id in what the core received, without the number of the attempt. */
 export const clientIdOf = (heard: string): string => heard.replace(/\.\d+$/, '');
 
 /** A core that answers every request with an empty list and records the heads. */

@@ -20,7 +20,7 @@ export interface Fleet {
   readonly pauseSeconds: number;
   /** The largest delay of a worker after Retry-After, as a share of it. */
   readonly jitter: number;
-  /** By how many seconds a worker may come before Retry-After, because timers can fire too soon. */
+  /** By how many seconds a worker may send before Retry-After, because timers can fire too soon. */
   readonly hurrySeconds?: number;
   /** The workers wait until X-RateLimit-Reset, each by its own clock, which is off by up to this many seconds. */
   readonly clockErrorSeconds?: number;
@@ -115,7 +115,10 @@ function resetOf(decision: Decision): number {
   return Number(headers[headers.indexOf('X-RateLimit-Reset') + 1]);
 }
 
-/** Seconds from the first of these requests, which come whatever they are told, to the ban; undefined without one. */
+/**
+ * Seconds from the first of these requests, which are sent whatever the answers are, to the ban; undefined without a
+ * ban.
+ */
 export async function secondsToBan(decideAt: DecideAt, requests: Iterable<number>): Promise<number | undefined> {
   let first: number | undefined;
   for (const at of requests) {
@@ -142,9 +145,9 @@ export function generator(seed: number): () => number {
 
 type What = 'restart' | { readonly worker: Worker; readonly generation: number };
 
-/** Future events. Of those at the same time, the one that was added first comes first. */
+/** Future events. Of simultaneous ones, the one that was added first comes first. */
 class Events {
-  /** The latest first. */
+  /** Latest first. */
   readonly #events: { at: number; what: What }[] = [];
 
   add(at: number, what: What): void {

@@ -12,7 +12,7 @@ export const CONFIGURATION = join(ROOT, 'deploy/haproxy.cfg');
 export interface Haproxy extends Started {
   /** Where clients connect. */
   readonly url: string;
-  /** Where it says whether a gateway is ready. */
+  /** The address that reports whether a gateway is ready. */
   readonly health: string;
 }
 
@@ -31,7 +31,7 @@ export async function startHaproxy(gateways: Gateways): Promise<Haproxy> {
   return { ...started, url: `http://${url}`, health: `http://${health}/healthz` };
 }
 
-/** haproxy's check of the configuration, with warnings as faults; status 0 if there are none. */
+/** haproxy's check of the configuration, with warnings as faults. The status is 0 if there are none. */
 export function checkConfiguration(environment: NodeJS.ProcessEnv): { status: number | null; said: string } {
   const { status, stderr } = spawnSync(need('haproxy'), ['-dW', '-c', '-f', CONFIGURATION], {
     env: environment,

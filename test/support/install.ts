@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Debian's packages that the tests and the benchmark use, each with what it brings: any of these files will do. */
+/** Debian packages that the tests and benchmarks use, each with files of which any one shows that it is installed. */
 const PACKAGES = {
   'redis-server': ['redis-server', 'valkey-server'],
   // Debian keeps a folder per version.
@@ -26,7 +26,7 @@ const PACKAGES = {
 
 export type Package = keyof typeof PACKAGES;
 
-/** Debian keeps what only root usually runs off PATH. */
+/** Debian installs programs for root in folders outside PATH. */
 const FOLDERS = [...(process.env.PATH ?? '').split(':'), '/usr/local/sbin', '/usr/sbin', '/sbin'];
 
 /** The path of a program; undefined if this machine does not have it. */
@@ -48,7 +48,7 @@ export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`
   return brought;
 }
 
-/** Installs the missing ones of these in one step, if possible. */
+/** Installs those of the packages that are missing, in one step if possible. */
 export function installMissing(names: readonly Package[]): void {
   const missing = names.filter((name) => find(name) === undefined);
   if (missing.length > 0 && canInstall()) install(missing);
@@ -63,7 +63,7 @@ function find(name: Package): string | undefined {
 
 const canInstall = (): boolean => process.getuid?.() === 0 && pathOf('apt-get') !== undefined;
 
-/** Prints a line, because it changes the machine. Waits for another installation. */
+/** Prints a line, because it changes the machine. Waits until any other installation is finished. */
 function install(names: readonly Package[]): void {
   process.stdout.write(`Installing ${names.join(', ')} from the Debian packages.\n`);
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };

@@ -49,7 +49,7 @@ export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } 
 /** The timeout of a request that shares its connection. */
 export const NOT_STREAMED = { isAlone: false, sentAt: 0, streamed() {}, piece() {} };
 
-/** Sends a request that waits without a timeout. Its own id is its only attempt's. */
+/** Sends a request without a timeout. Its id is also that of its only attempt. */
 export function askOn(line: Wire, asked: Partial<UpstreamRequest>): Promise<Answer> {
   const { promise, resolve: answered, reject: failed } = Promise.withResolvers<Answer>();
   const request = requestFor(asked);

@@ -3,7 +3,7 @@ import { createAuthority } from './certificates.ts';
 import type { LogLine } from './log.ts';
 import { ADMIN_TOKEN, startStack, UNLIMITED } from './stack.ts';
 
-/** A listener, and what it logs of the requests that begin. */
+/** A listener, a valid request to it, and its log. */
 export interface Listener {
   readonly name: string;
   readonly url: string;
@@ -18,7 +18,10 @@ export interface Listener {
   readonly coreLog?: readonly LogLine[];
 }
 
-/** Listeners for clients, without and with TLS, for operators and for internal services. @param name of the created record */
+/**
+ * Listeners for clients, without and with TLS, for operators and for internal services.
+ * @param name of the created record
+ */
 export async function startListeners(name: string, settings: Record<string, string> = {}) {
   const { caFile, certFile, keyFile } = await createAuthority();
   const stack = await startStack(settings);

@@ -41,7 +41,7 @@ function ask(gateway: string, key: string, agent: http.Agent): Promise<Observed>
   return promise;
 }
 
-/** What became of a request. */
+/** The outcome of a request. */
 export interface Noted {
   readonly endedAt: number;
   readonly ms: number;
@@ -60,11 +60,11 @@ export interface EverydayLoad {
   end(): Promise<void>;
 }
 
-/** After a request without an answer, so that a dead server is not asked without end. */
+/** After a request without an answer, so that a dead server is not flooded. */
 const PAUSE_AFTER_FAULT_MS = 100;
 
 /**
- * Keeps kept-alive connections busy: three requests of ten add a pet, the others list pets.
+ * Sends requests without a break on keep-alive connections: three in ten add a pet, the others list pets.
  * @param pauseMs the longest pause of a connection after an answer
  */
 export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0): EverydayLoad {

@@ -5,7 +5,7 @@ import { temporaryFolder } from './stack.ts';
 
 /** A pipe like a shell's. It is read at a set rate, at first not at all. */
 export interface LogPipe {
-  /** The end for a process's standard output. */
+  /** The file descriptor for a process's standard output. */
   readonly end: number;
   /** @param bytes to read every five milliseconds */
   read(bytes: number): void;

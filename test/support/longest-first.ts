@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** The files that take half a minute or more, because a fresh checkout has no durations from earlier runs. */
+/** The files that take half a minute or more, listed because a fresh checkout has no durations from earlier runs. */
 const LONGEST = [
   'simulation/simulation.thorough',
   'faults/rolling-restarts',
@@ -25,7 +25,10 @@ const LONGEST = [
   'security/requests.fuzz',
 ];
 
-/** The files of each project, the longest first: one that began last would run on while others' processors are idle. */
+/**
+ * Runs the longest files of each project first. If a long file started last, it would run while other processors are
+ * idle.
+ */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

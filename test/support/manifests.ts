@@ -51,7 +51,7 @@ export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
   readonly metadata: { readonly name: string; readonly labels?: Labels };
-  // biome-ignore lint/suspicious/noExplicitAny: each kind has its own, which the Kubernetes schemas check.
+  // biome-ignore lint/suspicious/noExplicitAny: each kind has its own type, which the Kubernetes schemas check.
   readonly spec: any;
 }
 

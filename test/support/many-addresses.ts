@@ -6,8 +6,8 @@ import { CONFIGURATION } from './haproxy.ts';
 import { need } from './install.ts';
 
 /**
- * Prints how many connections haproxy with the shipped configuration keeps: first from two addresses in the same IPv6 /64
- * together, then from an address in another /64. The arguments are these three addresses of this machine.
+ * Prints how many connections haproxy keeps with the shipped configuration: first from two addresses of one IPv6 /64
+ * together, then from an address of another /64. The arguments are these three addresses of this machine.
  */
 
 const [ONE = '', NEIGHBOUR = '', ANOTHER = ''] = process.argv.slice(2);

@@ -44,11 +44,12 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
 };
 
 /**
- * A core that applies the fault named in a request's query, and answers everything else well:
+ * A core that applies the fault named in a request's query, and gives a valid answer to everything else:
  *
  *     ?fault=<name>&at=<bytes, from the end if negative>&times=<attempts>&framing=chunked
  *
- * Requests of one connection are served in order. A good answer contains the client's id of its request, so a mix-up is detected.
+ * Requests of one connection are served in order. A valid answer contains the client's id of its request, so a mix-up
+ * is detected.
  * @param asked records the attempts of each request; several cores can share it
  */
 export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {
@@ -73,7 +74,7 @@ function serve(socket: Socket, head: string, id: string, attempt: number): unkno
   return misbehave(socket, head.startsWith('HEAD') ? headOf(answer) : answer, Number(query.get('at') ?? 0));
 }
 
-/** The complete bytes of a good answer. */
+/** The complete bytes of a valid answer. */
 export function goodAnswer(id: string, isChunked: boolean): string {
   const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: ${id}\r\n`;
   const body = goodBody(clientIdOf(id));

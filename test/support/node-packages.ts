@@ -5,14 +5,14 @@ import { DatabaseSync } from 'node:sqlite';
 import { ROOT } from './root.ts';
 
 /**
- * Packages that only tests and benches use, each kind in a folder with a lock file of its own. They are installed by
- * what uses them, so that `npm ci` brings only what runs: `node test/support/node-packages.ts <folder>`.
+ * Packages that only tests and benchmarks use, each kind in a folder with its own lock file. Whatever uses them
+ * installs them, so that `npm ci` installs only what the product needs: `node test/support/node-packages.ts <folder>`.
  */
 
 /** Longer than any installation takes. */
 const LOCK_MS = 300_000;
 
-/** What checks, tests and their helpers use. */
+/** For checks, tests and their helpers. */
 export const TOOLS = 'test';
 /** Third-party generators, linters and clients. */
 export const EXAMPLES = 'test/examples';
@@ -20,7 +20,8 @@ export const EXAMPLES = 'test/examples';
 export const PEERS = 'test/bench/peers';
 
 /**
- * Installs what a folder's lock file says, unless it is there. Processes that need it at the same time wait for one.
+ * Installs the packages of a folder's lock file, unless they are installed. If several processes need them, one
+ * installs and the others wait.
  * @throws when npm fails
  */
 export function installPackages(folder: string): void {

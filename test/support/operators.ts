@@ -3,7 +3,7 @@ import { idOf } from './api-key.ts';
 import { type Answer, send } from './http.ts';
 import type { Stack } from './stack.ts';
 
-/** What tests of the operators' side ask, as an operator and as a client. */
+/** Requests for tests of operators' features, as an operator and as a client. */
 
 /** The settings of a gateway on this Redis, with patience for a busy machine. */
 export const onRedis = (REDIS_URL: string) => ({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
@@ -11,7 +11,7 @@ export const onRedis = (REDIS_URL: string) => ({ REDIS_URL, REDIS_TIMEOUT_MS: '5
 export const get = async <T>(stack: Pick<Stack, 'admin'>, path: string): Promise<T> =>
   (await stack.admin('GET', path)).json as T;
 
-/** Where Redis has a key. */
+/** The name of a key's hash in Redis. */
 export const hashOf = (id: string): string => `gateway:key:{${id}}`;
 
 export const viewOf = (stack: Stack, id: string): Promise<KeyView> => get(stack, `/keys/${id}`);
@@ -46,6 +46,6 @@ export async function pagesOf<Page extends { next?: string | number | undefined 
   }
 }
 
-/** A new token of an operator. */
+/** A new token for an operator. */
 export const tokenFor = async (stack: Stack, role: string, name = 'ann'): Promise<{ id: string; token: string }> =>
   (await stack.admin('POST', '/tokens', { name, role })).json as { id: string; token: string };

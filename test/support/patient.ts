@@ -28,8 +28,8 @@ export function keepAsking(gateway: string, keys: readonly string[], clients: nu
 }
 
 /**
- * Asks again and again with these keys in turn, whatever becomes of a request, until the test ends.
- * @returns a function that ends it
+ * Sends requests with these keys in turn, whatever their outcome, until the test ends.
+ * @returns a function that stops earlier
  */
 export function persist(gateway: string, keys: readonly string[], everyMs: number): () => void {
   let turn = 0;

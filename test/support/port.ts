@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 
-/** The system gives connections ports from 32,768 on. Below, nobody else takes a port in the meantime. */
+/** The system assigns ports from 32,768 on to connections, so a lower port is likely to stay free. */
 const [FIRST, BEHIND] = [10_000, 32_768];
 const ATTEMPTS = 20;
 
@@ -20,5 +20,5 @@ export async function freePort(): Promise<number> {
     await once(server, 'close');
     return port;
   }
-  throw new Error(`${ATTEMPTS} ports in turn were in use.`);
+  throw new Error(`${ATTEMPTS} ports in a row were in use.`);
 }

@@ -58,8 +58,8 @@ async function inContainer(): Promise<PostgresForTests | undefined> {
 }
 
 /**
- * A PostgreSQL process with its own folder, deleted when it stops. It refuses to run as root, so root uses another
- * user.
+ * A PostgreSQL process with its own folder, deleted when it stops. PostgreSQL refuses to run as root, so it then runs
+ * as another user.
  */
 export async function startPostgres(): Promise<PostgresForTests> {
   const programs = dirname(need('postgresql', 'set POSTGRES_URL, start a container engine, or install PostgreSQL'));
@@ -121,7 +121,7 @@ async function answers(url: string, server?: ChildProcess): Promise<void> {
   throw new Error(`PostgreSQL did not come up at ${url}.`);
 }
 
-/** Suspends a server that we started, with all of its backends. Each of them is a process of its own. */
+/** Suspends a server that we started, with all of its backends, which are separate processes. */
 export function pausePostgres({ server }: PostgresForTests): { resume(): void } {
   const signal = (name: 'SIGSTOP' | 'SIGCONT') => {
     for (const pid of [server?.pid as number, ...childrenOf(server?.pid as number)]) process.kill(pid, name);

@@ -49,15 +49,18 @@ export function startProcess(
   return { child, out: () => out, ended };
 }
 
-/** Not one of those that the system gives connections, which could be taken until a worker listens, or in a restart. */
+/**
+ * Chosen below the range that the system assigns to connections. Those ports could be taken before a worker listens, or
+ * during a restart.
+ */
 const ownPorts = async ({ PORT, ADMIN_PORT }: NodeJS.ProcessEnv) => ({
   ...(PORT === '0' && { PORT: String(await freePort()) }),
   ...(ADMIN_PORT === '0' && { ADMIN_PORT: String(await freePort()) }),
 });
 
 /**
- * A service, once it reports its addresses. A port of 0 becomes a free one.
- * @param within a command that starts it
+ * Starts a service and waits until it reports its addresses. A port of 0 becomes a free one.
+ * @param within a command that starts the service
  */
 export async function startService(
   main: string,
@@ -79,11 +82,11 @@ export async function startService(
   return { ...started, addresses };
 }
 
-/** The test kills what still runs at its end, and does not wait for it. */
+/** Calls `forget` when the process ends, or at the end of the test, which kills the process without waiting. */
 function untilItEnds({ ended }: Started, forget: () => void): void {
   ended.then(forget);
   cleanUp(forget);
 }
 
-/** At the other levels, failures are not logged. */
+/** At other log levels, failures are not logged. */
 const LEVELS_OF_FAILURES = ['trace', 'debug', 'info', 'warn'];

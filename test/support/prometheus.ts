@@ -31,7 +31,7 @@ interface Haste {
   /** The scrape and evaluation intervals, as Prometheus durations. */
   readonly scrapeEvery?: string;
   readonly judgeEvery?: string;
-  /** Where on-call reads the runbook. */
+  /** The URL of the runbook to which alerts link. */
   readonly runbook?: string;
   /** Changes the text of the alert rules. */
   readonly alerts?: (shipped: string) => string;

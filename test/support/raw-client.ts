@@ -6,9 +6,9 @@ import { cleanUp } from './clean-up.ts';
 /** A connection on which a test writes its own bytes. */
 export interface RawClient {
   readonly socket: Socket;
-  /** All that came so far, as latin1. */
+  /** All bytes received so far, as latin1. */
   received(): string;
-  /** Resolves when the other side has closed too. */
+  /** Resolves when the server has closed its side too. */
   readonly closed: Promise<unknown>;
 }
 
@@ -20,8 +20,8 @@ interface Connecting {
 }
 
 /**
- * Connects to a server by its URL, over TLS for https. Its own end and the server's are independent: after `end()` it
- * goes on reading.
+ * Connects to a server by its URL, over TLS for https. Each side closes independently: after `end()` this one still
+ * reads.
  */
 export async function connectRaw(url: string, { ca, from }: Connecting = {}): Promise<RawClient> {
   const { protocol, hostname, port } = new URL(url);

@@ -11,7 +11,7 @@ const SLOTS = 16_384;
 
 export interface ClusterNode {
   readonly server: RedisServer;
-  /** For clients. */
+  /** The URL for clients. */
   readonly url: string;
   /** Connected to this node only; it redirects keys of other nodes. */
   readonly redis: Redis;
@@ -22,7 +22,7 @@ export interface ClusterNode {
 /** A Redis Cluster of three primaries with a third of the slots each. */
 export interface RedisCluster {
   readonly nodes: readonly ClusterNode[];
-  /** For REDIS_URL. */
+  /** The value for REDIS_URL. */
   readonly urls: string;
   /** The node that serves a slot, according to the first node that answers. */
   ownerOf(slot: number): Promise<ClusterNode>;
@@ -99,7 +99,7 @@ async function replicate({ redis }: ClusterNode, primary: ClusterNode): Promise<
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** Attempts after which nodes are introduced anew: on a full machine a node gives a handshake up. */
+/** Attempts after which the nodes are introduced again, because on a busy machine a node may give up a handshake. */
 const MEET_EVERY = 80;
 
 /** Introduces every node to the first, and waits until each knows all others and their slots. */
@@ -115,7 +115,7 @@ async function agree(nodes: readonly ClusterNode[]): Promise<void> {
     if ((await Promise.all(nodes.map(isIn))).every(Boolean)) return;
     await sleep(25);
   }
-  throw new Error('The nodes found no cluster.');
+  throw new Error('The nodes formed no cluster.');
 }
 
 /**

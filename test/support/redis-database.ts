@@ -6,14 +6,14 @@ import { readableLog } from './log.ts';
 import { type Directives, type RedisServer, startRedisServer } from './redis.ts';
 import { targetOf } from './redis-target.ts';
 
-/** A server of a test's own, stopped after the test, or after its file. */
+/** A server for one test, stopped after the test, or after its file. */
 export async function ownRedis(directives?: Directives): Promise<RedisServer> {
   const server = await startRedisServer(directives);
   cleanUp(server.stop);
   return server;
 }
 
-/** A connection of a test's own, which outlasts what the test does to the server. */
+/** A connection for one test. Errors that the test causes in the server do not fail it. */
 export function connectionTo(url: string, options: Omit<RedisOptions, 'replyMapping'> = {}): Redis {
   const redis = new Redis(url, options);
   redis.on('error', () => {});
@@ -21,7 +21,7 @@ export function connectionTo(url: string, options: Omit<RedisOptions, 'replyMapp
   return redis;
 }
 
-/** Connects as the gateway does. On a busy machine attempts can fail; this waits for one that does not. */
+/** Connects as the gateway does. Repeats attempts, which can fail on a busy machine. */
 export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Redis> {
   const redis = await connectRedis(targetOf('single', url, { timeoutMs }), readableLog().logger);
   cleanUp(() => redis.disconnect());
@@ -29,7 +29,7 @@ export async function connectedRedis(url: string, timeoutMs = 5_000): Promise<Re
   return redis;
 }
 
-/** Counts what a connection sends from now on. @returns the number of commands of a name */
+/** Counts the commands that a connection sends from now on. @returns the number of commands of a name */
 export function countCommands(redis: Redis): (name: string) => number {
   const sent: string[] = [];
   const send = redis.sendCommand.bind(redis);
@@ -46,7 +46,7 @@ export async function emptyDatabase(): Promise<{ url: string; redis: Redis }> {
   const redis = new Redis(url);
   if ((await redis.dbsize()) > 0 && process.env.REDIS_URL !== undefined) {
     redis.disconnect();
-    throw new Error(`${url} is not empty; tests do not touch data that is not theirs.`);
+    throw new Error(`${url} is not empty; tests do not touch data of others.`);
   }
   await redis.flushdb();
   cleanUp(async () => {

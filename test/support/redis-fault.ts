@@ -35,7 +35,7 @@ export interface Decided extends Answered {
 /** The observations of one fault; times are milliseconds of one clock. */
 export interface Observation {
   readonly causedAt: number;
-  /** From then on the gateway may find Redis well, before the test does. */
+  /** The gateway may reach Redis again from this time on, before the test does. */
   readonly mendedFrom: number;
   /** When Redis answered again to a direct client. */
   readonly healedAt: number;
@@ -47,9 +47,9 @@ export interface Observation {
   readonly unseen: { readonly during: Answered[]; readonly after: Answered[] };
   /** Requests sent per key, including those too early for the observation. */
   readonly sent: { readonly roomy: number; readonly tight: number };
-  /** Local admissions for which Redis may have charged, or not, as the gateway counts them. */
+  /** Local admissions that Redis may or may not have charged, as the gateway counts them. */
   readonly unknown: number;
-  /** The hashes at the end. */
+  /** The hashes of the keys at the end. */
   readonly roomyHash: Record<string, string>;
   readonly tightHash: Record<string, string>;
 }
@@ -59,7 +59,7 @@ export const BAN_AFTER = 10;
 export const SPENT_BEFORE = 40;
 const WARM_MS = 400;
 const FAULT_MS = 1_700;
-/** A busy machine does less, so a fault lasts until enough was observed, but at most this long. */
+/** On a busy machine there are fewer requests, so a fault lasts until enough were observed, but at most this long. */
 const LONGEST_FAULT_MS = 10_000;
 const ENOUGH_STRANGERS = 6;
 const AFTER_MS = 500;
@@ -117,7 +117,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   return observation;
 }
 
-/** Asks until the gateway knows the key. On a busy machine even a healthy Redis can miss the deadline. */
+/** Sends requests until the gateway knows the key. On a busy machine even a healthy Redis can miss the deadline. */
 async function meet(gateway: string, key: string): Promise<Answered[]> {
   const answers = [await ask(gateway, key)];
   for (; answers.at(-1)?.status !== 200 && answers.length < 200; await sleep(50)) answers.push(await ask(gateway, key));
@@ -142,7 +142,7 @@ export async function startRig(): Promise<Rig> {
   return { server, redis, proxy: await startFaultProxy(server.url) };
 }
 
-/** The time when Redis answers again. */
+/** The time at which Redis answers again. */
 async function answering(redis: Redis): Promise<number> {
   const isUp = () =>
     redis.hlen('gateway:plans').then(
@@ -180,7 +180,7 @@ export async function startGatewayProcess(settings: Record<string, string>): Pro
   };
 }
 
-/** Adds the decision mode from the gateway's log to each answer. */
+/** Adds to each answer the decision mode from the gateway's log. */
 export function withModes(answers: readonly Answered[], log: readonly LogLine[]): Decided[] {
   const modes = new Map(log.filter(({ msg }) => msg === 'request').map(({ requestId, mode }) => [requestId, mode]));
   return answers.map((answer) => {

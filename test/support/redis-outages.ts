@@ -3,21 +3,21 @@ import { Redis } from 'ioredis';
 import type { Fault } from './fault-proxy.ts';
 import type { RedisFault, Rig } from './redis-fault.ts';
 
-/** Loads its data for longer than any test, until it is healed; then loading ends at once. */
+/** Redis loads its data for longer than any test takes. When healed, it stops loading at once. */
 export const LOADING: RedisFault = { name: 'loading after a restart', cause: restartSlowly, heal: endLoading };
 
 /** All faults that make a single Redis unavailable, named to complete 'a Redis that is …'. */
 export const OUTAGES: readonly RedisFault[] = [
   { name: 'killed', cause: ({ server }) => server.stop(), heal: ({ server }) => server.restart() },
   LOADING,
-  { name: 'stopped in its tracks', cause: ({ server }) => server.pause(), heal: ({ server }) => server.resume() },
+  { name: 'suspended', cause: ({ server }) => server.pause(), heal: ({ server }) => server.resume() },
   {
     name: 'paused',
     cause: ({ redis }) => redis.client('PAUSE', 60_000, 'WRITE'),
     heal: ({ redis }) => redis.client('UNPAUSE'),
   },
-  { name: "busy with somebody's script", cause: runEndlessScript, heal: ({ redis }) => redis.script('KILL') },
-  { name: 'a replica, which takes no writes', cause: follow('127.0.0.1', 1), heal: follow('NO', 'ONE') },
+  { name: 'busy with an endless script', cause: runEndlessScript, heal: ({ redis }) => redis.script('KILL') },
+  { name: 'a replica, which accepts no writes', cause: follow('127.0.0.1', 1), heal: follow('NO', 'ONE') },
   { name: 'out of memory', cause: set('maxmemory', '1'), heal: set('maxmemory', '0') },
   {
     name: 'without enough replicas',
@@ -26,27 +26,27 @@ export const OUTAGES: readonly RedisFault[] = [
   },
   { name: 'reset at every connection', cause: network({ kind: 'reset' }), heal: network({ kind: 'pass' }) },
   {
-    name: 'cut off in mid-reply',
+    name: 'cut off in the middle of a reply',
     cause: network({ kind: 'cut-reply', afterBytes: 20 }),
     heal: network({ kind: 'pass' }),
   },
   { name: 'slower than the deadline', cause: network({ kind: 'delay', ms: 600 }), heal: network({ kind: 'pass' }) },
-  { name: 'swallowed by the network', cause: network({ kind: 'black-hole' }), heal: network({ kind: 'pass' }) },
+  { name: 'unreachable without notice', cause: network({ kind: 'black-hole' }), heal: network({ kind: 'pass' }) },
   {
-    name: 'heard a byte at a time',
+    name: 'heard one byte at a time',
     cause: network({ kind: 'trickle', bytes: 1, everyMs: 10 }),
     heal: network({ kind: 'pass' }),
   },
 ];
 
-/** Its connections are dead without notice; new ones work. */
+/** Open connections are dead without notice; new ones work. */
 export const HALF_OPEN: RedisFault = { name: 'half-open', cause: network({ kind: 'half-open' }) };
 
-/** Scripts are flushed again and again; nothing else is wrong. */
+/** Scripts are flushed repeatedly; nothing else is wrong. */
 export function flushedScripts(everyMs: number): RedisFault {
   let flushing: NodeJS.Timeout;
   return {
-    name: `rid of its scripts every ${everyMs} ms`,
+    name: `without its scripts every ${everyMs} ms`,
     // A long deadline that a busy machine does not miss: any local decision is then caused by the fault.
     settings: { REDIS_TIMEOUT_MS: '2000' },
     cause({ redis }) {

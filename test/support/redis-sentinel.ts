@@ -27,7 +27,7 @@ export interface Sentinel extends Started {
 
 /** A primary, two replicas, and three sentinels that watch them. */
 export interface Watched {
-  /** For REDIS_URL. */
+  /** The value for REDIS_URL. */
   readonly urls: string;
   readonly nodes: readonly SentinelNode[];
   readonly sentinels: readonly Sentinel[];

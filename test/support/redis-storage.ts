@@ -2,7 +2,7 @@ import { RedisStorage, type RedisStorageOptions } from '../../gateway/stores/red
 import type { Change, Fields, LogEntry } from '../../gateway/stores/storage.ts';
 import { connectedRedis } from './redis-database.ts';
 
-/** A storage with a connection of its own, as a gateway has it for its operators. */
+/** A storage with its own connection, like the one that a gateway has for its operators. */
 export async function storageAt(url: string, options: RedisStorageOptions = {}, timeoutMs = 5_000) {
   return new RedisStorage(await connectedRedis(url, timeoutMs), options);
 }

@@ -36,7 +36,7 @@ async function findRedis(): Promise<RedisForTests> {
   return (await inContainer()) ?? (await startRedisServer());
 }
 
-/** @returns undefined where no container can be had; REDIS_IMAGE names another version */
+/** @returns undefined if containers are not available. REDIS_IMAGE selects another version */
 async function inContainer(): Promise<RedisForTests | undefined> {
   const image = process.env.REDIS_IMAGE ?? 'redis:7';
   return await startInContainer(image, async ({ GenericContainer, Wait }) => {

@@ -3,16 +3,16 @@ import { signalAll } from './workers.ts';
 
 export interface Restartable {
   readonly addresses: Readonly<Record<string, string>>;
-  /** Also to its workers. */
+  /** Signals the service and its workers. */
   signal(signal: NodeJS.Signals): void;
-  /** Restarts it on the same addresses, once it is gone. */
+  /** Restarts the service on the same addresses, once it has ended. */
   restart(): Promise<void>;
 }
 
 /**
  * A service in its own process.
- * @param main of the gateway or the core
- * @param environment whose ports are 0
+ * @param main path of the main.ts of the gateway or the core
+ * @param environment with 0 for each port
  */
 export async function startRestartable(main: string, environment: NodeJS.ProcessEnv): Promise<Restartable> {
   let service = await startService(main, environment);

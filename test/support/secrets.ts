@@ -1,6 +1,6 @@
 import { SCOPES, type Secret } from '../../gateway/limiter/credential.ts';
 
-/** A secret of a key that is put into a store past the admin API. */
+/** A key's secret, for writing into a store without the admin API. */
 export const secretWith = (digest: string, about: Partial<Secret> = {}): Secret => ({
   id: `s${digest.replaceAll(/\W|_/g, '').slice(0, 7)}`,
   name: 'test',

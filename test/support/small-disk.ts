@@ -36,7 +36,7 @@ export interface Disk {
   remount(mode: 'ro' | 'rw'): Promise<void>;
 }
 
-/** A disk of its own, unmounted after the test; undefined if this process may not mount one. */
+/** A small disk, unmounted after the test; undefined if this process may not mount one. */
 export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
   const folder = await temporaryFolder();
   const mounted = await run('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', folder]).catch(

@@ -2,9 +2,9 @@ import { writeSync } from 'node:fs';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
 
 /**
- * A process that has a folder's database open: `node sqlite-writer.ts <folder> [<first number>]`. With a number it goes
- * on making changes, each in a line of its own once it is acknowledged. Each key is created, updated, banned by a
- * decision and revoked, but every fifth stays; four of them at a time.
+ * A process that has a folder's database open: `node sqlite-writer.ts <folder> [<first number>]`. With a number, it
+ * keeps making changes, and prints each on a line once it is acknowledged: it creates, updates, bans and revokes keys,
+ * four at a time. Every fifth key is not revoked.
  */
 
 const [folder = '', first] = process.argv.slice(2);

@@ -3,19 +3,19 @@ import { faultyCore } from './faulty-core.ts';
 import { type Answer, post, type Sent, send } from './http.ts';
 import { type Stack, startStack, UNLIMITED } from './stack.ts';
 
-/** A gateway in front of a core of the test's own, and a key. */
+/** A gateway in front of a core that the test provides, and a key. */
 export interface StackBefore {
   /** The core's URL. */
   readonly core: string;
   readonly stack: Stack;
   readonly key: string;
-  /** Asks for the pets with the key. @param rest of the URL, behind /v1/pets */
+  /** Lists pets with the key. @param rest of the URL, after /v1/pets */
   get(rest?: string, sent?: Sent): Promise<Answer>;
   post(rest?: string, body?: unknown, sent?: Sent): Promise<Answer>;
 }
 
 /**
- * @param core its URL, or what it does with each request
+ * @param core its URL, or its handler of requests
  * @param limits of the key
  */
 export async function stackBefore(

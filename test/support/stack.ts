@@ -41,7 +41,7 @@ export const UNLIMITED = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000
 /** A folder that is deleted after the test, or after its file. */
 export async function temporaryFolder(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'animal-store-'));
-  // A process that ends may still write there.
+  // A process that is ending may still write there.
   cleanUp(() => rm(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
   return directory;
 }
@@ -53,7 +53,7 @@ export const bothStacks = (REDIS_URL: string): readonly [name: string, environme
 ];
 
 /**
- * A core and a gateway, wired like their mains, on free ports. Stopped after the test, or after its file.
+ * A core and a gateway, wired as in their main.ts, on free ports. Stopped after the test, or after its file.
  * @param limits of the gateway, where the defaults would take too long
  * @param routes if not the store's operations
  */

@@ -1,4 +1,4 @@
-/** For --import: all workers of a gateway except the first start this much later, or exit then. */
+/** For --import: all workers of a gateway except the first start this much later, or exit at that time. */
 
 const LATER_MS = 4_000;
 

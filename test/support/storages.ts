@@ -6,7 +6,7 @@ import { cleanUp } from './clean-up.ts';
 import { connectedRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** Each storage by name, empty, for tests of both. @param url of an empty database of Redis */
+/** Both storages by name, empty, for tests of both. @param url of an empty Redis database */
 export const bothStorages = (
   url: string,
 ): readonly [name: string, open: (options?: { auditLength?: number }) => Promise<Storage>][] => [
@@ -32,11 +32,12 @@ export const auditEntry = (target: string, action = 'key.change'): LogEntry => (
   fields: { actor: 'ann', action, target, reason: '', via: 'api', changes: '[]' },
 });
 
-/** A fault that a test made. */
+/** An error that a test causes. */
 export class MadeFault extends Error {}
 
 /**
- * A storage that fails once, at its nth call: before it does anything, or behind it, so that only the answer is lost.
+ * A storage that fails once, at its nth call: either before the call has an effect, or after it, so that only the
+ * answer is lost.
  */
 export function failingAt(
   storage: Storage,

@@ -1,15 +1,15 @@
 import { expect } from 'vitest';
 
 /**
- * Only for tests that compare a time with a bound. Load on the machine may cost them a try, and the end of the run
- * names those. A fault of the product costs all three tries.
+ * Only for tests that compare a time with a bound. On a busy machine they may fail a try; the summary of the run names
+ * them. A fault of the product fails all three tries.
  */
 export const TIMED = { retry: 2 } as const;
 
 const broken = new Map<string, unknown>();
 
 /**
- * A check in a timed test that has only one try: once it has failed, every retry fails.
+ * A check that has only one try in a timed test: once it has failed, every retry fails.
  * @param check throws if it does not hold
  */
 export async function fact(check: () => void | Promise<void>): Promise<void> {

@@ -1,4 +1,4 @@
-/** What every generated client has to do. */
+/** The calls that every generated client must support. */
 
 export interface NewPet {
   readonly name: string;
@@ -10,7 +10,7 @@ interface Pet extends NewPet {
   readonly id: number;
 }
 
-/** A generated client; each call as its generator writes it. */
+/** A generated client, with each call as its generator writes it. */
 export interface Store {
   create(pet: NewPet): Promise<Pet | undefined>;
   get(id: number): Promise<Pet | undefined>;

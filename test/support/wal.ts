@@ -9,7 +9,10 @@ const FRAME_BYTES = 24 + 4_096;
 export const frameEnds = (bytes: number): number[] =>
   Array.from({ length: (bytes - HEADER_BYTES) / FRAME_BYTES }, (_, at) => HEADER_BYTES + (at + 1) * FRAME_BYTES);
 
-/** Where each commit ends: the last frame of each has the size of the database. Frames of an earlier log have different salts. */
+/**
+ * Where each commit ends: only its last frame has the size of the database. Frames of an earlier log have different
+ * salts.
+ */
 export function commitEnds(bytes: Buffer): number[] {
   const salts = bytes.subarray(16, 24);
   return frameEnds(bytes.length).filter((end) => {
@@ -18,5 +21,4 @@ export function commitEnds(bytes: Buffer): number[] {
   });
 }
 
-/** The number of commits. */
 export const commitsIn = async (path: string): Promise<number> => commitEnds(await readFile(path)).length;

@@ -13,13 +13,14 @@ export interface Workers extends Started {
   readonly gateway: string;
   readonly adminUrl: string;
   /**
-   * The process ids of the workers, from the log so far, by worker number. Ended ones count until they are replaced.
+   * The process ids of the workers, from the log so far, by worker number. A worker that ended counts until it is
+   * replaced.
    */
   pids(): number[];
   /** The log lines with this message so far. */
   logged(msg: string): LogLine[];
   admin(path: string): Promise<Answer>;
-  /** Changes something by the admin API. */
+  /** Changes something through the admin API. */
   change(method: string, path: string, body?: unknown): Promise<Answer>;
   issueKey(limits?: Record<string, unknown>): Promise<string>;
 }
@@ -48,7 +49,7 @@ export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise
   return workers;
 }
 
-/** The same for a whole test file. The log may not name all workers yet. */
+/** Starts workers, also for a whole test file. The log may not name all of them yet. */
 export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
   const started = await startService('gateway/main.ts', await workersEnvironment(environment));
   const { gateway = '', admin: adminUrl = '' } = started.addresses;
@@ -76,12 +77,12 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
   };
 }
 
-/** Signals a gateway, or any other process, with its workers: as a container is stopped, or a machine stalls. */
+/** Signals a gateway, or any other process, with its workers, as when a container is stopped or a machine stalls. */
 export function signalAll(pid: number, signal: NodeJS.Signals): void {
   for (const one of [pid, ...childrenOf(pid)]) process.kill(one, signal);
 }
 
-/** Whether a process runs. One that has ended may wait for its parent to notice. */
+/** Whether a process runs. One that has ended may still be listed until its parent notices. */
 export function isAlive(pid: number): boolean {
   try {
     return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');

@@ -1,6 +1,6 @@
 import { type Ask, LIST } from './asks.ts';
 
-/** A real day's mix: many keys, some far more often than others, few writes, and a tenth over its limit. */
+/** A real day's mix: many keys, some used far more often than others, few writes, and a tenth over its limit. */
 
 const REQUESTS = 20_000;
 const OF_LIST = 0.9;

@@ -17,7 +17,7 @@ interface Answer {
 }
 
 interface Sent {
-  /** Its bytes. */
+  /** The bytes of the request. */
   readonly text: string;
   /** Called once: with its answer, or with the reason why there is none. */
   ended(answer: Answer | 'cut' | 'no answer'): void;
@@ -37,8 +37,8 @@ interface Target {
 }
 
 /**
- * Requests are sent at a fixed rate, whether earlier ones were answered or not, and latency is measured from the time at
- * which a request was due. A late answer therefore delays all requests due after it, as it does for real users (no
+ * Requests are sent at a fixed rate, whether earlier ones were answered or not, and latency is measured from the time
+ * at which a request was due. A late answer therefore delays all requests due after it, as it does for real users (no
  * coordinated omission). Requests due within one grain of time are sent together, and answers are seen up to one grain
  * late, for all contenders alike. It uses plain sockets with one request at a time, because a client library would use
  * more CPU than the measured program.
@@ -47,7 +47,7 @@ export class OpenLoop {
   readonly #target: Target;
   readonly #open = new Set<Sent>();
   readonly #waiting: Sent[] = [];
-  /** The one that has waited longest comes first, so that none is idle for long. */
+  /** The connection that has been idle longest comes first, so that none is idle for long. */
   readonly #free: Connection[] = [];
   #connections = 0;
 
@@ -55,7 +55,7 @@ export class OpenLoop {
     this.#target = target;
   }
 
-  /** Sends so many requests, then waits for the answers. What has none by then is given up. */
+  /** Sends `count` requests, then waits for the answers. Requests without an answer by then are given up. */
   async drive(count: number, rate: number, request: (number: number, due: number) => Sent): Promise<void> {
     const startedAt = performance.now();
     for (let sent = 0; sent < count; ) {
@@ -88,7 +88,7 @@ export class OpenLoop {
     if (this.#open.delete(sent)) sent.ended(answer);
   }
 
-  /** On it, an answer is complete when it has as many bytes behind its head as the head says. */
+  /** Opens a connection. An answer on it is complete when it has as many bytes after its head as the head announces. */
   #connect(): Connection | undefined {
     const { url, from, mostConnections } = this.#target;
     if (this.#connections >= mostConnections) return undefined;
@@ -139,7 +139,10 @@ export class OpenLoop {
 const LEAD_IN_SECONDS = 1;
 const PATIENCE_MS = 2_000;
 
-/** `node test/bench/load/open-loop.ts load.json`, with {"url":…,"connections":32,"seconds":2,"asks":[…],"rate":1000} in it */
+/**
+ * `node test/bench/load/open-loop.ts load.json`; the file has
+ * {"url":…,"connections":32,"seconds":2,"asks":[…],"rate":1000}
+ */
 async function run(load: Load & { rate: number }): Promise<LoadResult> {
   const { url, connections, seconds, asks, rate } = load;
   const { host } = new URL(url);

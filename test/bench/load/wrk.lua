@@ -1,6 +1,6 @@
--- What wrk sends, told by the environment, and what it reports: one line of JSON.
+-- Makes wrk send the requests in a file, and report one line of JSON.
 --
--- BENCH_ASKS   file with a request a line, `method path key`; one is sent by all, several take turns
+-- BENCH_ASKS   file with one request per line, `method path key`; they are sent in turn
 -- BENCH_BODY   the body of each POST
 
 function init()

@@ -5,12 +5,12 @@ import { setFlagsFromString } from 'node:v8';
 
 /**
  * Loaded into a process before its program. It counts what the process does and writes the result to the file named by
- * BENCH_COUNTED. Each SIGUSR2 begins the next of three counts, which run separately because each would change the others;
- * the fourth signal ends the last count.
+ * BENCH_COUNTED. Each SIGUSR2 begins the next of three counts, which run separately because each would change the
+ * others; the fourth signal ends the last count.
  */
 
 export interface Counted {
-  /** By the script that made them; '' for those of V8 and of Node's native code. */
+  /** By the script that created them; '' for those of V8 and of Node's native code. */
   readonly objects: readonly { readonly url: string; readonly count: number; readonly bytes: number }[];
   readonly promises: number;
   /** How often each function ran, by the script that it is in. */

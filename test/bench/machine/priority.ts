@@ -5,13 +5,15 @@ import { writeFileSync } from 'node:fs';
 const isRoot = process.getuid?.() === 0;
 /** Higher than that of other processes, if permitted: only root may go below 0. */
 export const FIRST = isRoot ? -10 : 0;
-/** When processor time is short, gets at most a third of the share of FIRST. */
+/** Gets at most a third of the share of FIRST when processor time is short. */
 export const LAST = isRoot ? -5 : 19;
 
 /** The command line that starts a program at a priority. */
 export const atPriority = (nice: number, args: readonly string[]): string[] => ['nice', '-n', String(nice), ...args];
 
-/** If the kernel shares time between sessions first (sched(7), autogroup), a nice value counts only within its session. */
+/**
+ * If the kernel shares time between sessions first (sched(7), autogroup), a nice value counts only within its session.
+ */
 export function setSessionPriority(pid: number, nice: number): void {
   try {
     writeFileSync(`/proc/${pid}/autogroup`, String(nice));

@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { programPath } from './programs.ts';
 
 /**
- * The processes of a run. Each leads its own process group, which is killed by its id when the run ends for any reason. If
- * the run itself is killed, the kernel kills them (setpriv --pdeathsig).
+ * The processes of a run. Each leads its own process group, which is killed by its id when the run ends for any reason.
+ * If the run itself is killed, the kernel kills them (setpriv --pdeathsig).
  */
 
 export const ROOT = join(import.meta.dirname, '../../..');
@@ -40,7 +40,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   });
 }
 
-/** Starts a Node program of this project. It is up when it reports its address. */
+/** Starts a Node program of this project, and waits until it reports its address. */
 export async function startNode(
   name: string,
   script: string,
@@ -52,7 +52,7 @@ export async function startNode(
   return { name, pid, urls, log };
 }
 
-/** Starts a third-party program that listens at `url`. It is up when it accepts connections there. */
+/** Starts a third-party program that listens at `url`, and waits until it accepts connections there. */
 export async function startProgram(
   name: string,
   args: readonly string[],

@@ -53,7 +53,7 @@ const SCRIPT = /(?:node:|file:\/\/|\/node_modules\/)\S*/;
 const SCRIPTS: readonly (readonly [part: string, script: RegExp])[] = [
   ['ours: log line and metrics', /\/(?:gateway\/telemetry|shared\/process)\//],
   ['ours: decision', /\/gateway\/(?:limiter|stores)\//],
-  ['ours: the core asked, its answer read', /\/gateway\/upstream\//],
+  ['ours: the call to the core', /\/gateway\/upstream\//],
   ['ioredis', /\/node_modules\/(?:@?ioredis|denque|redis)/],
   ['other libraries', /\/node_modules\//],
   ['ours: the rest of the pipeline', /\/(?:gateway|shared)\//],
@@ -65,8 +65,8 @@ const OTHER_OF_NODE = 'other JavaScript of Node';
 
 /** The part of the work that a stack belongs to: by its kernel function, otherwise by its innermost script. */
 export function partOf({ thread, frames }: Stack): string {
-  if (thread.includes('V8')) return 'garbage and compilation beside';
-  if (thread.includes('uv')) return 'the log, written beside';
+  if (thread.includes('V8')) return 'garbage and compilation, other threads';
+  if (thread.includes('uv')) return 'writing of the log, other threads';
   const scripts = frames.map(({ symbol }) => scriptOf(symbol));
   const at = scripts.findIndex((script) => script !== undefined);
   const inside = at === -1 ? frames : frames.slice(0, at);

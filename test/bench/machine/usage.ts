@@ -20,8 +20,8 @@ export function usageOf(pid: number): Usage {
 }
 
 /**
- * `schedstat` counts the same time as utime and stime of `stat` do, in nanoseconds in place of ticks of 10 ms: a round of
- * two seconds is too short for those, as Redis takes a few ticks of it.
+ * `schedstat` counts the same time as utime and stime of `stat`, but in nanoseconds instead of ticks of 10 ms. Ticks
+ * are too coarse for a round of two seconds, in which Redis uses only a few.
  */
 function cpuMicroseconds(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`);

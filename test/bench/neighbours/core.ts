@@ -26,7 +26,7 @@ const MAX_HEADER_BYTES = 32_768;
 const never = (): Promise<never> => new Promise(() => {});
 let stuck: Socket | undefined;
 
-/** Other requests are served between two chunks, because the row measures the gateway, not this core. */
+/** Yields to other requests between two chunks, because the row measures the gateway, not this core. */
 async function* chunks(bytes: number): AsyncGenerator<Buffer> {
   for (let left = bytes; left > 0; left -= CHUNK.length) {
     yield left < CHUNK.length ? CHUNK.subarray(0, left) : CHUNK;

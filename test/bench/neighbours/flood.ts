@@ -18,7 +18,7 @@ const count = (what: string): void => {
 /** New connections per second. */
 const RECONNECTS = 500;
 const TICK_MS = 5;
-/** After a pause of this process, requests that became due during the pause are not sent. */
+/** Limits a burst after a pause of this process: requests that became due during the pause are not sent. */
 const MOST_TICKS = 4;
 const STATUS_LINE = Buffer.from('HTTP/1.1 ');
 
@@ -83,7 +83,7 @@ export function paced(perSecond: number, act: (times: number) => void): void {
   }, TICK_MS);
 }
 
-/** The beginning of the answer to one request on a connection of its own; empty where the connection ends without one. */
+/** The beginning of the answer to one request on a new connection; empty if the connection ends without one. */
 export function askOnce({ url, from }: Target, request: string): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const { hostname, port } = new URL(url);
@@ -100,9 +100,9 @@ export function askOnce({ url, from }: Target, request: string): Promise<string>
 
 export interface Flood {
   readonly connections: number;
-  /** Over all connections together. */
+  /** Requests per second over all connections together. */
   readonly perSecond: number;
-  /** Requests that leave in one write, pipelined; the next ones follow when all of them are answered. */
+  /** The number of requests pipelined in one write. The next ones follow when all of these are answered. */
   readonly burst?: number;
   /** The next complete request. */
   next(): string;
@@ -113,7 +113,7 @@ interface Lane {
   underWay: number;
 }
 
-/** Requests at a bounded rate, on the connections in turn. */
+/** Sends requests at a bounded rate, on the connections in turn. */
 export function flood(target: Target, { connections, perSecond, burst = 1, next }: Flood): void {
   const lanes: Lane[] = [];
   for (let number = 0; number < connections; number++)

@@ -3,10 +3,12 @@ import { NEW_PET } from '../load/asks.ts';
 import { OpenLoop } from '../load/open-loop.ts';
 
 /**
- * The healthy client, in a process of its own: an open loop of lists, single pets and a few new ones. Each answer is held
- * against its request: status, request id, and the pet that was asked for.
+ * The healthy client, in its own process: an open loop of lists, single pets and a few new ones. Each answer is
+ * compared with its request: status, request id, and the requested pet.
  *
- *     HEALTHY='{"url":…,"key":…,"from":"127.0.0.9","readsOnly":false}', and over the message channel {"rate":200,"seconds":6}
+ *     HEALTHY='{"url":…,"key":…,"from":"127.0.0.9","readsOnly":false}'
+ *
+ * It starts with {"rate":200,"seconds":6} over the message channel.
  */
 
 export interface HealthyClient {
@@ -27,14 +29,14 @@ export interface HealthyResult {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly maxMs: number;
-  /** How often, by what was wrong. */
+  /** The number of errors of each kind. */
   readonly errors: Readonly<Record<string, number>>;
 }
 
 interface Request {
   readonly id: string;
   readonly text: string;
-  /** What is wrong with an answer; undefined when nothing is. */
+  /** The fault of an answer; undefined if it has none. */
   fault(status: number, body: string): string | undefined;
 }
 
@@ -42,7 +44,7 @@ interface Request {
 const PATIENCE_MS = 6_000;
 const MAX_CONNECTIONS = 256;
 const PETS = 20;
-/** Of so many requests one is a POST, half are lists, and the others get a pet. */
+/** Of this many requests one is a POST, half are lists, and the others get a pet. */
 const MIX = 10;
 
 const { url, key, from, readsOnly } = JSON.parse(process.env.HEALTHY ?? '{}') as HealthyClient;

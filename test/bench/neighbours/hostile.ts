@@ -5,8 +5,8 @@ import { makeUpKeys } from '../setup/keys.ts';
 import { askOnce, flood, keepConnected, paced, type Target, tally } from './flood.ts';
 
 /**
- * A hostile client, in its own process at low priority. All its actions are bounded in count and rate, so that any effect on
- * the healthy client comes through the gateway, and not from a shortage of CPU on the machine.
+ * A hostile client, in its own process at low priority. All its actions are bounded in count and rate, so that any
+ * effect on the healthy client comes through the gateway, and not from a shortage of CPU on the machine.
  *
  *     HOSTILE='{"name":"keyless","url":…,"from":"127.0.0.2","keys":{…}}' node test/bench/neighbours/hostile.ts
  */
@@ -42,7 +42,7 @@ function get(key: string | undefined, path = PETS, more: readonly string[] = [])
   return [`GET ${path} HTTP/1.1`, 'Host: a', ...authorization, ...more, '', ''].join('\r\n');
 }
 
-/** The requests, sent in turn and repeatedly. */
+/** Returns the items in turn, repeatedly. */
 function inTurn<T>(items: readonly T[]): () => T {
   let at = -1;
   return () => items[++at % items.length] as T;
@@ -52,7 +52,7 @@ const repeat = (times: number, act: (number: number) => void): void => {
   for (let number = 0; number < times; number++) act(number);
 };
 
-/** This many connections, each of which sends `first` and then occasionally `more`. */
+/** Holds this many connections. Each sends `first` and then occasionally `more`. */
 function hold(target: Target, connections: number, first: string, more: string, everyMs: number): void {
   repeat(connections, () =>
     keepConnected(target, (socket) => {

@@ -12,7 +12,7 @@ import type { Drive, HealthyClient, HealthyResult } from './healthy.ts';
 import type { Hostile } from './hostile.ts';
 import type { Row } from './rows.ts';
 
-/** One row of the table: a gateway, its cores, the healthy client and its neighbour, all of them started anew. */
+/** Measures one row of the table: a gateway, its cores, the healthy client and its neighbour, all started anew. */
 
 export interface Measured extends HealthyResult {
   readonly row: string;
@@ -119,7 +119,7 @@ async function startOne(
 
 type Start = (name: string, script: string, env: NodeJS.ProcessEnv, output: 'ignore') => Promise<Started>;
 
-/** Each core has one pet more than a page holds, in memory, because no row is about the disk. */
+/** Each core has one more pet than a page holds, in memory, because no row is about the disk. */
 async function startCores(count: number, start: Start): Promise<Started[]> {
   const cores: Started[] = [];
   while (cores.length < count) {
@@ -137,7 +137,7 @@ async function drive({ child }: Started, wanted: Drive): Promise<HealthyResult> 
   return result;
 }
 
-/** It gets the processor time that the others leave. */
+/** Starts the neighbour, which gets only the processor time that the others leave. */
 function startNeighbour(name: Hostile['name'], of: Pick<Hostile, 'url' | 'admin'>, { many, over, banned }: Keys) {
   const hostile: Hostile = { name, ...of, from: HOSTILE_ADDRESS, keys: { boundless: many[0] as string, over, banned } };
   const args = atPriority(LAST, [process.execPath, `${HERE}/hostile.ts`]);

@@ -16,7 +16,7 @@ export interface Row {
   readonly cores?: number;
   /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
-  /** Set where a POST would certainly fail: it reaches a core that does not answer, and is never sent twice. */
+  /** Set where a POST would certainly fail, because it is sent to a core that does not answer and is never repeated. */
   readonly readsOnly?: boolean;
   /** Standard output of the gateway is a pipe that nobody reads. */
   readonly isLogUnread?: boolean;
@@ -52,12 +52,12 @@ export const ALONE: Row = { name: 'alone', title: 'alone' };
 
 export const ROWS: readonly Row[] = [
   { name: 'slow-reads', title: 'reads of 2 s, one after the other', neighbour: 'slow-reads' },
-  { name: 'slow-bodies', title: '500 bodies that come byte by byte', neighbour: 'slow-bodies' },
-  { name: 'endless-bodies', title: '32 bodies without an end, 40 MB/s', neighbour: 'endless-bodies' },
-  { name: 'sends-on', title: '32 connections without a key that send on after their 401', neighbour: 'sends-on' },
+  { name: 'slow-bodies', title: '500 bodies sent byte by byte', neighbour: 'slow-bodies' },
+  { name: 'endless-bodies', title: '32 endless bodies, 40 MB/s', neighbour: 'endless-bodies' },
+  { name: 'sends-on', title: '32 connections without a key that keep sending after their 401', neighbour: 'sends-on' },
   {
     name: 'slow-readers',
-    title: '10 connections more a second, each asks for 50 × 100 kB and reads nothing',
+    title: '10 more connections a second, each requests 50 × 100 kB and reads nothing',
     neighbour: 'slow-readers',
   },
   { name: 'keyless', title: 'no key, 5,000/s on 256 connections', neighbour: 'keyless' },
@@ -74,10 +74,10 @@ export const ROWS: readonly Row[] = [
   { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
   {
     name: 'operators-list',
-    title: 'operators list keys: ten lists of 2,000 by use at once, again and again',
+    title: 'operators list keys: ten lists of 2,000 by use at once, repeatedly',
     neighbour: 'operators-list',
     listedKeys: 2_000,
   },
   { name: 'unread-log', title: 'the log is not read; no key, 10,000/s', neighbour: 'long-paths', isLogUnread: true },
-  { name: 'stalls', title: 'the gateway stands still for 70 ms each second', isLateByNature: true, disturb: stall },
+  { name: 'stalls', title: 'the gateway is paused for 70 ms each second', isLateByNature: true, disturb: stall },
 ];

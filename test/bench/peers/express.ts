@@ -9,7 +9,7 @@ import { type KnownKey, KnownKeys } from './known-keys.ts';
 
 /**
  * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. It covers only part of the task: fixed
- * windows of a minute and a day, no ban, no access log, no draft fields.
+ * windows of a minute and a day, no ban, no access log, no RateLimit headers of the IETF draft.
  */
 
 const { CORE_URL = '', REDIS_URL = '' } = process.env;
@@ -51,7 +51,7 @@ const limitOf = (name: 'minute' | 'day', windowMs: number) =>
     }),
   });
 app.use(limitOf('minute', 60_000), limitOf('day', 86_400_000));
-// Node's own agent would close what it holds beyond 256 idle connections.
+// Node's default agent would close idle connections beyond 256.
 const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });
 app.use(createProxyMiddleware<Request, Response>({ target: CORE_URL, agent }));
 

@@ -5,8 +5,8 @@ import { Redis } from 'ioredis';
 import { type KnownKey, KnownKeys } from './known-keys.ts';
 
 /**
- * fastify + @fastify/rate-limit + @fastify/http-proxy. It covers only part of the task: fixed windows of a minute and a day, no
- * ban, no access log, no draft fields.
+ * fastify + @fastify/rate-limit + @fastify/http-proxy. It covers only part of the task: fixed windows of a minute and a
+ * day, no ban, no access log, no RateLimit headers of the IETF draft.
  */
 
 declare module 'fastify' {

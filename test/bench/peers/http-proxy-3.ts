@@ -13,7 +13,7 @@ import { createLogger } from '../../../shared/process/logger.ts';
 import { limitHeaders } from '../../support/limit-headers.ts';
 import { targetOf } from '../../support/redis-target.ts';
 
-/** The gateway's own decision and headers, with http-proxy-3 as the forwarder behind them. No backend log. */
+/** The gateway's own decision and headers, with http-proxy-3 as the forwarder. It writes no log. */
 
 const { CORE_URL = '', REDIS_URL = '' } = process.env;
 
@@ -22,7 +22,7 @@ const redis = await connectRedis(targetOf('single', REDIS_URL, { timeoutMs: 1_00
 const backend = redisBackend(redis, (): PlanTable => planCache.table, logger);
 const planCache = new PlanCache(new Plans(backend.storage), logger);
 await planCache.start();
-// Node's own agent would close what it holds beyond 256 idle connections.
+// Node's default agent would close idle connections beyond 256.
 const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });
 const proxy = createProxyServer({ target: CORE_URL, agent });
 proxy.on('error', (_fault, _request, response) => void response.destroy());

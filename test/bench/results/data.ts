@@ -22,7 +22,7 @@ const quoted = (cell: string): string => (/[",\n]/.test(cell) ? `"${cell.replace
 export const markdownOf = ([head = [], ...rows]: Table): string =>
   [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |\n`).join('');
 
-/** Columns that only matter while the benchmark is changed. */
+/** Columns that matter only to those who change the benchmark. */
 const LEFT_OUT: ReadonlySet<string> = new Set(['core µs', 'calls/s', 'rounds']);
 const SHOWN = COLUMNS.filter(({ head }) => !LEFT_OUT.has(head));
 

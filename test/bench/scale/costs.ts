@@ -21,8 +21,8 @@ import { scriptCalls, setStage } from '../setup/stage.ts';
 import { type Costs, type RedisCosts, sizeFor } from './model.ts';
 
 /**
- * Measures the costs of a request, a decision, a key and a connection, and computes by the capacity model what a thousand, a
- * hundred thousand and ten million requests per second need.
+ * Measures the costs of a request, a decision, a key and a connection. From them, the capacity model computes what a
+ * thousand, a hundred thousand and ten million requests per second need.
  *
  *     node test/bench/scale/costs.ts
  */
@@ -66,7 +66,7 @@ async function underLoad() {
 
 /**
  * The CPU cost in Redis of a call and of each decision in it, from alternating calls with one decision and with many.
- * @param credentials used in turn; with a single one, further decisions are on a key that is in the call anyway
+ * @param credentials used in turn; with a single one, a call decides several requests of the same key
  */
 async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts> {
   const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
@@ -203,7 +203,7 @@ say(
 );
 line(['requests/s', 'a call', 'gateways', 'shards', 'cores', 'Gbit/s', `GB, ${KEYS.toExponential()} keys`]);
 for (const load of LOADS) {
-  // A single Redis decides all requests of a turn in one call. A cluster needs a call per key, and keys rarely coincide.
+  // A single Redis decides all requests of a turn in one call. A cluster needs one call per key.
   for (const shared of load <= 1e5 ? [perCall, 1] : [1]) {
     const need = sizeFor(load, KEYS, shared, costs);
     line([

@@ -9,13 +9,13 @@ import { secretWith } from '../../support/secrets.ts';
 
 /** The API keys for requests to one contender. No other contender shares them. */
 export interface Keys {
-  /** Never refused. */
+  /** A key that is never refused. */
   readonly hot: string;
   /** A thousand keys of all plans, which are never refused. */
   readonly many: readonly string[];
-  /** Its limit is three requests per minute. */
+  /** A key with a limit of three requests per minute. */
   readonly few: string;
-  /** Its limit is one request per minute. It is never banned. */
+  /** A key with a limit of one request per minute, which is never banned. */
   readonly over: string;
   /** Twenty keys like `over`. */
   readonly manyOver: readonly string[];

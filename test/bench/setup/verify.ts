@@ -15,15 +15,15 @@ export async function verify(contender: Contender, stage: Stage): Promise<void> 
 
   const { text: expected } = await send(stage.coreUrl + LIST);
   const list = await send(url + LIST, { key: keys.hot });
-  if (list.status !== 200) throw fault(`GET answers ${list.status}`);
-  if (list.text !== expected) throw fault(`GET answers another body than the core: ${list.text.slice(0, 200)}`);
+  if (list.status !== 200) throw fault(`GET answers with ${list.status}`);
+  if (list.text !== expected) throw fault(`GET answers with another body than the core: ${list.text.slice(0, 200)}`);
   const created = await post(url + LIST, NEW_PET, { key: keys.hot });
-  if (created.status !== 201) throw fault(`POST answers ${created.status}`);
+  if (created.status !== 201) throw fault(`POST answers with ${created.status}`);
   if (redisCalls === undefined) return;
 
   if (!hasLimitHeaders(list) || !hasLimitHeaders(created)) throw fault('X-RateLimit headers are missing');
   const anonymous = await send(url + LIST);
-  if (anonymous.status !== 401) throw fault(`GET without a key answers ${anonymous.status}`);
+  if (anonymous.status !== 401) throw fault(`GET without a key answers with ${anonymous.status}`);
 
   const before = await scriptCalls(stage.client);
   const answers = [];
@@ -33,9 +33,9 @@ export async function verify(contender: Contender, stage: Stage): Promise<void> 
   const admitted = answers.filter(({ status }) => status === 200).length;
   const refused = answers.filter(({ status }) => status === 429).length;
   if (admitted !== ALLOWED || refused !== TOO_MANY) throw fault(`it admits ${admitted} and refuses ${refused}`);
-  if (answers.at(-1)?.headers['retry-after'] === undefined) throw fault('a 429 carries no Retry-After');
+  if (answers.at(-1)?.headers['retry-after'] === undefined) throw fault('a 429 has no Retry-After');
   if (calls < Math.min(redisCalls, 1) * answers.length || calls > redisCalls * answers.length)
-    throw fault(`it asked Redis ${calls} times for ${answers.length} decisions`);
+    throw fault(`it called Redis ${calls} times for ${answers.length} decisions`);
 }
 
 function hasLimitHeaders({ headers }: Answer): boolean {

@@ -9,7 +9,10 @@ import { type Docker, environmentOf } from './docker.ts';
 import { ENGINE_FOLDER } from './engine.ts';
 import { servicesOf, withoutDigest } from './stand-ins.ts';
 
-/** deploy/compose.yaml, run by Compose 2 on the tests' engine from a copy of the folder, to which nothing of a desk's own goes. */
+/**
+ * Runs deploy/compose.yaml with Compose 2 on the tests' engine, from a copy of the folder without a developer's own
+ * files.
+ */
 
 const execute = promisify(execFile);
 const UP_MS = 240_000;
@@ -19,15 +22,15 @@ const PRIVATE = ['.env', 'chat-url'];
 export interface ComposeProject {
   /** Standard output of `docker compose <args>`. @throws {Error} if it fails */
   compose(...args: readonly string[]): Promise<string>;
-  /** A container's name. */
+  /** The name of a service's container. */
   nameOf(service: string): string;
   /** The operators' token of its gateways. */
   readonly adminToken: string;
-  /** Names the webhook to which its Alertmanager sends alerts. */
+  /** Sets the webhook to which its Alertmanager sends alerts. */
   tellAlertsTo(url: string): void;
 }
 
-/** @param publishOn where clients are served */
+/** @param publishOn the address that serves clients */
 export async function composeProject(socket: string, docker: Docker, publishOn: string): Promise<ComposeProject> {
   const program = await composeProgram(docker);
   const folder = join(await temporaryFolder(), 'deploy');

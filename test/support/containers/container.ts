@@ -8,7 +8,7 @@ export interface Container {
   readonly name: string;
   /** The state that `docker inspect` shows. */
   state(): Promise<State>;
-  /** Where a port of the container is published on loopback. */
+  /** The URL at which a port of the container is published on loopback. */
   url(port: number): Promise<string>;
   /** Runs a program in it. @throws {Error} if that fails */
   exec(...command: readonly string[]): Promise<string>;
@@ -31,7 +31,10 @@ const HARDENED = ['--read-only', '--cap-drop', 'ALL', '--security-opt', 'no-new-
 /** Where an image's user may write without a volume. */
 const HOME = ['--tmpfs', '/home/node:uid=1000,gid=1000'];
 
-/** @param ports of the container, published on loopback at free ones. Removed after the test, or after its file. */
+/**
+ * Starts a container, which is removed after the test, or after its file.
+ * @param ports of the container, published at free ports of loopback
+ */
 export async function runContainer(
   docker: Docker,
   {

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 const MINUTE_MS = 60_000;
 const execute = promisify(execFile);
 
-/** Standard output of `docker <args>`. @throws {Error} with what it said, if it fails or takes longer */
+/** Standard output of `docker <args>`. @throws {Error} with docker's message, if it fails or takes too long */
 export type Docker = (args: readonly string[], timeoutMs?: number) => Promise<string>;
 
 /** @param socket of the engine */

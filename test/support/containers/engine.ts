@@ -9,9 +9,9 @@ import { need, pathOf } from '../install.ts';
 import { type Docker, dockerOn } from './docker.ts';
 
 /**
- * A container engine of the tests' own, beside any other: dockerd with its own folder, socket, mounts and processes. It
- * leaves the machine's packet filter and sysctls alone, so containers reach each other and published ports work, and
- * nothing else is reachable from them.
+ * The tests' own container engine, independent of any other: dockerd with its own folder, socket, mounts and processes.
+ * It does not change the machine's packet filter or sysctls, so containers reach each other and published ports work,
+ * but containers can reach nothing else.
  */
 
 export interface Engine {
@@ -28,7 +28,10 @@ export const REGISTRY = '127.0.30.50:5000';
 const CGROUP = '/animal-store-engine';
 /** Higher than that of other processes, as for the benchmarks. */
 const PRIORITY = -10;
-/** For each version of control groups: its folder, a file that only this version has, the file of the CPU share, and the largest share. */
+/**
+ * For each version of control groups: its folder, a file that only this version has, the file of the CPU share, and the
+ * largest share.
+ */
 const SHARES = [
   ['/sys/fs/cgroup/cpu', 'cpu.shares', 'cpu.shares', '262144'],
   ['/sys/fs/cgroup', 'cgroup.controllers', 'cpu.weight', '10000'],
@@ -76,8 +79,8 @@ function needPrograms(): void {
 }
 
 /**
- * The engine's mounts and processes are in their own namespaces. They end with it, and it ends with this process. Only one
- * run at a time can use the folder.
+ * The engine's mounts and processes are in their own namespaces. They end with the engine, and the engine ends with
+ * this process. Only one run at a time can use the folder.
  */
 function launch(socket: string, log: string): ChildProcess {
   rmSync(join(ENGINE_FOLDER, 'pid'), { force: true });
@@ -121,17 +124,19 @@ function removeBridge(): void {
 async function answers(docker: Docker, daemon: ChildProcess, log: string): Promise<void> {
   const until = performance.now() + START_MS;
   while (performance.now() < until) {
-    if (daemon.exitCode === LOCKED) throw new Error('another run has it');
+    if (daemon.exitCode === LOCKED) throw new Error('another run uses it');
     if (daemon.exitCode !== null) break;
     const isUp = await docker(['version', '--format', '{{.Server.Version}}'], 5_000).then(Boolean, () => false);
     if (isUp) return;
     await sleep(100);
   }
-  const [last = 'it says nothing'] = readFileSync(log, 'utf8').trim().split('\n').slice(-1);
+  const [last = 'it printed nothing'] = readFileSync(log, 'utf8').trim().split('\n').slice(-1);
   throw new Error(`dockerd does not start: ${last}`);
 }
 
-/** Otherwise, all containers together would get as much CPU on a busy machine as a single process. */
+/**
+ * Raises the CPU share of the engine: otherwise, all containers together would get only as much as one other process.
+ */
 function setShare(): void {
   for (const [folder, mark, file, most] of SHARES) {
     if (!existsSync(join(folder, mark))) continue;

