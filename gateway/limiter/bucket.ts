@@ -30,10 +30,11 @@ export const full = (limit: number): Level => ({ tokens: limit, fraction: 0 });
 
 /**
  * The level after `elapsed` ticks. If the limit was lowered, the level is clamped to it. A level below zero is a debt, of
- * at most a capacity.
+ * at most a capacity: a lowered limit lowers it too.
  */
-export function refill(level: Level, limit: number, window: number, elapsed: number): Level {
-  if (elapsed >= (level.tokens < 0 ? 2 * window : window)) return full(limit);
+export function refill(from: Level, limit: number, window: number, elapsed: number): Level {
+  if (elapsed >= (from.tokens < 0 ? 2 * window : window)) return full(limit);
+  const level = from.tokens < -limit ? { tokens: -limit, fraction: 0 } : from;
   const [more, rest] = multiplyDivide(elapsed, limit, window);
   const fraction = level.fraction + rest;
   const carry = fraction >= window ? 1 : 0;

@@ -38,7 +38,7 @@
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
-local HELD, FORGOTTEN, LINE_MINUTES, LONGEST_LINE = 5, 8, 15, 60 * MINUTE
+local HELD, FORGOTTEN, LINE_MINUTES, LONGEST_LINE, LOWERED = 5, 8, 15, 60 * MINUTE, 2
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 -- Room for twenty secrets, each with its last use.
 local LONGEST_USED = 400
@@ -136,6 +136,8 @@ local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed
   if sign == '-' then
     tokens = -tokens
     if fraction > 0 then tokens, fraction = tokens - 1, window - fraction end
+    -- A lowered limit lowers a debt too.
+    if tokens < -limit then tokens, fraction = -limit, 0 end
   end
   -- elapsed * limit / window. The product can exceed 2^53, so it is computed in two halves that stay below.
   local high = elapsed * floor(limit / HALF)
@@ -367,8 +369,8 @@ local function decide(key, digest, count, wanted, address, charge)
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- Under a higher limit, clients were asked to return before this limit forgets their strikes.
-    if line > now and minute_limit < limit_then then full_at = max(full_at, line) end
+    -- Under a much higher limit, clients were asked to return before this limit forgets their strikes.
+    if line > now and LOWERED * minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
   local excused = full_at > now and full_at or 0
@@ -391,9 +393,12 @@ local function decide(key, digest, count, wanted, address, charge)
   -- strike, and an earlier refusal found no room at least the grace period ago. A ban that begins less than a day after
   -- the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
+  -- The time of a reset moves back with the clock.
+  local reset_at = (charge or shift > 0) and read_time(call('HGET', key, 'reset_at'))
+  if reset_at then reset_at = reset_at - shift end
   if charge then
     local admitted_there, owed, before = charge[1] + charge[6], charge[1], minute_tokens
-    if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then owed = 0 end
+    if reset_at and charge[5] <= reset_at then owed = 0 end
     -- Each gateway gave its refused clients times of its own, so clients of several gateways return together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
     -- A bucket that is full, but for one late request, has run over. Of another one, others may have taken what the
@@ -405,7 +410,7 @@ local function decide(key, digest, count, wanted, address, charge)
     more_admitted, more_shadowed, more_refused = admitted_there + charge[2], charge[2], charge[3]
     left = clock_text .. write_level(minute_tokens, minute_fraction, MINUTE, minute_limit) .. ' ' ..
       write_level(day_tokens, day_fraction, DAY, day_limit)
-    verdicts[#verdicts + 1] = describe('charged', plan_name, left, is_ignored and 0 or banned_until, forgiven, rest)
+    verdicts[#verdicts + 1] = describe('charged', plan_name, left, banned_until, forgiven, rest)
   end
   for _ = 1, charge and 0 or max(count, 1) do
     local outcome, retry_at = 'admitted', 0
@@ -434,7 +439,8 @@ local function decide(key, digest, count, wanted, address, charge)
         if struck > most and now - full_at >= tonumber(plan.ban_grace_seconds) * SECOND then
           local in_series = banned_until > 0 and now < banned_until + SERIES
           bans = in_series and read_count(call('HGET', key, 'bans')) + 1 or 1
-          banned_until = now + min(plan.ban_seconds * SECOND * 2 ^ min(bans - 1, MAX_DOUBLINGS), LONGEST_BAN)
+          local first = plan.ban_seconds * SECOND
+          banned_until = now + min(first * 2 ^ min(bans - 1, MAX_DOUBLINGS), max(first, LONGEST_BAN))
           outcome, retry_at, line, strikes, full_at = 'banned', banned_until, now, now, 0
         else
           line, strikes = retry_at, now + min(struck, most)
@@ -443,7 +449,7 @@ local function decide(key, digest, count, wanted, address, charge)
     end
     left = left or clock_text .. write_level(minute_tokens, minute_fraction, MINUTE, minute_limit) .. ' ' ..
       write_level(day_tokens, day_fraction, DAY, day_limit)
-    verdicts[#verdicts + 1] = describe(outcome, plan_name, left, is_ignored and 0 or banned_until, retry_at, rest)
+    verdicts[#verdicts + 1] = describe(outcome, plan_name, left, banned_until, retry_at, rest)
   end
 
   local is_counted = more_admitted + more_refused > 0
@@ -463,6 +469,7 @@ local function decide(key, digest, count, wanted, address, charge)
   if not last or floor(last / MINUTE) ~= minute then note_use(key, last, now, admitted) end
   if bans or shift > 0 and banned_until > 0 then add(changes, 'banned_until', write_time(banned_until)) end
   if bans or is_decided then add(changes, 'ban_decided', write_time(banned_until)) end
+  if shift > 0 and reset_at then add(changes, 'reset_at', write_time(max(reset_at, 0))) end
   if bans then add(changes, 'bans', bans) end
   if refusals or more_refused > 0 and not charge or full_at > now then
     local written = time_or_none(line, now) .. ' ' .. time_or_none(strikes, now) .. ' ' .. time_or_none(full_at, 0)

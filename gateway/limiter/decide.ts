@@ -43,12 +43,11 @@ export function decide(
 ): Decided {
   const facts = gatherFacts(record, state, presented, plan, clock);
   if ('verdict' in facts) return facts;
-  const { limits, now, shift, levels, banEnd, refusals } = facts;
+  const { limits, now, shift, levels, banEnd, isBanned, refusals } = facts;
   const later = { ...state, asOf: now, bannedUntil: banEnd, usage: marked(state, now) };
-  const outcome =
-    facts.bannedUntil > now ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
+  const outcome = isBanned ? 'banned' : allowsScope(facts.secret, presented.use) ? undefined : 'forbidden';
   if (outcome !== undefined) {
-    const verdict = answer(facts, outcome, levels, outcome === 'banned' ? facts.bannedUntil : 0);
+    const verdict = answer(facts, outcome, levels, isBanned ? banEnd : 0);
     return shift > 0 ? { verdict, state: { ...later, ...stored(levels, limits), refusals } } : { verdict };
   }
 
@@ -73,7 +72,7 @@ export function decide(
   if (!after.isTooMany)
     return { verdict: answer(facts, 'refused', levels, place), state: { ...refused, refusals: after.refusals } };
   const ban = nextBan({ bannedUntil: banEnd, bans: state.bans }, limits, now);
-  const verdict = answer({ ...facts, bannedUntil: ban.bannedUntil }, 'banned', levels, ban.bannedUntil);
+  const verdict = answer({ ...facts, banEnd: ban.bannedUntil }, 'banned', levels, ban.bannedUntil);
   return { verdict, state: { ...refused, ...ban, refusals: NO_REFUSALS } };
 }
 
@@ -87,8 +86,8 @@ interface Facts {
   readonly levels: Levels;
   /** The end of the stored ban. */
   readonly banEnd: number;
-  /** The end of the ban if it binds, else 0: a plan in shadow mode ignores bans that decisions set. */
-  readonly bannedUntil: number;
+  /** Whether the ban binds: a plan in shadow mode ignores bans that decisions set. */
+  readonly isBanned: boolean;
   readonly isBannedByOperator: boolean;
   readonly refusals: Refusals;
 }
@@ -111,7 +110,6 @@ function gatherFacts(
   const isByOperator = state.banReason?.until === state.bannedUntil;
   // Setting the clock back does not extend a ban. An operator's ban keeps its end time.
   const banEnd = isByOperator ? state.bannedUntil : Math.max(state.bannedUntil - shift, 0);
-  const isIgnored = plan.mode === 'shadow' && banEnd > now && !isByOperator;
   const levels = levelsOf(state, limits, now);
   // If the day bucket is empty, the line waits for that bucket.
   const ofLine =
@@ -126,14 +124,14 @@ function gatherFacts(
     shift,
     levels,
     banEnd,
-    bannedUntil: isIgnored ? 0 : banEnd,
+    isBanned: banEnd > now && (isByOperator || plan.mode !== 'shadow'),
     isBannedByOperator: isByOperator && banEnd > now,
     refusals: refusalsAt(state.refusals, now, shift, limits, state.minute.limit, ofLine),
   };
 }
 
 const answer = (
-  { record, secret, limits, now, bannedUntil, isBannedByOperator }: Facts,
+  { record, secret, limits, now, banEnd, isBannedByOperator }: Facts,
   outcome: Decision['outcome'],
   levels: Levels,
   retryAt: number,
@@ -143,7 +141,7 @@ const answer = (
   plan: record.plan,
   now,
   buckets: bucketsOf(limits, levels),
-  bannedUntil,
+  bannedUntil: banEnd,
   retryAt,
   own: { minute: record.minute !== undefined, day: record.day !== undefined },
   isBannedByOperator,
@@ -196,15 +194,16 @@ function limitsOf(record: Pick<KeyRecord, 'minute' | 'day'>, plan: Plan): AllLim
   return { ...patienceOf(plan, minute), day, ban_seconds };
 }
 
-/** A ban that begins within a day of the end of the last one is twice as long. */
+/** A ban that begins within a day of the end of the last one is twice as long, up to a day. */
 function nextBan(
   state: Pick<KeyState, 'bans' | 'bannedUntil'>,
   limits: AllLimits,
   now: number,
 ): Pick<KeyState, 'bans' | 'bannedUntil'> {
   const bans = state.bannedUntil > 0 && now < state.bannedUntil + SERIES ? state.bans + 1 : 1;
-  const length = limits.ban_seconds * SECOND * 2 ** Math.min(bans - 1, MAX_DOUBLINGS);
-  return { bans, bannedUntil: now + Math.min(length, LONGEST_BAN) };
+  const first = limits.ban_seconds * SECOND;
+  const length = Math.min(first * 2 ** Math.min(bans - 1, MAX_DOUBLINGS), Math.max(first, LONGEST_BAN));
+  return { bans, bannedUntil: now + length };
 }
 
 const bucketsOf = (limits: AllLimits, { minute, day }: Levels): readonly [BucketState, BucketState] => [

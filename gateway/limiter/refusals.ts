@@ -21,8 +21,8 @@ export interface Refusals {
   readonly strikesUntil: number;
   /**
    * When a refusal first found no room for its strike; 0 for never. It is cleared with the last strike. If it lies in
-   * the future, no refusal bans before it: clients may then return at moments that a higher limit, or a gateway without
-   * Redis, gave them.
+   * the future, no refusal bans before it: clients may then return at moments that a limit of more than twice this one,
+   * or a gateway without Redis, gave them.
    */
   readonly fullAt: number;
 }
@@ -38,6 +38,12 @@ export interface Patience {
 /** Strikes are forgotten at FORGOTTEN times the minute limit, and a key holds HELD times the minute limit of them. */
 const FORGOTTEN = 8;
 const HELD = 5;
+/**
+ * A limit lowered by a factor up to nine makes nobody who waits collect strikes: a ninth of the requests is admitted,
+ * and the strikes of the others are forgotten as fast as they come. The factor is smaller, because a limit can be
+ * lowered again while clients wait.
+ */
+const LOWERED = 2;
 
 const DEFAULT_GRACE_SECONDS = PLAN_FIELDS.ban_grace_seconds.defaults.free;
 
@@ -92,7 +98,11 @@ export function refusalsAt(
   if (stored === NO_REFUSALS) return NO_REFUSALS;
   const line = stored.lineUntil - shift - now;
   const lineUntil = line > 0 ? now + (ofLine === undefined ? line : inPlaces(line, ofLine)) : 0;
-  const fullAt = Math.max(stored.fullAt - shift, patience.minute < minuteThen && line > 0 ? now + line : 0, 0);
+  const fullAt = Math.max(
+    stored.fullAt - shift,
+    LOWERED * patience.minute < minuteThen && line > 0 ? now + line : 0,
+    0,
+  );
   const excused = fullAt > now ? fullAt : 0;
   const time = strikeTime(patience.minute);
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);

@@ -5,21 +5,27 @@ import { MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import { type FieldChanges, type Fields, readTime, writeTime } from './storage.ts';
 
+/** A ban that begins this long after the end of the last one begins a new series. */
+const SERIES = DAY;
+
 /** The fields of a key that decisions write: levels, refusals, bans, and when the key and its secrets were used. */
 
 /** A list of secrets' ids, each with the last use. */
 export const USED = 'used';
 
 /**
- * Lifting a ban also clears the line, the strikes and the series. A reset also fills both buckets.
+ * Lifting a ban also clears the line, the strikes and the series. A reset also fills both buckets. An operator's ban
+ * continues a series, but none that is over.
  * @param stored the present fields
- * @param now the time of a reset in microseconds
+ * @param now the present time in microseconds
  */
 export function writeBan(ban: KeyChange['ban'], stored: Fields = {}, now = 0): FieldChanges {
   if (ban === undefined) return {};
   if (typeof ban === 'object') {
     const until = writeTime(ban.until);
-    return { banned_until: until, ban_reason: ban.text, ban_reason_until: until };
+    const isOver = (readTime(stored.banned_until) ?? 0) + SERIES <= now;
+    const series = isOver && { bans: undefined };
+    return { banned_until: until, ban_reason: ban.text, ban_reason_until: until, ...series };
   }
   const gone = ['banned_until', 'bans', 'ban_reason', 'ban_reason_until', 'ban_decided', 'refusals'];
   const forgotten = Object.fromEntries(gone.map((field) => [field, undefined]));

@@ -151,7 +151,7 @@ export class Keys {
       const { record: changes = {}, ban, activity } = made;
       // Records edits by hand first, because this change would hide them.
       const byHand = handEditsOf(id, stored, Date.now() * 1_000);
-      const now = ban === 'reset' ? await this.now() : 0;
+      const now = ban === undefined || ban === 'lift' ? 0 : await this.now();
       const written = { ...writeRecord(changes, record.secrets, stored), ...writeBan(ban, stored, now) };
       const accepted = { ...byHand.changes, ...withKept(written, inForce(stored).fields) };
       const set = { ...accepted, ...reported(withChanges(stored, accepted)) };

@@ -232,3 +232,29 @@ test('a charge without a reply is counted and not repeated, and one that did not
   expect([sent, clients.debtors()]).toEqual([[3, 3], []]);
   expect(debts.counted()[0]?.values).toContainEqual({ labels: { fate: 'unknown' }, value: 3 });
 });
+
+test('a lowered limit lowers a debt, so that the key waits two minutes at most', async () => {
+  const key = await under.createKey({ minute: 1_000, day: 100_000 });
+  await charge(key.id, 1_995);
+  expect(tokensIn(await under.limiter.decide(key))).toEqual([-995, 98_005]);
+  await under.keys.change(key.id, () => ({ record: { minute: 60 } }));
+  const refused = (await under.limiter.decide(key)) as Decision;
+  expect([tokensIn(refused)[0], (refused.retryAt ?? 0) - under.now]).toEqual([-60, 61 * SECOND]);
+  for (let waited = 0; waited < 60; waited += 5) {
+    under.now += 5 * SECOND;
+    expect(await under.limiter.decide(key)).toMatchObject({ outcome: 'refused' });
+  }
+  under.now += SECOND;
+  expect(await under.limiter.decide(key)).toMatchObject({ outcome: 'admitted' });
+});
+
+test('after a reset and a clock of Redis that was set back, later admissions are charged', async () => {
+  const key = await under.createKey({ minute: 10, day: 100 });
+  await under.limiter.decide(key);
+  await under.keys.change(key.id, () => ({ ban: 'reset' }));
+  under.now -= 600 * SECOND;
+  await under.limiter.decide(key);
+  under.now += 1;
+  const charged = (await charge(key.id, 4)) as { decision: Decision; forgiven: number };
+  expect([charged.forgiven, tokensIn(charged.decision)]).toEqual([0, [5, 95]]);
+});

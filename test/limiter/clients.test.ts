@@ -285,6 +285,16 @@ test('a cached ban is hidden from wrong secrets, expires on time, and is dropped
   expect([recall(), bansOf(known)]).toEqual([undefined, 0]);
 });
 
+test('a ban that shadow mode ignored is in force locally once the plan enforces again', async () => {
+  const { known, decideInRedis, decideHere } = knownKeys();
+  const key = await redis.createKey({ plan: 'business' });
+  redis.setPlan('business', { mode: 'shadow' });
+  await redis.redis.hset(`gateway:key:{${key.id}}`, { banned_until: '9999999999' });
+  expect([await decideInRedis(key), decideHere(key)]).toEqual(['admitted', 'admitted']);
+  redis.setPlan('business', { mode: 'enforce' });
+  expect([decideHere(key), known.verified(key) !== undefined]).toEqual(['banned', true]);
+});
+
 test('a cached ban is dropped once its plan is in shadow mode', async () => {
   const { recall } = await bannedKey();
   expect(recall()?.outcome).toBe('banned');

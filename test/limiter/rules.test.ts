@@ -26,3 +26,55 @@ test.for(bothLimiters(url))(
     expect(lengths).toEqual([30_000, 60_000, 86_400, 86_400, 30_000]);
   },
 );
+
+test.for(bothLimiters(url))('%s: a first ban of more than a day lasts as long as its plan says', async ([, open]) => {
+  const under = await open();
+  under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 200_000 });
+  const credential = await under.createKey();
+  await burst(under, credential, 2);
+  expect((await decision(under, credential)).bannedUntil - under.now).toBe(200_000 * SECOND);
+});
+
+test.for(bothLimiters(url))("%s: an operator's ban does not revive a series of bans that is over", async ([, open]) => {
+  const under = await open();
+  under.setPlan('free', { minute: 1, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 300 });
+  const credential = await under.createKey();
+  const ban = async () => {
+    await burst(under, credential, 2);
+    const { bannedUntil } = await decision(under, credential);
+    const length = (bannedUntil - under.now) / SECOND;
+    under.now = bannedUntil;
+    return length;
+  };
+  const banByHand = async () => {
+    const until = under.now + 60 * SECOND;
+    await under.keys.change(credential.id, () => ({ ban: { until, text: 'by hand' } }));
+    expect((await decision(under, credential)).bannedUntil).toBe(until);
+    under.now = until;
+  };
+  expect([await ban(), await ban(), await ban()]).toEqual([300, 600, 1_200]);
+  under.now += 3 * DAY;
+  await banByHand();
+  expect([await ban(), await ban()]).toEqual([300, 600]);
+  // A running series goes on.
+  await banByHand();
+  expect(await ban()).toBe(1_200);
+});
+
+test.for(bothLimiters(url))(
+  '%s: only a limit that is more than halved excuses the strikes of those in line',
+  async ([, open]) => {
+    for (const [minute, isBanned] of [
+      [10, true],
+      [9, false],
+    ] as const) {
+      const under = await open();
+      under.setPlan('free', { minute: 20, ban_after: 5, ban_grace_seconds: 0 });
+      const credential = await under.createKey();
+      await burst(under, credential, 25);
+      under.setPlan('free', { minute });
+      const outcomes = await burst(under, credential, 100);
+      expect([minute, outcomes.includes('banned')]).toEqual([minute, isBanned]);
+    }
+  },
+);

@@ -19,7 +19,8 @@ export class ReferenceBucket {
   levelAt(now: number, limit: number): number {
     if (this.#level === undefined) return limit * this.#window;
     const slower = Math.min(this.#limit, limit);
-    return Math.min(this.#level + (now - this.#at) * slower, slower * this.#window);
+    const level = Math.max(this.#level, -slower * this.#window);
+    return Math.min(level + (now - this.#at) * slower, slower * this.#window);
   }
 
   set(level: number, now: number, limit: number): void {

@@ -213,18 +213,18 @@ export class ModelKey {
     }
     if (secret.scope !== undefined && use.scope !== undefined && secret.scope !== use.scope) {
       keepTimes();
-      return tell('forbidden', 0, inForce, 0);
+      return tell('forbidden', 0, ban.until, 0);
     }
     const isThere = buckets.every((bucket) => bucket.hasToken());
     if (isThere || plan.mode === 'shadow') {
-      if (isPeek) return tell('admitted', 0, inForce, 0);
+      if (isPeek) return tell('admitted', 0, ban.until, 0);
       if (memory.told !== undefined && isThere) this.#met.add('a token before those in line');
       keep(isThere ? 1 : 0, memory);
-      return tell(isThere ? 'admitted' : 'shadowed', isThere ? 1 : 0, inForce, 0);
+      return tell(isThere ? 'admitted' : 'shadowed', isThere ? 1 : 0, ban.until, 0);
     }
 
     const place = this.#place(BigInt(now), buckets, BigInt(minute), memory);
-    if (isPeek) return tell('refused', 0, inForce, place);
+    if (isPeek) return tell('refused', 0, ban.until, place);
     const after = this.#struck(BigInt(now), { ...memory, told: place }, rule);
     const grace = BigInt(plan.ban_grace_seconds ?? 30) * BigInt(SECOND);
     if (after.isFull && BigInt(now) - (after.memory.fullSince ?? 0n) >= grace) {
@@ -232,13 +232,14 @@ export class ModelKey {
       this.#bansInSeries = isInSeries ? this.#bansInSeries + 1 : 1;
       if (this.#bansInSeries > 1) this.#met.add('ban doubled');
       const length = BigInt(plan.ban_seconds * SECOND) * 2n ** BigInt(Math.min(this.#bansInSeries - 1, 17));
-      const until = now + Number(length < BigInt(DAY) ? length : BigInt(DAY));
+      const longest = BigInt(Math.max(plan.ban_seconds * SECOND, DAY));
+      const until = now + Number(length < longest ? length : longest);
       keep(0, NOTHING, { until, isByOperator: false });
       return tell('banned', 0, until, until);
     }
     if (after.isFull) this.#met.add('full, and within the grace');
     keep(0, after.memory);
-    return tell('refused', 0, inForce, place);
+    return tell('refused', 0, ban.until, place);
   }
 
   /**
@@ -268,11 +269,11 @@ export class ModelKey {
   }
 
   /**
-   * Until when no refusal causes a ban: after a limit was lowered, clients with an older retry time return too soon.
+   * Until when no refusal causes a ban: after a limit was more than halved, clients return too soon for strikes to expire.
    */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;
-    if (told === undefined || limit === undefined || rule.minute >= BigInt(limit)) return before;
+    if (told === undefined || limit === undefined || 2n * rule.minute >= BigInt(limit)) return before;
     this.#met.add('told under a higher limit');
     return before === undefined || told > before ? told : before;
   }

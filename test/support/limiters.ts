@@ -54,7 +54,7 @@ export async function memoryUnderTest(): Promise<LimiterUnderTest> {
       await limiter.stop();
       await storage.close();
     });
-    return { keys: new Keys(storage), limiter };
+    return { keys: new Keys(withOwn(storage, { now: async () => under.now })), limiter };
   });
 }
 
