@@ -32,7 +32,7 @@ interface Peer {
 /** A question has a name; an answer has none. */
 type Item = readonly [number: number, name: string | undefined, content: unknown];
 
-const ANSWER_WITHIN_MS = 1_000;
+export const ANSWER_WITHIN_MS = 1_000;
 /** The most questions without an answer. Beyond this limit no more are asked. */
 const MAX_WAITING = 4_096;
 
@@ -185,6 +185,8 @@ export interface LocalQuestion {
   readonly use: Use;
   /** When the worker last had an answer of Redis about the key, by the machine's monotonic clock; 0 for never. */
   readonly heardAt: number;
+  /** When the worker asks, by the same clock. If no answer arrives within a second, it decides itself. */
+  readonly askedAt: number;
   readonly owes: boolean;
 }
 

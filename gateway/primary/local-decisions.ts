@@ -1,12 +1,20 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
-import { monotonicClock } from '../limiter/bucket.ts';
+import { MILLISECOND, monotonicClock } from '../limiter/bucket.ts';
 import { type Clients, type LocalDecisions, MAX_CLIENTS } from '../limiter/clients.ts';
 import { type Credential, credentialOf } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
-import type { AskedOfPrimary, AskedOfWorker, Channel, LocalQuestion } from './channel.ts';
+import {
+  ANSWER_WITHIN_MS,
+  type AskedOfPrimary,
+  type AskedOfWorker,
+  type Channel,
+  type LocalQuestion,
+} from './channel.ts';
 
 /** Shorter than a worker waits for the primary. */
-const ANSWER_WITHIN_MS = 500;
+const GATHERED_WITHIN_MS = 500;
+/** An answer reaches the worker in this time, or the worker has decided itself. */
+const TRAVEL_MS = 100;
 /** After this time the workers' data on a key is collected again, because Redis may have answered meanwhile. */
 const FRESH_MS = 100;
 
@@ -32,10 +40,12 @@ export class LevelsOfMachine {
 
   async answer(
     name: 'decide' | 'peek',
-    { id, digest, use, heardAt, owes }: LocalQuestion,
+    { id, digest, use, heardAt, askedAt, owes }: LocalQuestion,
   ): Promise<Verdict | undefined> {
     if (!this.#gatherings.has(id) && !this.#isCurrent(id, heardAt)) this.#gatherings.set(id, this.#gather(id));
     await this.#gatherings.get(id);
+    // After a stall of this process: the worker has decided, so the request would be charged twice.
+    if (monotonicClock() - askedAt > (ANSWER_WITHIN_MS - TRAVEL_MS) * MILLISECOND) return undefined;
     const credential = credentialOf(id, digest, use);
     return name === 'decide' ? this.#known.decide(credential, owes) : this.#known.peek(credential);
   }
@@ -83,7 +93,7 @@ export class LevelsOfMachine {
 
   async #gather(id: string): Promise<void> {
     const askedAt = monotonicClock();
-    const answers = await Promise.all(this.#workers().map((worker) => worker.ask('key', id, ANSWER_WITHIN_MS)));
+    const answers = await Promise.all(this.#workers().map((worker) => worker.ask('key', id, GATHERED_WITHIN_MS)));
     for (const known of answers) if (known !== undefined) this.#known.takeOver(id, known, askedAt);
     this.#gatherings.delete(id);
     this.#gatheredAt.set(id, performance.now());
@@ -109,6 +119,7 @@ export function keysOfMachine(own: Clients, primary: Channel<AskedOfPrimary, Ask
     digest,
     use,
     heardAt: own.heardAt(id),
+    askedAt: monotonicClock(),
     owes,
   });
   return {

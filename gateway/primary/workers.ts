@@ -40,8 +40,12 @@ export class Workers {
     return this.#serving.flatMap(({ report }) => report ?? []);
   }
 
+  /** The workers that answer clients: those that serve, and those that finish their connections. */
   channels(): Channel<AskedOfWorker, AskedOfPrimary>[] {
-    return this.#serving.map(({ channel }) => channel);
+    const serving = this.#serving;
+    return this.all()
+      .filter((worker) => worker.isStopping || serving.includes(worker))
+      .map(({ channel }) => channel);
   }
 
   /** All workers that have not ended: those that serve, start or stop. */

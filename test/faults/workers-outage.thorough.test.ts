@@ -116,7 +116,7 @@ async function makeKnownToAll(key: string): Promise<void> {
     expect(new Set(await ask(key, 50))).toEqual(new Set([200]));
 }
 
-test('workers whose primary hangs decide by their own data', async () => {
+test('workers whose primary hangs decide by their own data, and each request is charged once', async () => {
   const key = await workers.issueKey();
   await makeKnownToAll(key);
   await server.stop();
@@ -125,6 +125,29 @@ test('workers whose primary hangs decide by their own data', async () => {
   process.kill(workers.child.pid as number, 'SIGCONT');
   expect(new Set(statuses)).toEqual(new Set([200]));
   expect(new Set(await ask(key, 100))).toEqual(new Set([200]));
+  await restart();
+  const served = () => workers.logged('request').filter(({ keyId }) => keyId === idOf(key)).length;
+  const admitted = async () => ((await workers.admin(`/keys/${idOf(key)}`)).json as { admitted: number }).admitted;
+  await eventually(async () => (await admitted()) === served()).toBe(true);
+  await sleep(1_000);
+  expect(await admitted()).toBe(served());
+});
+
+test('a ban by decision is in force on all workers if the one that answered it is killed and Redis is lost', async () => {
+  await workers.change('PATCH', '/plans/pro', { ban_after: 1, ban_grace_seconds: 0 });
+  const key = await workers.issueKey({ plan: 'pro', minute: 400 });
+  await makeKnownToAll(key);
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  const last = async () => (await send(`${workers.gateway}/v1/pets`, { key, agent })).json;
+  await expect.poll(last, { interval: 1 }).toMatchObject({ code: 'key_banned' });
+  const banned = () =>
+    workers.logged('request').findLast(({ outcome, keyId }) => outcome === 'banned' && keyId === idOf(key));
+  await expect.poll(banned, { interval: 1 }).toBeDefined();
+  const pid = workers.logged('worker serves').findLast(({ worker }) => worker === banned()?.worker)?.pid as number;
+  process.kill(pid, 'SIGKILL');
+  agent.destroy();
+  await server.stop();
+  expect(new Set(await ask(key, 40).catch(() => []))).not.toContain(200);
 });
 
 test('a hanging worker does not stop the others from deciding', async () => {
