@@ -93,7 +93,10 @@ export interface Waiter {
   start(): void;
 }
 
-/** A fixed number of places, shared fairly by clients (fairPart). Waiting clients take turns. */
+/**
+ * A fixed number of places, shared fairly: a client may hold as many as are free, so that some always are for another
+ * one (dynamic thresholds). Waiting clients take turns.
+ */
 export class FairShare {
   readonly #places: number;
   readonly #held = new KeyedCount();
@@ -110,7 +113,7 @@ export class FairShare {
 
   /** Whether `take` would call `start` at once. */
   hasRoomFor(client: string): boolean {
-    return mayHoldMore(this.#held.of(client), this.#places, this.#taken, this.#held.size);
+    return this.#held.of(client) < this.#places - this.#taken;
   }
 
   /** Calls `start` now, or as soon as a place is free. */

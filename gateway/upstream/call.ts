@@ -1,7 +1,8 @@
 import type { ServerResponse } from 'node:http';
+import type { FairShare } from '../../shared/fair-share.ts';
 import { type HttpError, unavailable } from '../../shared/http/errors.ts';
 import { type Answer, type AnswerHead, AnswerTooLarge, sendAnswer } from './answer.ts';
-import { type Core, LATE_AFTER_MS, type SharedWires } from './core.ts';
+import { type Core, NOTED_MS } from './core.ts';
 import type { Cores } from './cores.ts';
 import {
   ClientGone,
@@ -18,8 +19,6 @@ import type { PendingRequest, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
-/** A client counts as slow, or its answers as large, for this long. */
-export const NOTED_MS = 10_000;
 
 const NONE: readonly never[] = [];
 
@@ -69,8 +68,6 @@ export class Call implements PendingRequest {
   /** The core of the current attempt; undefined if there is none. */
   #core: Core | undefined;
   #wire: Wire | undefined;
-  /** The core that was so late that the request was sent again. */
-  #late: Core | undefined;
   #unreachable: readonly Core[] = NONE;
   /** The head of the answer that is being streamed, and since when its next piece has been due. */
   #streamed: AnswerHead | undefined;
@@ -111,19 +108,21 @@ export class Call implements PendingRequest {
     const now = this.#arrivedAt;
     if (!this.#begin(core, now)) return;
     try {
-      if (this.#isRead && core.echoes) this.#wire = this.#wiresAt(core, now)?.send(this, now);
+      if (this.#isRead && core.echoes) this.#wire = core.wiresFor(this.request.client, now)?.send(this, now);
       if (this.#wire === undefined) this.#waitForOwn(core);
     } catch (fault) {
       this.failed(fault);
     }
   }
 
-  /** Sends the request again on a wire of its own, because an answer ahead of it is late. */
-  resend(core: Core, now: number): void {
+  /**
+   * Sends the request again on a wire of its own, because an answer ahead of it is late.
+   * @param isOwnFault whether that answer is for the same client
+   */
+  resend(core: Core, now: number, isOwnFault = false): void {
     const late = this.#core;
-    if (late === undefined || core.limit.isFull || !late.mayResend()) return;
+    if (late === undefined || core.limit.isFull || !late.mayResend(isOwnFault)) return;
     late.counts.resent();
-    this.#late = late;
     this.#forget();
     this.#sendAlone(core, now);
   }
@@ -178,8 +177,9 @@ export class Call implements PendingRequest {
     }
   }
 
-  answered(answer: Answer, now: number): void {
+  answered(answer: Answer, now: number, blockedMs: number): void {
     const core = this.#core as Core;
+    if (this.#isRead) core.noteSlow(this, blockedMs, now);
     if (this.isWanted) {
       this.#began(core, now);
       if (this.isAlone) core.echoes = requestIdOf(answer.headers) === this.id;
@@ -259,14 +259,6 @@ export class Call implements PendingRequest {
     this.request.client.largeUntil = now + NOTED_MS;
   }
 
-  /** The wires that its client may share; undefined if the client needs one of its own. */
-  #wiresAt(core: Core, now: number): SharedWires | undefined {
-    const { id, slowUntil, largeUntil } = this.request.client;
-    if (largeUntil > now) return undefined;
-    if (slowUntil <= now) return core.quick;
-    return core.places.hasRoomFor(id) ? undefined : core.slow;
-  }
-
   /** Sends the request again on a wire of its own, where the answer can be streamed. */
   #resendForLarge(): void {
     const now = performance.now();
@@ -292,7 +284,7 @@ export class Call implements PendingRequest {
 
   #waitForOwn(core: Core): void {
     this.isAlone = true;
-    core.places.take(this);
+    this.#placesAt(core).take(this);
   }
 
   /** Begins an attempt. @returns false if the core is full, so that the call has failed */
@@ -317,7 +309,6 @@ export class Call implements PendingRequest {
   #began(core: Core, now: number): void {
     this.#noteTimes(now);
     core.answered(this.#begunAt, this.sentAt, now);
-    if (this.#late !== undefined && now - this.sentAt < LATE_AFTER_MS) this.#late.noteUsefulResend();
     if (this.#context.cores.isAnswerProof) core.setReady(true);
   }
 
@@ -371,9 +362,15 @@ export class Call implements PendingRequest {
   }
 
   #stopWaiting(): void {
-    this.#core?.places.cancel(this);
-    this.#core?.limit.leave();
+    const core = this.#core;
+    if (core === undefined) return;
+    this.#placesAt(core).cancel(this);
+    core.limit.leave();
     this.#core = undefined;
+  }
+
+  #placesAt({ reads, writes }: Core): FairShare {
+    return this.#isRead ? reads : writes;
   }
 
   /** Ends its own wire, because the rest of an answer must not reach the next request. */
@@ -392,6 +389,6 @@ export class Call implements PendingRequest {
     core.limit.leave();
     if (!this.isAlone || wire === undefined) return;
     core.giveBack(wire);
-    core.places.release(this.client);
+    this.#placesAt(core).release(this.client);
   }
 }

@@ -4,6 +4,7 @@ import { Counter, type Family, Histogram, Label } from '../../shared/process/cou
 import { ConcurrencyLimit } from './concurrency-limit.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
+import type { Sender } from './headers.ts';
 import { MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -87,7 +88,10 @@ const FEW = 4;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** The number of reads that may be sent twice in vain: this many at first, then a tenth of the answers. */
+/** A client counts as slow, or its answers as large, for this long. */
+export const NOTED_MS = 10_000;
+
+/** The number of reads that may be sent twice: this many at first, then a tenth of the answers. */
 const MAX_RESENDS = 64;
 const RESENDS_PER_ANSWER = 0.1;
 /** How often a read is sent twice only to find out whether one answer is slow or the whole core. */
@@ -97,8 +101,12 @@ export class Core {
   readonly address: CoreAddress;
   readonly counts: CoreCounts;
   readonly limit: ConcurrencyLimit;
-  /** Limits the requests that have a wire of their own. */
-  readonly places = new FairShare(OWN);
+  /**
+   * Limits the requests that have a wire of their own. Reads cannot take the wires of writes: they keep theirs until the
+   * client has read a large answer.
+   */
+  readonly reads = new FairShare(OWN);
+  readonly writes = new FairShare(OWN);
   /**
    * Reads share these wires. Those of clients that have blocked others use the slow ones if they have no place alone.
    */
@@ -138,6 +146,24 @@ export class Core {
     return this.address.origin;
   }
 
+  /** The wires that a client may share; undefined if the client needs one of its own. */
+  wiresFor({ id, slowUntil, largeUntil }: Sender, now: number): SharedWires | undefined {
+    if (largeUntil > now) return undefined;
+    if (slowUntil <= now) return this.quick;
+    return this.reads.hasRoomFor(id) ? undefined : this.slow;
+  }
+
+  /**
+   * Notes a client whose read has blocked others while the core answered later requests, or that goes on to be slow.
+   * @param blockedMs how long others have waited only for this answer
+   */
+  noteSlow({ request: { client }, sentAt, isAlone }: PendingRequest, blockedMs: number, now: number): void {
+    const isSlow = isAlone
+      ? client.slowUntil > now && now - sentAt >= FLOWING_MS
+      : blockedMs >= FLOWING_MS && this.newestAnswered > sentAt;
+    if (isSlow) client.slowUntil = now + NOTED_MS;
+  }
+
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
   takeOwn(): Wire {
     const idle = this.#idle.pop();
@@ -160,9 +186,12 @@ export class Core {
     wire.retire();
   }
 
-  /** @returns false if too many reads were sent twice: a slow core must not get every request twice */
-  mayResend(): boolean {
-    if (this.#resends < 1) return false;
+  /**
+   * @param isOwnFault whether the read waits behind one of the same client
+   * @returns false if too many reads were sent twice: a slow core must not get every request twice
+   */
+  mayResend(isOwnFault: boolean): boolean {
+    if (this.#resends < (isOwnFault ? MAX_RESENDS / 4 : 1)) return false;
     this.#resends -= 1;
     return true;
   }
@@ -172,11 +201,6 @@ export class Core {
     if (now - this.#probedAt < PROBE_EVERY_MS) return false;
     this.#probedAt = now;
     return true;
-  }
-
-  /** Notes that sending a read again was right, because the second answer came at once. */
-  noteUsefulResend(): void {
-    this.#resends = Math.min(this.#resends + 1, MAX_RESENDS);
   }
 
   /** Notes that the core has begun to answer. @param createdAt like the other times one of performance.now() */
@@ -221,7 +245,7 @@ export class Core {
       isDraining,
       isSilent: this.isSilent,
       inFlight: this.limit.inFlight,
-      queued: this.places.waiting,
+      queued: this.reads.waiting + this.writes.waiting,
       limit: this.limit.value,
       since: this.since,
       reason: this.notReadyBecause,

@@ -1,6 +1,6 @@
 import type { Logger } from '../../shared/process/logger.ts';
-import { Call, type CallContext, type Destination, type Done, NOTED_MS } from './call.ts';
-import { type Core, LATE_AFTER_MS } from './core.ts';
+import { Call, type CallContext, type Destination, type Done } from './call.ts';
+import { type Core, LATE_AFTER_MS, NOTED_MS } from './core.ts';
 import { CoreNames } from './core-addresses.ts';
 import { Cores } from './cores.ts';
 import type { UpstreamRequest } from './headers.ts';
@@ -100,7 +100,9 @@ export class Forwarder implements CallContext {
       return;
     }
     if (front !== undefined) front.request.client.slowUntil = now + NOTED_MS;
-    for (const call of behind) call.resend(this.cores.other(core) ?? core, now);
+    const isOwnFault = (call: Call) => call.client === front?.request.client.id;
+    const inOrder = [...behind.filter((call) => !isOwnFault(call)), ...behind.filter(isOwnFault)];
+    for (const call of inOrder) call.resend(this.cores.other(core) ?? core, now, isOwnFault(call));
     core.retire(wire);
   }
 }

@@ -189,7 +189,7 @@ const without = (headers: readonly string[], named: ReadonlySet<string>): string
   headers.filter((_, at) => !named.has((headers[at - (at % 2)] as string).toLowerCase()));
 
 /** The client that sends a request. */
-interface Sender {
+export interface Sender {
   readonly id: string;
   /** Until then, by performance.now(), its reads are expected to block those behind them on one connection. */
   slowUntil: number;

@@ -31,8 +31,11 @@ export interface PendingRequest {
   readonly isWanted: boolean;
   /** Whether it has the wire to itself until it ends it. Only then is a large answer streamed. */
   readonly isAlone: boolean;
-  /** @param now when it was read, by performance.now() */
-  answered(answer: Answer, now: number): void;
+  /**
+   * @param now when it was read, by performance.now()
+   * @param blockedMs how long others have waited only for this answer
+   */
+  answered(answer: Answer, now: number, blockedMs: number): void;
   /** The head of an answer that is too large to be read as a whole. Its body follows in pieces. */
   streamed(head: AnswerHead, now: number): void;
   /**
@@ -239,10 +242,11 @@ export class Wire {
       const framed = readAnswer(bytes, at, first.request.method === 'HEAD');
       if (framed === undefined) return undefined;
       this.#check(framed.answer, first);
+      const blockedMs = this.#pending.length > 1 ? this.#readAt - this.#frontSince : 0;
       const pending = this.#shift();
       if (framed.answer.isLast || (this.#isRetired && this.#isUnwanted)) this.end();
       else if (this.#pending.length === 0) this.#idle(framed.answer);
-      pending.answered(framed.answer, this.#readAt);
+      pending.answered(framed.answer, this.#readAt, blockedMs);
       return this.#socket === undefined ? bytes.length : framed.end;
     } catch (fault) {
       if (!(fault instanceof AnswerTooLarge)) throw fault;
