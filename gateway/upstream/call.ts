@@ -177,9 +177,9 @@ export class Call implements PendingRequest {
     }
   }
 
-  answered(answer: Answer, now: number, blockedMs: number): void {
+  answered(answer: Answer, now: number, blocker: PendingRequest | undefined): void {
     const core = this.#core as Core;
-    if (this.#isRead) core.noteSlow(this, blockedMs, now);
+    if (this.isAlone || blocker !== undefined) core.noteSlow(this, blocker, now);
     if (this.isWanted) {
       this.#began(core, now);
       if (this.isAlone) core.echoes = requestIdOf(answer.headers) === this.id;

@@ -5,7 +5,7 @@ import { ConcurrencyLimit } from './concurrency-limit.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
 import type { Sender } from './headers.ts';
-import { MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
+import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
@@ -80,11 +80,10 @@ const KEEP_ALIVE_MS = 4_000;
 
 /** Up to this depth, reads go to a wire whose answers flow. One slow answer delays at most this many. */
 const DEPTH = 64;
-/**
- * A read avoids a wire that has been silent for this long. It first tries a few, so that writes carry many requests.
- */
-const FLOWING_MS = 10;
+/** A read avoids wires whose answers do not flow. It first tries a few, so that writes carry many requests. */
 const FEW = 4;
+/** If two answers arrive together, and the second request was sent this much later, the first answer was late. */
+const SOONER_MS = 4;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
@@ -154,14 +153,15 @@ export class Core {
   }
 
   /**
-   * Notes a client whose read has blocked others while the core answered later requests, or that goes on to be slow.
-   * @param blockedMs how long others have waited only for this answer
+   * Notes the client of a read that has blocked others, which the core answers sooner, and one that goes on to be slow.
+   * @param blocker the request whose late answer others have waited for until now
    */
-  noteSlow({ request: { client }, sentAt, isAlone }: PendingRequest, blockedMs: number, now: number): void {
-    const isSlow = isAlone
-      ? client.slowUntil > now && now - sentAt >= FLOWING_MS
-      : blockedMs >= FLOWING_MS && this.newestAnswered > sentAt;
-    if (isSlow) client.slowUntil = now + NOTED_MS;
+  noteSlow({ request, sentAt, isAlone }: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
+    const { client } = request;
+    if (isAlone && client.slowUntil > now && now - sentAt >= FLOWING_MS) client.slowUntil = now + NOTED_MS;
+    if (blocker === undefined) return;
+    const later = Math.max(this.newestAnswered, sentAt - SOONER_MS);
+    if (later > blocker.sentAt) blocker.request.client.slowUntil = now + NOTED_MS;
   }
 
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */

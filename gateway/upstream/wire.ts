@@ -17,6 +17,8 @@ const MAX_REST_BYTES = 1_048_576;
  * so that no request waits behind it.
  */
 const MAX_SKIPPED_BYTES = 4_194_304;
+/** The answers of a wire flow while the next one has been due for less than this. */
+export const FLOWING_MS = 10;
 /** An idle connection is closed this long before the core would close it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;
 
@@ -33,9 +35,9 @@ export interface PendingRequest {
   readonly isAlone: boolean;
   /**
    * @param now when it was read, by performance.now()
-   * @param blockedMs how long others have waited only for this answer
+   * @param blocker the request, perhaps this one, whose late answer others have waited for until now
    */
-  answered(answer: Answer, now: number, blockedMs: number): void;
+  answered(answer: Answer, now: number, blocker: PendingRequest | undefined): void;
   /** The head of an answer that is too large to be read as a whole. Its body follows in pieces. */
   streamed(head: AnswerHead, now: number): void;
   /**
@@ -80,6 +82,8 @@ export class Wire {
   #skipped = 0;
   /** When the oldest request became the oldest. */
   #frontSince = 0;
+  /** The late answer with which the present read began. */
+  #blocker: PendingRequest | undefined;
   #readAt = 0;
 
   constructor(url: string, options: WireOptions) {
@@ -208,6 +212,7 @@ export class Wire {
   #read(length: number): boolean {
     const piece = this.#incoming.subarray(0, length);
     this.#readAt = performance.now();
+    this.#blocker = undefined;
     try {
       if (this.#streamed !== undefined) this.#pass(piece, 0);
       else this.#take(this.#rest === undefined ? piece : Buffer.concat([this.#rest, piece]));
@@ -242,11 +247,11 @@ export class Wire {
       const framed = readAnswer(bytes, at, first.request.method === 'HEAD');
       if (framed === undefined) return undefined;
       this.#check(framed.answer, first);
-      const blockedMs = this.#pending.length > 1 ? this.#readAt - this.#frontSince : 0;
+      if (this.#pending.length > 1 && this.#readAt - this.#frontSince >= FLOWING_MS) this.#blocker = first;
       const pending = this.#shift();
       if (framed.answer.isLast || (this.#isRetired && this.#isUnwanted)) this.end();
       else if (this.#pending.length === 0) this.#idle(framed.answer);
-      pending.answered(framed.answer, this.#readAt, blockedMs);
+      pending.answered(framed.answer, this.#readAt, this.#blocker);
       return this.#socket === undefined ? bytes.length : framed.end;
     } catch (fault) {
       if (!(fault instanceof AnswerTooLarge)) throw fault;

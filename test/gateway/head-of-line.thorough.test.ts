@@ -20,12 +20,12 @@ const SLOW_MS = 2_000;
 const BOUND_MS = 100;
 
 /** A core that answers orders slowly and everything else at once, but in order on each connection, as HTTP requires. */
-async function coreWithSlowOrders() {
+async function coreWithSlowOrders(slowMs = SLOW_MS) {
   const turns = new WeakMap<Socket, Promise<unknown>>();
   let asked = 0;
   const url = await faultyCore((socket, head) => {
     asked += 1;
-    const answerAt = performance.now() + (head.includes('/store/orders') ? SLOW_MS : 0);
+    const answerAt = performance.now() + (head.includes('/store/orders') ? slowMs : 0);
     const turn = turns.get(socket) ?? Promise.resolve();
     turns.set(
       socket,
@@ -55,8 +55,8 @@ const typical = (answers: readonly { ms: number }[]) =>
     0.9,
   );
 
-async function setUp() {
-  const core = await coreWithSlowOrders();
+async function setUp(slowMs = SLOW_MS) {
+  const core = await coreWithSlowOrders(slowMs);
   const { stack, key: slow } = await stackBefore(core.url);
   const quick = await stack.issueKey(UNLIMITED);
   for (const key of [slow, quick]) await pets(stack, key);
@@ -134,6 +134,35 @@ test('other clients never wait behind the repeated slow reads of one client', TI
   // Once the client is known to be slow, it gets separate connections.
   expect(typical(times)).toBeLessThan(2 * typical(alone) + 30);
   expect(new Set((await Promise.all(late)).map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+test.for([15, 30])('reads of %i ms of one client delay few reads of others', TIMED, async (slowMs) => {
+  const { stack, slow, quick } = await setUp(slowMs);
+  const end = performance.now() + 3_000;
+  const times: { status: number; ms: number }[] = [];
+  const repeated = async (ask: () => Promise<unknown>) => {
+    while (performance.now() < end) await ask();
+  };
+  await Promise.all([
+    repeated(() => orders(stack, slow)),
+    ...Array.from({ length: 4 }, () => repeated(async () => times.push(await pets(stack, quick)))),
+  ]);
+  expect(typical(times)).toBeLessThan(slowMs / 2);
+});
+
+test('at most a tenth of the reads is sent twice, however many clients are slow one after another', async () => {
+  const { core, stack, quick } = await setUp(300);
+  await pets(stack, quick);
+  const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(UNLIMITED)));
+  const before = core.asked();
+  let sent = 0;
+  for (const key of keys) {
+    const asked = [orders(stack, key), ...Array.from({ length: 20 }, () => pets(stack, quick))];
+    sent += asked.length;
+    expect(new Set((await Promise.all(asked)).map(({ status }) => status))).toEqual(new Set([200]));
+  }
+  // A few more at first.
+  expect(core.asked() - before).toBeLessThanOrEqual(1.1 * sent + 64);
 });
 
 test('slow reads of one client leave connections for the writes of others', TIMED, async () => {

@@ -8,6 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { withIdOf } from '../support/faulty-core.ts';
+import { post } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { eventuallyScraped } from '../support/metrics.ts';
 import { connectRaw } from '../support/raw-client.ts';
@@ -102,6 +103,22 @@ test('a client that reads none of its answers holds only its share of connection
   expect([...statuses]).toEqual([200]);
   // Of thousands of requests few are sent. On a slow machine, some of these are given up and others are sent instead.
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
+});
+
+test('clients that do not read large answers leave connections for the reads and writes of others', async () => {
+  const { stack, get } = await stackBefore(CORE_URL);
+  const query = `?seed=7&length=${2 * MEGABYTE}`;
+  for (let count = 0; count < 4; count++) {
+    const key = await stack.issueKey(UNLIMITED);
+    const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+    expect((await get(query, { key })).status).toBe(200);
+    for (let opened = 0; opened < 40; opened++) (await connectRaw(stack.gateway)).socket.pause().write(ask);
+  }
+  await sleep(500);
+  const other = await stack.issueKey(UNLIMITED);
+  expect((await get(query, { key: other })).status).toBe(200);
+  const body = { name: 'Rex', categoryId: 1 };
+  expect((await post(`${stack.gateway}/v1/pets`, body, { key: other })).status).toBe(200);
 });
 
 describe('a large answer that its core does not complete', () => {
