@@ -107,7 +107,7 @@ test('a client that reads none of its answers holds only its share of connection
 
 test('clients that do not read large answers leave connections for the reads and writes of others', async () => {
   const { stack, get } = await stackBefore(CORE_URL);
-  const query = `?seed=7&length=${2 * MEGABYTE}`;
+  const query = `?seed=7&length=${16 * MEGABYTE}`;
   for (let count = 0; count < 4; count++) {
     const key = await stack.issueKey(UNLIMITED);
     const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
