@@ -120,6 +120,7 @@ test('workers whose primary hangs decide by their own data, and each request is 
   const key = await workers.issueKey();
   await makeKnownToAll(key);
   await server.stop();
+  expect(new Set(await ask(key, 40))).toEqual(new Set([200]));
   process.kill(workers.child.pid as number, 'SIGSTOP');
   const statuses = await ask(key, 100);
   process.kill(workers.child.pid as number, 'SIGCONT');

@@ -57,7 +57,7 @@ export interface RedisServer extends RedisForTests {
   /** Suspends it with all its connections until `resume`. */
   pause(): void;
   resume(): void;
-  /** Restarts it on the same port after a stop, with its data on disk. */
+  /** Restarts it on the same port, with its data on disk. */
   restart(directives?: Directives): Promise<void>;
 }
 
@@ -84,6 +84,7 @@ export async function startRedisServer(directives: Directives = {}): Promise<Red
     pause: () => void server.kill('SIGSTOP'),
     resume: () => void server.kill('SIGCONT'),
     async restart(more = {}) {
+      await stopProcess(server);
       server = start(more);
       await answers(url, server);
     },
