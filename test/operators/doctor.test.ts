@@ -44,6 +44,7 @@ test('the doctor lists each check that passes', async () => {
     'good redis clock',
     'warning redis replicas',
     'good changes by other gateways',
+    'good bans by other gateways',
     `good core ${stack.core}`,
     'good client addresses',
     `good requests to core ${stack.core}`,
@@ -167,6 +168,7 @@ test('the doctor checks every node of a cluster and reports slots that are not s
   expect(new Set(findings.map(({ about }) => about))).toEqual(
     new Set([
       'redis cluster',
+      'bans by other gateways',
       'changes by other gateways',
       'client addresses',
       ...cluster.nodes.flatMap(({ port }) =>
