@@ -32,7 +32,7 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/model', 'then as_of, shift = clock, as_of - clock end', 'then as_of = clock end'),
   row(LUA, 'limiter/model', "is_ignored = plan.mode == 'shadow' and banned_until > now", 'is_ignored = false'),
   row(LUA, 'limiter/model', 'if strikes - now > ceiling then', 'if false then'),
-  row(LUA, 'limiter/charges', "if charge[5] <= (read_time(call('HGET', key, 'reset_at')) or -1) then", 'if false then'),
+  row(LUA, 'limiter/charges', 'if reset_at and charge[5] <= reset_at then', 'if false then'),
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
   row('gateway/limiter/outage.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
@@ -92,6 +92,32 @@ export const BREAKS: readonly Break[] = [
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
+
+  row(
+    'gateway/upstream/core.ts',
+    'gateway/head-of-line.thorough',
+    'if (later > blocker.sentAt) blocker',
+    'if (false) blocker',
+  ),
+  row(
+    'shared/fair-share.ts',
+    'gateway/fair-share',
+    '< this.#places - this.#taken;',
+    '< this.#places && this.#taken < this.#places;',
+  ),
+  row(
+    'gateway/primary/local-decisions.ts',
+    'faults/workers-outage.thorough',
+    'if (monotonicClock() - askedAt >',
+    'if (monotonicClock() - askedAt > 1e15 +',
+  ),
+  row(
+    'gateway/primary/primary.ts',
+    'faults/workers-outage.thorough',
+    'clients.takeOver(id, known, known.heard.at);',
+    '',
+  ),
+  row('gateway/primary/changes.ts', 'faults/bans-elsewhere', 'await this.#storage.change({ parts: [], entries });', ''),
 
   // Stores.
   row('gateway/stores/redis/change.lua', 'stores/stores', 'if value ~= expected[2] then return false end', ''),
