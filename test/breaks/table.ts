@@ -58,6 +58,12 @@ export const BREAKS: readonly Break[] = [
     'if (!isMade) await confirm(',
   ),
   row('gateway/primary/changes.ts', 'gateway/confirmed-changes', 'if (seen === -1) await', 'if (seen === -2) await'),
+  row(
+    'gateway/primary/worker-process.ts',
+    'gateway/log-reader.thorough',
+    "'ignore', 'ignore', 'pipe', 'ipc', logDescriptor",
+    "'ignore', 'inherit', 'pipe', 'ipc', logDescriptor",
+  ),
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
