@@ -10,6 +10,7 @@ import { asksForHelp } from '../shared/process/arguments.ts';
 import { COMPILED } from '../shared/process/compile-cache.ts';
 import { SettingsError } from '../shared/process/env.ts';
 import { printHelp } from '../shared/process/help.ts';
+import { LOGS_TO_4 } from '../shared/process/log-descriptor.ts';
 import { explain, tryPort } from '../shared/process/run.ts';
 import { LOCAL_PROGRAM, type LocalSettings, readLocalSettings } from './local-settings.ts';
 import { TerminalLog } from './log-terminal.ts';
@@ -148,12 +149,12 @@ function redisAway(): string {
 async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise<Record<string, string>> {
   const child = spawn(process.execPath, [`${name}/main.ts`], {
     cwd: ROOT,
-    env: { ...shared, ...own },
-    stdio: ['ignore', terminal ? 'pipe' : 'inherit', name === 'core' ? 'pipe' : 'inherit', 'ipc'],
+    env: { ...shared, ...LOGS_TO_4, ...own },
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc', terminal ? 'pipe' : 1],
     detached: true,
   });
-  if (child.stdout !== null) terminal?.show(child.stdout);
-  if (child.stderr !== null) passOn(child.stderr);
+  terminal?.show(child.stdio[4] as Readable);
+  passOn(name, child.stderr as Readable);
   children.unshift(child);
   const ended = once(child, 'close').then(([code]) => hasEnded(name, child, code));
   const [addresses] = (await Promise.race([once(child, 'message'), ended.then(() => forever)])) as [
@@ -162,10 +163,11 @@ async function launch(name: 'core' | 'gateway', own: NodeJS.ProcessEnv): Promise
   return addresses;
 }
 
-/** Passes on the faults of the core, whose HOST and PORT have other names here. */
-function passOn(faults: Readable): void {
+/** Passes on the faults of a service. The HOST and PORT of the core have other names here. */
+function passOn(name: string, faults: Readable): void {
   const lines = createInterface({ input: faults });
-  lines.on('line', (line) => process.stderr.write(`${line.replaceAll(/\b(HOST|PORT)\b/g, 'CORE_$1')}\n`));
+  const shown = (line: string) => (name === 'core' ? line.replaceAll(/\b(HOST|PORT)\b/g, 'CORE_$1') : line);
+  lines.on('line', (line) => process.stderr.write(`${shown(line)}\n`));
 }
 
 async function hasEnded(name: string, child: ChildProcess, code: number | null): Promise<void> {

@@ -106,7 +106,9 @@ export const GatewaySettings = z
     WORKERS: integer(1, 64)
       .default(1)
       .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),
-    BODY_LIMIT_BYTES: integer(1, 16_777_216).default(65_536).describe('largest request body'),
+    BODY_LIMIT_BYTES: integer(1, 16_777_216)
+      .default(65_536)
+      .describe('largest request body; the unfinished ones of a worker share 32 MB'),
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe(

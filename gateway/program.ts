@@ -1,6 +1,7 @@
 import cluster from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { readInstead } from '../shared/process/env.ts';
+import { takeLogDescriptor } from '../shared/process/log-descriptor.ts';
 import { createLogger, type Logger } from '../shared/process/logger.ts';
 import { run, type Starting } from '../shared/process/run.ts';
 import { type GatewaySettings, readGatewaySettings } from './config.ts';
@@ -25,6 +26,7 @@ const FAST = ['--semi-space-growth-factor=2', '--no-optimize-for-size'];
 
 export const runGateway = () =>
   run(async () => {
+    takeLogDescriptor(process.env);
     if (ASKS_FOR_FILES in process.env) readInstead(await filesOfPrimary());
     const settings = readGatewaySettings(process.env, cluster.isWorker ? [] : process.argv.slice(2));
     const readAgain = () => readGatewaySettings(process.env);

@@ -3,6 +3,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { compiledFolder } from '../../shared/process/compile-cache.ts';
+import { LOGS_TO_4, logDescriptor } from '../../shared/process/log-descriptor.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Stopping } from '../../shared/process/run.ts';
 import {
@@ -84,11 +85,15 @@ export class WorkerProcess {
     this.number = number;
     // JSON has no undefined, which removes a field of a record.
     const serialization = 'advanced';
-    cluster.setupPrimary({ args: [String(number)], stdio: ['ignore', 'inherit', 'pipe', 'ipc'], serialization });
+    cluster.setupPrimary({
+      args: [String(number)],
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', logDescriptor],
+      serialization,
+    });
     // One arena of malloc is enough: only the main thread allocates much, and more arenas would keep 10 MB.
     const own = { [MARK]: process.pid, PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     const asks = files && { [ASKS_FOR_FILES]: '1' };
-    this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...own, ...asks });
+    this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...LOGS_TO_4, ...own, ...asks });
     this.#worker.once('listening', () => {
       this.#listens = true;
     });

@@ -55,6 +55,7 @@ const NOT_THE_CORES: ReadonlySet<string> = new Set([
   'retry-after',
   'server',
   'set-cookie',
+  'strict-transport-security',
   'sunset',
   'x-content-type-options',
   'x-request-id',

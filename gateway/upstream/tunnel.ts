@@ -79,6 +79,8 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
       resolve(new Tunnel(socket, core));
     });
   });
+  // Otherwise Node would send the head with the client's headers before `ask` replaces them.
+  delete request.headers.expect;
   proxy.ws(request, socket, NOTHING);
   return promise;
 }

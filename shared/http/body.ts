@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { JsonError, parseJson } from '../schemas/json.ts';
 import { faultsOf, must } from '../schemas/must.ts';
 import { HttpError } from './errors.ts';
-import { announcesBody, type BrokenRequest, FAULT } from './request-head.ts';
+import { announcesBody, type BegunRequest, BODY_BYTES, type BrokenRequest, FAULT } from './request-head.ts';
 
 /**
  * The whole body of a JSON request, as bytes. Answers `Expect: 100-continue` once the headers are acceptable.
@@ -52,7 +52,7 @@ export function breakBody(request: BrokenRequest, fault: HttpError): void {
 /**
  * Listeners are used because leaving a `for await` loop early destroys the connection, and the 413 could not be sent.
  */
-function collect(request: BrokenRequest, maxBytes: number): Promise<Buffer> {
+function collect(request: BrokenRequest & BegunRequest, maxBytes: number): Promise<Buffer> {
   // A request that announces no body has ended from the start and emits no event (optimizeEmptyRequests).
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
@@ -66,6 +66,7 @@ function collect(request: BrokenRequest, maxBytes: number): Promise<Buffer> {
     length += chunk.length;
     if (length > maxBytes) reject(tooLarge(maxBytes));
     else chunks.push(chunk);
+    request[BODY_BYTES] = length;
   });
   request.once('end', () => {
     hasEnded = true;

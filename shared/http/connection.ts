@@ -5,7 +5,7 @@ import { takeOut } from '../lists.ts';
 import { breakBody } from './body.ts';
 import { type ErrorCode, HttpError, methodNotAllowed } from './errors.ts';
 import { http } from './node-http.ts';
-import { type BrokenRequest, FAULT, type Fault, RequestBytes } from './request-head.ts';
+import { type BegunRequest, BODY_BYTES, type BrokenRequest, FAULT, type Fault, RequestBytes } from './request-head.ts';
 
 /** Parts of Node's server that its types lack. */
 interface Parser {
@@ -14,7 +14,7 @@ interface Parser {
   onIncoming(request: Upgradable, keepAlive: boolean): number;
   execute(bytes: Buffer): number | Fault;
 }
-type Upgradable = IncomingMessage & { upgrade?: boolean };
+type Upgradable = BegunRequest & { upgrade?: boolean };
 /** Node sets `_paused` while too many bytes of the answers are unsent. Its parser must not get any bytes then. */
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
 
@@ -144,11 +144,15 @@ export class Connection {
     return this.#socket.writable && this.#socket.readableLength > 0;
   }
 
-  /** Bytes of unread answers and of waiting requests. The first answer's bytes are in the socket's buffer. */
+  /**
+   * Bytes of unread answers, of waiting requests and of an unfinished body. The first answer's bytes are in the
+   * socket's buffer.
+   */
   get heldBytes(): number {
-    const { writableLength, readableLength } = this.#socket;
+    const { writableLength, readableLength, parser } = this.#socket;
     const [, ...behind] = this.answers;
-    return behind.reduce((total, answer) => total + answer.writableLength, writableLength + readableLength);
+    const body = parser?.incoming?.complete === false ? (parser.incoming[BODY_BYTES] ?? 0) : 0;
+    return behind.reduce((total, answer) => total + answer.writableLength, writableLength + readableLength + body);
   }
 
   /**

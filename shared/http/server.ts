@@ -229,8 +229,8 @@ export interface ServerLimits {
   /** How often these limits are checked. */
   readonly checkEveryMs: number;
   /**
-   * The most bytes of unread answers and waiting requests in this process. Above this, the connections with the most
-   * are cut.
+   * The most bytes of unread answers, waiting requests and unfinished bodies in this process. Above this, the
+   * connections with the most are cut.
    */
   readonly unreadBytes: number;
   /** Requests of a connection that are served at once. The next one begins when answers have ended. */

@@ -4,10 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { type DestinationStream, type Level, type Logger, pino } from 'pino';
 import type { Family } from './counts.ts';
+import { logDescriptor } from './log-descriptor.ts';
 
 export type { Logger };
 
-const STANDARD_OUTPUT = 1;
 const INFO = pino.levels.values.info;
 
 let output: LogOutput | undefined;
@@ -19,7 +19,7 @@ let output: LogOutput | undefined;
  * @param worker the number of this process among several of the service
  */
 export function createLogger(service: string, level: Level | 'silent', worker?: number): Logger {
-  const destination = new LogOutput(STANDARD_OUTPUT, (lines) => logger.error({ lines }, 'log lines dropped'));
+  const destination = new LogOutput(logDescriptor, (lines) => logger.error({ lines }, 'log lines dropped'));
   const logger = loggerTo(destination, { service, worker }, level);
   process.once('exit', () => destination.flushSync());
   output = destination;

@@ -58,12 +58,19 @@ export const BREAKS: readonly Break[] = [
     'if (!isMade) await confirm(',
   ),
   row('gateway/primary/changes.ts', 'gateway/confirmed-changes', 'if (seen === -1) await', 'if (seen === -2) await'),
+  row(
+    'gateway/primary/worker-process.ts',
+    'gateway/log-reader.thorough',
+    "'ignore', 'ignore', 'pipe', 'ipc', logDescriptor",
+    "'ignore', 'inherit', 'pipe', 'ipc', logDescriptor",
+  ),
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
   row('gateway/pipeline/client-request.ts', 'gateway/client-address', '|| !proxies.has(client)) return', ') return'),
   row('gateway/pipeline/client-request.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
   row(CONNECTION, 'gateway/one-at-a-time', '(!isInBody && this.#isClosing)', 'false'),
+  row(CONNECTION, 'security/unread-answers', '(parser.incoming[BODY_BYTES] ?? 0)', '0'),
   row(CONNECTION, 'gateway/pipelining', 'this.answers.length >= this.#rules.unanswered', 'false'),
   row(HEAD, 'gateway/three-listeners', 'if (seen.includes(name)) refuse(', 'if (false) refuse('),
   row(HEAD, 'gateway/three-listeners', "coding.toLowerCase() !== 'chunked' ||", ''),
@@ -90,6 +97,8 @@ export const BREAKS: readonly Break[] = [
   row('gateway/upstream/answer.ts', 'gateway/answer-reader', 'if (isChunked && length !== undefined)', 'if (false)'),
   row('gateway/upstream/headers.ts', 'gateway/line.test', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
+  row(HEADERS, 'gateway/forwarding', "  'strict-transport-security',\n", ''),
+  row('gateway/upstream/tunnel.ts', 'security/tunnel.test', 'delete request.headers.expect;', ''),
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
 

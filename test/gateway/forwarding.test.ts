@@ -52,6 +52,7 @@ test.for([
         RateLimit: 'e',
         'X-RateLimit-Limit': '999',
         'Retry-After': '7',
+        'Strict-Transport-Security': 'max-age=0',
       },
       ...{ 'Keep-Alive': 'timeout=9', 'Access-Control-Allow-Origin': 'https://core.example', 'X-Kept': 'f' },
     };
@@ -60,7 +61,8 @@ test.for([
     const { get } = await stackBefore((socket, head) => void socket.write(answer(head)), settings, {});
     const { headers } = await get('', { headers: { origin: SHOP } });
     expect(headers).toMatchObject({ 'x-kept': 'f', 'x-ratelimit-limit': '60', date: expect.stringMatching(/ GMT$/) });
-    for (const name of ['server', 'set-cookie', 'retry-after']) expect(headers).not.toHaveProperty(name);
+    for (const name of ['server', 'set-cookie', 'retry-after', 'strict-transport-security'])
+      expect(headers).not.toHaveProperty(name);
     for (const name of ['ratelimit', 'keep-alive']) expect(['e', 'timeout=9']).not.toContain(headers[name]);
     expect(headers['access-control-allow-origin']).toBe(to);
   },

@@ -21,8 +21,8 @@ const PIPE_BYTES = 65_536;
 const MAX_MORE_MEGABYTES = 80;
 const EVERYTHING = 65_536;
 
-/** A gateway without a core that logs to the file descriptor `end`. */
-async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
+/** A gateway without a core that logs to the file descriptor `end`, or to a socket. */
+async function startLogging(end: number | 'socket', settings: NodeJS.ProcessEnv = {}) {
   const environment = {
     PORT: '0',
     ADMIN_PORT: '0',
@@ -30,8 +30,9 @@ async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
     DATA_DIR: await temporaryFolder(),
     ...settings,
   };
-  const { child, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment, {
-    stdio: ['ignore', end, 'pipe', 'ipc'],
+  const { child, ended, out } = startProcess(process.execPath, ['gateway/main.ts'], environment, {
+    // What Node calls a pipe is a pair of sockets.
+    stdio: ['ignore', end === 'socket' ? 'pipe' : end, 'pipe', 'ipc'],
   });
   const [{ gateway, admin }] = (await once(child, 'message')) as [{ gateway: string; admin: string }];
   const metric = async (name: string) => (await scrape(admin)).sum(name) ?? 0;
@@ -40,6 +41,7 @@ async function startLogging(end: number, settings: NodeJS.ProcessEnv = {}) {
     gateway,
     child,
     ended,
+    out,
     answered: () => metric('gateway_requests_total'),
     dropped: () => metric('gateway_log_lines_dropped_total'),
     megabytes: () =>
@@ -120,6 +122,26 @@ test(
   },
 );
 
+test('workers end and start, and the gateway stops, while nobody reads the socket that it logs to', TIMED, async () => {
+  const gateway = await startLogging('socket');
+  const { pid, stdout } = gateway.child;
+  stdout?.pause();
+  await floodWithoutKey(gateway.gateway, 500);
+  for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
+    const [worker] = childrenOf(pid as number);
+    process.kill(worker as number, signal);
+    await expect.poll(() => childrenOf(pid as number)).not.toContain(worker);
+    await fact(() => expect.poll(() => send(gateway.gateway).catch(() => undefined)).toBeDefined());
+    await floodWithoutKey(gateway.gateway, 500);
+  }
+  const before = performance.now();
+  gateway.child.kill('SIGINT');
+  const [code] = await once(gateway.child, 'exit');
+  const endMs = performance.now() - before;
+  await fact(() => expect(code).toBe(0));
+  expect(endMs).toBeLessThan(6_000);
+});
+
 test('a full disk makes a gateway drop log lines and has no other effect', async () => {
   const gateway = await startLogging(openSync('/dev/full', 'w'));
   await floodWithoutKey(gateway.gateway, REQUESTS);
@@ -128,9 +150,9 @@ test('a full disk makes a gateway drop log lines and has no other effect', async
   expect([401, 429]).toContain((await send(`${gateway.gateway}/v1/pets`)).status);
 });
 
-test('a log file gets the line of every request in a flood', async () => {
+test.for(['file', 'socket'] as const)('a log %s gets the line of every request in a flood', async (kind) => {
   const file = `${await temporaryFolder()}/log`;
-  const gateway = await startLogging(openSync(file, 'a'));
+  const gateway = await startLogging(kind === 'socket' ? kind : openSync(file, 'a'));
   const before = gateway.megabytes();
   await floodWithoutKey(gateway.gateway, REQUESTS);
   expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
@@ -138,5 +160,6 @@ test('a log file gets the line of every request in a flood', async () => {
   expect(await gateway.dropped()).toBe(0);
   gateway.child.kill('SIGINT');
   await gateway.ended;
-  expect(requestsIn(readFileSync(file, 'utf8'))).toHaveLength(answered);
+  const text = kind === 'socket' ? gateway.out() : readFileSync(file, 'utf8');
+  expect(requestsIn(text)).toHaveLength(answered);
 });

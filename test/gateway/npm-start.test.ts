@@ -11,6 +11,7 @@ import { LocalSettings } from '../../deploy/local-settings.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { everythingIn } from '../support/embedded-database.ts';
 import { post, send } from '../support/http.ts';
+import { floodWithoutKey } from '../support/keyless-flood.ts';
 import { parsedLines } from '../support/log.ts';
 import { ROOT, type Started, startProcess, startService } from '../support/process.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -86,6 +87,15 @@ test('npm start prints a key per plan and a working curl line, also with secret 
   process.kill(second.child.pid as number, 'SIGKILL');
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 }, 60_000);
+
+test('npm start stops while nobody reads its output any more', async () => {
+  const DATA_DIR = await temporaryFolder();
+  const started = await npmStart(DATA_DIR);
+  started.child.stdout?.pause();
+  await floodWithoutKey(started.gateway, 500);
+  pressCtrlC(started);
+  await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
+});
 
 test('npm start with CORE_URL starts only the gateway, in front of that API', async () => {
   const api = http.createServer((request, response) => {

@@ -1,11 +1,12 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { readJsonBytes } from '../../shared/http/body.ts';
 import { startServer } from '../../shared/http/server.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { connectRaw } from '../support/raw-client.ts';
 
-/** Unread answers fill buffers of connections, but not the memory of the server. */
+/** Unread answers and unfinished requests fill buffers of connections, but not the memory of the server. */
 
 const MEGABYTE = 1_000_000;
 /** The kernel buffers less than 6 MB per connection. */
@@ -48,12 +49,18 @@ test('connections with the most unread bytes are closed until the others togethe
   expect(cuts).toEqual(['unread_answers', 'unread_answers']);
 });
 
-test('connections with the most bytes of waiting requests are closed first', async () => {
+const BODY_BYTES = 60_000;
+const JSON_TYPE = 'Content-Type: application/json\r\n';
+
+test.for([
+  ['waiting requests', '', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ['an unfinished body', `POST / HTTP/1.1\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${BODY_BYTES}\r\n\r\n`, ' '],
+] as const)('connections with the most bytes of %s are closed first', async ([, head, part]) => {
   const cut: string[] = [];
   const waiting = await startServer({
     host: '127.0.0.1',
     port: 0,
-    onRequest: () => {},
+    onRequest: (request, response) => void readJsonBytes(request, response, BODY_BYTES).catch(() => {}),
     limits: { unreadBytes: 60_000, checkEveryMs: 200 },
     onCut: (reason) => cut.push(reason),
   });
@@ -62,7 +69,7 @@ test('connections with the most bytes of waiting requests are closed first', asy
   for (const bytes of [10_000, 20_000, 50_000]) {
     const { socket } = await connectRaw(waiting.url);
     socket.allowHalfOpen = false;
-    socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(bytes / 27));
+    socket.write(head + part.repeat(bytes / part.length));
     sockets.push(socket);
   }
   await expect.poll(() => cut).toEqual(['unread_answers']);
