@@ -128,7 +128,7 @@ export class Core {
   constructor(address: CoreAddress, timeoutMs: number, counts = new CoreCounts(address.origin)) {
     this.address = address;
     this.counts = counts;
-    this.limit = new ConcurrencyLimit(timeoutMs, OWN);
+    this.limit = new ConcurrencyLimit(timeoutMs);
     this.quick = new SharedWires(() => this.#newWire(true));
     this.slow = new SharedWires(() => this.#newWire(true));
   }
@@ -167,9 +167,9 @@ export class Core {
     return true;
   }
 
-  /** Whether a read may be sent twice only to find out how the core is. */
+  /** Whether a read may be sent twice only to find out how the core is. A core at its limit has enough to do. */
   mayProbe(now: number): boolean {
-    if (now - this.#probedAt < PROBE_EVERY_MS) return false;
+    if (now - this.#probedAt < PROBE_EVERY_MS || !this.limit.hasRoom) return false;
     this.#probedAt = now;
     return true;
   }
