@@ -34,8 +34,7 @@ export class LoadShedder {
   hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
-    const part = fairPart(limit, this.#total, this.#callers);
-    return part >= 1 && caller.inFlight < part;
+    return caller.inFlight + 1 <= fairPart(limit, this.#total, this.#callers);
   }
 
   /** The caller of unverified requests from an address. */

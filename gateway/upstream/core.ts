@@ -167,9 +167,12 @@ export class Core {
     return true;
   }
 
-  /** Whether a read may be sent twice only to find out how the core is. A core at its limit has enough to do. */
+  /**
+   * Whether a read may be sent twice only to find out how the core is. A core has enough to do with half of its limit,
+   * which a single client can fill.
+   */
   mayProbe(now: number): boolean {
-    if (now - this.#probedAt < PROBE_EVERY_MS || !this.limit.hasRoom) return false;
+    if (now - this.#probedAt < PROBE_EVERY_MS || 2 * this.limit.inFlight >= this.limit.value) return false;
     this.#probedAt = now;
     return true;
   }

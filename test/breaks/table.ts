@@ -86,8 +86,13 @@ export const BREAKS: readonly Break[] = [
   // What the core receives and answers.
   row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
-  row('gateway/upstream/core.ts', 'gateway/concurrency', '|| !this.limit.hasRoom) return', ') return'),
-  row('gateway/pipeline/load-shedder.ts', 'gateway/concurrency', 'return part >= 1 && caller', 'return caller'),
+  row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),
+  row(
+    'gateway/pipeline/load-shedder.ts',
+    'gateway/concurrency',
+    'return caller.inFlight + 1 <=',
+    'return caller.inFlight <',
+  ),
   row(WIRE, 'gateway/line.test', '&& !this.#options.needsEcho)', ')'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
   row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
