@@ -1,6 +1,5 @@
 import { fairPart } from '../../shared/fair-share.ts';
 
-const OVERSHOOT = 2;
 /** The share of the limit for all unverified callers together. */
 const UNVERIFIED_SHARE = 0.25;
 
@@ -12,8 +11,8 @@ export interface Caller {
 /**
  * Load shedding refuses a request that would only wait and make others wait, before it costs anything. The capacity of
  * the cores limits the requests in the gateway, and each caller has a fair part of it (fairPart). A caller below its
- * part is admitted even when the total exceeds the limit. Unverified callers share a fixed part, so that made-up keys
- * never take the capacity of valid ones.
+ * part is admitted even when the total exceeds the limit, unless that part is less than one request. Unverified callers
+ * share a fixed part, so that made-up keys never take the capacity of valid ones.
  */
 export class LoadShedder {
   readonly #limit: () => number;
@@ -35,8 +34,7 @@ export class LoadShedder {
   hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
-    if (this.#total >= OVERSHOOT * limit) return false;
-    return caller.inFlight < fairPart(limit, this.#total, this.#callers);
+    return caller.inFlight + 1 <= fairPart(limit, this.#total, this.#callers);
   }
 
   /** The caller of unverified requests from an address. */

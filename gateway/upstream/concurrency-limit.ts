@@ -1,55 +1,50 @@
 /** The limit never falls below this, because a core must be able to show that it has recovered. */
-const FEWEST = 32;
+const FEWEST = 8;
 /** A healthy core answers several thousand requests a second, so the last of these waits a fraction of a second. */
 const MOST = 2_048;
 /** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
 
 /** Fractions of the time limit: for a queue in the core, and for an answer that is almost too late. */
-const QUEUE = 0.1;
+const QUEUE = 0.2;
 const LATE = 0.75;
 /** The number of windows within the time allowed for a queue. */
-const WINDOWS = 8;
-/** A queue shows in this many windows in a row, a burst in only one. */
-const MIN_WINDOWS = 3;
+const WINDOWS = 16;
+/** Random arrivals make the number of requests under way vary by at most this many times its square root. */
+const CHANCE = 5;
 /** Fewer late answers prove nothing about the core. */
 const MIN_LATE = 16;
 const LOWERED_TO = 0.25;
 /** The quickest answer is taken from the last one or two such periods. */
 const PERIOD_MS = 10_000;
-/** What looks like a queue for this long is most likely latency. */
-const FORGET_QUEUE_MS = 20_000;
 
 /**
  * Limits the concurrent requests to one core. In front of an overloaded core a queue grows until no request in it is
  * answered in time. Latency alone is no sign of overload, nor is one late answer. A queue exists if more requests
- * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed.
+ * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed. If it would take
+ * more than a second (a fifth of the time limit) at the rate of the last second's answers, the limit falls to as many
+ * requests as the core answers in that time.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;
   readonly #lateMs: number;
-  readonly #least: number;
   #value = MOST;
   #inFlight = 0;
   /** How many more requests than answers there were since the queue was last empty. */
   #queued = 0;
-  #queueWindows = 0;
   #mayRise = true;
   readonly #base = new Quickest();
   #window = new Window(0);
   #late = 0;
+  /** How many answers the core gave in the time allowed for a queue, as of `#inTimeAt`. Old ones fade. */
+  #recent = 0;
   #inTimeAt = Number.NEGATIVE_INFINITY;
   #loweredAt = Number.NEGATIVE_INFINITY;
 
-  /**
-   * @param timeoutMs timeout of an answer
-   * @param connections number of connections that can carry requests at the same time
-   */
-  constructor(timeoutMs: number, connections: number) {
+  /** @param timeoutMs timeout of an answer */
+  constructor(timeoutMs: number) {
     this.#queueMs = timeoutMs * QUEUE;
     this.#lateMs = timeoutMs * LATE;
-    // A single client gets half of it, so it can use every connection.
-    this.#least = 2 * connections;
   }
 
   get value(): number {
@@ -88,13 +83,14 @@ export class ConcurrencyLimit {
     this.#window.quickestMs = Math.min(this.#window.quickestMs, tookMs);
     if (tookMs < this.#lateMs) this.#inTime(now);
     // Requests sent before the limit was lowered do not show its effect. A core that answers others is not overloaded.
-    else if (sentAt > this.#loweredAt && ++this.#late >= MIN_LATE && now - this.#inTimeAt > this.#queueMs)
-      this.#lower(FEWEST, this.#inFlight * LOWERED_TO, now);
+    else if (sentAt > this.#loweredAt && ++this.#late >= MIN_LATE && now - this.#inTimeAt > this.#queueMs / 2)
+      this.#lower(this.#inFlight * LOWERED_TO, now);
     if (now - this.#window.startedAt >= this.#queueMs / WINDOWS) this.#judge(now);
   }
 
   #inTime(now: number): void {
     this.#late = 0;
+    this.#recent = this.#recentAt(now) + 1;
     this.#inTimeAt = now;
     if (this.#mayRise) this.#value = Math.min(this.#value + 1, MOST);
   }
@@ -105,28 +101,30 @@ export class ConcurrencyLimit {
     this.#window = new Window(now);
     // After a silence it is unknown how many could have been answered.
     if (!this.#base.isKnown) this.#base.note(quickestMs, now);
-    if (lastedMs > this.#queueMs) {
-      this.#queueWindows = 0;
-      return;
-    }
-    const waitedMs = quickestMs - this.#base.ms;
-    // Old counts fade: what looks like a permanent queue is latency.
-    const before = this.#queued * (1 - lastedMs / FORGET_QUEUE_MS);
-    const isShort = waitedMs < this.#queueMs / 2 && sent <= answered;
-    this.#queued = isShort ? 0 : within(before + sent - answered, 0, this.#inFlight);
-    this.#mayRise = waitedMs < this.#queueMs;
-    const allowed = (answered / lastedMs) * this.#queueMs;
-    if (this.#queued <= allowed / 4) this.#base.note(quickestMs, now);
-    const isQueue = this.#inFlight > this.#least && this.#queued > allowed && !this.#mayRise;
-    this.#queueWindows = isQueue ? this.#queueWindows + 1 : 0;
-    if (this.#queueWindows >= MIN_WINDOWS) this.#lower(this.#least, this.#inFlight - this.#queued + allowed, now);
+    if (lastedMs > this.#queueMs / 2) return;
+    const isDelayed = quickestMs - this.#base.ms >= this.#queueMs / 4;
+    const isShort = !isDelayed && sent <= answered;
+    this.#queued = isShort ? 0 : within(this.#queued + sent - answered, 0, this.#inFlight);
+    const allowed = this.#allowed(now);
+    const most = Math.max(allowed, CHANCE * Math.sqrt(this.#inFlight));
+    if (this.#queued <= most / 8) this.#base.note(quickestMs, now);
+    if (isDelayed && this.#queued > most) this.#lower(allowed, now);
+    this.#mayRise = this.#queued <= allowed;
   }
 
-  #lower(least: number, wanted: number, now: number): void {
-    this.#value = Math.min(this.#value, Math.max(least, Math.floor(wanted)));
+  #lower(wanted: number, now: number): void {
+    this.#value = Math.min(this.#value, Math.floor(Math.max(this.#allowed(now), wanted)));
     this.#late = 0;
-    this.#queueWindows = 0;
     this.#loweredAt = now;
+  }
+
+  /** How many requests the core answers in the time allowed for a queue. */
+  #allowed(now: number): number {
+    return Math.max(FEWEST, this.#recentAt(now));
+  }
+
+  #recentAt(now: number): number {
+    return this.#recent * Math.exp((this.#inTimeAt - now) / this.#queueMs);
   }
 }
 

@@ -135,7 +135,7 @@ export class Core {
   constructor(address: CoreAddress, timeoutMs: number, counts = new CoreCounts(address.origin)) {
     this.address = address;
     this.counts = counts;
-    this.limit = new ConcurrencyLimit(timeoutMs, OWN);
+    this.limit = new ConcurrencyLimit(timeoutMs);
     this.quick = new SharedWires(() => this.#newWire(true));
     this.slow = new SharedWires(() => this.#newWire(true));
   }
@@ -196,9 +196,12 @@ export class Core {
     return true;
   }
 
-  /** Whether a read may be sent twice only to find out how the core is. */
+  /**
+   * Whether a read may be sent twice only to find out how the core is. A core has enough to do with half of its limit,
+   * which a single client can fill.
+   */
   mayProbe(now: number): boolean {
-    if (now - this.#probedAt < PROBE_EVERY_MS) return false;
+    if (now - this.#probedAt < PROBE_EVERY_MS || 2 * this.limit.inFlight >= this.limit.value) return false;
     this.#probedAt = now;
     return true;
   }

@@ -17,6 +17,7 @@ const CONNECTION = 'shared/http/connection.ts';
 const HEAD = 'shared/http/request-head.ts';
 const CALL = 'gateway/upstream/call.ts';
 const WIRE = 'gateway/upstream/wire.ts';
+const LIMIT = 'gateway/upstream/concurrency-limit.ts';
 const HEADERS = 'gateway/upstream/headers.ts';
 const ACCESS = 'gateway/operators/api/access.ts';
 
@@ -90,6 +91,15 @@ export const BREAKS: readonly Break[] = [
   row('shared/http/body.ts', 'gateway/three-listeners', "!one.startsWith('charset') || UTF_8.test(one)", 'true'),
 
   // What the core receives and answers.
+  row(LIMIT, 'gateway/concurrency', 'CHANCE * Math.sqrt(this.#inFlight)', '128'),
+  row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
+  row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),
+  row(
+    'gateway/pipeline/load-shedder.ts',
+    'gateway/concurrency',
+    'return caller.inFlight + 1 <=',
+    'return caller.inFlight <',
+  ),
   row(WIRE, 'gateway/line.test', '&& !this.#options.needsEcho)', ')'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
   row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
 import { ConcurrencyLimit } from '../../gateway/upstream/concurrency-limit.ts';
+import { Core } from '../../gateway/upstream/core.ts';
+import { generator } from '../support/fleets.ts';
 
 const TIMEOUT_MS = 5_000;
-const CONNECTIONS = 64;
 
 const records = new WeakMap<LoadShedder, Record<string, Caller>>();
 
@@ -32,7 +33,7 @@ test('a single caller gets half of the slots, and the next one the rest or an eq
   const shedder = new LoadShedder(() => 1_000);
   const first = fill(shedder, 'first');
   expect(first).toHaveLength(500);
-  expect(fill(shedder, 'second')).toHaveLength(334);
+  expect(fill(shedder, 'second')).toHaveLength(333);
   expect(fill(shedder, 'third')).toHaveLength(250);
   expect(shedder.hasRoomFor(keyOf(shedder, 'first'))).toBe(false);
   expect(shedder.slot().take(keyOf(shedder, 'first'))).toBe(false);
@@ -46,18 +47,28 @@ test('many small callers leave no capacity unused', () => {
   expect(fill(shedder, 'large')).toHaveLength(250);
 });
 
-test('after the limit has fallen, callers below their share are admitted up to twice the limit in total', () => {
+test('after the limit has fallen, callers below their share are admitted, up to as many callers as the limit', () => {
   let limit = 1_000;
   const shedder = new LoadShedder(() => limit);
   const [first] = fill(shedder, 'first');
   limit = 400;
   expect(shedder.hasRoomFor(keyOf(shedder, 'first'))).toBe(false);
-  expect(fill(shedder, 'second')).toHaveLength(134);
+  expect(fill(shedder, 'second')).toHaveLength(133);
   let others = 0;
-  for (; shedder.hasRoomFor(keyOf(shedder, `other ${others}`)); others++) take(shedder, `other ${others}`);
-  expect(others).toBe(800 - 500 - 134);
+  for (; others < 1_000 && shedder.hasRoomFor(keyOf(shedder, `other ${others}`)); others++)
+    take(shedder, `other ${others}`);
+  expect(others).toBe(400 - 2);
   first?.release();
-  expect(shedder.hasRoomFor(keyOf(shedder, 'other 399'))).toBe(true);
+  expect(shedder.hasRoomFor(keyOf(shedder, 'other 0'))).toBe(false);
+});
+
+test('a caller with few requests under way is admitted while another has many times the limit', () => {
+  let limit = 1_000;
+  const shedder = new LoadShedder(() => limit);
+  fill(shedder, 'greedy');
+  limit = 32;
+  expect(shedder.hasRoomFor(keyOf(shedder, 'greedy'))).toBe(false);
+  expect(fill(shedder, 'modest').length).toBeGreaterThan(2);
 });
 
 test('a slot that is released twice counts as released once', () => {
@@ -69,22 +80,36 @@ test('a slot that is released twice counts as released once', () => {
   expect(fill(shedder, 'one')).toHaveLength(5);
 });
 
-/** Runs a limit in simulated time: requests arrive at a fixed rate, and a simulated core answers them. */
+/** Runs a limit in simulated time: requests arrive at random, and a simulated core answers them in order. */
 class Simulation {
-  readonly limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  readonly limit = new ConcurrencyLimit(TIMEOUT_MS);
+  readonly #random = generator(1);
   shed = 0;
   givenUp = 0;
+  answered = 0;
+  /** The longest time that a request took. */
+  longestMs = 0;
   #now = 0;
-  #due = 0;
+  #nextAt = 0;
   readonly #waiting: { askedAt: number; answerAt: number }[] = [];
   #freeAt = 0;
 
   /** @param core how long an answer takes, and the maximum number of answers a second */
   run(forMs: number, ratePerSecond: number, core: { latencyMs: number; perSecond: number }): this {
     for (const end = this.#now + forMs; this.#now < end; this.#now++) {
-      for (this.#due += ratePerSecond / 1_000; this.#due >= 1; this.#due--) this.#ask(core);
+      for (; this.#nextAt <= this.#now; this.#nextAt -= (Math.log(1 - this.#random()) * 1_000) / ratePerSecond)
+        this.#ask(core);
       this.#answer();
     }
+    return this;
+  }
+
+  /** Forgets what was counted so far. */
+  count(): this {
+    this.shed = 0;
+    this.givenUp = 0;
+    this.answered = 0;
+    this.longestMs = 0;
     return this;
   }
 
@@ -103,6 +128,8 @@ class Simulation {
       const isLate = this.#now - first.askedAt >= TIMEOUT_MS;
       if (first.answerAt > this.#now && !isLate) return;
       if (isLate) this.givenUp += 1;
+      else this.answered += 1;
+      this.longestMs = Math.max(this.longestMs, this.#now - first.askedAt);
       this.#waiting.shift();
       this.limit.learn(first.askedAt, this.#now);
       this.limit.leave();
@@ -119,7 +146,7 @@ function answer(limit: ConcurrencyLimit, askedAt: number, now: number): void {
 }
 
 test('a few late answers do not change the limit', () => {
-  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  const limit = new ConcurrencyLimit(TIMEOUT_MS);
   const most = limit.value;
   for (let count = 0; count < 9; count++) {
     answer(limit, 0, 5_000 + count);
@@ -134,7 +161,7 @@ test('no request is shed during three seconds of higher but constant latency', (
 });
 
 test('slow reads among fast ones do not lower the limit', () => {
-  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  const limit = new ConcurrencyLimit(TIMEOUT_MS);
   for (let at = 0; at < 60_000; at += 10) {
     for (const tookMs of [1, 4_900]) {
       answer(limit, at, at + tookMs);
@@ -144,7 +171,7 @@ test('slow reads among fast ones do not lower the limit', () => {
 });
 
 test('many answers that are late at one moment do not lower the limit while others are on time', () => {
-  const limit = new ConcurrencyLimit(TIMEOUT_MS, CONNECTIONS);
+  const limit = new ConcurrencyLimit(TIMEOUT_MS);
   for (let now = 10_000; now < 40_000; now += 100) {
     answer(limit, now - 2, now);
     for (let count = 0; count < 32; count++) answer(limit, now - TIMEOUT_MS, now + 50);
@@ -152,20 +179,36 @@ test('many answers that are late at one moment do not lower the limit while othe
   expect(limit.value).toBe(2_048);
 });
 
-test.for([1.3, 2, 5])(
-  'a core under %d times the load that it can serve answers all admitted requests in time',
-  (times) => {
-    const core = { latencyMs: 2, perSecond: 150 };
-    const simulation = new Simulation().run(3_000, 140, core).run(60_000, times * 150, core);
+test.for([15, 50, 300])('higher latency of a core with %d requests a second is no queue', (perSecond) => {
+  const simulation = new Simulation().run(15_000, perSecond, quick);
+  for (const latencyMs of [700, 2, 3_000, 2]) simulation.run(20_000, perSecond, { latencyMs, perSecond: 10_000 });
+  expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);
+});
+
+const overloads = [15, 150].flatMap((perSecond) => [1.3, 2, 5, 10].map((times) => [perSecond, times] as const));
+
+test.for(overloads)(
+  'a core of %d answers a second gives as many at %d times the load, in time',
+  ([perSecond, times]) => {
+    const core = { latencyMs: 2, perSecond };
+    const simulation = new Simulation().run(5_000, 0.8 * perSecond, core).run(15_000, times * perSecond, core);
+    simulation.count().run(300_000, times * perSecond, core);
     expect(simulation.givenUp).toBe(0);
-    expect(simulation.limit.value).toBeLessThan(800);
-    expect(simulation.shed).toBeGreaterThan((times - 1) * 150 * 40);
+    expect(simulation.answered).toBeGreaterThan(0.97 * 300 * perSecond);
+    expect(simulation.longestMs).toBeLessThan(3_000);
   },
 );
 
+test('a core with half of its limit under way gets no read twice only to find out how it is', () => {
+  const core = new Core({ origin: 'http://core', url: 'http://core', connect: {} }, TIMEOUT_MS);
+  expect(core.mayProbe(1_000)).toBe(true);
+  while (core.limit.inFlight < core.limit.value / 2) core.limit.enter();
+  expect(core.mayProbe(2_000)).toBe(false);
+});
+
 test('a core that times out gets few requests, and as many as before once it recovers', () => {
   const simulation = new Simulation().run(3_000, 300, quick).run(20_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
-  expect(simulation.limit.value).toBeLessThanOrEqual(CONNECTIONS);
+  expect(simulation.limit.value).toBeLessThanOrEqual(64);
   simulation.run(30_000, 300, quick);
   expect(simulation.limit.value).toBe(2_048);
 });
