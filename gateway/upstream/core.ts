@@ -158,10 +158,14 @@ export class Core {
    */
   noteSlow({ request, sentAt, isAlone }: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
     const { client } = request;
-    if (isAlone && client.slowUntil > now && now - sentAt >= FLOWING_MS) client.slowUntil = now + NOTED_MS;
+    const isStillSlow = isAlone && client.slowUntil > now && now - sentAt >= FLOWING_MS;
+    if (isStillSlow && this.newestAnswered > sentAt) client.slowUntil = now + NOTED_MS;
     if (blocker === undefined) return;
+    const first = blocker.request.client;
     const later = Math.max(this.newestAnswered, sentAt - SOONER_MS);
-    if (later > blocker.sentAt) blocker.request.client.slowUntil = now + NOTED_MS;
+    if (later > blocker.sentAt) first.slowUntil = now + NOTED_MS;
+    // All were sent at once. The next read, on a wire of its own, shows whether this client is slow or the core.
+    else if (first.slowUntil <= now && this.mayProbe(now)) first.slowUntil = now + PROBE_EVERY_MS;
   }
 
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
@@ -197,7 +201,7 @@ export class Core {
   }
 
   /**
-   * Whether a read may be sent twice only to find out how the core is. A core has enough to do with half of its limit,
+   * Whether a read may be sent twice, or on a wire of its own, only to find out how the core is. A core has enough to do with half of its limit,
    * which a single client can fill.
    */
   mayProbe(now: number): boolean {

@@ -115,8 +115,8 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/upstream/core.ts',
     'gateway/head-of-line.thorough',
-    'if (later > blocker.sentAt) blocker',
-    'if (false) blocker',
+    'if (later > blocker.sentAt) first',
+    'if (false) first',
   ),
   row(
     'shared/fair-share.ts',
