@@ -59,6 +59,7 @@ function collect(request: BrokenRequest & BegunRequest, maxBytes: number): Promi
   const chunks: Buffer[] = [];
   let length = 0;
   let hasEnded = false;
+  request[BODY_BYTES] = () => length;
   const broken = () => {
     if (!hasEnded) reject(request[FAULT] ?? new HttpError('invalid_request', 'The body ended early.'));
   };
@@ -66,7 +67,6 @@ function collect(request: BrokenRequest & BegunRequest, maxBytes: number): Promi
     length += chunk.length;
     if (length > maxBytes) reject(tooLarge(maxBytes));
     else chunks.push(chunk);
-    request[BODY_BYTES] = length;
   });
   request.once('end', () => {
     hasEnded = true;

@@ -151,7 +151,7 @@ export class Connection {
   get heldBytes(): number {
     const { writableLength, readableLength, parser } = this.#socket;
     const [, ...behind] = this.answers;
-    const body = parser?.incoming?.complete === false ? (parser.incoming[BODY_BYTES] ?? 0) : 0;
+    const body = parser?.incoming?.complete === false ? (parser.incoming[BODY_BYTES]?.() ?? 0) : 0;
     return behind.reduce((total, answer) => total + answer.writableLength, writableLength + readableLength + body);
   }
 

@@ -14,9 +14,9 @@ import { type ErrorCode, HttpError } from './errors.ts';
  */
 export const FAULT = Symbol('fault of a request');
 export type BrokenRequest = IncomingMessage & { [FAULT]?: HttpError };
-/** The number of bytes read of a body. It is stored on the request for the same reason. */
+/** Returns the number of bytes read of a body. It is stored on the request for the same reason. */
 export const BODY_BYTES = Symbol('bytes of a body');
-export type BegunRequest = IncomingMessage & { [BODY_BYTES]?: number };
+export type BegunRequest = IncomingMessage & { [BODY_BYTES]?: () => number };
 
 /** The limits of a request's head. Node drops lines above KEPT_HEADER_LINES silently, so `lines` is lower. */
 export interface HeadLimits {

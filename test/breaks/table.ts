@@ -71,7 +71,7 @@ export const BREAKS: readonly Break[] = [
   row('gateway/pipeline/client-request.ts', 'gateway/client-address', '|| !proxies.has(client)) return', ') return'),
   row('gateway/pipeline/client-request.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
   row(CONNECTION, 'gateway/one-at-a-time', '(!isInBody && this.#isClosing)', 'false'),
-  row(CONNECTION, 'security/unread-answers', '(parser.incoming[BODY_BYTES] ?? 0)', '0'),
+  row(CONNECTION, 'security/unread-answers', '(parser.incoming[BODY_BYTES]?.() ?? 0)', '0'),
   row(CONNECTION, 'gateway/pipelining', 'this.answers.length >= this.#rules.unanswered', 'false'),
   row(HEAD, 'gateway/three-listeners', 'if (seen.includes(name)) refuse(', 'if (false) refuse('),
   row(HEAD, 'gateway/three-listeners', "coding.toLowerCase() !== 'chunked' ||", ''),
