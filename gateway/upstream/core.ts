@@ -82,13 +82,12 @@ const KEEP_ALIVE_MS = 4_000;
 const DEPTH = 64;
 /** A read avoids wires whose answers do not flow. It first tries a few, so that writes carry many requests. */
 const FEW = 4;
-/** If two answers arrive together, and the second request was sent this much later, the first answer was late. */
-const SOONER_MS = 4;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
 /** A client counts as slow, or its answers as large, for this long. */
 export const NOTED_MS = 10_000;
+const SUSPECTED_MS = 1_000;
 
 /** The number of reads that may be sent twice: this many at first, then a tenth of the answers. */
 const MAX_RESENDS = 64;
@@ -153,19 +152,18 @@ export class Core {
   }
 
   /**
-   * Notes the client of a read that has blocked others, which the core answers sooner, and one that goes on to be slow.
+   * Notes a client that is slow: its read takes four times as long as those of others. If it is not certain, the client's
+   * next reads have wires of their own, which shows it.
    * @param blocker the request whose late answer others have waited for until now
    */
-  noteSlow({ request, sentAt, isAlone }: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
-    const { client } = request;
-    const isStillSlow = isAlone && client.slowUntil > now && now - sentAt >= FLOWING_MS;
-    if (isStillSlow && this.newestAnswered > sentAt) client.slowUntil = now + NOTED_MS;
-    if (blocker === undefined) return;
-    const first = blocker.request.client;
-    const later = Math.max(this.newestAnswered, sentAt - SOONER_MS);
-    if (later > blocker.sentAt) first.slowUntil = now + NOTED_MS;
-    // All were sent at once. The next read, on a wire of its own, shows whether this client is slow or the core.
-    else if (first.slowUntil <= now && this.mayProbe(now)) first.slowUntil = now + PROBE_EVERY_MS;
+  noteSlow(answered: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
+    const late = blocker ?? answered;
+    const { client } = late.request;
+    const isKnown = client.slowUntil > now;
+    const tookMs = now - late.sentAt;
+    if (tookMs < FLOWING_MS || (blocker === undefined && !isKnown)) return;
+    if (this.newestAnswered > now - tookMs / 4) client.slowUntil = now + NOTED_MS;
+    else if (!isKnown && this.mayProbe(now)) client.slowUntil = now + SUSPECTED_MS;
   }
 
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */

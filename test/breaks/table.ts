@@ -115,8 +115,8 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/upstream/core.ts',
     'gateway/head-of-line.thorough',
-    'if (later > blocker.sentAt) first',
-    'if (false) first',
+    'if (this.newestAnswered > now - tookMs / 4) client',
+    'if (false) client',
   ),
   row(
     'shared/fair-share.ts',
