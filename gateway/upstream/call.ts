@@ -179,7 +179,7 @@ export class Call implements PendingRequest {
 
   answered(answer: Answer, now: number, blocker: PendingRequest | undefined): void {
     const core = this.#core as Core;
-    if (this.isAlone || blocker !== undefined) core.noteSlow(this, blocker, now);
+    if (this.#isRead && (this.isAlone || blocker !== undefined)) core.noteSlow(this, blocker, now);
     if (this.isWanted) {
       this.#began(core, now);
       if (this.isAlone) core.echoes = requestIdOf(answer.headers) === this.id;

@@ -152,18 +152,22 @@ export class Core {
   }
 
   /**
-   * Notes a client that is slow: its read takes four times as long as those of others. If it is not certain, the client's
-   * next reads have wires of their own, which shows it.
+   * Notes a client whose read takes eight times as long as those of others. If that is not certain, the client is
+   * suspected: its next read has a wire of its own, and shows it.
    * @param blocker the request whose late answer others have waited for until now
    */
   noteSlow(answered: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
     const late = blocker ?? answered;
     const { client } = late.request;
-    const isKnown = client.slowUntil > now;
     const tookMs = now - late.sentAt;
-    if (tookMs < FLOWING_MS || (blocker === undefined && !isKnown)) return;
-    if (this.newestAnswered > now - tookMs / 4) client.slowUntil = now + NOTED_MS;
-    else if (!isKnown && this.mayProbe(now)) client.slowUntil = now + SUSPECTED_MS;
+    const isSlow = tookMs >= FLOWING_MS && this.newestAnswered > now - tookMs / 8;
+    if (blocker !== undefined) {
+      if (isSlow) client.slowUntil = now + NOTED_MS;
+      else if (client.slowUntil <= now && this.mayProbe(now)) client.slowUntil = now + SUSPECTED_MS;
+    } else if (client.slowUntil > now) {
+      if (isSlow) client.slowUntil = now + NOTED_MS;
+      else if (client.slowUntil <= now + SUSPECTED_MS) client.slowUntil = 0;
+    }
   }
 
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
