@@ -112,12 +112,7 @@ export const BREAKS: readonly Break[] = [
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
 
-  row(
-    'gateway/upstream/core.ts',
-    'gateway/head-of-line.thorough',
-    'const isSlow = tookMs >= FLOWING_MS && ',
-    'const isSlow = false && ',
-  ),
+  row('gateway/upstream/core.ts', 'gateway/head-of-line.thorough', 'if (blocker !== undefined) {', 'if (false) {'),
   row(
     'shared/fair-share.ts',
     'gateway/fair-share',
