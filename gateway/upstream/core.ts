@@ -161,13 +161,11 @@ export class Core {
     const { client } = late.request;
     const tookMs = now - late.sentAt;
     const isSlow = tookMs >= FLOWING_MS && this.newestAnswered > now - tookMs / 8;
-    if (blocker !== undefined) {
-      if (isSlow) client.slowUntil = now + NOTED_MS;
-      else if (client.slowUntil <= now && this.mayProbe(now)) client.slowUntil = now + SUSPECTED_MS;
-    } else if (client.slowUntil > now) {
-      if (isSlow) client.slowUntil = now + NOTED_MS;
-      else if (client.slowUntil <= now + SUSPECTED_MS) client.slowUntil = 0;
-    }
+    const isKnown = client.slowUntil > now;
+    if (blocker === undefined && !isKnown) return;
+    if (isSlow) client.slowUntil = now + NOTED_MS;
+    else if (!isKnown && this.mayProbe(now)) client.slowUntil = now + SUSPECTED_MS;
+    else if (blocker === undefined && client.slowUntil <= now + SUSPECTED_MS) client.slowUntil = 0;
   }
 
   /** A wire for one request. It is new if answers carry no ids, because a late answer could pass for the next one. */
@@ -203,8 +201,8 @@ export class Core {
   }
 
   /**
-   * Whether a read may be sent twice, or on a wire of its own, only to find out how the core is. A core has enough to do with half of its limit,
-   * which a single client can fill.
+   * Whether a read may be sent twice, or on a wire of its own, only to find out how the core is. A core has enough to do
+   * with half of its limit, which a single client can fill.
    */
   mayProbe(now: number): boolean {
     if (now - this.#probedAt < PROBE_EVERY_MS || 2 * this.limit.inFlight >= this.limit.value) return false;

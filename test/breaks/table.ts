@@ -112,7 +112,12 @@ export const BREAKS: readonly Break[] = [
   row(HEADERS, 'security/spoofing', "  'x-request-id',\n  'x-rewrite-url',\n  CALLER_ID,\n", "  'x-request-id',\n"),
   row(HEADERS, 'gateway/forwarding', 'if (status === 503 ||', 'if ('),
 
-  row('gateway/upstream/core.ts', 'gateway/head-of-line.thorough', 'if (blocker !== undefined) {', 'if (false) {'),
+  row(
+    'gateway/upstream/core.ts',
+    'gateway/head-of-line.thorough',
+    'if (blocker === undefined && !isKnown) return;',
+    'if (!isKnown) return;',
+  ),
   row(
     'shared/fair-share.ts',
     'gateway/fair-share',

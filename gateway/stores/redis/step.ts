@@ -108,10 +108,13 @@ async function latestFor(redis: RedisConnection, { tag, id }: Step): Promise<num
   return clock.time + (performance.now() - clock.readAt + ASKED_MS) * 1_000;
 }
 
+/** The answer of TIME. */
+export const inMicroseconds = ([seconds = 0, microseconds = 0]: readonly (number | string)[]): number =>
+  Number(seconds) * 1e6 + Number(microseconds);
+
 async function clockOf(redis: RedisConnection, key: string): Promise<number> {
   try {
-    const [seconds, microseconds] = (await redis.eval(CLOCK, 1, key)) as [string, string];
-    return Number(seconds) * 1e6 + Number(microseconds);
+    return inMicroseconds((await redis.eval(CLOCK, 1, key)) as [string, string]);
   } catch (fault) {
     const { message } = fault as Error;
     throw new NotMade(refusalIn(fault as Error) ?? 'Redis does not answer.', `Redis failed: ${message}`);

@@ -28,6 +28,7 @@ import {
   fieldsIn,
   hashesBeside,
   INDEX,
+  inMicroseconds,
   isPassing,
   type Lengths,
   nameOf,
@@ -83,8 +84,7 @@ export class RedisStorage implements Storage {
   }
 
   async now(): Promise<number> {
-    const [seconds, microseconds] = await orUnavailable(this.#redis.time());
-    return Number(seconds) * 1e6 + Number(microseconds);
+    return inMicroseconds(await orUnavailable(this.#redis.time()));
   }
 
   /** A value of another type is a record without fields, so that it can be seen and removed. */
