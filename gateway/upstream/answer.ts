@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { ERRORS, helpFor } from '../../shared/http/errors.ts';
 import { listed } from '../../shared/lists.ts';
 import { EndUnknown, Unreadable } from './faults.ts';
-import { hasBody, hasHeader, responseHeaders } from './headers.ts';
+import { hasBody, responseHeaders } from './headers.ts';
 
 /** Parses the answers on one connection, which follow each other: small ones as a whole, large ones in pieces. */
 
@@ -17,6 +17,13 @@ export interface AnswerHead {
   readonly status: number;
   /** Flat list of names and values. */
   readonly headers: readonly string[];
+  /** The X-Request-Id; undefined if there is none, or if there are several different ones. */
+  readonly requestId: string | undefined;
+  /** How long the core keeps an idle connection, in ms; undefined if it does not say. */
+  readonly keepAliveMs: number | undefined;
+  /** The length of the body in bytes, if the core states it. */
+  readonly length: number | undefined;
+  readonly isChunked: boolean;
   /** Whether the core closes its connection after this answer. */
   readonly isLast: boolean;
 }
@@ -32,14 +39,11 @@ export class AnswerTooLarge extends Error {
   readonly head: AnswerHead;
   /** Where the body begins in the bytes that were read. */
   readonly from: number;
-  /** The length of the body in bytes; undefined if it is chunked. */
-  readonly length: number | undefined;
 
-  constructor(head: AnswerHead, from: number, length: number | undefined) {
+  constructor(head: AnswerHead, from: number) {
     super('The answer is too large to be read as a whole.');
     this.head = head;
     this.from = from;
-    this.length = length;
   }
 }
 
@@ -67,12 +71,14 @@ const CHUNK_SIZE = /^[0-9A-Fa-f]{1,6}$/;
 export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Framed | undefined {
   const found = findHead(bytes, start);
   if (found === undefined) return undefined;
-  const { head, status, end: from } = found;
-  const { headers, length, isChunked, isLast } = readHead(head);
-  if (!hasBody(isHead, status)) return { answer: { status, headers, isLast, body: '' }, end: from };
-  const framed = isChunked ? readChunks(bytes, from) : readBody(bytes, from, length);
-  if (framed === TOO_LARGE) throw new AnswerTooLarge({ status, headers, isLast }, from, length);
-  return framed && { answer: { status, headers, isLast, body: framed.body }, end: framed.end };
+  const { status, end: from } = found;
+  const answer = readHead(found.head, status);
+  if (!hasBody(isHead, status)) return { answer, end: from };
+  const framed = answer.isChunked ? readChunks(bytes, from) : readBody(bytes, from, answer.length);
+  if (framed === TOO_LARGE) throw new AnswerTooLarge(answer, from);
+  if (framed === undefined) return undefined;
+  answer.body = framed.body;
+  return { answer, end: framed.end };
 }
 
 const TOO_LARGE = 'too large';
@@ -93,27 +99,25 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     if (status === 101) throw new Unreadable('No client asked for another protocol.');
     // An interim answer has no body (RFC 9110 §8.6, RFC 9112 §6.1) and does not end the connection, but some parsers
     // would follow headers that say otherwise.
-    const { length, isChunked, isLast } = readHead(head);
+    const { length, isChunked, isLast } = readHead(head, status);
     if (isLast || isChunked || length !== undefined)
       throw new Unreadable('An interim answer announces a body or its end.');
   }
 }
 
-interface Head {
-  readonly headers: string[];
-  readonly length: number | undefined;
-  readonly isChunked: boolean;
-  readonly isLast: boolean;
-}
-
-/** The lengths of the names of headers that frame an answer: other names need no lower case. */
-const FRAMING_LENGTHS: ReadonlySet<number> = new Set(
-  ['content-length', 'transfer-encoding', 'connection'].map(({ length }) => length),
+/** The lengths of the names of headers that are read here: other names need no lower case. */
+const LENGTHS_READ: ReadonlySet<number> = new Set(
+  ['content-length', 'transfer-encoding', 'connection', 'keep-alive', 'x-request-id'].map(({ length }) => length),
 );
+const LENGTH = /^\d{1,15}$/;
+const TIMEOUT = /\btimeout=(\d{1,9})/i;
 
-/** @param head well-formed */
-function readHead(head: string): Head {
+/** @param head well-formed @returns an answer whose body is still empty */
+function readHead(head: string, status: number): { -readonly [field in keyof Answer]: Answer[field] } {
   const headers: string[] = [];
+  let requestId: string | undefined;
+  let hasOneId = true;
+  let keepAliveMs: number | undefined;
   let length: number | undefined;
   let isChunked = false;
   let isLast = false;
@@ -123,9 +127,9 @@ function readHead(head: string): Head {
     const name = head.slice(at + 2, colon);
     const value = trimmed(head, colon + 1, next === -1 ? head.length : next);
     headers.push(name, value);
-    switch (FRAMING_LENGTHS.has(name.length) ? name.toLowerCase() : '') {
+    switch (LENGTHS_READ.has(name.length) ? name.toLowerCase() : '') {
       case 'content-length':
-        if (length !== undefined || !/^\d{1,15}$/.test(value)) throw new Unreadable('Its length is invalid.');
+        if (length !== undefined || !LENGTH.test(value)) throw new Unreadable('Its length is invalid.');
         length = Number(value);
         break;
       case 'transfer-encoding':
@@ -134,11 +138,24 @@ function readHead(head: string): Head {
         break;
       case 'connection':
         isLast ||= listed(value.toLowerCase()).includes('close');
+        break;
+      case 'keep-alive':
+        keepAliveMs ??= timeoutOf(value);
+        break;
+      case 'x-request-id':
+        hasOneId &&= requestId === undefined || requestId === value;
+        requestId = value;
     }
     at = next;
   }
   if (isChunked && length !== undefined) throw new Unreadable('It has both a length and chunks.');
-  return { headers, length, isChunked, isLast };
+  if (!hasOneId) requestId = undefined;
+  return { status, headers, requestId, keepAliveMs, length, isChunked, isLast, body: '' };
+}
+
+function timeoutOf(keepAlive: string): number | undefined {
+  const seconds = TIMEOUT.exec(keepAlive)?.[1];
+  return seconds === undefined ? undefined : 1_000 * Number(seconds);
 }
 
 /** Trims spaces and tabs (RFC 9110 §5.5). trim() would also remove other characters, which are data here. */
@@ -269,14 +286,13 @@ function helpWith(body: Answer['body']): readonly string[] {
 
 /** Sends an answer. If it is short, head and body are one string and one write; latin1 keeps every byte. */
 export function sendAnswer(
-  { status, headers, body }: Answer,
+  { status, headers, isChunked, body }: Answer,
   response: ServerResponse,
   extra: readonly string[],
 ): void {
   const kept = responseHeaders(headers, status);
   // A chunked answer gets a Content-Length.
-  if (hasBody(response.req.method === 'HEAD', status) && !hasHeader(kept, 'content-length'))
-    kept.push('Content-Length', String(body.length));
+  if (isChunked && hasBody(response.req.method === 'HEAD', status)) kept.push('Content-Length', String(body.length));
   kept.push(...extra);
   if (status >= 400) kept.push(...helpWith(body));
   response.writeHead(status, kept);

@@ -14,7 +14,7 @@ import {
   upstreamFault,
   WrongAnswer,
 } from './faults.ts';
-import { attemptIdOf, isRepeatable, requestIdOf, responseHeaders, type UpstreamRequest } from './headers.ts';
+import { attemptIdOf, isRepeatable, responseHeaders, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
@@ -182,7 +182,7 @@ export class Call implements PendingRequest {
     if (this.#isRead && (this.isAlone || blocker !== undefined)) core.noteSlow(this, blocker, now);
     if (this.isWanted) {
       this.#began(core, now);
-      if (this.isAlone) core.echoes = requestIdOf(answer.headers) === this.id;
+      if (this.isAlone) core.echoes = answer.requestId === this.id;
     }
     if (this.isAlone && !core.echoes) this.#wire?.end();
     this.#leave();
@@ -203,7 +203,7 @@ export class Call implements PendingRequest {
     const core = this.#core as Core;
     this.#noteLarge(now);
     this.#began(core, now);
-    core.echoes = requestIdOf(head.headers) === this.id;
+    core.echoes = head.requestId === this.id;
     this.#streamed = head;
     this.#readSince = now;
     if (CoreRefusedUs.saysSo(head.status)) this.#wire?.end(new CoreRefusedUs(head.status));

@@ -91,39 +91,6 @@ function waitOf(headers: readonly string[]): string {
 /** Whether an answer has a body, whatever its headers say (RFC 9112 §6.3). */
 export const hasBody = (isHead: boolean, status: number): boolean => !isHead && status !== 204 && status !== 304;
 
-/** @param name in lower case */
-export function hasHeader(headers: readonly string[], name: string): boolean {
-  return headers.some((header, at) => at % 2 === 0 && header.length === name.length && header.toLowerCase() === name);
-}
-
-/** The X-Request-Id of an answer; undefined if it has none, or several different ones. */
-export function requestIdOf(headers: readonly string[]): string | undefined {
-  let id: string | undefined;
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at] as string;
-    if (name.length !== X_REQUEST_ID.length || name.toLowerCase() !== X_REQUEST_ID) continue;
-    if (id !== undefined && id !== headers[at + 1]) return undefined;
-    id = headers[at + 1];
-  }
-  return id;
-}
-
-const X_REQUEST_ID = 'x-request-id';
-
-/** How long the core keeps an idle connection, in ms; undefined if it does not say. */
-export function keepAliveMs(headers: readonly string[]): number | undefined {
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at] as string;
-    if (name.length !== KEEP_ALIVE.length || name.toLowerCase() !== KEEP_ALIVE) continue;
-    const seconds = TIMEOUT.exec(headers[at + 1] as string)?.[1];
-    return seconds === undefined ? undefined : 1_000 * Number(seconds);
-  }
-  return undefined;
-}
-
-const KEEP_ALIVE = 'keep-alive';
-const TIMEOUT = /\btimeout=(\d{1,9})/i;
-
 /**
  * Servers that turn headers into variables, as in CGI, read x_caller_id and x.caller.id as X-Caller-Id. Therefore names
  * may contain only letters, digits and hyphens, although HTTP allows more.

@@ -4,7 +4,7 @@ import { buildConnector } from 'undici';
 import { type Answer, type AnswerHead, AnswerTooLarge, BodyReader, readAnswer } from './answer.ts';
 import type { Connect } from './core-addresses.ts';
 import { ConnectionLost, WrongAnswer } from './faults.ts';
-import { keepAliveMs, requestIdOf, type UpstreamRequest, writeRequest } from './headers.ts';
+import { type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
 const READ_BYTES = 65_536;
@@ -260,16 +260,16 @@ export class Wire {
         this.#streamed = {
           pending: this.#shift(),
           head: fault.head,
-          body: new BodyReader(fault.length),
+          body: new BodyReader(fault.head.length),
           hasStrayBytes: false,
         };
         first.streamed(fault.head, this.#readAt);
         if (this.#streamed !== undefined) this.#pass(bytes, fault.from);
         return bytes.length;
       }
-      const length = fault.length === undefined ? undefined : fault.from + fault.length - at;
-      if (length === undefined || length > MAX_SKIPPED_BYTES) throw fault;
-      this.#skipped = length;
+      const rest = fault.from + (fault.head.length ?? Number.POSITIVE_INFINITY) - at;
+      if (rest > MAX_SKIPPED_BYTES) throw fault;
+      this.#skipped = rest;
       this.#shift().failed(fault);
       return this.#socket === undefined ? bytes.length : this.#skip(bytes, at);
     }
@@ -298,17 +298,16 @@ export class Wire {
   }
 
   /** Ends the connection if the core may close it soon, or if it is not certain where the next answer begins. */
-  #idle({ headers }: AnswerHead): void {
+  #idle({ keepAliveMs = Number.POSITIVE_INFINITY }: AnswerHead): void {
     const socket = this.#socket as Socket;
-    const ms = Math.min(this.#options.keepAliveMs, (keepAliveMs(headers) ?? Infinity) - KEEP_ALIVE_MARGIN_MS);
+    const ms = Math.min(this.#options.keepAliveMs, keepAliveMs - KEEP_ALIVE_MARGIN_MS);
     // An answer can arrive before its whole request was sent.
     if (socket.writableLength > 0 || ms <= 0) this.end();
     else if (socket.timeout !== ms) socket.setTimeout(ms);
   }
 
-  #check({ headers }: AnswerHead, { id }: PendingRequest): void {
-    const echoed = requestIdOf(headers);
-    if (echoed === id || (echoed === undefined && !this.#options.needsEcho)) return;
+  #check({ requestId }: AnswerHead, { id }: PendingRequest): void {
+    if (requestId === id || (requestId === undefined && !this.#options.needsEcho)) return;
     throw new WrongAnswer();
   }
 

@@ -95,7 +95,7 @@ test('an answer without length or chunks is refused', () => {
 
 test('an answer that is too large is refused before its body is read, and the error has its length if known', () => {
   const large = head(`Content-Length: ${MAX_BODY + 1}`);
-  const about = { from: large.length, length: MAX_BODY + 1 };
+  const about = { from: large.length, head: expect.objectContaining({ length: MAX_BODY + 1 }) };
   expect(() => read(large)).toThrow(expect.objectContaining(about));
   const refused = (chunks: string) => () => read(chunked(chunks));
   for (const chunks of ['40001\r\n', 'ffffff\r\n', `3ffff\r\n${'x'.repeat(MAX_BODY - 1)}\r\n2\r\n`])

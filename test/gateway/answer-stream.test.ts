@@ -3,9 +3,9 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { Client, type Dispatcher } from 'undici';
 import { expect, test } from 'vitest';
-import { type Answer, BodyReader, readAnswer } from '../../gateway/upstream/answer.ts';
+import { BodyReader, readAnswer } from '../../gateway/upstream/answer.ts';
 import { Unreadable } from '../../gateway/upstream/faults.ts';
-import { anyPlace, damaged, outcomeOf, written } from '../support/answers.ts';
+import { anyPlace, damaged, outcomeOf, type Written, written } from '../support/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { thoroughly } from '../support/thorough.ts';
 
@@ -30,7 +30,8 @@ test('consecutive answers are read as written, wherever their stream is cut', ()
         const end = ends[at] as number;
         for (const length of lengths(stream.length, cuts, ends).filter((there) => there >= start)) {
           const read = readAnswer(stream.subarray(0, length), start, isHead);
-          expect(read).toEqual(length < end ? undefined : { answer, end });
+          if (length < end) expect(read).toBeUndefined();
+          else expect(read).toMatchObject({ answer, end });
         }
         start = end;
       }
@@ -44,7 +45,7 @@ test('an answer that is cut at any byte is not read until the rest arrives', () 
     fc.property(written, ({ bytes, isHead, answer }) => {
       for (let length = 0; length < bytes.length; length++)
         expect(readAnswer(bytes.subarray(0, length), 0, isHead)).toBeUndefined();
-      expect(readAnswer(bytes, 0, isHead)).toEqual({ answer, end: bytes.length });
+      expect(readAnswer(bytes, 0, isHead)).toMatchObject({ answer, end: bytes.length });
     }),
     { numRuns: numRuns / 4 },
   );
@@ -160,7 +161,7 @@ async function parrot() {
     server.close();
   });
   return {
-    says(said: Buffer, isHead: boolean): Promise<Answer> {
+    says(said: Buffer, isHead: boolean): Promise<ReadByUndici> {
       bytes = said;
       return answerOf(client, isHead ? 'HEAD' : 'GET');
     },
@@ -170,8 +171,10 @@ async function parrot() {
   };
 }
 
-function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<Answer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+type ReadByUndici = Pick<Written['answer'], 'status' | 'headers' | 'body'>;
+
+function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<ReadByUndici> {
+  const { promise, resolve, reject } = Promise.withResolvers<ReadByUndici>();
   let [status, headers, body] = [0, [] as string[], ''];
   client.dispatch(
     { method, path: '/' },
@@ -186,7 +189,7 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<Answer
       onResponseData(_controller, chunk) {
         body += chunk.toString('latin1');
       },
-      onResponseEnd: () => resolve({ status, headers, body, isLast: false }),
+      onResponseEnd: () => resolve({ status, headers, body }),
       onResponseError: (_controller, fault) => reject(fault),
     },
   );
@@ -207,7 +210,8 @@ test('undici reads valid answers, and damaged ones that we accept, exactly as we
       // undici rejects a 100 (Continue), which a client may ignore (RFC 9110 §15.2).
       if (typeof ours !== 'object' || /^HTTP\/1\.1 100 /m.test(bytes.toString('latin1'))) return;
       reads += 1;
-      expect(await core.says(bytes.subarray(0, ours.end), isHead)).toEqual({ ...ours.answer, isLast: false });
+      const { status, headers, body } = ours.answer;
+      expect(await core.says(bytes.subarray(0, ours.end), isHead)).toEqual({ status, headers, body });
     }),
     { numRuns: thoroughly(5_000, 600) },
   );

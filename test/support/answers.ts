@@ -13,7 +13,8 @@ export const chunked = (chunks: string) => head('Transfer-Encoding: chunked') + 
 export interface Written {
   readonly bytes: Buffer;
   readonly isHead: boolean;
-  readonly answer: Answer;
+  /** What the gateway must read. */
+  readonly answer: Pick<Answer, 'status' | 'headers' | 'body' | 'isLast'>;
 }
 
 const character = (...ranges: [from: number, to: number][]) =>
