@@ -13,7 +13,7 @@ import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
 import { checkAnswers, checkDecisions, coresOf } from './operators/api/traffic.ts';
 import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
-import { clientAddress, countedAs, networkOf, plainAddress, TrustedProxies } from './pipeline/client-request.ts';
+import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-request.ts';
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';
@@ -93,7 +93,7 @@ export async function serveOperators(
         sharedToken: await sharedTokenOf(settings, logger),
         tokens: stores.tokens,
         actorHeader: settings.ACTOR_HEADER,
-        isFromProxy: ({ socket }) => trustedProxies.has(plainAddress(socket.remoteAddress)),
+        isFromProxy: ({ socket }) => trustedProxies.peerOf(socket).isTrusted,
       }),
       ...about,
       check: async () => (await about.check()) ?? health.detail(),

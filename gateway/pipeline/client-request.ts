@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { BlockList, isIP, isIPv6 } from 'node:net';
+import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
 import { methodNotAllowed } from '../../shared/http/errors.ts';
@@ -12,7 +12,7 @@ import {
   refuse,
 } from '../../shared/http/request-head.ts';
 import { isLoopback } from '../../shared/process/env.ts';
-import type { CanonicalRequest } from '../telemetry/exchange.ts';
+import type { CanonicalRequest, Peer } from '../telemetry/exchange.ts';
 
 const MAX_TARGET_LENGTH = 8_192;
 /** The server accepts heads of twice this length, so that this check can answer those that are too long. */
@@ -55,6 +55,10 @@ function canonicalPath(target: string): string {
 
 /** The client's identity and how the request arrived. Only trusted proxies may state these (RFC 7239 §8.1). */
 
+/** What is known of the other end of a connection. It is stored on the socket, because a map costs more per request. */
+const PEER = Symbol('peer of a connection');
+type Known = Socket & { [PEER]?: Peer };
+
 /** The peers whose X-Forwarded-* headers are trusted. */
 export class TrustedProxies {
   readonly #blocks = new BlockList();
@@ -71,6 +75,15 @@ export class TrustedProxies {
     }
   }
 
+  peerOf(socket: Known): Peer {
+    const known = socket[PEER];
+    if (known !== undefined) return known;
+    const address = plainAddress(socket.remoteAddress);
+    const peer = { address, network: networkOf(address), isTrusted: this.has(address) };
+    socket[PEER] = peer;
+    return peer;
+  }
+
   has(address: string): boolean {
     if (this.#isEmpty) return false;
     const family = isIP(address);
@@ -84,9 +97,10 @@ export class TrustedProxies {
  * forged.
  */
 export function clientAddress({ socket, headers }: IncomingMessage, proxies: TrustedProxies): string {
-  let client = plainAddress(socket.remoteAddress);
+  const peer = proxies.peerOf(socket);
   const forwarded = headers['x-forwarded-for'];
-  if (forwarded === undefined || !proxies.has(client)) return client;
+  let client = peer.address;
+  if (forwarded === undefined || !peer.isTrusted) return client;
   for (const entry of lastHops(String(forwarded))) {
     const address = plainAddress(withoutPort(entry));
     if (isIP(address) === 0) break;
@@ -121,25 +135,25 @@ function* lastHops(forwarded: string): Generator<string> {
   }
 }
 
-/** X-Forwarded-* for the core, as a flat list. Keeps usable values of a trusted proxy and sets all others. */
-export function forwardedHeaders(
+/** Adds X-Forwarded-* for the core to a flat list. Keeps usable values of a trusted proxy and sets all others. */
+export function addForwarded(
+  to: string[],
   { socket, headers }: IncomingMessage,
-  proxies: TrustedProxies,
+  { isTrusted }: Peer,
   client: string,
   host: string,
-): string[] {
-  const isTrusted = proxies.has(plainAddress(socket.remoteAddress));
+): void {
   const proto = isTrusted ? headers['x-forwarded-proto'] : undefined;
-  const asked = isTrusted ? String(headers['x-forwarded-host'] ?? '') : '';
+  const asked = isTrusted ? headers['x-forwarded-host'] : undefined;
   const ownProto = (socket as TLSSocket).encrypted ? 'https' : 'http';
-  return [
+  to.push(
     'X-Forwarded-For',
     client,
     'X-Forwarded-Proto',
     proto === 'http' || proto === 'https' ? proto : ownProto,
     'X-Forwarded-Host',
-    isHost(asked) ? asked : host,
-  ];
+    typeof asked === 'string' && isHost(asked) ? asked : host,
+  );
 }
 
 /**

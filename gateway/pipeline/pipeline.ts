@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { readJsonBytes, takesNoBody } from '../../shared/http/body.ts';
 import { HttpError, toHttpError, unavailable } from '../../shared/http/errors.ts';
-import { CALLER_ID, traceHeaders } from '../../shared/http/request-head.ts';
+import { addTrace, CALLER_ID } from '../../shared/http/request-head.ts';
 import type { Listening } from '../../shared/http/server.ts';
 import { createRouter } from '../../shared/http/service.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -21,14 +21,7 @@ import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';
 import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
 import { clientHeaders, serverTiming } from './client-headers.ts';
-import {
-  canonicalRequest,
-  clientAddress,
-  forwardedHeaders,
-  networkOf,
-  plainAddress,
-  type TrustedProxies,
-} from './client-request.ts';
+import { addForwarded, canonicalRequest, clientAddress, networkOf, type TrustedProxies } from './client-request.ts';
 import { LoadShedder } from './load-shedder.ts';
 import { OwnAnswers, type OwnAnswersDependencies, sendError, sendOwnAnswer } from './own-answers.ts';
 import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
@@ -154,10 +147,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     router.lookUp('GET', url.split('?', 1)[0] as string)?.route.webSocket === true;
 
   function take(request: IncomingMessage, response: ServerResponse, forward: Forward): void {
+    const peer = deps.trustedProxies.peerOf(request.socket);
     const address = clientAddress(request, deps.trustedProxies);
-    const peer = plainAddress(request.socket.remoteAddress);
+    const network = address === peer.address ? peer.network : networkOf(address);
     const cors = deps.cors.headersFor(request.headers.origin);
-    const exchange = new Exchange(request, response, address, peer, networkOf(address), cors);
+    const exchange = new Exchange(request, response, address, peer, network, cors);
     if (deps.showsTiming) exchange.lateHeaders = () => serverTiming(exchange);
     response.on('close', () => {
       deps.traffic.answered(exchange);
@@ -244,13 +238,15 @@ function tunnelTo(deps: ForwardDependencies, upgrade: Upgrade): Forward {
 }
 
 function headersForCore(
-  { trace, keyId = '', clientAddress, request }: Exchange,
+  { trace, keyId = '', clientAddress, peer, request }: Exchange,
   { host }: CanonicalRequest,
-  { coreToken, trustedProxies }: ForwardDependencies,
+  { coreToken }: ForwardDependencies,
 ): string[] {
-  const ours = forwardedHeaders(request, trustedProxies, clientAddress, host);
-  ours.push(CALLER_ID, keyId, ...traceHeaders(trace));
+  const headers = requestHeaders(request.rawHeaders);
+  addForwarded(headers, request, peer, clientAddress, host);
+  headers.push(CALLER_ID, keyId);
+  addTrace(headers, trace);
   const token = coreToken();
-  if (token !== undefined) ours.push('Authorization', `Bearer ${token}`);
-  return requestHeaders(request.rawHeaders, ours);
+  if (token !== undefined) headers.push('Authorization', `Bearer ${token}`);
+  return headers;
 }

@@ -28,6 +28,14 @@ export interface CanonicalRequest {
   readonly hasBody: boolean;
 }
 
+/** The other end of a connection: a client, or a proxy. */
+export interface Peer {
+  readonly address: string;
+  readonly network: string;
+  /** Whether its X-Forwarded-* headers are trusted. */
+  readonly isTrusted: boolean;
+}
+
 /**
  * One request and what is known of it. Each step adds to it, and limit headers, log line and metrics derive from it.
  */
@@ -35,8 +43,7 @@ export class Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly clientAddress: string;
-  /** The address at the other end of the connection: the client's, or a proxy's. */
-  readonly peerAddress: string;
+  readonly peer: Peer;
   /** The client's IPv4 address or IPv6 /64. Its allowance pays for a request without a valid key. */
   readonly network: string;
   /** CORS headers of the answer, so that pages of other origins can read it. */
@@ -75,14 +82,14 @@ export class Exchange {
     request: IncomingMessage,
     response: ServerResponse,
     clientAddress: string,
-    peerAddress: string,
+    peer: Peer,
     network: string,
     cors: readonly string[],
   ) {
     this.request = request;
     this.response = response;
     this.clientAddress = clientAddress;
-    this.peerAddress = peerAddress;
+    this.peer = peer;
     this.network = network;
     this.cors = cors;
     this.id = requestIdOf(request, (id) => id.length <= MAX_REQUEST_ID_LENGTH && redactApiKeys(id) === id);

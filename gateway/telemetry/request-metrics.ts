@@ -124,9 +124,9 @@ export class Traffic {
 
   /** Must be called for every request once its answer has ended. */
   answered(exchange: Exchange): void {
-    const { clientAddress, peerAddress, request } = exchange;
+    const { clientAddress, peer, request } = exchange;
     const isNamed = request.headers['x-forwarded-for'] !== undefined;
-    const source = !isNamed ? 'peer' : clientAddress === peerAddress ? 'ignored' : 'proxy';
+    const source = !isNamed ? 'peer' : clientAddress === peer.address ? 'ignored' : 'proxy';
     this.#origins.add(this.#source.positionOf(source), this.#network.positionOf(networkKindOf(clientAddress)));
     const operation = this.#operation.positionOf(exchange.route?.operation);
     const plan = this.#plan.positionOf(exchange.plan);

@@ -61,12 +61,8 @@ const NOT_THE_CORES: ReadonlySet<string> = new Set([
   'x-request-id',
 ]);
 
-/** The headers for the core: those of the client that it may set, then `ours`. */
-export function requestHeaders(rawHeaders: readonly string[], ours: readonly string[]): string[] {
-  const kept = filter(rawHeaders, OF_CLIENTS);
-  kept.push(...ours);
-  return kept;
-}
+/** The headers for the core that the client may set. */
+export const requestHeaders = (rawHeaders: readonly string[]): string[] => filter(rawHeaders, OF_CLIENTS);
 
 const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
 

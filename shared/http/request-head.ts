@@ -234,10 +234,10 @@ export function traceOf({ headers: { traceparent, tracestate } }: IncomingMessag
 /** Starts a new trace. Later services decide whether to record the trace. */
 const beginTrace = (): Trace => ({ id: randomHex(32), flags: NOT_SAMPLED });
 
-/** Headers for the next service, as a flat list: the same trace, with this request as the parent. */
-export function traceHeaders({ id, flags, state }: Trace): string[] {
-  const traceparent = `00-${id}-${randomHex(16)}-${flags}`;
-  return state === undefined ? ['traceparent', traceparent] : ['traceparent', traceparent, 'tracestate', state];
+/** Adds headers for the next service to a flat list: the same trace, with this request as the parent. */
+export function addTrace(headers: string[], { id, flags, state }: Trace): void {
+  headers.push('traceparent', `00-${id}-${randomHex(16)}-${flags}`);
+  if (state !== undefined) headers.push('tracestate', state);
 }
 
 const POOL_BYTES = 8_192;

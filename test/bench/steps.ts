@@ -11,7 +11,7 @@ import type { Exchange } from '../../gateway/telemetry/exchange.ts';
 import { Traffic } from '../../gateway/telemetry/request-metrics.ts';
 import { CoreCounts } from '../../gateway/upstream/core.ts';
 import { requestHeaders, responseHeaders } from '../../gateway/upstream/headers.ts';
-import { traceHeaders, traceOf } from '../../shared/http/request-head.ts';
+import { addTrace, traceOf } from '../../shared/http/request-head.ts';
 import { loggerTo, logInfoLine } from '../../shared/process/logger.ts';
 import { limitHeaders } from '../support/limit-headers.ts';
 import { describeMachine } from './machine/usage.ts';
@@ -92,7 +92,7 @@ const computed = timeEach({
   'canonical request': () => canonicalRequest(request),
   'key: form, CRC-32, SHA-256': () => parseApiKey(hot),
   'limit headers': () => limitHeaders(limitStatus, true),
-  'headers to the core and back': () => [requestHeaders(rawHeaders, []), responseHeaders(fromCore, 200)],
+  'headers to the core and back': () => [requestHeaders(rawHeaders), responseHeaders(fromCore, 200)],
   'access log line': () => logInfoLine(log, line, 'request'),
   "access log line, by pino's own call": () => log.info(line, 'request'),
   counters: () => {
@@ -107,8 +107,8 @@ const computed = timeEach({
     byLibrary.decisionSeconds.observe(seconds);
     byLibrary.coreSeconds.observe({ core: CORE }, seconds);
   },
-  'trace, begun here': () => traceHeaders(traceOf(request)),
-  'trace, continued': () => traceHeaders(traceOf(traced)),
+  'trace, begun here': () => addTrace([], traceOf(request)),
+  'trace, continued': () => addTrace([], traceOf(traced)),
 });
 
 process.stdout.write(`${describeMachine()}\n\n`);

@@ -3,7 +3,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
-import { traceHeaders, traceOf } from '../../shared/http/request-head.ts';
+import { addTrace, traceOf } from '../../shared/http/request-head.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { listeningCore, OK, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send, sendBytes } from '../support/http.ts';
@@ -142,7 +142,11 @@ test('ten thousand new traces have different ids', () => {
   const begun = Array.from({ length: 10_000 }, () => traceOf(request));
   expect(begun.filter(({ id }) => !/^[0-9a-f]{32}$/.test(id))).toEqual([]);
   expect(new Set(begun.map(({ id }) => id)).size).toBe(10_000);
-  const callers = begun.map((trace) => traceHeaders(trace)[1] ?? '');
+  const callers = begun.map((trace) => {
+    const headers: string[] = [];
+    addTrace(headers, trace);
+    return headers[1] ?? '';
+  });
   expect(callers.filter((value) => !FORM.test(value))).toEqual([]);
   expect(new Set(callers.map((value) => value.split('-')[2])).size).toBe(10_000);
 });
