@@ -81,6 +81,7 @@ export class Clients implements LocalDecisions {
    * wrong secret must not reveal that the key is banned, and neither must a right one from a wrong network.
    */
   bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
+    if (client.heard?.decision.outcome !== 'banned') return undefined;
     const heard = client.secrets.get(digest);
     if (heard === undefined) return undefined;
     const age = this.#monotonic() - heard.at;
@@ -92,14 +93,17 @@ export class Clients implements LocalDecisions {
     return later(heard.decision, age);
   }
 
-  /** Remembers a verdict of the store. Forgets a secret that the store found invalid. */
-  note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic()): void {
+  /**
+   * Remembers a verdict of the store. Forgets a secret that the store found invalid.
+   * @param known the record of the key, if the caller has it
+   */
+  note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic(), known = this.#find(id)): void {
     if (verdict.outcome === 'undecided' || verdict.mode === 'local') return;
     if (verdict.outcome === 'unauthorized') {
-      this.#reject(id, digest, verdict);
+      this.#reject(known, digest, verdict);
       return;
     }
-    const client = this.#recordFor(id, askedAt);
+    const client = this.#recordFor(id, askedAt, known);
     if (client === undefined) return;
     const heard = { decision: verdict, at: this.#monotonic() };
     const isNewBan = verdict.outcome === 'banned' && verdict.bannedUntil !== client.heard?.decision.bannedUntil;
@@ -111,12 +115,10 @@ export class Clients implements LocalDecisions {
     if (isNewBan && !verdict.isBannedByOperator) this.#onBan(client);
   }
 
-  #reject(id: string, digest: string, { reason, isOfKey }: Unauthorized): void {
-    const client = this.#find(id);
+  #reject(client: Client | undefined, digest: string, { reason, isOfKey }: Unauthorized): void {
     // The secret is still valid in its own network.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
-    if (!isOfKey) return;
-    if (client === undefined) return;
+    if (!isOfKey || client === undefined) return;
     // The key may have been revoked by hand, which no operator's change reports.
     client.secrets.clear();
     client.changedAt = this.#monotonic();
@@ -161,9 +163,14 @@ export class Clients implements LocalDecisions {
     this.#doubtedAt = this.#monotonic();
   }
 
-  /** Whether an answer to a question of `askedAt` may be older than a change of the key. */
-  hasChangedSince(id: string, askedAt: number): boolean {
-    return this.#isOutdated(this.#peek(id), askedAt);
+  /**
+   * Whether an answer to a question of `askedAt` may be older than a change of the key.
+   * @param known the record of the key, if the caller has it. It may have been evicted meanwhile, and the change noted
+   * with those of keys without a record.
+   */
+  hasChangedSince(id: string, askedAt: number, known?: Client): boolean {
+    const client = this.#othersChangedAt >= askedAt ? this.#peek(id) : (known ?? this.#peek(id));
+    return this.#isOutdated(client, askedAt);
   }
 
   /** Remembers what the owner of a verified key may see, for outages of the store. */
@@ -267,8 +274,7 @@ export class Clients implements LocalDecisions {
   }
 
   /** The record of a key, or a new one; undefined if the key was changed after `askedAt`. */
-  #recordFor(id: string, askedAt: number): Client | undefined {
-    const known = this.#find(id);
+  #recordFor(id: string, askedAt: number, known = this.#find(id)): Client | undefined {
     if (this.#isOutdated(known, askedAt)) return undefined;
     if (known !== undefined) return known;
     const client = new Client(id);

@@ -1,7 +1,7 @@
 import { NO_SNIFF } from '../../shared/http/request-head.ts';
 import { SECOND, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
 import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
-import type { Exchange } from '../telemetry/exchange.ts';
+import { type Exchange, timesOf } from '../telemetry/exchange.ts';
 
 /**
  * The gateway's headers on every answer to a client, as a flat list.
@@ -21,7 +21,8 @@ export function clientHeaders(
 }
 
 /** How long each part of a request took until its answer began, in ms (W3C Server Timing). */
-export function serverTiming({ times: { decision, waiting, core } }: Exchange): string[] {
+export function serverTiming(exchange: Exchange): string[] {
+  const { decision, waiting, core } = timesOf(exchange);
   const known = Object.entries({ decision, waiting, core }).flatMap(([name, ms]) =>
     ms === undefined ? [] : `${name};dur=${ms.toFixed(3)}`,
   );

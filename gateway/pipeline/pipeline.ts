@@ -86,7 +86,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         const decided = asked instanceof Promise ? await asked : asked;
         if (decided instanceof HttpError) return end(decided);
         // A verdict without a promise is a remembered ban. Noting it would extend how long it is remembered.
-        if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt);
+        if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt, exchange.client);
         if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
         verdict = decided;
       }
@@ -105,7 +105,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       const body = exchange.route.takesBody
         ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
         : undefined;
-      if (credential && deps.clients.hasChangedSince(credential.id, askedAt)) {
+      if (credential && deps.clients.hasChangedSince(credential.id, askedAt, exchange.client)) {
         const refused = await authorizer.refusalOfChanged(credential);
         if (refused !== undefined) return end(refused);
       }

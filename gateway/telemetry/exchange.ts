@@ -124,16 +124,6 @@ export class Exchange {
     return (this.decision ?? this.keyStatus)?.plan;
   }
 
-  get times(): Times {
-    const { startedAt, decidedAt, sentAt, answeredAt } = this;
-    return {
-      decision: between(startedAt, decidedAt),
-      waiting: between(decidedAt, sentAt),
-      core: between(sentAt, answeredAt),
-      sending: between(answeredAt, performance.now()),
-    };
-  }
-
   /** The outcome of the decision, or why there was none. */
   get outcome(): Outcome {
     const { verdict } = this;
@@ -165,22 +155,35 @@ export class Exchange {
   }
 }
 
-/** The duration of each part of a request in ms; undefined for a part that was not reached. */
-interface Times {
-  /** Until the decision. */
-  readonly decision?: number | undefined;
-  /** The wait for the rest of the body and for a connection to the core. */
-  readonly waiting?: number | undefined;
-  /** Until the core began to answer. */
-  readonly core?: number | undefined;
-  /** Until now, when the answer was handed over. */
-  readonly sending?: number | undefined;
+/** When each part of a request ended, by performance.now(); 0 or undefined for a part that was not reached. */
+interface Moments {
+  readonly startedAt: number;
+  readonly decidedAt?: number | undefined;
+  readonly sentAt?: number | undefined;
+  readonly answeredAt?: number | undefined;
+  readonly endedAt?: number | undefined;
 }
 
-export const NO_TIMES: Times = {};
+/** The duration of each part in ms; undefined for a part that was not reached. */
+interface Times {
+  /** Until the decision. */
+  readonly decision: number | undefined;
+  /** The wait for the rest of the body and for a connection to the core. */
+  readonly waiting: number | undefined;
+  /** Until the core began to answer. */
+  readonly core: number | undefined;
+  /** Until the answer was handed over. */
+  readonly sending: number | undefined;
+}
 
-const between = (from: number | undefined, to: number | undefined): number | undefined =>
-  from === undefined || to === undefined ? undefined : Math.max(0, to - from);
+export const timesOf = ({ startedAt, decidedAt, sentAt, answeredAt, endedAt }: Moments): Times => ({
+  decision: between(startedAt, decidedAt),
+  waiting: between(decidedAt, sentAt),
+  core: between(sentAt, answeredAt),
+  sending: between(answeredAt, endedAt),
+});
+
+const between = (from = 0, to = 0): number | undefined => (from === 0 || to === 0 ? undefined : Math.max(0, to - from));
 
 /** The kinds of requests that are kept: served ones, refused ones, and those without a valid key. */
 export type Kind = 'served' | 'refused' | 'strangers';
@@ -209,8 +212,12 @@ export class NotedRequest {
   status = 0;
   code: string | undefined;
   fault: string | undefined;
-  times = NO_TIMES;
-  durationMs = 0;
+  startedAt = 0;
+  decidedAt = 0;
+  sentAt = 0;
+  answeredAt = 0;
+  /** 0 until the request is answered. */
+  endedAt = 0;
   /** How many similar requests followed in the same minute and were not kept. */
   repeated = 0;
 

@@ -5,7 +5,7 @@ import { count, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/bucket.ts';
 import type { Verdict } from '../limiter/limiter.ts';
 import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
-import { type Exchange, type Kind, NO_TIMES, NotedRequest } from './exchange.ts';
+import { type Exchange, type Kind, NotedRequest, timesOf } from './exchange.ts';
 
 /**
  * Keeps the last requests of this process, so that operators can look them up. Recording one takes a few assignments
@@ -91,6 +91,7 @@ export class RecentRequests {
     seen.noted = slot;
     seen.notedPlace = slot.place;
     slot.requestId = seen.id;
+    slot.startedAt = seen.startedAt;
     slot.at = Date.now() - (performance.now() - seen.startedAt);
     slot.method = seen.request.method ?? '';
     slot.path = ownText(this.#redact(seen.canonical?.path ?? '').slice(0, 1_024), seen.request.url);
@@ -103,20 +104,21 @@ export class RecentRequests {
     slot.status = 0;
     slot.code = undefined;
     slot.fault = undefined;
-    slot.times = NO_TIMES;
-    slot.durationMs = 0;
+    slot.decidedAt = slot.sentAt = slot.answeredAt = slot.endedAt = 0;
     slot.repeated = 0;
     return slot;
   }
 
   #finish(slot: NotedRequest, seen: Exchange): void {
-    const { error, times } = seen;
+    const { error } = seen;
     slot.outcome = seen.outcome;
     slot.status = seen.status;
     slot.code = error?.code;
     slot.fault = error === undefined ? undefined : faultOf(error);
-    slot.durationMs = performance.now() - seen.startedAt;
-    slot.times = times;
+    slot.decidedAt = seen.decidedAt ?? 0;
+    slot.sentAt = seen.sentAt ?? 0;
+    slot.answeredAt = seen.answeredAt ?? 0;
+    slot.endedAt = performance.now();
   }
 
   /** Finds the requests that match, the newest first. */
@@ -310,8 +312,8 @@ function reportOf(slot: NotedRequest): RequestReport {
     at: new Date(slot.at).toISOString(),
     ...{ requestId, keyId, digest, method, path, code, fault, address, outcome, repeated },
     status: status === 0 ? undefined : status,
-    durationMs: rounded(slot.durationMs),
-    times: Object.fromEntries(Object.entries(slot.times).map(([part, ms]) => [part, ms && rounded(ms)])),
+    durationMs: slot.endedAt === 0 ? 0 : rounded(slot.endedAt - slot.startedAt),
+    times: Object.fromEntries(Object.entries(timesOf(slot)).map(([part, ms]) => [part, ms && rounded(ms)])),
     decision: verdict && describeDecision(slot, verdict),
     gateway: { host: HOST, pid: process.pid },
   };

@@ -170,7 +170,7 @@ export class Connection {
   add(response: ServerResponse, mayClose: boolean): void {
     this.answers.push(response);
     if (mayClose) this.#undecided = response;
-    response.once('close', () => {
+    response.on('close', () => {
       takeOut(this.answers, response);
       if (this.#undecided === response) this.#undecided = undefined;
       if (this.#socket.readableLength > 0) setImmediate(this.#proceed);
