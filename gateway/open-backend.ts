@@ -85,7 +85,7 @@ export async function openBackend(
     keys: new Keys(storage),
     clients,
     planCache,
-    recent: new RecentRequests(settings.RECENT_REQUESTS / settings.WORKERS, () => planCache.version, redactApiKeys),
+    recent: new RecentRequests(settings.RECENT_REQUESTS / settings.WORKERS, planCache, redactApiKeys),
     banned: new BannedKeys(),
     noteBan: (key) => bans.add(key),
     async operators() {

@@ -45,7 +45,7 @@ export async function serveOperators(
   const traffic = new WatchedTraffic({ counted: about.metrics.counted, banned, isLocal, workers, processes });
   exposeRedisMemory(about.metrics, backend);
   exposeBackup(about.metrics, () => lastBackup(stores));
-  const lookAtCores = () => checkCores(settings.CORE_URL, coreToken(), CORE_READ);
+  const lookAtCores = () => checkCores(settings.CORE_URL, coreToken?.(), CORE_READ);
   const lookAtRedis = async () => {
     const found = await backend.check();
     return [...found, ...checkDecisions(processes(), found)];

@@ -190,7 +190,7 @@ interface ForwardDependencies {
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
   /** The core's present token, if it needs one. */
-  readonly coreToken: () => string | undefined;
+  readonly coreToken: (() => string | undefined) | undefined;
 }
 
 /** Forwards the request to a core. */
@@ -246,7 +246,7 @@ function headersForCore(
   addForwarded(headers, request, peer, clientAddress, host);
   headers.push(CALLER_ID, keyId);
   addTrace(headers, trace);
-  const token = coreToken();
+  const token = coreToken?.();
   if (token !== undefined) headers.push('Authorization', `Bearer ${token}`);
   return headers;
 }

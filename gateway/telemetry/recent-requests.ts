@@ -34,7 +34,7 @@ const ownText = (part: string, whole = ''): string =>
 
 export class RecentRequests {
   readonly #rings: Readonly<Record<Kind, Ring>>;
-  readonly #planVersion: () => string | undefined;
+  readonly #plans: { readonly version: string | undefined };
   readonly #redact: (text: string) => string;
   readonly #refusals = boundedMap<string, { minute: number; count: number; last: NotedRequest }>(MAX_REFUSED);
   #places = 0;
@@ -42,13 +42,13 @@ export class RecentRequests {
 
   /**
    * @param kept the number of requests to keep; half of them are served ones
-   * @param planVersion the version of the current plan table
+   * @param plans their current version
    * @param redact removes secrets from a path
    */
-  constructor(kept: number, planVersion: () => string | undefined, redact = (text: string) => text) {
+  constructor(kept: number, plans: { readonly version: string | undefined }, redact = (text: string) => text) {
     const ringOf = (kind: Kind) => new Ring(Math.max(1, Math.floor(kept * SHARES[kind])), kind);
     this.#rings = { served: ringOf('served'), refused: ringOf('refused'), strangers: ringOf('strangers') };
-    this.#planVersion = planVersion;
+    this.#plans = plans;
     this.#redact = redact;
   }
 
@@ -99,7 +99,7 @@ export class RecentRequests {
     slot.keyId = seen.keyId;
     slot.digest = seen.credential?.digest;
     slot.verdict = seen.verdict;
-    slot.planVersion = this.#planVersion();
+    slot.planVersion = this.#plans.version;
     slot.outcome = seen.outcome;
     slot.status = 0;
     slot.code = undefined;

@@ -137,7 +137,7 @@ function readHead(head: string, status: number): { -readonly [field in keyof Ans
         isChunked = true;
         break;
       case 'connection':
-        isLast ||= listed(value.toLowerCase()).includes('close');
+        isLast ||= value !== 'keep-alive' && listed(value.toLowerCase()).includes('close');
         break;
       case 'keep-alive':
         keepAliveMs ??= timeoutOf(value);

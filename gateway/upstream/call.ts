@@ -187,7 +187,7 @@ export class Call implements PendingRequest {
     if (this.isAlone && !core.echoes) this.#wire?.end();
     this.#leave();
     if (!this.isWanted) return;
-    if (CoreRefusedUs.saysSo(answer.status)) {
+    if (answer.status >= 400 && CoreRefusedUs.saysSo(answer.status)) {
       const fault = new CoreRefusedUs(answer.status);
       core.counts.failed(faultKind(fault));
       this.#fail(fault);

@@ -108,7 +108,7 @@ function readHeaders({ url = '', rawHeaders }: IncomingMessage, { lines, bytes }
     if (!LENGTHS_READ.has(header.length)) continue;
     const name = header.toLowerCase();
     if (name === 'authorization') authorization = authorization === undefined ? value : '';
-    else if (name === 'connection') connectionOptions += listed(value).length;
+    else if (name === 'connection') connectionOptions += value.includes(',') ? listed(value).length : 1;
     else if (SINGLE.has(name)) {
       seen ??= [];
       if (seen.includes(name)) refuse(`More than one ${name} header.`);

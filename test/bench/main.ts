@@ -7,7 +7,7 @@ Compares the gateway with its peers on one machine: one run, interleaved, in fro
   --scenario <names>    only these, such as list-32,banned-32
   --only <contenders>   only these, such as gateway,nginx-lua
   --rounds <n>          number of rounds; --seconds <n> sets their length
-  --write               write test/bench/results/speed.csv and speed.svg
+  --write               write test/bench/results/speed.csv and speed.svg, or with --floor the files floor*.csv
   --floor               gateway and core compared with their floors, and the cost of a request, in about three minutes
   --base <folder>       also the gateway of another checkout, to which the ratios refer
   --help                prints this

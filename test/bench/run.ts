@@ -47,7 +47,7 @@ function readWishes(): Wishes {
     rounds: values.rounds === undefined ? undefined : positive('rounds', values.rounds),
     seconds: values.seconds === undefined ? undefined : positive('seconds', values.seconds),
     base: values.base,
-    isWritten: values.write === true && !floor,
+    isWritten: values.write === true,
   };
 }
 
@@ -107,16 +107,20 @@ process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
 Medians over rounds of ${plan.seconds} s; CPU in µs a request, its ratio that of proxy and Redis together;
 calls/s: scripts that Redis ran; ratios to ${baseline} in the same round, median (quartiles).\n\n`);
 process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
-if (wishes.isFloor)
-  for (const table of [
-    perRequestTable(await countPerRequest(stage)),
-    await coreBesideFloor(plan.parts[0]?.rounds ?? 1),
-  ])
-    process.stdout.write(`${markdownOf(table)}\n`);
-if (wishes.isWritten) {
-  const measuredBy = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}`;
-  const how = `medians of ${plan.parts[0]?.rounds} rounds, ratios to ${baseline} within a round with their quartiles`;
-  writeTable('speed', speedTable(summaries), `${measuredBy}; ${how}`);
+const measuredBy = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}`;
+const how = `medians of ${plan.parts[0]?.rounds} rounds, ratios to ${baseline} within a round with their quartiles`;
+const speed = speedTable(summaries);
+if (wishes.isFloor) {
+  const ofOne = perRequestTable(await countPerRequest(stage));
+  const ofCore = await coreBesideFloor(plan.parts[0]?.rounds ?? 1);
+  process.stdout.write(`${markdownOf(ofOne)}\n${markdownOf(ofCore)}\n`);
+  if (wishes.isWritten) {
+    writeTable('floor', speed, `${measuredBy}; ${how}`);
+    writeTable('floor-of-one-request', ofOne, measuredBy);
+    writeTable('floor-of-core', ofCore, measuredBy);
+  }
+} else if (wishes.isWritten) {
+  writeTable('speed', speed, `${measuredBy}; ${how}`);
   writeFileSync(PICTURE, pictureOf(summaries, baseline, measuredBy));
 }
 process.exit(summaries.some(({ rows }) => rows.some(({ rounds }) => rounds === 0)) ? 1 : 0);

@@ -225,7 +225,7 @@ const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
   }) as unknown as Exchange;
 
 test('refusals are kept longer than successes, and an aggressive client displaces no refusals of others', async () => {
-  const recent = new RecentRequests(100, () => 'a version');
+  const recent = new RecentRequests(100, { version: 'a version' });
   const record = (one: Exchange) => {
     recent.decided(one);
     recent.ended(one);
@@ -242,7 +242,7 @@ test('refusals are kept longer than successes, and an aggressive client displace
 });
 
 test('admitted requests that fail do not displace served ones', async () => {
-  const recent = new RecentRequests(100, () => 'a version');
+  const recent = new RecentRequests(100, { version: 'a version' });
   const inFlight = Array.from({ length: 5 }, (_, at) => seen(`slow ${at}`, 'loud', 'admitted'));
   for (let at = 0; at < 40; at++) {
     const one = seen(`served ${at}`, 'calm', 'admitted');
