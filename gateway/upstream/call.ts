@@ -19,6 +19,7 @@ import type { PendingRequest, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
+type Kind = keyof typeof MAX_ATTEMPTS;
 
 const NONE: readonly never[] = [];
 
@@ -61,7 +62,7 @@ export class Call implements PendingRequest {
   readonly #response: ServerResponse;
   readonly #extraHeaders: readonly string[];
   readonly #done: Done;
-  readonly #isRead: boolean;
+  readonly #kind: Kind;
   readonly #arrivedAt = performance.now();
   /** When the current attempt began, before it waited for a wire. */
   #begunAt = 0;
@@ -90,7 +91,7 @@ export class Call implements PendingRequest {
     this.#extraHeaders = extraHeaders;
     this.#done = done;
     this.place = place;
-    this.#isRead = isRepeatable(request);
+    this.#kind = isRepeatable(request) ? 'read' : 'write';
   }
 
   /** Places for wires of its own count for this client. */
@@ -100,15 +101,16 @@ export class Call implements PendingRequest {
 
   /** Whether another attempt may be made while this one has no answer. */
   get mayBeResent(): boolean {
-    return this.isWanted && this.#attempts < MAX_ATTEMPTS[this.#isRead ? 'read' : 'write'];
+    return this.isWanted && this.#attempts < MAX_ATTEMPTS[this.#kind];
   }
 
   /** Makes the first attempt. Reads share a wire if possible. */
-  send(core: Core): void {
+  send(): void {
     const now = this.#arrivedAt;
+    const core = this.#context.cores.first(this.#kind, now);
     if (!this.#begin(core, now)) return;
     try {
-      if (this.#isRead && core.echoes) this.#wire = core.wiresFor(this.request.client, now)?.send(this, now);
+      if (this.#kind === 'read' && core.echoes) this.#wire = core.wiresFor(this.request.client, now)?.send(this, now);
       if (this.#wire === undefined) this.#waitForOwn(core);
     } catch (fault) {
       this.failed(fault);
@@ -121,7 +123,7 @@ export class Call implements PendingRequest {
    */
   resend(core: Core, now: number, isOwnFault = false): void {
     const late = this.#core;
-    if (late === undefined || core.limit.isFull || !late.mayResend(isOwnFault)) return;
+    if (late === undefined || core.limit.isFull || !core.resends.take(isOwnFault)) return;
     late.counts.resent();
     this.#forget();
     this.#sendAlone(core, now);
@@ -131,13 +133,15 @@ export class Call implements PendingRequest {
     if (this.#response.destroyed) this.#fail(new ClientGone());
     else if (this.#streamed !== undefined) this.#checkStream(now);
     else if (this.#isLate(now)) this.#giveUp(now);
-    else if (now - this.#arrivedAt >= silentAfterMs && this.mayBeResent) {
-      const core = this.#core;
-      const other = core && this.#context.cores.other(core);
-      if (core === undefined || other === undefined || !this.#isSent) return;
-      core.isSilent = core.newestAnswered < this.sentAt;
-      this.resend(other, now);
-    }
+    else if (now - this.#arrivedAt >= silentAfterMs) this.#lookElsewhere(now, silentAfterMs);
+  }
+
+  #lookElsewhere(now: number, silentAfterMs: number): void {
+    const core = this.#core;
+    const other = core && this.#context.cores.other(core);
+    if (core === undefined || other === undefined || !this.#isSent) return;
+    if (now - this.sentAt >= silentAfterMs && core.newestAnswered < this.sentAt) core.fallSilent(now);
+    if (this.mayBeResent) this.resend(other, now);
   }
 
   /** Whether the deadline of all attempts together has passed. */
@@ -179,7 +183,7 @@ export class Call implements PendingRequest {
 
   answered(answer: Answer, now: number, blocker: PendingRequest | undefined): void {
     const core = this.#core as Core;
-    if (this.#isRead && (this.isAlone || blocker !== undefined)) core.noteSlow(this, blocker, now);
+    if (this.#kind === 'read' && (this.isAlone || blocker !== undefined)) core.noteSlow(this, blocker, now);
     if (this.isWanted) {
       this.#began(core, now);
       if (this.isAlone) core.echoes = answer.requestId === this.id;
@@ -370,7 +374,7 @@ export class Call implements PendingRequest {
   }
 
   #placesAt({ reads, writes }: Core): FairShare {
-    return this.#isRead ? reads : writes;
+    return this.#kind === 'read' ? reads : writes;
   }
 
   /** Ends its own wire, because the rest of an answer must not reach the next request. */

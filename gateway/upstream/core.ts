@@ -92,6 +92,28 @@ const SUSPECTED_MS = 1_000;
 /** The number of reads that may be sent twice: this many at first, then a tenth of the answers. */
 const MAX_RESENDS = 64;
 const RESENDS_PER_ANSWER = 0.1;
+
+/** What all cores share: a core that does not answer leaves its reads to those that do. */
+export class Resends {
+  #left = MAX_RESENDS;
+
+  noteAnswer(): void {
+    this.#left = Math.min(this.#left + RESENDS_PER_ANSWER, MAX_RESENDS);
+  }
+
+  /**
+   * @param isOwnFault whether the read waits behind one of the same client
+   * @returns false if too many reads were sent twice: slow cores must not get every request twice
+   */
+  take(isOwnFault: boolean): boolean {
+    if (this.#left < (isOwnFault ? MAX_RESENDS / 4 : 1)) return false;
+    this.#left -= 1;
+    return true;
+  }
+}
+
+/** How often a silent core gets a read, or a write, to find out whether it answers again. A write cannot be repeated. */
+const TRY_EVERY_MS = { read: 1_000, write: 10_000 };
 /** How often a read is sent twice only to find out whether one answer is slow or the whole core. */
 const PROBE_EVERY_MS = 100;
 
@@ -116,8 +138,9 @@ export class Core {
   notReadyBecause: string | undefined;
   /** When it became ready, became not ready, or began to drain: Unix time in ms. */
   since = Date.now();
-  /** Whether a read had to be sent to another core, and this one has not answered since. */
+  /** Whether a request has waited long for this core, though not for others, and it has answered none since. */
   isSilent = false;
+  #triedAt = Number.NEGATIVE_INFINITY;
   /** Whether its answers carry the attempt's X-Request-Id, so that they can be matched. Only then are wires reused. */
   echoes = false;
   /** When the most recent of the answered requests was sent, by performance.now(). */
@@ -125,15 +148,21 @@ export class Core {
   /** When it last answered a client (Unix time in ms, 0 before the first answer), and how long that took. */
   #answeredAt = 0;
   #answeredMs = 0;
-  #resends = MAX_RESENDS;
+  readonly resends: Resends;
   #probedAt = Number.NEGATIVE_INFINITY;
   /** Wires that carry one request at a time, and the idle ones among them. */
   readonly #own: Wire[] = [];
   readonly #idle: Wire[] = [];
 
-  constructor(address: CoreAddress, timeoutMs: number, counts = new CoreCounts(address.origin)) {
+  constructor(
+    address: CoreAddress,
+    timeoutMs: number,
+    counts = new CoreCounts(address.origin),
+    resends = new Resends(),
+  ) {
     this.address = address;
     this.counts = counts;
+    this.resends = resends;
     this.limit = new ConcurrencyLimit(timeoutMs);
     this.quick = new SharedWires(() => this.#newWire(true));
     this.slow = new SharedWires(() => this.#newWire(true));
@@ -190,13 +219,15 @@ export class Core {
     wire.retire();
   }
 
-  /**
-   * @param isOwnFault whether the read waits behind one of the same client
-   * @returns false if too many reads were sent twice: a slow core must not get every request twice
-   */
-  mayResend(isOwnFault: boolean): boolean {
-    if (this.#resends < (isOwnFault ? MAX_RESENDS / 4 : 1)) return false;
-    this.#resends -= 1;
+  fallSilent(now: number): void {
+    if (!this.isSilent) this.#triedAt = now;
+    this.isSilent = true;
+  }
+
+  /** Whether this request may find out that a silent core answers again. Probes do not: only its requests may hang. */
+  mayTry(kind: 'read' | 'write', now: number): boolean {
+    if (now - this.#triedAt < TRY_EVERY_MS[kind]) return false;
+    this.#triedAt = now;
     return true;
   }
 
@@ -218,7 +249,7 @@ export class Core {
     this.isSilent = false;
     this.#answeredAt = Date.now();
     this.#answeredMs = now - createdAt;
-    this.#resends = Math.min(this.#resends + RESENDS_PER_ANSWER, MAX_RESENDS);
+    this.resends.noteAnswer();
   }
 
   /** @param because why it is not ready */
@@ -236,8 +267,9 @@ export class Core {
     try {
       const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
       await body.dump();
+      // A core that comes back is a new process, or was restarted.
+      if (!this.ready) this.isSilent = false;
       this.setReady(statusCode === 200, `/readyz answers ${statusCode}.`);
-      this.isSilent = false;
     } catch (fault) {
       this.setReady(false, (fault as Error).message);
     } finally {

@@ -1,6 +1,6 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Family } from '../../shared/process/counts.ts';
-import { Core, type CoreCounts, type CoreState } from './core.ts';
+import { Core, type CoreCounts, type CoreState, Resends } from './core.ts';
 import type { CoreAddress } from './core-addresses.ts';
 
 /** The cores behind the gateway: which exist, which are ready, and which is next. */
@@ -21,6 +21,7 @@ export class Cores {
   readonly #looking = setInterval(() => this.#look(), PROBE_EVERY_MS).unref();
   readonly #leaving = new Set<Core>();
   readonly #past = boundedMap<string, CoreCounts>(MAX_PAST);
+  readonly #resends = new Resends();
   #all: readonly Core[] = [];
   #turn = 0;
 
@@ -60,6 +61,12 @@ export class Cores {
     for (const core of before) if (!wanted.has(core.origin)) this.#leave(core);
     if (before.length === 0) return;
     for (const core of this.#all) if (!before.includes(core)) this.#welcome(core);
+  }
+
+  /** The core for a new request: the next in turn, or now and then a silent one. */
+  first(kind: 'read' | 'write', now: number): Core {
+    if (this.#all.length === 1) return this.#all[0] as Core;
+    return this.#all.find((core) => core.ready && core.isSilent && core.mayTry(kind, now)) ?? this.next();
   }
 
   /** The next core in turn. Skips cores that are not ready, busy or already tried, as long as there is another. */
@@ -110,7 +117,7 @@ export class Cores {
   #open(address: CoreAddress): Core {
     const counts = this.#past.get(address.origin);
     this.#past.delete(address.origin);
-    return new Core(address, this.#timeoutMs, counts);
+    return new Core(address, this.#timeoutMs, counts, this.#resends);
   }
 
   #leave(core: Core): void {

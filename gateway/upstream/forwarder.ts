@@ -54,7 +54,7 @@ export class Forwarder implements CallContext {
     const call = new Call(this, request, destination, extraHeaders, done, this.#underWay.length);
     this.#underWay.push(call);
     this.#timer ??= setInterval(() => setImmediate(() => this.#sweep()), LOOK_EVERY_MS).unref();
-    call.send(this.cores.next());
+    call.send();
   }
 
   close(): void {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { faultyCore, listeningCore, okTo } from '../support/faulty-core.ts';
-import { send } from '../support/http.ts';
+import { post, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import { startService } from '../support/process.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
@@ -84,3 +84,39 @@ test('a slow read gets the answer of the faster core, and the other answer is dr
   const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));
   expect(new Set(answers.map(({ text }) => text))).toEqual(new Set(['[]']));
 });
+
+test('reads and writes leave a core that answers only its probes, until it answers again', async () => {
+  let hangs = false;
+  let asked = 0;
+  const stuck = await faultyCore((socket, head) => {
+    if (head.includes('/readyz')) socket.write(okTo(head));
+    else {
+      asked += 1;
+      if (!hangs) socket.write(okTo(head));
+    }
+  });
+  const well = await faultyCore((socket, head) => void socket.write(okTo(head)));
+  const stack = await startStack({ CORE_URL: `${stuck},${well}`, CORE_TIMEOUT_MS: '2000' });
+  const key = await stack.issueKey(big);
+  const load = async (method: string, seconds: number) => {
+    const answers: Promise<{ status: number }>[] = [];
+    const end = performance.now() + seconds * 1_000;
+    while (performance.now() < end) {
+      const url = `${stack.gateway}/v1/pets`;
+      answers.push(method === 'GET' ? send(url, { key }) : post(url, {}, { key }));
+      await sleep(10);
+    }
+    return (await Promise.all(answers)).map(({ status }) => status);
+  };
+  await load('GET', 1);
+  hangs = true;
+  // The first writes have waited for a core that nobody knew to be stuck.
+  await load('POST', 1);
+  expect(new Set(await load('POST', 4))).toEqual(new Set([200]));
+  expect(new Set(await load('GET', 8))).toEqual(new Set([200]));
+  hangs = false;
+  await load('GET', 2);
+  const before = asked;
+  expect(new Set(await load('GET', 1))).toEqual(new Set([200]));
+  expect(asked - before).toBeGreaterThan(20);
+}, 60_000);
