@@ -17,7 +17,7 @@ const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 
 const BANNED = new HttpError('key_banned');
 const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Its issuer can fix it.';
 const CROWDED = 'Too many requests are in progress. Retry after the time in the Retry-After header.';
-const shed = () => unavailable(new Shed(), CROWDED);
+export const shed = () => unavailable(new Shed(), CROWDED);
 const ADDRESS_LIMITED = new HttpError(
   'rate_limit_exceeded',
   'Too many requests without a valid API key from this address. Retry after the time in the Retry-After header.',

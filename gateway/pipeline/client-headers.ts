@@ -1,4 +1,4 @@
-import { NO_SNIFF } from '../../shared/http/request-head.ts';
+import { commonHeaders } from '../../shared/http/request-head.ts';
 import { SECOND, ticksUntilFull, ticksUntilNextToken, ticksUntilToken } from '../limiter/bucket.ts';
 import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
 import { type Exchange, timesOf } from '../telemetry/exchange.ts';
@@ -8,11 +8,11 @@ import { type Exchange, timesOf } from '../telemetry/exchange.ts';
  * @param beside headers of the answer itself. If they already allow any origin, the CORS headers are left out.
  */
 export function clientHeaders(
-  { id, limitStatus, keyStatus, cors, route }: Exchange,
+  { id, limitStatus, keyStatus, cors, route, request }: Exchange,
   draftFields: boolean,
   beside: readonly string[] = [],
 ): string[] {
-  const headers = ['X-Request-Id', id, ...NO_SNIFF];
+  const headers = ['X-Request-Id', id, ...commonHeaders(request.socket)];
   // An answer that reports the limit status has no Retry-After.
   if (limitStatus !== undefined) addLimits(headers, limitStatus, draftFields, limitStatus !== keyStatus);
   if (cors.length > 0 && !beside.includes('Access-Control-Allow-Origin')) headers.push(...cors);

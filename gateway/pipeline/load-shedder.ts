@@ -72,6 +72,7 @@ class Address implements Caller {
 export class Slot {
   readonly #shedder: LoadShedder;
   #holder: Caller | undefined;
+  #paused: Caller | undefined;
 
   constructor(shedder: LoadShedder) {
     this.#shedder = shedder;
@@ -95,18 +96,15 @@ export class Slot {
     this.#hold(caller);
   }
 
-  /**
-   * Releases the capacity while the request waits for its client, so that slow clients do not hold it. The request is
-   * already decided on, so it takes the capacity back without a check.
-   */
-  async during<T>(wait: () => Promise<T>): Promise<T> {
-    const holder = this.#holder;
+  /** Releases the capacity while the request waits for its client, so that slow clients do not hold it. */
+  pause(): void {
+    this.#paused = this.#holder;
     this.release();
-    try {
-      return await wait();
-    } finally {
-      if (holder !== undefined) this.#hold(holder);
-    }
+  }
+
+  /** Takes the capacity back. @returns false if it is used up: many bodies can arrive at once */
+  resume(): boolean {
+    return this.#paused === undefined || this.take(this.#paused);
   }
 
   /** Returns the capacity, if it was taken. */

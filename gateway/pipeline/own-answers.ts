@@ -1,4 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { takesNoBody } from '../../shared/http/body.ts';
 import { errorBody, HttpError, helpFor, methodNotAllowed } from '../../shared/http/errors.ts';
 import { methodsOf } from '../../shared/http/service.ts';
@@ -327,8 +329,10 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   if (response.closed) return;
   exchange.error = error;
   if (response.headersSent) {
-    // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete.
-    response.destroy();
+    // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete. In HTTP/1.0 the end
+    // of the connection is the end of the answer, so there it is reset.
+    if (request.httpVersion === '1.0') reset(request.socket);
+    else response.destroy();
     return;
   }
   // The rest of a body must not be read as the next request. Node reads and drops a short rest; after a long one the
@@ -344,6 +348,12 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   if (exchange.lateHeaders !== undefined) headers.push(...exchange.lateHeaders());
   response.writeHead(error.status, headers);
   response.end(request.method === 'HEAD' ? undefined : body);
+}
+
+function reset(socket: Socket): void {
+  // Over TLS, the lack of a closing alert shows the cut.
+  if (socket instanceof TLSSocket) socket.destroy();
+  else socket.resetAndDestroy();
 }
 
 const SHORT_BODY_BYTES = 65_536;

@@ -19,7 +19,7 @@ import { upstreamFault } from '../upstream/faults.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';
 import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
-import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget } from './authorize.ts';
+import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget, shed } from './authorize.ts';
 import { clientHeaders, serverTiming } from './client-headers.ts';
 import { addForwarded, canonicalRequest, clientAddress, networkOf, type TrustedProxies } from './client-request.ts';
 import { LoadShedder } from './load-shedder.ts';
@@ -98,13 +98,16 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (refusal !== undefined) return end(refusal);
       pacing.noteAdmitted(payerOf(exchange));
 
-      // 6. Find the route and read the body. While the client sends it, the slot is released. The key may have changed
-      // since the decision was asked for.
+      // 6. Find the route and read the body. While the client sends it, the slot is released. Meanwhile others may have
+      // taken the capacity, and the key may have changed.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
-      const body = exchange.route.takesBody
-        ? await slot.during(() => readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes))
-        : undefined;
+      let body: Buffer | undefined;
+      if (exchange.route.takesBody) {
+        slot.pause();
+        body = await readJsonBytes(exchange.request, exchange.response, deps.bodyLimitBytes);
+        if (!slot.resume()) return end(shed());
+      }
       if (credential && deps.clients.hasChangedSince(credential.id, askedAt, exchange.client)) {
         const refused = await authorizer.refusalOfChanged(credential);
         if (refused !== undefined) return end(refused);

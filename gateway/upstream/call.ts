@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { FairShare } from '../../shared/fair-share.ts';
 import { type HttpError, unavailable } from '../../shared/http/errors.ts';
 import { type Answer, type AnswerHead, AnswerTooLarge, sendAnswer } from './answer.ts';
-import { type Core, NOTED_MS } from './core.ts';
+import { type Core, LARGE_NOTED_MS } from './core.ts';
 import type { Cores } from './cores.ts';
 import {
   ClientGone,
@@ -245,7 +245,7 @@ export class Call implements PendingRequest {
     this.#endOwn();
     if (!this.isWanted) return;
     if (fault instanceof AnswerTooLarge) {
-      this.#resendForLarge();
+      this.#resendForLarge(core);
       return;
     }
     core.counts.failed(faultKind(fault));
@@ -260,13 +260,15 @@ export class Call implements PendingRequest {
   }
 
   #noteLarge(now: number): void {
-    this.request.client.largeUntil = now + NOTED_MS;
+    this.request.client.largeUntil = now + LARGE_NOTED_MS;
   }
 
-  /** Sends the request again on a wire of its own, where the answer can be streamed. */
-  #resendForLarge(): void {
+  /** Sends the request again on a wire of its own, where the answer can be streamed. Otherwise it would be a 502. */
+  #resendForLarge(late: Core): void {
     const now = performance.now();
     this.#noteLarge(now);
+    late.resends.take(false);
+    late.counts.resent();
     this.#sendAlone(this.#context.cores.next(), now);
   }
 

@@ -82,11 +82,14 @@ const KEEP_ALIVE_MS = 4_000;
 const DEPTH = 64;
 /** A read avoids wires whose answers do not flow. It first tries a few, so that writes carry many requests. */
 const FEW = 4;
+/** A read prefers a wire whose next answer has been due for less than this: few reads then wait behind a slow one. */
+const FRESH_MS = 3;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** A client counts as slow, or its answers as large, for this long. */
+/** A client counts as slow, or its answers as large, for this long. The first large answer is asked for twice. */
 export const NOTED_MS = 10_000;
+export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
 
 /** The number of reads that may be sent twice: this many at first, then a tenth of the answers. */
@@ -319,7 +322,7 @@ export class SharedWires {
    */
   send(pending: PendingRequest, now: number): Wire | undefined {
     const wire =
-      this.#flowing(now, FLOWING_MS, FEW) ??
+      this.#flowing(now, FRESH_MS, FEW) ??
       this.#another(FEW) ??
       this.#flowing(now, LATE_AFTER_MS, SHARED) ??
       this.#another(SHARED) ??

@@ -1,5 +1,7 @@
 import { hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import { listed } from '../lists.ts';
 import { type ErrorCode, HttpError } from './errors.ts';
 
@@ -151,8 +153,14 @@ export function announcesBody({ headers }: IncomingMessage): boolean {
 
 /** Header rules for every hop. Names are in lower case. */
 
-/** Every answer has this header: browsers must not guess another type (Fetch §3.6). */
-export const NO_SNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
+/** Browsers must not guess another type (Fetch §3.6). */
+const ALWAYS = ['X-Content-Type-Options', 'nosniff'];
+/** After this header, a browser uses only TLS for a year (RFC 6797). */
+const OVER_TLS = [...ALWAYS, 'Strict-Transport-Security', 'max-age=31536000'];
+
+/** The headers of every answer on a connection, as a flat list. */
+export const commonHeaders = (socket: Socket): readonly string[] =>
+  (socket as TLSSocket).encrypted ? OVER_TLS : ALWAYS;
 
 /** The longest request id that the gateway accepts from a client. */
 export const MAX_REQUEST_ID_LENGTH = 64;

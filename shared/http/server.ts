@@ -31,9 +31,6 @@ const TLS: https.ServerOptions = {
   ].join(':'),
 };
 
-/** After this header, a browser uses only TLS for a year (RFC 6797). */
-const STRICT_TRANSPORT_SECURITY = 'max-age=31536000';
-
 interface StopOptions {
   /**
    * How long to keep accepting connections while readiness probes fail and answers close their connections. Load
@@ -124,7 +121,6 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
 
   const answer = (request: IncomingMessage, response: ServerResponse, mayClose = false) => {
     connections.of(request.socket)?.add(response, mayClose);
-    if (certificate !== undefined) response.setHeader('Strict-Transport-Security', STRICT_TRANSPORT_SECURITY);
     if (stopping) response.shouldKeepAlive = false;
     onRequest(request, response);
   };

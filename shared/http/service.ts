@@ -7,8 +7,8 @@ import {
   CALLER_ID,
   carriesToken,
   checkHead,
+  commonHeaders,
   type HeadLimits,
-  NO_SNIFF,
   originForm,
   requestIdOf,
   traceOf,
@@ -159,7 +159,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
 
   function send(response: ServerResponse, { status, body, json, headers = [] }: Answer, requestId: string): void {
     const text = json ?? (body === undefined ? '' : toJson(body));
-    const own = ['X-Request-Id', requestId, ...NO_SNIFF];
+    const own = ['X-Request-Id', requestId, ...commonHeaders(response.req.socket)];
     if (cacheControl !== undefined && !headers.includes('Cache-Control')) own.push('Cache-Control', cacheControl);
     if (text !== '') own.push('Content-Length', String(Buffer.byteLength(text)));
     if (text !== '' && !headers.includes('Content-Type')) own.push('Content-Type', 'application/json');

@@ -129,7 +129,7 @@ describe('a large answer that its core does not complete', () => {
   const reset = (socket: net.Socket): void => void sleep(100).then(() => socket.resetAndDestroy());
 
   /** What a client gets if the core sends `text` and then calls `then`. */
-  async function answerTo(text: string, then: (socket: net.Socket) => void = () => {}) {
+  async function answerTo(text: string, then: (socket: net.Socket) => void = () => {}, version = '1.1') {
     const begin = (socket: net.Socket, head: string) => {
       socket.write(withIdOf(head, text));
       then(socket);
@@ -137,10 +137,14 @@ describe('a large answer that its core does not complete', () => {
     const { stack, key } = await stackBefore(begin, { CORE_TIMEOUT_MS: '500' });
     const { socket, received } = await connectRaw(stack.gateway);
     socket.allowHalfOpen = false;
-    socket.write(`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
-    await once(socket, 'close', { signal: AbortSignal.timeout(20_000) });
+    socket.write(`GET /v1/pets HTTP/${version}\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+    const closed = once(socket, 'close', { signal: AbortSignal.timeout(20_000) });
+    const fault = await closed.then(
+      () => undefined,
+      ({ code }) => code,
+    );
     await untilNothingIsHeld(stack);
-    return received();
+    return { received: received(), fault };
   }
 
   test.for([
@@ -151,10 +155,16 @@ describe('a large answer that its core does not complete', () => {
     ['resets its connection', CHUNKS, reset],
     ['sends a malformed chunk', `${CHUNKS}no chunk\r\n`, undefined],
   ] as const)('is cut off if the core %s', async ([, text, then]) => {
-    const received = await answerTo(text, then);
+    const { received } = await answerTo(text, then);
     expect(received).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
     expect(received).not.toMatch(/\r\n0\r\n\r\n$/);
     expect(received.length).toBeLessThan(600_000);
+  });
+
+  test('resets the connection of a client with HTTP/1.0, for which an end of the connection is the end of the answer', async () => {
+    const { received, fault } = await answerTo(CHUNKS, close, '1.0');
+    expect([received.slice(0, 15), fault]).toEqual(['HTTP/1.1 200 OK', 'ECONNRESET']);
+    expect(await answerTo(`${CHUNKS}0\r\n\r\n`, undefined, '1.0')).toMatchObject({ fault: undefined });
   });
 
   test('is replaced by an error until a byte of its body has arrived', async () => {

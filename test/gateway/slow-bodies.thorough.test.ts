@@ -1,7 +1,8 @@
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
-import { faultyCore, OK } from '../support/faulty-core.ts';
+import { faultyCore, OK, slowCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
@@ -12,28 +13,52 @@ function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
   return slot;
 }
 
-test("a request that waits for its client's body holds no slot, and gets one afterwards under any load", async () => {
+test("a request that waits for its client's body holds no slot, and afterwards gets one only if there is room", () => {
   const shedder = new LoadShedder(() => 4);
-  const body = Promise.withResolvers<string>();
-  const slow = take(shedder);
-  const waited = slow.during(() => body.promise);
-  const others = Array.from({ length: 4 }, () => take(shedder));
-  body.resolve('body');
-  expect(await waited).toBe('body');
+  const greedy = { inFlight: 0 };
+  const slow = take(shedder, greedy);
+  slow.pause();
+  const others = Array.from({ length: 2 }, () => take(shedder, greedy));
+  expect([slow.resume(), greedy.inFlight]).toEqual([false, 2]);
+  (others[0] as Slot).release();
+  expect([slow.resume(), greedy.inFlight]).toEqual([true, 2]);
   for (const slot of [slow, ...others]) slot.release();
+  expect(greedy.inFlight).toBe(0);
   const caller = { inFlight: 0 };
   take(shedder, caller);
   take(shedder, caller);
   expect(shedder.slot().take(caller)).toBe(false);
 });
 
-test('a slot is released when a body never arrives', async () => {
-  const shedder = new LoadShedder(() => 2);
-  const slow = take(shedder);
-  await expect(slow.during(() => Promise.reject(new Error('gone')))).rejects.toThrow('gone');
-  slow.release();
-  take(shedder).release();
-});
+test('bodies that arrive together, after their heads, are refused at once when the core would need long for them', async () => {
+  const RATE = 15;
+  const stack = await startStack({ CORE_URL: await slowCore(RATE), CORE_TIMEOUT_MS: '5000' });
+  const [key = '', greedy = ''] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
+  const read = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
+  // Overload shows how fast the core is.
+  const begun = Array.from({ length: 30 * RATE }, async (_, at) => {
+    await sleep(at * 13);
+    await send(`${stack.gateway}/v1/pets`, { key: greedy });
+  });
+  await Promise.all(begun);
+  const statuses: number[] = [];
+  const sending = Array.from({ length: 300 }, async () => {
+    const { socket, received, closed } = await connectRaw(stack.gateway);
+    socket.write(
+      `POST /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\nAuthorization: Bearer ${greedy}\r\n\r\n`,
+    );
+    await sleep(500);
+    socket.write('{}');
+    await closed;
+    statuses.push(Number(received().slice(9, 12)));
+  });
+  await sleep(1_000);
+  expect(await read()).toBe(200);
+  await Promise.all(sending);
+  expect(await read()).toBe(200);
+  expect(statuses.filter((status) => status === 504)).toEqual([]);
+  expect(statuses.filter((status) => status === 503).length).toBeGreaterThan(150);
+}, 60_000);
 
 test('slow bodies use no capacity, even when it is scarce', async () => {
   let isSlow = true;

@@ -7,7 +7,7 @@ import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
 import { type Authority, createAuthority } from '../support/certificates.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { listeningCore } from '../support/faulty-core.ts';
+import { listeningCore, withIdOf } from '../support/faulty-core.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';
 import { startStack, temporaryFolder } from '../support/stack.ts';
@@ -81,6 +81,15 @@ test('ALPN selects HTTP/1.1, and a client that offers only other protocols is re
   const socket = await handshake(stack.gateway, { ALPNProtocols: ['h2', 'http/1.1'] });
   expect((socket as TLSSocket).alpnProtocol).toBe('http/1.1');
   expect(await isRefused(stack.gateway, { ALPNProtocols: ['h2'] })).toBe(true);
+});
+
+test('repeated headers of the core keep their spelling over TLS', async () => {
+  const spelling = 'HTTP/1.1 200 OK\r\nx-oDD: 1\r\nX-Odd: 2\r\nContent-Length: 2\r\n\r\n[]';
+  const { stack, key } = await stackBefore((socket, head) => void socket.write(withIdOf(head, spelling)), withTls, {});
+  const { socket, received } = await connectRaw(stack.gateway, { ca });
+  socket.end(`GET /v1/pets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+  await once(socket, 'end');
+  expect(received()).toMatch(/\r\nx-oDD: 1\r\nX-Odd: 2\r\n[\s\S]*\r\nStrict-Transport-Security: max-age=31536000\r\n/);
 });
 
 test('plain HTTP on the TLS port gets a clear error, and other bytes close the connection without harm', async () => {
