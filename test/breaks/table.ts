@@ -68,7 +68,7 @@ export const BREAKS: readonly Break[] = [
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
-  row('gateway/pipeline/client-request.ts', 'gateway/client-address', '|| !proxies.has(client)) return', ') return'),
+  row('gateway/pipeline/client-request.ts', 'gateway/client-address', '|| !peer.isTrusted) return', ') return'),
   row('gateway/pipeline/client-request.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
   row(CONNECTION, 'gateway/one-at-a-time', '(!isInBody && this.#isClosing)', 'false'),
   row(CONNECTION, 'security/unread-answers', '(parser.incoming[BODY_BYTES]?.() ?? 0)', '0'),
@@ -102,8 +102,16 @@ export const BREAKS: readonly Break[] = [
   ),
   row(WIRE, 'gateway/line.test', '&& !this.#options.needsEcho)', ')'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
-  row(CALL, 'gateway/overload.thorough', 'if (CoreRefusedUs.saysSo(answer.status)) {', 'if (false) {'),
+  row(CALL, 'gateway/overload.thorough', 'CoreRefusedUs.saysSo(answer.status)', 'false'),
+  row(CALL, 'faults/silent-core', 'core.fallSilent(now);', ';'),
+  row(
+    'gateway/pipeline/pipeline.ts',
+    'gateway/slow-bodies',
+    'if (!slot.resume()) return end(shed());',
+    'slot.resume();',
+  ),
   row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', 'response.destroy();', 'response.end();'),
+  row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', "request.httpVersion === '1.0'", 'false'),
   row('gateway/upstream/answer.ts', 'gateway/answer-reader', 'if (isChunked && length !== undefined)', 'if (false)'),
   row('gateway/upstream/headers.ts', 'gateway/line.test', 'if (NOT_IN_VALUES.test(value))', 'if (false)'),
   row(HEADERS, 'gateway/forwarding', "  'set-cookie',\n", ''),
