@@ -19,6 +19,9 @@ import type { Listening } from './server.ts';
 const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
 const MAX_LOGGED_CALLER = 64;
 
+/** Most requests have no query, and nothing adds to one. */
+const NO_QUERY = new URLSearchParams();
+
 /** The input of an operation. */
 export interface Call<Parts, Caller = undefined> {
   readonly deps: Parts;
@@ -131,7 +134,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
       const match = found ?? router.find(request.method ?? '', path);
       route = match.route;
       if (!route.isOpen) access.authorize?.(caller, route);
-      const query = new URLSearchParams(search);
+      const query = search === '' ? NO_QUERY : new URLSearchParams(search);
       const call = { deps, caller, requestId, request, response, params: match.params, path, query };
       send(response, await route.operation(call), requestId);
     } catch (thrown) {
@@ -163,7 +166,8 @@ export function createService<Parts, Caller extends { readonly name: string | un
     if (cacheControl !== undefined && !headers.includes('Cache-Control')) own.push('Cache-Control', cacheControl);
     if (text !== '') own.push('Content-Length', String(Buffer.byteLength(text)));
     if (text !== '' && !headers.includes('Content-Type')) own.push('Content-Type', 'application/json');
-    response.writeHead(status, [...own, ...headers]);
+    own.push(...headers);
+    response.writeHead(status, own);
     response.end(response.req.method === 'HEAD' ? undefined : text);
   }
 
