@@ -182,6 +182,20 @@ export const BREAKS: readonly Break[] = [
   row(ACCESS, 'operators/guard', 'if (this.#isLocal && !namesLoopback(request.headers.host))', 'if (false)'),
   row(ACCESS, 'operators/guard', "if (site !== 'same-origin') return false;", ''),
 
+  // The console.
+  row(
+    'gateway/operators/console/parts.ts',
+    'browser/console-requests.thorough',
+    'Date.parse(typed) === Date.parse(typedOf(spec, before)) ? before : ',
+    '',
+  ),
+  row(
+    'gateway/operators/console/dialog.ts',
+    'browser/console-keys.thorough',
+    'onClose() : dialog.current?.showModal());',
+    'onClose() : undefined);',
+  ),
+
   // The core.
   row(
     'core/store/idempotency.ts',
