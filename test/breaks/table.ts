@@ -196,6 +196,9 @@ export const BREAKS: readonly Break[] = [
     'onClose() : undefined);',
   ),
 
+  // The reference.
+  row('gateway/reference/page/page.js', 'browser/reference.thorough', 'return SLOWEST_MS;', 'return REFRESH_MS;'),
+
   // The core.
   row(
     'core/store/idempotency.ts',
