@@ -182,6 +182,9 @@ export const BREAKS: readonly Break[] = [
   row(ACCESS, 'operators/guard', 'if (this.#isLocal && !namesLoopback(request.headers.host))', 'if (false)'),
   row(ACCESS, 'operators/guard', "if (site !== 'same-origin') return false;", ''),
 
+  // The command line.
+  row('gateway/operators/cli/named.ts', 'operators/cli-find', '(same.length === 0 || isForGood)', 'same.length === 0'),
+
   // The console.
   row(
     'gateway/operators/console/parts.ts',
