@@ -190,6 +190,26 @@ export const BREAKS: readonly Break[] = [
   row(ACCESS, 'operators/guard', 'if (this.#isLocal && !namesLoopback(request.headers.host))', 'if (false)'),
   row(ACCESS, 'operators/guard', "if (site !== 'same-origin') return false;", ''),
 
+  // The command line.
+  row('gateway/operators/cli/named.ts', 'operators/cli-find', '(same.length === 0 || isForGood)', 'same.length === 0'),
+
+  // The console.
+  row(
+    'gateway/operators/console/parts.ts',
+    'browser/console-requests.thorough',
+    'Date.parse(typed) === Date.parse(typedOf(spec, before)) ? before : ',
+    '',
+  ),
+  row(
+    'gateway/operators/console/dialog.ts',
+    'browser/console-keys.thorough',
+    'onClose() : dialog.current?.showModal());',
+    'onClose() : undefined);',
+  ),
+
+  // The reference.
+  row('gateway/reference/page/page.js', 'browser/reference.thorough', 'return SLOWEST_MS;', 'return REFRESH_MS;'),
+
   // The core.
   row(
     'core/store/idempotency.ts',

@@ -26,8 +26,11 @@ test('a key is issued, can be copied while it is shown, and its page opens', asy
   await question(page).getByLabel('Plan').selectOption('pro');
   await question(page).getByRole('button', { name: 'Issue' }).click();
   const key = await question(page).getByLabel('API key').inputValue();
-  // Escape must not close the dialog, because nothing else shows the key.
-  await page.keyboard.press('Escape');
+  // Escape must not close the dialog, because nothing else shows the key. Chromium lets no script prevent each of several.
+  for (let pressed = 0; pressed < 6; pressed++) {
+    await page.keyboard.press('Escape');
+    await question(page).getByLabel('API key').waitFor();
+  }
   await question(page).getByRole('button', { name: 'Copy' }).click();
   await question(page).getByRole('button', { name: 'Copied' }).waitFor();
   expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);

@@ -147,6 +147,27 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   await page.getByText('status must be a status such as 429, or a class such as 4xx.').waitFor();
 });
 
+test.for([
+  ['the fraction of a second', { from: '2026-07-01T10:00:10.101Z', to: '2026-07-01T10:00:13.601Z' }],
+  ['the hour that the clocks repeat', { from: '2026-10-25T00:30:00.000Z', to: '2026-10-25T01:30:00.000Z' }],
+] as const)('another filter leaves the period as it is: %s', async ([, period]) => {
+  const query = new URLSearchParams(period);
+  const { page, faults } = await openConsole(browser, stack, `/console/requests?${query}`, {
+    timezoneId: 'Europe/Berlin',
+  });
+  const shown = () => Object.fromEntries(new URL(page.url()).searchParams);
+  await page.getByLabel('Status').fill('2xx');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await expect.poll(shown).toEqual({ status: '2xx', ...period });
+  await page.getByLabel('From').fill('2026-06-30T12:00:05');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await expect.poll(shown).toEqual({ status: '2xx', ...period, from: '2026-06-30T10:00:05.000Z' });
+  await page.getByLabel('To').fill('');
+  await page.getByRole('button', { name: 'Filter' }).click();
+  await expect.poll(shown).toEqual({ status: '2xx', from: '2026-06-30T10:00:05.000Z' });
+  expect(faults).toEqual([]);
+});
+
 test('gateways that did not answer are named, and identical refusals are one row', async () => {
   const { page, faults } = await openConsole(browser, stack);
   await page.route(

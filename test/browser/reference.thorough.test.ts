@@ -128,7 +128,7 @@ test('a ban is shown with its end', async () => {
   await page.getByText(/^Banned until (\d+ \w+, \d\d:\d\d|\d\d:\d\d:\d\d)$/).waitFor();
 });
 
-test('the page requests limits at most every 5 s, only while it is visible, and never for an invalid key', async () => {
+test('the page requests limits at most every 5 s, only while it is visible, and rarely for an invalid key', async () => {
   const key = await stack.issueKey();
   const { page } = await openReference();
   let asked = 0;
@@ -156,6 +156,26 @@ test('the page requests limits at most every 5 s, only while it is visible, and 
   asked = 0;
   await pause(6_000);
   expect(asked).toBe(0);
+});
+
+test('a key that is not accepted is asked for again once a minute, and shown when it works again', async () => {
+  const key = await stack.issueKey({ name: 'back again' });
+  const [id] = key.slice('as_'.length).split('_');
+  const { page } = await openReference();
+  await page.clock.install();
+  await pasteKey(page, key);
+  await stack.admin('PATCH', `/keys/${id}`, { disabled: true });
+  await page.clock.fastForward(5_000);
+  await page.getByText('The gateway does not accept this key').waitFor();
+  await stack.admin('PATCH', `/keys/${id}`, { disabled: false });
+  let asked = 0;
+  page.on('request', () => asked++);
+  await page.clock.fastForward(50_000);
+  await pause(500);
+  expect(asked).toBe(0);
+  await page.clock.fastForward(10_000);
+  await page.getByText('back again, plan Free.').waitFor();
+  expect(await page.locator('#key-report').isVisible()).toBe(true);
 });
 
 test('while the gateway refuses the address, the page reports it and respects Retry-After', async () => {
@@ -265,8 +285,11 @@ test.for([
   ['dark', 375],
 ] as const)('the page fits, is readable and passes axe-core: %s colours, %d px', async ([colorScheme, width]) => {
   const { page, faults } = await openReference({ colorScheme, viewport: { width, height: 800 } });
-  await pasteKey(page, await stack.issueKey());
+  const key = await stack.issueKey({ name: 'x'.repeat(100), minute: 1 });
+  await pasteKey(page, key);
   await execute(panelOf(page, 'listPets'));
+  await send(`${stack.gateway}/v1/pets/${'7'.repeat(200)}`, { key });
+  await page.locator('#refusals').getByText('7'.repeat(200)).waitFor();
   for (const folded of await page.locator('details:visible').all()) await folded.locator('summary').click();
   const { passed, found } = await shortcomings(page);
   expect(found).toEqual([]);

@@ -8,7 +8,7 @@ import { serveHttp } from '../support/http-server.ts';
 import { ask, issueId, viewOf } from '../support/operators.ts';
 import { startStack } from '../support/stack.ts';
 
-/** ctl finds a key by anything that a customer can quote, and accepts its id or name in every command. */
+/** ctl finds a key by anything that a customer can quote, and accepts an id or a name in every command. */
 
 const stack = await startStack();
 const stateOf = async (id: string) => (await viewOf(stack, id)).state ?? 'gone';
@@ -158,6 +158,51 @@ test.for([
   const [question = ''] = started.out().split('Number of the key: ');
   for (const id of ids) expect(question).toContain(id);
   expect(await Promise.all(ids.map(stateOf))).toEqual(states);
+});
+
+test('secrets and tokens are found by their names, as keys are', async () => {
+  const id = await issueId(stack, { name: 'initrode' });
+  const addSecret = async (name: string) =>
+    (await stack.admin('POST', `/keys/${id}/secrets`, { name })).json as { readonly id: string };
+  const secret = await addSecret('Billing service');
+  const run = async (...words: string[]) => {
+    const { code, out, err } = await ctl(stack, '--json', ...words, '--yes');
+    expect([words, code, err]).toEqual([words, 0, expect.stringMatching(/^(Note: [ \w]+ is \w+\.\n)+$/)]);
+    return JSON.parse(out);
+  };
+  const set = await run('keys', 'secrets', 'set', 'initrode', 'billing service', '--name', 'shop');
+  expect(set).toMatchObject({ id: secret.id, name: 'shop' });
+  await run('keys', 'rotate', id, '--grace', '0', '--secret', 'SHOP');
+  expect((await viewOf(stack, id)).secrets).toEqual([
+    expect.objectContaining({ name: 'first' }),
+    expect.objectContaining({ name: 'shop', id: expect.not.stringMatching(secret.id) }),
+  ]);
+  expect(await run('keys', 'secrets', 'revoke', 'initrode', 'shop')).toMatchObject({ id, revoked: true });
+  expect((await viewOf(stack, id)).secrets).toHaveLength(1);
+
+  const made = await stack.admin('POST', '/tokens', { name: 'Ann Lee', role: 'viewer' });
+  const token = made.json as { readonly id: string };
+  expect(await run('tokens', 'revoke', 'ann lee')).toEqual({ id: token.id, revoked: true });
+
+  // A text in the form of an id is not taken as a name, because it may just be revoked.
+  await stack.admin('POST', '/tokens', { name: token.id, role: 'viewer' });
+  const twins = [await addSecret('twin'), await addSecret('Twin')];
+  const before = (await activityOf(stack)).length;
+  for (const [words, code, why] of [
+    [['tokens', 'revoke', 'ann'], 3, 'No token has the id or name “ann”.'],
+    [['tokens', 'revoke', token.id], 3, `Note: No token has the id ${token.id}. The token `],
+    [
+      ['keys', 'secrets', 'revoke', id, 'twi'],
+      3,
+      'No secret has the id or name “twi”. These names contain it: twin, Twin.',
+    ],
+    [['keys', 'secrets', 'revoke', id, 'twin'], 2, '2 secrets have the name “twin”. Use the id of one:\n'],
+  ] as const) {
+    const ended = await ctl(stack, ...words, '--yes');
+    expect(ended).toMatchObject({ code, out: '', err: expect.stringContaining(why) });
+    if (code === 2) for (const twin of twins) expect(ended.err).toContain(twin.id);
+  }
+  expect(await activityOf(stack)).toHaveLength(before);
 });
 
 test('ctl keys find prompts on a terminal', async () => {

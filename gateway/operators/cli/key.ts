@@ -3,32 +3,30 @@ import { writeTags } from '../../limiter/tags.ts';
 import type { BucketView, FoundKey, KeySummary, KeysAnswer, KeyView, LoudKey, SecretView } from '../api/answers.ts';
 import { banInWords, type RunningBan, searchText, tooSmallInWords } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
+import { type Found, findNamed, type Kind } from './named.ts';
 import type { Session } from './session.ts';
-import { type Cell, colour, type Facts, harmless, linesOf, type Style, table, timeText } from './text.ts';
+import { type Cell, colour, type Facts, linesOf, type Style, table, timeText } from './text.ts';
 
 /** The key that a command is about: how it is named, found and described. */
 
 export const KEY = 'the key: its id, as `keys list` shows it, or its whole name';
 
-/** The number of similar names that are shown if only a part of a name was given. */
-const MOST_SHOWN = 5;
-
-interface NamedKey {
-  readonly id: string;
-  /** The id, with the name if that was given, for use in questions. */
-  readonly title: string;
-}
-
 export const pathTo = async (session: Session, given: string): Promise<string> =>
   pathOf((await findKey(session, given)).id);
 
-/**
- * Finds a key by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
- * An id that no key has is returned as it is: the listener answers for it, and a revocation can be repeated.
- * @param isForGood whether a text in the form of an id never counts as a name, because the key may just be revoked
- * @throws {AdminError} 404 if no key has this name, with the code `usage` if several have it and there is no terminal to ask on
- */
-export async function findKey(session: Session, given: string, isForGood = false): Promise<NamedKey> {
+const KIND: Kind<KeyView> = {
+  noun: 'key',
+  isId: isKeyId,
+  columns: [
+    ['plan', ({ plan }) => plan],
+    ['state', ({ state }) => state],
+    ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
+    ['last used', ({ lastUsedAt }) => (lastUsedAt === undefined ? 'never' : timeText(lastUsedAt, process.stderr))],
+  ],
+};
+
+/** Finds a key, as `findNamed` does. Of a whole key, only the id is sent. */
+export async function findKey(session: Session, given: string, isForGood = false): Promise<Found> {
   const { text, hadSecret } = searchText(given);
   if (hadSecret) {
     if (text === '')
@@ -38,20 +36,8 @@ export async function findKey(session: Session, given: string, isForGood = false
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
   const similar: KeyView[] = [];
   for await (const { keys } of session.parts<KeysAnswer>('/keys', { name: text })) similar.push(...keys);
-  const same = similar.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
-  if (isKeyId(text) && (same.length === 0 || isForGood)) {
-    for (const { id } of same) session.tell(`Note: No key has the id ${text}. The key ${id} has it as its name.`);
-    return { id: text, title: text };
-  }
-  if (same.length === 0) throw noneNamed(text, similar);
-  const key = same.length === 1 ? (same[0] as KeyView) : await choose(session, text, same);
-  session.tell(`Note: ${harmless(key.name)} is ${key.id}.`);
-  return { id: key.id, title: `${harmless(key.name)} (${key.id})` };
+  return await findNamed(session, KIND, text, similar, isForGood);
 }
-
-/** Does the same for an action that needs confirmation. If that is not possible, no key is searched for. */
-export const findToConfirm = async (session: Session, given: string): Promise<NamedKey> =>
-  session.canConfirm ? await findKey(session, given, true) : { id: given, title: harmless(given) };
 
 async function exists(session: Session, id: string): Promise<boolean> {
   try {
@@ -61,30 +47,6 @@ async function exists(session: Session, id: string): Promise<boolean> {
     if (fault instanceof AdminError && fault.status === 404) return false;
     throw fault;
   }
-}
-
-function noneNamed(text: string, similar: readonly KeyView[]): AdminError {
-  const names = similar.slice(0, MOST_SHOWN).map(({ name }) => harmless(name));
-  const hint = names.length === 0 ? '' : ` These names contain it: ${names.join(', ')}. Use the whole name.`;
-  return new AdminError('not_found', `No key has the id or name “${harmless(text)}”.${hint}`, { status: 404 });
-}
-
-async function choose(session: Session, name: string, same: readonly KeyView[]): Promise<KeyView> {
-  const rows = same.map(({ id, plan, state, createdAt, lastUsedAt }, at) => [
-    at + 1,
-    id,
-    plan,
-    state,
-    timeText(createdAt, process.stderr),
-    lastUsedAt === undefined ? 'never' : timeText(lastUsedAt, process.stderr),
-  ]);
-  const list = table(['', 'id', 'plan', 'state', 'created', 'last used'], rows);
-  if (!process.stdin.isTTY || session.isJson)
-    throw new AdminError('usage', `${same.length} keys have the name “${harmless(name)}”. Use the id of one:\n${list}`);
-  session.tell(`${same.length} keys have the name “${harmless(name)}”:\n${list}`);
-  const key = same[Number(await session.question('Number of the key: ')) - 1];
-  if (key === undefined) throw new AdminError('usage', 'No key was chosen. Nothing was done.');
-  return key;
 }
 
 export const pathOf = (id: string): string => `/keys/${encodeURIComponent(id)}`;

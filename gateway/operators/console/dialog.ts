@@ -74,16 +74,13 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(false);
   }
 
-  // Escape closes a dialog, but not the only view of a key.
-  const cancel = (event: Event) => {
-    event.preventDefault();
-    if (mayClose === undefined) onClose();
-  };
+  // Escape and Back close a dialog, but the only view of a key opens again: browsers do not let a script prevent it each time.
+  const closed = () => (mayClose === undefined ? onClose() : dialog.current?.showModal());
   const kind = isDangerous ? 'main danger' : 'main';
   // With the focus here, a repeated key press does not confirm an action that cannot be undone.
   const cancelButton = html`<button type="button" autofocus=${isDangerous} onClick=${onClose}>Cancel</button>`;
   return html`
-    <dialog ref=${dialog} aria-labelledby="dialog-title" onCancel=${cancel}>
+    <dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${closed}>
       <form novalidate onSubmit=${submit}>
         <h2 id="dialog-title">${title}</h2>
         ${content}

@@ -232,7 +232,9 @@ export function Filters({ specs, route: { page, query } }: { specs: readonly Fil
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const typed = new FormData(event.target as HTMLFormElement);
-    const given = specs.map((spec) => [spec.name, filterOf(spec, String(typed.get(spec.name) ?? ''))] as const);
+    const given = specs.map(
+      (spec) => [spec.name, filterOf(spec, String(typed.get(spec.name) ?? ''), query.get(spec.name) ?? '')] as const,
+    );
     navigate(addressOf(page, Object.fromEntries(given.filter(([, value]) => value !== ''))), 'replace');
   };
   const isTime = ({ type }: FilterSpec) => type !== undefined;
@@ -253,7 +255,7 @@ export function Filters({ specs, route: { page, query } }: { specs: readonly Fil
 /** @param value the value after a reset */
 function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'Any' }: FilterSpec, value: string) {
   if (type !== undefined)
-    return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} defaultValue=${value} />`;
+    return html`<input name=${name} type=${type === 'time' ? 'datetime-local' : type} step="1" defaultValue=${value} />`;
   if (options !== undefined)
     return html`<select name=${name} onChange=${choose}>
       <option value="">${otherwise}</option>
@@ -272,8 +274,11 @@ const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.reques
 const typedOf = ({ type }: FilterSpec, value: string): string =>
   type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 
-const filterOf = ({ type }: FilterSpec, typed: string): string =>
-  type === 'time' ? (toIso(typed) ?? '') : searchText(typed).text;
+/** A time that was not edited stays as it was, because its field shows neither milliseconds nor the offset from UTC. */
+function filterOf(spec: FilterSpec, typed: string, before: string): string {
+  if (spec.type !== 'time') return searchText(typed).text;
+  return Date.parse(typed) === Date.parse(typedOf(spec, before)) ? before : (toIso(typed) ?? '');
+}
 
 /** Saves a text as a file. Calls of the admin API need a token, which a plain link would not send. */
 export function download(name: string, type: string, text: string): void {

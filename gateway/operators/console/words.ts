@@ -72,10 +72,10 @@ export function relative(text: string): string {
 /** Describes a running ban from its end on, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 
-/** Converts a local time from a field of the browser, and back. */
+/** Converts a local time from a field of the browser, and back to the second, in the field's own shortest form. */
 export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
 export function toLocal(iso: string | undefined): string {
   if (iso === undefined) return '';
   const at = new Date(iso);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19).replace(/:00$/, '');
 }

@@ -117,7 +117,7 @@ async function refresh() {
   }
   if (asking !== asked) return;
   asking = undefined;
-  if (next !== undefined) timer = setTimeout(refresh, next);
+  timer = setTimeout(refresh, next);
 }
 
 /** @returns the time until the next refresh */
@@ -142,14 +142,19 @@ function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedU
   return REFRESH_MS;
 }
 
-/** @returns the time until the next refresh; undefined if a refresh cannot help */
+/**
+ * A key may be enabled or extended again, so it is asked for again, but rarely: each attempt with a wrong key counts
+ * against the address.
+ * @returns the time until the next refresh
+ */
 function showFault({ status, headers }, { message }) {
   if (status !== 401) return later(message, 1_000 * Number(headers.get('retry-after') ?? 0));
   byId('key-report').hidden = true;
   say(
-    'The gateway does not accept this key: it is mistyped, revoked, disabled, expired or bound to other networks.',
+    'The gateway does not accept this key: it is mistyped, revoked, disabled, expired or bound to other networks. The page asks again every minute.',
     true,
   );
+  return SLOWEST_MS;
 }
 
 function later(why, atLeastMs = 0) {

@@ -4,8 +4,9 @@ import { PLAN_NAMES } from '../../../limiter/plans.ts';
 import type { Tags } from '../../../limiter/tags.ts';
 import type { IssuedKey, IssuedSecret, KeyView, ReindexAnswer, SecretView } from '../../api/answers.ts';
 import type { AdminRequest } from '../admin-client.ts';
-import { describeKey, describeKeys, findKey, findToConfirm, KEY, pathOf, pathTo } from '../key.ts';
+import { describeKey, describeKeys, findKey, KEY, pathOf, pathTo } from '../key.ts';
 import { addExplain, addFind, addKeyLists } from '../key-lists.ts';
+import { type Found, findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
 import { lengthText, limit, limitOrNone, orNull, REASON, seconds, tag, tagName, time } from '../values.ts';
@@ -61,7 +62,7 @@ Examples:
       'how long the old secret still works, such as 90s, 15m, 24h or 7d; 0 revokes it at once',
       seconds,
     )
-    .option('--secret <id>', 'which secret to replace, if the key has several')
+    .option('--secret <secret>', 'which secret to replace, by its id or name, if the key has several')
     .option(
       '--expires <time>',
       'when the new secret expires, such as 2030-12-31T00:00:00Z; never for no expiry',
@@ -79,13 +80,14 @@ The new secret has the name, scope, networks and expiry of the old one. Both cou
 If the output was lost, rotate again: the unclaimed secret is replaced.`,
     )
     .action(async (key: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
-      const { id, title } = await findToConfirm(session, key);
-      const which = secret === undefined ? 'Its secret' : `Its secret ${secret}`;
+      const { id, title } = await findToConfirm(session, key, findKey);
+      const replaced = secret === undefined ? undefined : await findToConfirm(session, secret, secretOf(id));
+      const which = replaced === undefined ? 'Its secret' : `Its secret ${replaced.title}`;
       await session.confirmForGood(
         `Rotate ${title}? ${which} expires ${grace === 0 ? 'at once' : `in ${lengthText(grace)}`}.`,
       );
       const expiresAt = expires === 'never' ? null : expires;
-      const body = { graceSeconds: grace, secretId: secret, expiresAt };
+      const body = { graceSeconds: grace, secretId: replaced?.id, expiresAt };
       showWholeKey(session, await session.call<IssuedKey>('POST', `${pathOf(id)}/rotate`, body));
     });
 
@@ -108,7 +110,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`,
     .option(...REASON)
     .addHelpText('after', '\nTo be able to undo it, use `keys disable` instead.')
     .action(async (key: string) => {
-      const { id, title } = await findToConfirm(session, key);
+      const { id, title } = await findToConfirm(session, key, findKey);
       await session.confirmForGood(`Permanently revoke ${title}?`);
       await session.call('DELETE', pathOf(id));
       session.print({ id, revoked: true }, () => `Revoked ${id}.`);
@@ -223,7 +225,23 @@ const showKey = (session: Session, key: KeyView): void => session.print(key, () 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);
 
-const SECRET_ID = 'the id of the secret, as `keys secrets list` shows it';
+const SECRET = 'the secret: its id, as `keys secrets list` shows it, or its whole name';
+
+const KIND: Kind<SecretView> = {
+  noun: 'secret',
+  isId: isShortId,
+  columns: [
+    ['scope', ({ scope }) => scope.join(', ')],
+    ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
+    ['expires', ({ expiresAt }) => expiresAt && timeText(expiresAt, process.stderr)],
+  ],
+};
+
+/** Finds a secret of a key, as `findNamed` does. */
+const secretOf =
+  (keyId: string) =>
+  async (session: Session, given: string, isForGood = false): Promise<Found> =>
+    await findNamed(session, KIND, given, (await session.get<KeyView>(pathOf(keyId))).secrets, isForGood);
 
 interface About {
   readonly name?: string;
@@ -234,7 +252,7 @@ interface About {
 
 function addSecretCommands(keys: Command, session: Session): void {
   const secrets = keys.command('secrets').description('manage several secrets of one key, which share its limits');
-  const ofSecret = (path: string, secretId: string) => `${path}/secrets/${encodeURIComponent(secretId)}`;
+  const ofSecret = (keyId: string, secretId: string) => `${pathOf(keyId)}/secrets/${encodeURIComponent(secretId)}`;
 
   secrets
     .command('list')
@@ -270,14 +288,15 @@ Examples:
   withBounds(secrets.command('set'))
     .description('change the name, scope, networks or expiry of a secret')
     .argument('<key>', KEY)
-    .argument('<secret>', SECRET_ID)
+    .argument('<secret>', SECRET)
     .option('--name <name>', 'what it is for')
     .addOption(new Option('--anywhere', 'remove its networks').conflicts('networks'))
     .option(...REASON)
-    .action(async (key: string, secretId: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
+    .action(async (key: string, secret: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
       const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
-      const path = ofSecret(await pathTo(session, key), secretId);
-      const changed = await session.call<SecretView>('PATCH', path, body);
+      const { id } = await findKey(session, key);
+      const { id: secretId } = await secretOf(id)(session, secret);
+      const changed = await session.call<SecretView>('PATCH', ofSecret(id, secretId), body);
       session.print(changed, () => describeSecrets([changed]));
     });
 
@@ -285,12 +304,13 @@ Examples:
     .command('revoke')
     .description('revoke a secret; the others still work')
     .argument('<key>', KEY)
-    .argument('<secret>', SECRET_ID)
+    .argument('<secret>', SECRET)
     .option(...REASON)
-    .action(async (key: string, secretId: string) => {
-      const { id, title } = await findToConfirm(session, key);
-      await session.confirmForGood(`Permanently revoke the secret ${secretId} of ${title}?`);
-      await session.call('DELETE', ofSecret(pathOf(id), secretId));
+    .action(async (key: string, secret: string) => {
+      const { id, title } = await findToConfirm(session, key, findKey);
+      const { id: secretId, title: which } = await findToConfirm(session, secret, secretOf(id));
+      await session.confirmForGood(`Permanently revoke the secret ${which} of ${title}?`);
+      await session.call('DELETE', ofSecret(id, secretId));
       session.print({ id, secretId, revoked: true }, () => `Revoked the secret ${secretId} of ${id}.`);
     });
 }

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import { ROLES } from '../../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
+import { findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
 import { REASON } from '../values.ts';
@@ -40,13 +41,28 @@ Examples:
   tokens
     .command('revoke')
     .description('revoke a token; its next request is refused')
-    .argument('<id>', 'the id of the token, as `tokens list` shows it')
+    .argument('<token>', 'the token: its id, as `tokens list` shows it, or its whole name')
     .option(...REASON)
-    .action(async (id: string) => {
-      await session.confirmForGood(`Permanently revoke the token ${id}?`);
+    .action(async (token: string) => {
+      const { id, title } = await findToConfirm(session, token, findToken);
+      await session.confirmForGood(`Permanently revoke the token ${title}?`);
       await session.call('DELETE', `/tokens/${encodeURIComponent(id)}`);
       session.print({ id, revoked: true }, () => `Revoked the token ${id}.`);
     });
+}
+
+const KIND: Kind<TokenView> = {
+  noun: 'token',
+  isId: isShortId,
+  columns: [
+    ['role', ({ role }) => role],
+    ['created', ({ createdAt }) => timeText(createdAt, process.stderr)],
+  ],
+};
+
+async function findToken(session: Session, given: string, isForGood: boolean) {
+  const { tokens } = await session.get<TokensAnswer>('/tokens');
+  return await findNamed(session, KIND, given, tokens, isForGood);
 }
 
 const describeTokens = (tokens: readonly TokenView[]): string =>

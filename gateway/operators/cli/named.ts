@@ -1,0 +1,83 @@
+import { AdminError } from './admin-client.ts';
+import type { Session } from './session.ts';
+import { type Cell, harmless, table } from './text.ts';
+
+/** Finds what a command is about by its id or its name. */
+
+interface Named {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** Keys, secrets or tokens. */
+export interface Kind<T extends Named> {
+  /** What one of them is called. */
+  readonly noun: string;
+  readonly isId: (text: string) => boolean;
+  /** What tells those of the same name apart. */
+  readonly columns: readonly (readonly [title: string, cell: (one: T) => Cell])[];
+}
+
+export interface Found {
+  readonly id: string;
+  /** The id, with the name if that was given, for use in questions. */
+  readonly title: string;
+}
+
+/** The number of similar names that are shown if only a part of a name was given. */
+const MOST_SHOWN = 5;
+
+/**
+ * Finds one by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
+ * An id that none of them has is returned as it is: the listener answers for it, and a revocation can be repeated.
+ * @param all at least those that have the id, or the text in their names
+ * @param isForGood whether a text in the form of an id never counts as a name, because its owner may just be revoked
+ * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal to ask on
+ */
+export async function findNamed<T extends Named>(
+  session: Session,
+  { noun, isId, columns }: Kind<T>,
+  text: string,
+  all: readonly T[],
+  isForGood: boolean,
+): Promise<Found> {
+  const named = text.toLowerCase();
+  const same = all.filter(({ name }) => name.toLowerCase() === named);
+  if (all.some(({ id }) => id === text)) return { id: text, title: text };
+  if (isId(text) && (same.length === 0 || isForGood)) {
+    for (const { id } of same)
+      session.tell(`Note: No ${noun} has the id ${text}. The ${noun} ${id} has it as its name.`);
+    return { id: text, title: text };
+  }
+  if (same.length === 0) {
+    const names = all.map(({ name }) => name).filter((name) => name.toLowerCase().includes(named));
+    const shown = harmless(names.slice(0, MOST_SHOWN).join(', '));
+    const hint = names.length === 0 ? '' : ` These names contain it: ${shown}. Use the whole name.`;
+    throw new AdminError('not_found', `No ${noun} has the id or name “${harmless(text)}”.${hint}`, { status: 404 });
+  }
+  const { id, name } = same.length === 1 ? (same[0] as T) : await choose();
+  session.tell(`Note: ${harmless(name)} is ${id}.`);
+  return { id, title: `${harmless(name)} (${id})` };
+
+  async function choose(): Promise<T> {
+    const rows = same.map((one, at) => [at + 1, one.id, ...columns.map(([, cell]) => cell(one))]);
+    const list = table(['', 'id', ...columns.map(([title]) => title)], rows);
+    const several = `${same.length} ${noun}s have the name “${harmless(text)}”`;
+    if (!process.stdin.isTTY || session.isJson)
+      throw new AdminError('usage', `${several}. Use the id of one:\n${list}`);
+    session.tell(`${several}:\n${list}`);
+    const chosen = same[Number(await session.question(`Number of the ${noun}: `)) - 1];
+    if (chosen === undefined) throw new AdminError('usage', `No ${noun} was chosen. Nothing was done.`);
+    return chosen;
+  }
+}
+
+/** Finds one for an action that needs confirmation. If that is not possible, nothing is searched for. */
+export const findToConfirm = async (
+  session: Session,
+  given: string,
+  find: (session: Session, given: string, isForGood: boolean) => Promise<Found>,
+): Promise<Found> => (session.canConfirm ? await find(session, given, true) : { id: given, title: harmless(given) });
+
+/** Whether a text has the form of the id of a secret or a token. */
+export const isShortId = (text: string): boolean => /^[0-9A-Za-z]{8}$/.test(text);
