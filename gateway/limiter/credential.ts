@@ -15,8 +15,10 @@ const SECRET_START = 'as_'.length + ID_LENGTH + '_'.length;
 const CHECK_START = SECRET_START + SECRET_LENGTH;
 const PATTERN = `as_[0-9A-Za-z]{${ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECK_LENGTH}}`;
 const API_KEY = new RegExp(`^${PATTERN}$`);
-const WHOLE_API_KEY = new RegExp(PATTERN, 'g');
-const API_KEY_IN_TEXT = new RegExp(`as_([0-9A-Za-z]{${ID_LENGTH}})_[0-9A-Za-z]+`, 'g');
+/** Without the `a`, which an escape before it can include: `%5as_`. */
+const WHOLE_API_KEY = new RegExp(PATTERN.slice(1), 'g');
+const API_KEY_IN_TEXT = new RegExp(`(as_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z]+`, 'g');
+const DECODED_API_KEY = new RegExp(`(s_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z].*`, 's');
 const KEY_ID = new RegExp(`^[0-9A-Za-z]{${ID_LENGTH}}$`);
 
 /** A presented API key. The limiter decides whether it is valid. */
@@ -44,13 +46,41 @@ export function parseApiKey(text: string, use = NO_USE): Credential | undefined 
   return credentialOf(text.slice('as_'.length, SECRET_START - 1), digestOf(text.slice(SECRET_START, CHECK_START)), use);
 }
 
-/** The text for a log, with every key shortened to its public part. */
+/** The text for a log, with every key shortened to its public part. A text with an encoded key ends after that part. */
 export const redactApiKeys = (text: string): string =>
-  text.includes('as_') ? text.replaceAll(API_KEY_IN_TEXT, 'as_$1_…') : text;
+  text.includes('as_') || text.includes('%') ? redact(text, API_KEY_IN_TEXT, DECODED_API_KEY) : text;
 
-/** Whether a text contains a complete key with a correct check. */
+/** @param decoded matches the rest of a decoded text, from a secret on */
+export function redact(text: string, secret: RegExp, decoded: RegExp): string {
+  const plain = decode(text);
+  if (plain === text) return text.replaceAll(secret, '$1…');
+  const shown = plain.replace(decoded, '$1…');
+  return shown === plain ? text : shown;
+}
+
+/** Whether a text contains a complete key with a correct check, also if it is encoded. */
 export const holdsApiKey = (text: string): boolean =>
-  text.includes('as_') && (text.match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(found) !== undefined);
+  (text.includes('as_') || text.includes('%')) &&
+  (decode(text).match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(`a${found}`) !== undefined);
+
+/** The percent-encoded characters of keys and tokens, and `%` itself. */
+const ESCAPED = new Map(Array.from(`${ALPHABET}_-%`, (char) => [Buffer.from(char).toString('hex'), char]));
+
+/** Decodes these characters in one pass, also if they are encoded several times. */
+function decode(text: string): string {
+  if (!text.includes('%')) return text;
+  const plain: string[] = [];
+  for (const char of text) {
+    plain.push(char);
+    // A decoded character can complete another escape.
+    for (let at = plain.length - 3; plain[at] === '%'; at -= 2) {
+      const found = ESCAPED.get(`${plain[at + 1]}${plain[at + 2]}`.toLowerCase());
+      if (found === undefined) break;
+      plain.splice(at, 3, found);
+    }
+  }
+  return plain.join('');
+}
 
 /**
  * Creates an API key: the full key, shown once to its owner, and the credential to store.

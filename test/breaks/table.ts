@@ -36,6 +36,7 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/charges', 'if reset_at and charge[5] <= reset_at then', 'if false then'),
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
+  row('gateway/limiter/credential.ts', 'security/encoded-keys', 'at -= 2', 'at = -1'),
   row('gateway/limiter/outage.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
   row('gateway/limiter/outage.ts', 'faults/charges', 'here(!wasSent);', 'here(true);'),
 
