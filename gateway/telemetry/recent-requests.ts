@@ -36,7 +36,9 @@ export class RecentRequests {
   readonly #rings: Readonly<Record<Kind, Ring>>;
   readonly #plans: { readonly version: string | undefined };
   readonly #redact: (text: string) => string;
-  readonly #refusals = boundedMap<string, { minute: number; count: number; last: NotedRequest }>(MAX_REFUSED);
+  readonly #refusals = boundedMap<string, { minute: number; count: number; last: NotedRequest; place: number }>(
+    MAX_REFUSED,
+  );
   #places = 0;
   #recordedAt = 0;
 
@@ -74,13 +76,17 @@ export class RecentRequests {
     const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
     const minute = Math.floor(Date.now() / MINUTE_MS);
     const before = this.#refusals.get(alike);
-    if (before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE)) {
+    const isMany =
+      before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE);
+    // If the slot of the last one was reused, its place has changed.
+    if (isMany && before.last.place === before.place) {
       before.last.repeated += 1;
       return undefined;
     }
     const last = this.#note(seen, kind);
-    if (before?.minute === minute) Object.assign(before, { count: before.count + 1, last });
-    else this.#refusals.set(alike, { minute, count: 1, last });
+    const { place } = last;
+    if (before?.minute === minute) Object.assign(before, { count: before.count + 1, last, place });
+    else this.#refusals.set(alike, { minute, count: 1, last, place });
     return last;
   }
 
@@ -144,16 +150,17 @@ export class RecentRequests {
     return found;
   }
 
-  /** It may leave out a request that is recorded meanwhile. */
+  /** Leaves out slots that are reused or given back meanwhile. */
   *#newestFirst(): Generator<NotedRequest> {
-    const rings = Object.values(this.#rings).map((ring) => ring.newestFirst());
+    const last = this.#places;
+    const rings = Object.values(this.#rings).map((ring) => ring.newestFirst().values());
     const heads = rings.map((ring) => ring.next().value);
     for (;;) {
       let newest = -1;
       for (let at = 0; at < heads.length; at++) if ((heads[at]?.order ?? 0) > (heads[newest]?.order ?? 0)) newest = at;
       const head = heads[newest];
       if (head === undefined) return;
-      if (head.place > 0) yield head;
+      if (head.place > 0 && head.order <= last) yield head;
       heads[newest] = rings[newest]?.next().value;
     }
   }
@@ -192,10 +199,8 @@ class Ring {
     this.#next = newest;
   }
 
-  *newestFirst(): Generator<NotedRequest, undefined> {
-    const count = this.#slots.length;
-    for (let back = 1; back <= count; back++) yield this.#slots[(this.#next - back + count) % count] as NotedRequest;
-    return undefined;
+  newestFirst(): NotedRequest[] {
+    return [...this.#slots.slice(this.#next), ...this.#slots.slice(0, this.#next)].reverse();
   }
 }
 

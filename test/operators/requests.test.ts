@@ -10,8 +10,6 @@ import type {
   SeenFinding,
   TrafficAnswer,
 } from '../../gateway/operators/api/answers.ts';
-import type { Exchange } from '../../gateway/telemetry/exchange.ts';
-import { RecentRequests } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
@@ -212,52 +210,6 @@ test('a failure of the core is listed once with its cause', async () => {
   expect([view?.status, view?.outcome, view?.code]).toEqual([502, 'admitted', 'bad_gateway']);
   expect(view?.reason).toMatch(/ECONNREFUSED/);
   expect((await found(stack)).requests).toHaveLength(1);
-});
-
-const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
-
-/** A record of a request with a key, as a gateway would make it. */
-const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
-  ({
-    ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
-    verdict: { outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' },
-    ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), times: {}, notedPlace: 0 },
-  }) as unknown as Exchange;
-
-test('refusals are kept longer than successes, and an aggressive client displaces no refusals of others', async () => {
-  const recent = new RecentRequests(100, { version: 'a version' });
-  const record = (one: Exchange) => {
-    recent.decided(one);
-    recent.ended(one);
-  };
-  record(seen('calm refused', 'calm', 'refused'));
-  for (let at = 0; at < 5_000; at++) record(seen(`loud ${at}`, 'loud', 'refused'));
-  for (let at = 0; at < 1_000; at++) record(seen(`admitted ${at}`, 'calm', 'admitted'));
-  const all = await recent.find({ limit: 1_000 });
-  expect(all.filter(({ outcome }) => outcome === 'admitted')).toHaveLength(50);
-  const refused = all.filter(({ outcome }) => outcome === 'refused');
-  expect(refused.length).toBeLessThanOrEqual(30);
-  expect(refused.reduce((sum, { repeated }) => sum + repeated, 0)).toBeGreaterThan(4_000);
-  expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
-});
-
-test('admitted requests that fail do not displace served ones', async () => {
-  const recent = new RecentRequests(100, { version: 'a version' });
-  const inFlight = Array.from({ length: 5 }, (_, at) => seen(`slow ${at}`, 'loud', 'admitted'));
-  for (let at = 0; at < 40; at++) {
-    const one = seen(`served ${at}`, 'calm', 'admitted');
-    recent.decided(one);
-    recent.ended(one);
-  }
-  for (const one of inFlight) recent.decided(one);
-  for (let at = 0; at < 5_000; at++) {
-    const one = Object.assign(seen(`missing ${at}`, 'loud', 'admitted'), { status: 404 });
-    recent.decided(one);
-    if (at % 1_000 === 0) recent.ended(Object.assign(inFlight[at / 1_000] as Exchange, { status: 404 }));
-    recent.ended(one);
-  }
-  const served = (await recent.find({ limit: 1_000 })).filter(({ status }) => status === 200);
-  expect(served.map(({ requestId }) => requestId)).toEqual(Array.from({ length: 40 }, (_, at) => `served ${39 - at}`));
 });
 
 describe('with two gateways of two workers', async () => {
