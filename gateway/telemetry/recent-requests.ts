@@ -3,8 +3,16 @@ import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { count, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/bucket.ts';
-import type { Verdict } from '../limiter/limiter.ts';
-import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
+import type { LimitStatus, Verdict } from '../limiter/limiter.ts';
+import {
+  DecisionReport,
+  describeDecision,
+  GatewayProcess,
+  HOST,
+  isOfAKey,
+  MOST_DECISIONS,
+  toTime,
+} from './decision-report.ts';
 import { type Exchange, type Kind, NotedRequest, timesOf } from './exchange.ts';
 
 /**
@@ -26,6 +34,7 @@ const MINUTE_MS = 60_000;
 /** The number of requests searched before other work has its turn: about a millisecond. */
 const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
+const TOO_MANY = 429;
 
 /** Longer texts are copied before a part of them is kept: a part keeps the whole alive. */
 const KEPT_WHOLE = 256;
@@ -125,6 +134,7 @@ export class RecentRequests {
     slot.sentAt = seen.sentAt ?? 0;
     slot.answeredAt = seen.answeredAt ?? 0;
     slot.endedAt = performance.now();
+    slot.retryAt = slot.status === TOO_MANY ? retryAtOf(seen.limitStatus) : 0;
   }
 
   /** Finds the requests that match, the newest first. */
@@ -258,6 +268,8 @@ export const RequestReport = z.object({
   times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
   address: z.string(),
   outcome: z.string(),
+  /** When requests of the key or the address work again, if a limit or a ban refused this one. */
+  retryAt: time.optional(),
   repeated: count,
   /** The decision, if there was one on a valid key. */
   decision: DecisionReport.optional(),
@@ -310,13 +322,14 @@ export function mergeFound(found: readonly FoundRequests[], { limit, bansOf }: R
 }
 
 function reportOf(slot: NotedRequest): RequestReport {
-  const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, repeated } = slot;
+  const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, retryAt, repeated } = slot;
   const verdict = decisionIn(slot);
   return {
     cursor: cursorOf(slot),
     at: new Date(slot.at).toISOString(),
     ...{ requestId, keyId, digest, method, path, code, fault, address, outcome, repeated },
     status: status === 0 ? undefined : status,
+    retryAt: retryAt === 0 ? undefined : toTime(retryAt),
     durationMs: slot.endedAt === 0 ? 0 : rounded(slot.endedAt - slot.startedAt),
     times: Object.fromEntries(Object.entries(timesOf(slot)).map(([part, ms]) => [part, ms && rounded(ms)])),
     decision: verdict && describeDecision(slot, verdict),
@@ -327,6 +340,11 @@ function reportOf(slot: NotedRequest): RequestReport {
 /** The decision, if it was on an existing key. */
 const decisionIn = ({ kind, verdict }: NotedRequest): Verdict | undefined =>
   kind === 'strangers' ? undefined : verdict;
+
+function retryAtOf(status: LimitStatus | undefined): number {
+  if (status?.outcome === 'banned') return status.bannedUntil;
+  return (status?.outcome === 'refused' && status.retryAt) || 0;
+}
 
 const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
 

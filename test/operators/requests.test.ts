@@ -112,23 +112,36 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 });
 
+const retryTimeIn = ({ headers }: Answer) => Date.now() + 1_000 * Number(headers['retry-after']);
+
+/** Expects that a refusal is explained by the limit of its address, with the time in Retry-After. */
+function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
+  const why = 'The address 127.0.0.1 has sent too many requests within a minute that take no token from a key.';
+  expect(view?.reason).toBe(`${why} It could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
+  expect(Math.abs(Date.parse(view?.retryAt ?? '') - retryTime)).toBeLessThan(3_000);
+  expect(view?.advice).toBe(
+    'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
+  );
+}
+
 test('a valid key that reads its limits too often is not reported as invalid', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   let last = await ask(stack.gateway, key, '/v1/limits');
   for (let sent = 1; sent < 61; sent++) last = await ask(stack.gateway, key, '/v1/limits');
-  expect(await one(stack, last.id)).toMatchObject({
-    status: 429,
-    reason: 'The address 127.0.0.1 has sent too many requests within a minute that take no token from a key.',
-    advice: 'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
-  });
+  const retryTime = retryTimeIn(last);
+  const view = await one(stack, last.id);
+  expectAddressLimit(view, retryTime);
+  expect((await found(stack, `keyId=${idOf(key)}&status=429`)).requests).toEqual([view]);
 });
 
 test('a refusal by the limit of an address is not counted as a repetition of a refusal of a wrong key', async () => {
   const stack = await startStack();
-  const answers: { id: string; status: number }[] = [];
+  const answers: (Answer & { id: string })[] = [];
   const askAs = async (key: string) => answers.push(await ask(stack.gateway, key));
   for (let sent = 0; sent < 62; sent++) await askAs('malformed');
+  const [retryTime, last] = [retryTimeIn(answers[61] as Answer), answers[61]];
+  expectAddressLimit(await one(stack, last?.id ?? ''), retryTime);
   for (let sent = 0; sent < 3; sent++) await askAs(createApiKey().apiKey);
   const limited = answers.slice(60).map(({ id }) => id);
   expect(answers.map(({ status }) => status)).toEqual([...Array(60).fill(401), ...Array(5).fill(429)]);

@@ -206,26 +206,28 @@ function whyOf(report: RequestReport): Why {
     const limit = `the limit ${inWords(decision.refusedBy)} would have refused this request`;
     return [`The plan ${decision.plan} is in shadow mode. Without it, ${limit}.`];
   }
-  const refusal = REFUSALS[outcome]?.(report);
-  if (refusal !== undefined) return refusal;
-  if (code === 'rate_limit_exceeded')
+  // The limit of an address also refuses requests with an invalid key.
+  if (code === 'rate_limit_exceeded' && outcome !== 'refused')
     return [
-      `The address ${address} has sent too many requests within a minute that take no token from a key.`,
+      `The address ${address} has sent too many requests within a minute that take no token from a key.${retryIn(report)}`,
       'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
     ];
-  return [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
+  return REFUSALS[outcome]?.(report) ?? [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
 }
 
 const inWords = (buckets: readonly string[] = []): string =>
   buckets.length === 0 ? 'of the key' : `of the ${buckets.join(' and the ')}`;
 
+const retryIn = ({ retryAt }: RequestReport): string =>
+  retryAt === undefined ? '' : ` It could retry at ${toSecond(retryAt)}.`;
+
 const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
-  refused: ({ decision }) => {
+  refused: (report) => {
+    const { decision } = report;
     const [empty = 'minute'] = decision?.refusedBy?.toReversed() ?? [];
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
-    const retry = decision?.retryAt === undefined ? '' : ` It could retry at ${toSecond(decision.retryAt)}.`;
     return [
-      `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retry}`,
+      `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retryIn(report)}`,
       `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
     ];
   },
