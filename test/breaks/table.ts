@@ -37,6 +37,12 @@ export const BREAKS: readonly Break[] = [
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
   row('gateway/operators/api/requests.ts', 'operators/requests', " && outcome !== 'refused'", ' && false'),
+  row(
+    'gateway/operators/api/requests.ts',
+    'operators/requests',
+    'flatMap((one) => foundBy(one).missing)',
+    'flatMap(() => [])',
+  ),
   row('gateway/telemetry/recent-requests.ts', 'recent-requests', ' && before.last.place === before.place', ''),
   row('gateway/telemetry/recent-requests.ts', 'recent-requests', ' && head.order <= last', ''),
   row('gateway/limiter/credential.ts', 'security/encoded-keys', 'at -= 2', 'at = -1'),

@@ -225,11 +225,18 @@ test('a failure of the core is listed once with its cause', async () => {
   expect((await found(stack)).requests).toHaveLength(1);
 });
 
+/** The worst finding in the console, and what the doctor finds about other gateways. */
+async function findingsOn({ admin }: Workers) {
+  const traffic = (await admin('/traffic')).json as TrafficAnswer;
+  const doctor = (await admin('/doctor')).json as DoctorAnswer;
+  return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
+}
+
 describe('with two gateways of two workers', async () => {
   const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
-  test('a hanging worker is listed as missing with its gateway, except by that gateway', async () => {
+  test('a hanging worker is listed as missing with its gateway, except by that gateway, and the other reports it', async () => {
     const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
     await eventually(() => missingAt(there)).toEqual([]);
     const pid = here.pids()[1] as number;
@@ -239,7 +246,11 @@ describe('with two gateways of two workers', async () => {
       ['worker 2'],
       [`${hostname()}:${here.child.pid} worker 2`],
     ]);
+    const about = `gateway ${hostname()}:${here.child.pid} worker 2`;
+    const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
+    await eventually(() => findingsOn(there)).toEqual([silent, silent]);
     process.kill(pid, 'SIGCONT');
+    await eventually(() => findingsOn(there)).toEqual([undefined, undefined]);
   });
 
   test('requests of two gateways are merged, and a hanging gateway is listed as missing, also by ctl', async () => {
@@ -279,11 +290,7 @@ describe('with two gateways of two workers', async () => {
       { requestId: refused.id, outcome: 'disabled' },
     ]);
     expect((await disable(false)).status).toBe(200);
-    const findings = async () => {
-      const traffic = (await here.admin('/traffic')).json as TrafficAnswer;
-      const doctor = (await here.admin('/doctor')).json as DoctorAnswer;
-      return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
-    };
+    const findings = () => findingsOn(here);
     expect(await findings()).toEqual([undefined, undefined]);
     const ban = { seconds: 600, reason: 'a test' };
     await post(`${here.adminUrl}/keys/${idOf(key)}/ban`, ban, { method: 'PUT', key: ADMIN_TOKEN });

@@ -8,7 +8,13 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
 import { type DecisionReport, MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
-import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
+import {
+  type FoundRequests,
+  mergeFound,
+  REQUEST_CURSOR,
+  RequestQuery,
+  type RequestReport,
+} from '../../telemetry/recent-requests.ts';
 import { type BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, type RequestView } from './answers.ts';
 import { runningBans } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
@@ -98,28 +104,31 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
         query.isDecided ? undefined : peers?.ask(query, ANSWER_WITHIN_MS),
       ]);
       if (there === undefined) return here;
-      const answers = there.answers.map(({ gateway, answer }) => {
-        const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
-        return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
-      });
       const silent = {
         requests: [],
         missing: there.missing?.map(({ gateway }) => gateway) ?? ['the gateways registered in Redis'],
       };
-      return mergeFound([here, ...answers, silent], query);
+      return mergeFound([here, ...there.answers.map(foundBy), silent], query);
     },
   };
 }
 
-/** Checks whether the other gateways answer. If Redis cannot list them, Redis has a finding of its own. */
+/** Checks whether the other gateways and their workers answer. If Redis cannot list them, Redis has its own finding. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
-  const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const asked = await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS);
   const advice =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
-  return (missing ?? []).map(({ gateway, seenAt: since }) => ({
+  const silent = asked?.missing?.map(({ gateway, seenAt: since }) => ({
     ...unknown(`gateway ${gateway}`, 'does not answer', advice),
     since,
   }));
+  const workers = asked?.answers.flatMap((one) => foundBy(one).missing);
+  return [
+    ...(silent ?? []),
+    ...(workers ?? []).map((worker) =>
+      unknown(`gateway ${worker}`, 'does not answer', 'It is replaced unless it answers again.'),
+    ),
+  ];
 }
 
 /** Answers another gateway. */
@@ -128,6 +137,12 @@ export const answerPeer = (own: RequestSource) => (content: unknown) => own.find
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
 const NOTHING = { requests: [], missing: [] };
+
+/** What another gateway has found. It names its own workers that do not answer. */
+function foundBy({ gateway, answer }: { readonly gateway: string; readonly answer: unknown }): FoundRequests {
+  const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
+  return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
+}
 
 type Asked = Omit<z.infer<typeof RequestsQuery>, 'tag'>;
 
