@@ -36,6 +36,7 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/charges', 'if reset_at and charge[5] <= reset_at then', 'if false then'),
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
+  row('gateway/operators/api/health.ts', 'operators/doctor.test', '?? late(about)', '?? []'),
   row('gateway/operators/api/requests.ts', 'operators/requests', " && outcome !== 'refused'", ' && false'),
   row(
     'gateway/operators/api/requests.ts',
