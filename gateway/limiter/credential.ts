@@ -63,23 +63,33 @@ export const holdsApiKey = (text: string): boolean =>
   (text.includes('as_') || text.includes('%')) &&
   (decode(text).match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(`a${found}`) !== undefined);
 
-/** The percent-encoded characters of keys and tokens, and `%` itself. */
-const ESCAPED = new Map(Array.from(`${ALPHABET}_-%`, (char) => [Buffer.from(char).toString('hex'), char]));
+const PERCENT = 0x25;
+/** The characters of keys and tokens, and `%` itself, by the two hexadecimal digits of their escape. */
+const ESCAPED = new Map(
+  Array.from(Buffer.from(`${ALPHABET}_-%`)).flatMap((code) => {
+    const digits = code.toString(16);
+    return [digits, digits.toUpperCase()].map((two) => [Buffer.from(two).readUInt16BE(), code] as const);
+  }),
+);
+/** An escape of one of these characters. Most texts have none. */
+const ESCAPE = /%(?:2[5d]|3\d|[46][1-9a-f]|[57][\da]|5f)/i;
 
 /** Decodes these characters in one pass, also if they are encoded several times. */
 function decode(text: string): string {
-  if (!text.includes('%')) return text;
-  const plain: string[] = [];
-  for (const char of text) {
-    plain.push(char);
+  if (!ESCAPE.test(text)) return text;
+  const bytes = Buffer.from(text);
+  let length = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    bytes[length++] = bytes[at] as number;
     // A decoded character can complete another escape.
-    for (let at = plain.length - 3; plain[at] === '%'; at -= 2) {
-      const found = ESCAPED.get(`${plain[at + 1]}${plain[at + 2]}`.toLowerCase());
-      if (found === undefined) break;
-      plain.splice(at, 3, found);
+    while (length > 2 && bytes[length - 3] === PERCENT) {
+      const code = ESCAPED.get(bytes.readUInt16BE(length - 2));
+      if (code === undefined) break;
+      length -= 2;
+      bytes[length - 1] = code;
     }
   }
-  return plain.join('');
+  return bytes.toString('utf8', 0, length);
 }
 
 /**
