@@ -15,8 +15,10 @@ const SECRET_START = 'as_'.length + ID_LENGTH + '_'.length;
 const CHECK_START = SECRET_START + SECRET_LENGTH;
 const PATTERN = `as_[0-9A-Za-z]{${ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECK_LENGTH}}`;
 const API_KEY = new RegExp(`^${PATTERN}$`);
-const WHOLE_API_KEY = new RegExp(PATTERN, 'g');
-const API_KEY_IN_TEXT = new RegExp(`as_([0-9A-Za-z]{${ID_LENGTH}})_[0-9A-Za-z]+`, 'g');
+/** Without the `a`, which an escape before it can include: `%5as_`. */
+const WHOLE_API_KEY = new RegExp(PATTERN.slice(1), 'g');
+const API_KEY_IN_TEXT = new RegExp(`(as_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z]+`, 'g');
+const DECODED_API_KEY = new RegExp(`(s_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z].*`, 's');
 const KEY_ID = new RegExp(`^[0-9A-Za-z]{${ID_LENGTH}}$`);
 
 /** A presented API key. The limiter decides whether it is valid. */
@@ -44,13 +46,51 @@ export function parseApiKey(text: string, use = NO_USE): Credential | undefined 
   return credentialOf(text.slice('as_'.length, SECRET_START - 1), digestOf(text.slice(SECRET_START, CHECK_START)), use);
 }
 
-/** The text for a log, with every key shortened to its public part. */
+/** The text for a log, with every key shortened to its public part. A text with an encoded key ends after that part. */
 export const redactApiKeys = (text: string): string =>
-  text.includes('as_') ? text.replaceAll(API_KEY_IN_TEXT, 'as_$1_…') : text;
+  text.includes('as_') || text.includes('%') ? redact(text, API_KEY_IN_TEXT, DECODED_API_KEY) : text;
 
-/** Whether a text contains a complete key with a correct check. */
+/** @param decoded matches the rest of a decoded text, from a secret on */
+export function redact(text: string, secret: RegExp, decoded: RegExp): string {
+  const plain = decode(text);
+  if (plain === text) return text.replaceAll(secret, '$1…');
+  const shown = plain.replace(decoded, '$1…');
+  return shown === plain ? text : shown;
+}
+
+/** Whether a text contains a complete key with a correct check, also if it is encoded. */
 export const holdsApiKey = (text: string): boolean =>
-  text.includes('as_') && (text.match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(found) !== undefined);
+  (text.includes('as_') || text.includes('%')) &&
+  (decode(text).match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(`a${found}`) !== undefined);
+
+const PERCENT = 0x25;
+/** The characters of keys and tokens, and `%` itself, by the two hexadecimal digits of their escape. */
+const ESCAPED = new Map(
+  Array.from(Buffer.from(`${ALPHABET}_-%`)).flatMap((code) => {
+    const digits = code.toString(16);
+    return [digits, digits.toUpperCase()].map((two) => [Buffer.from(two).readUInt16BE(), code] as const);
+  }),
+);
+/** An escape of one of these characters. Most texts have none. */
+const ESCAPE = /%(?:2[5d]|3\d|[46][1-9a-f]|[57][\da]|5f)/i;
+
+/** Decodes these characters in one pass, also if they are encoded several times. */
+function decode(text: string): string {
+  if (!ESCAPE.test(text)) return text;
+  const bytes = Buffer.from(text);
+  let length = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    bytes[length++] = bytes[at] as number;
+    // A decoded character can complete another escape.
+    while (length > 2 && bytes[length - 3] === PERCENT) {
+      const code = ESCAPED.get(bytes.readUInt16BE(length - 2));
+      if (code === undefined) break;
+      length -= 2;
+      bytes[length - 1] = code;
+    }
+  }
+  return bytes.toString('utf8', 0, length);
+}
 
 /**
  * Creates an API key: the full key, shown once to its owner, and the credential to store.

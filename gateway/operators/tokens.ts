@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeUnlessThere } from '../../shared/process/draft.ts';
 import { SettingsError, token as tokenForm } from '../../shared/process/env.ts';
-import { randomText, redactApiKeys } from '../limiter/credential.ts';
+import { randomText, redact, redactApiKeys } from '../limiter/credential.ts';
 
 /**
  * Named tokens of operators: `op_<id>_<secret>`. The id is public and may appear in logs. The secret is 256 bits from a
@@ -13,7 +13,8 @@ import { randomText, redactApiKeys } from '../limiter/credential.ts';
 const ID_LENGTH = 8;
 const SECRET_BYTES = 32;
 const TOKEN = new RegExp(`^op_([0-9A-Za-z]{${ID_LENGTH}})_[\\w-]{43}$`);
-const TOKEN_IN_TEXT = new RegExp(`op_([0-9A-Za-z]{${ID_LENGTH}})_[\\w-]+`, 'g');
+const TOKEN_IN_TEXT = new RegExp(`(op_[0-9A-Za-z]{${ID_LENGTH}}_)[\\w-]+`, 'g');
+const DECODED_TOKEN = new RegExp(`(op_[0-9A-Za-z]{${ID_LENGTH}}_)[\\w-].*`, 's');
 
 /** Creates a token, with its id and its digest. The token is shown only once. */
 export function createAccessToken(): { readonly id: string; readonly token: string; readonly digest: string } {
@@ -33,7 +34,7 @@ export function hasDigest(token: string, digest: string): boolean {
 }
 
 /** Shortens every API key and every token in a text to its public part. */
-export const redactSecrets = (text: string): string => redactApiKeys(text).replaceAll(TOKEN_IN_TEXT, 'op_$1_…');
+export const redactSecrets = (text: string): string => redact(redactApiKeys(text), TOKEN_IN_TEXT, DECODED_TOKEN);
 
 const digestOf = (token: string): Buffer => hash('sha256', token, 'buffer');
 

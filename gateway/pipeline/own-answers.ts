@@ -96,13 +96,14 @@ export class OwnAnswers {
 
   /** The limit status of a key. It takes no token and does not count as a decision. */
   async #limits(request: CanonicalRequest, exchange: Exchange): Promise<OwnAnswer> {
+    const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
+    // A refusal of the address is found under the key.
+    exchange.credential = credential;
     this.#charge(exchange);
     exchange.route = LIMITS_ROUTE;
     refuseKeyInTarget(request.target);
     if (request.hasBody) throw takesNoBody();
     const wantsRefusals = readRefusals(request.target);
-    const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
-    exchange.credential = credential;
     const verdict = credential === undefined ? MALFORMED : await this.#deps.limiter.peek(credential);
     if (credential === undefined || verdict.outcome === 'undecided' || verdict.outcome === 'unauthorized') {
       this.#record(exchange, verdict);

@@ -100,7 +100,7 @@ function describeBucket({ limit, tokens, fraction, window }: BucketState, taken:
 }
 
 /** RFC 3339, to the microsecond. */
-function toTime(microseconds: number): string {
+export function toTime(microseconds: number): string {
   const seconds = new Date(Math.floor(microseconds / SECOND) * 1_000).toISOString().slice(0, -'.000Z'.length);
   return `${seconds}.${String(microseconds % SECOND).padStart(6, '0')}Z`;
 }

@@ -3,8 +3,16 @@ import { z } from 'zod';
 import { boundedMap } from '../../shared/bounded-map.ts';
 import { count, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/bucket.ts';
-import type { Verdict } from '../limiter/limiter.ts';
-import { DecisionReport, describeDecision, GatewayProcess, HOST, isOfAKey, MOST_DECISIONS } from './decision-report.ts';
+import type { LimitStatus, Verdict } from '../limiter/limiter.ts';
+import {
+  DecisionReport,
+  describeDecision,
+  GatewayProcess,
+  HOST,
+  isOfAKey,
+  MOST_DECISIONS,
+  toTime,
+} from './decision-report.ts';
 import { type Exchange, type Kind, NotedRequest, timesOf } from './exchange.ts';
 
 /**
@@ -26,6 +34,7 @@ const MINUTE_MS = 60_000;
 /** The number of requests searched before other work has its turn: about a millisecond. */
 const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
+const TOO_MANY = 429;
 
 /** Longer texts are copied before a part of them is kept: a part keeps the whole alive. */
 const KEPT_WHOLE = 256;
@@ -36,7 +45,9 @@ export class RecentRequests {
   readonly #rings: Readonly<Record<Kind, Ring>>;
   readonly #plans: { readonly version: string | undefined };
   readonly #redact: (text: string) => string;
-  readonly #refusals = boundedMap<string, { minute: number; count: number; last: NotedRequest }>(MAX_REFUSED);
+  readonly #refusals = boundedMap<string, { minute: number; count: number; last: NotedRequest; place: number }>(
+    MAX_REFUSED,
+  );
   #places = 0;
   #recordedAt = 0;
 
@@ -74,13 +85,17 @@ export class RecentRequests {
     const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
     const minute = Math.floor(Date.now() / MINUTE_MS);
     const before = this.#refusals.get(alike);
-    if (before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE)) {
+    const isMany =
+      before?.minute === minute && before.count >= Math.max(LEAST_OF_ONE, this.#rings[kind].size * SHARE_OF_ONE);
+    // If the slot of the last one was reused, its place has changed.
+    if (isMany && before.last.place === before.place) {
       before.last.repeated += 1;
       return undefined;
     }
     const last = this.#note(seen, kind);
-    if (before?.minute === minute) Object.assign(before, { count: before.count + 1, last });
-    else this.#refusals.set(alike, { minute, count: 1, last });
+    const { place } = last;
+    if (before?.minute === minute) Object.assign(before, { count: before.count + 1, last, place });
+    else this.#refusals.set(alike, { minute, count: 1, last, place });
     return last;
   }
 
@@ -119,6 +134,7 @@ export class RecentRequests {
     slot.sentAt = seen.sentAt ?? 0;
     slot.answeredAt = seen.answeredAt ?? 0;
     slot.endedAt = performance.now();
+    slot.retryAt = slot.status === TOO_MANY ? retryAtOf(seen.limitStatus) : 0;
   }
 
   /** Finds the requests that match, the newest first. */
@@ -144,16 +160,17 @@ export class RecentRequests {
     return found;
   }
 
-  /** It may leave out a request that is recorded meanwhile. */
+  /** Leaves out slots that are reused or given back meanwhile. */
   *#newestFirst(): Generator<NotedRequest> {
-    const rings = Object.values(this.#rings).map((ring) => ring.newestFirst());
+    const last = this.#places;
+    const rings = Object.values(this.#rings).map((ring) => ring.newestFirst().values());
     const heads = rings.map((ring) => ring.next().value);
     for (;;) {
       let newest = -1;
       for (let at = 0; at < heads.length; at++) if ((heads[at]?.order ?? 0) > (heads[newest]?.order ?? 0)) newest = at;
       const head = heads[newest];
       if (head === undefined) return;
-      if (head.place > 0) yield head;
+      if (head.place > 0 && head.order <= last) yield head;
       heads[newest] = rings[newest]?.next().value;
     }
   }
@@ -192,10 +209,8 @@ class Ring {
     this.#next = newest;
   }
 
-  *newestFirst(): Generator<NotedRequest, undefined> {
-    const count = this.#slots.length;
-    for (let back = 1; back <= count; back++) yield this.#slots[(this.#next - back + count) % count] as NotedRequest;
-    return undefined;
+  newestFirst(): NotedRequest[] {
+    return [...this.#slots.slice(this.#next), ...this.#slots.slice(0, this.#next)].reverse();
   }
 }
 
@@ -253,6 +268,8 @@ export const RequestReport = z.object({
   times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
   address: z.string(),
   outcome: z.string(),
+  /** When requests of the key or the address work again, if a limit or a ban refused this one. */
+  retryAt: time.optional(),
   repeated: count,
   /** The decision, if there was one on a valid key. */
   decision: DecisionReport.optional(),
@@ -305,13 +322,14 @@ export function mergeFound(found: readonly FoundRequests[], { limit, bansOf }: R
 }
 
 function reportOf(slot: NotedRequest): RequestReport {
-  const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, repeated } = slot;
+  const { requestId, keyId, digest, method, path, status, code, fault, address, outcome, retryAt, repeated } = slot;
   const verdict = decisionIn(slot);
   return {
     cursor: cursorOf(slot),
     at: new Date(slot.at).toISOString(),
     ...{ requestId, keyId, digest, method, path, code, fault, address, outcome, repeated },
     status: status === 0 ? undefined : status,
+    retryAt: retryAt === 0 ? undefined : toTime(retryAt),
     durationMs: slot.endedAt === 0 ? 0 : rounded(slot.endedAt - slot.startedAt),
     times: Object.fromEntries(Object.entries(timesOf(slot)).map(([part, ms]) => [part, ms && rounded(ms)])),
     decision: verdict && describeDecision(slot, verdict),
@@ -322,6 +340,11 @@ function reportOf(slot: NotedRequest): RequestReport {
 /** The decision, if it was on an existing key. */
 const decisionIn = ({ kind, verdict }: NotedRequest): Verdict | undefined =>
   kind === 'strangers' ? undefined : verdict;
+
+function retryAtOf(status: LimitStatus | undefined): number {
+  if (status?.outcome === 'banned') return status.bannedUntil;
+  return (status?.outcome === 'refused' && status.retryAt) || 0;
+}
 
 const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
 

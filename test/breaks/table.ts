@@ -36,6 +36,16 @@ export const BREAKS: readonly Break[] = [
   row(LUA, 'limiter/charges', 'if reset_at and charge[5] <= reset_at then', 'if false then'),
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
+  row('gateway/operators/api/health.ts', 'operators/doctor.test', '?? late(about)', '?? []'),
+  row('gateway/operators/api/requests.ts', 'operators/requests', " && outcome !== 'refused'", ' && false'),
+  row(
+    'gateway/telemetry/recent-requests.ts',
+    'operators/recent-requests',
+    ' && before.last.place === before.place',
+    '',
+  ),
+  row('gateway/telemetry/recent-requests.ts', 'operators/recent-requests', ' && head.order <= last', ''),
+  row('gateway/limiter/credential.ts', 'security/encoded-keys', "text.includes('%') ? redact", 'false ? redact'),
   row('gateway/limiter/outage.ts', 'limiter/charges', "if (end === 'not run') continue;", ''),
   row('gateway/limiter/outage.ts', 'faults/charges', 'here(!wasSent);', 'here(true);'),
 

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { cleanUp } from '../support/clean-up.ts';
@@ -11,6 +12,7 @@ import { startRedisServer } from '../support/redis.ts';
 import { startRedisCluster } from '../support/redis-cluster.ts';
 import { startRedisWithUsers, urlOf } from '../support/redis-users.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { startWorkers } from '../support/workers.ts';
 
 /** Starts a correctly configured Redis, and a gateway that uses it as its own user. */
 async function setUp(settings: Record<string, string> = {}) {
@@ -305,6 +307,41 @@ test('/readyz reports a single hanging core from an unanswered request until the
   await expect.poll(async () => (await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   await polled(stack).toBe('well');
   expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
+});
+
+test('the first /readyz and the first state for the console wait for no check and name what hangs', async () => {
+  const [redis, core] = [await startRedisServer(), await hangingCore()];
+  cleanUp(redis.stop);
+  const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000', CORE_URL: core.url });
+  core.hangs = true;
+  redis.pause();
+  cleanUp(() => redis.resume());
+  const timed = async <T>(ask: () => Promise<T>): Promise<T> => {
+    const askedAt = performance.now();
+    const answer = await ask();
+    expect(performance.now() - askedAt).toBeLessThan(1_500);
+    return answer;
+  };
+  expect(await timed(() => readyz(stack))).toMatchObject({
+    status: 200,
+    json: { status: 'ready', detail: expect.stringMatching(/^redis .+ \(unknown since \S+Z\)\.$/) },
+  });
+  const { findings } = await timed(() => get<TrafficAnswer>(stack, '/traffic'));
+  const unknown = (about: string) => expect.objectContaining({ about, status: 'unknown' });
+  expect(findings).toEqual(expect.arrayContaining([unknown('redis'), unknown('cores')]));
+  await expect
+    .poll(async () => (await get<TrafficAnswer>(stack, '/traffic')).findings, PATIENT)
+    .toContainEqual(expect.objectContaining({ about: `core ${core.url}`, found: 'does not answer' }));
+});
+
+test('the first /readyz names a worker that hangs', async () => {
+  const gateway = await startWorkers({ WORKERS: '1' });
+  const pid = gateway.pids()[0] as number;
+  process.kill(pid, 'SIGSTOP');
+  cleanUp(() => process.kill(pid, 'SIGCONT'));
+  await sleep(2_000);
+  const { detail } = (await send(`${gateway.adminUrl}/readyz`)).json as { detail?: string };
+  expect(detail).toMatch(/^worker 1 has not reported for \d\.\d s \(unknown since \S+Z\)\.$/);
 });
 
 /** What the console's banner, /readyz, the doctor and ctl doctor report about a core. */

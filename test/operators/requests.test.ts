@@ -10,8 +10,6 @@ import type {
   SeenFinding,
   TrafficAnswer,
 } from '../../gateway/operators/api/answers.ts';
-import type { Exchange } from '../../gateway/telemetry/exchange.ts';
-import { RecentRequests } from '../../gateway/telemetry/recent-requests.ts';
 import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
@@ -114,23 +112,36 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
   });
 });
 
+const retryTimeIn = ({ headers }: Answer) => Date.now() + 1_000 * Number(headers['retry-after']);
+
+/** Expects that a refusal is explained by the limit of its address, with the time in Retry-After. */
+function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
+  const why = 'The address 127.0.0.1 has sent too many requests within a minute that take no token from a key.';
+  expect(view?.reason).toBe(`${why} It could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
+  expect(Math.abs(Date.parse(view?.retryAt ?? '') - retryTime)).toBeLessThan(3_000);
+  expect(view?.advice).toBe(
+    'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
+  );
+}
+
 test('a valid key that reads its limits too often is not reported as invalid', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   let last = await ask(stack.gateway, key, '/v1/limits');
   for (let sent = 1; sent < 61; sent++) last = await ask(stack.gateway, key, '/v1/limits');
-  expect(await one(stack, last.id)).toMatchObject({
-    status: 429,
-    reason: 'The address 127.0.0.1 has sent too many requests within a minute that take no token from a key.',
-    advice: 'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
-  });
+  const retryTime = retryTimeIn(last);
+  const view = await one(stack, last.id);
+  expectAddressLimit(view, retryTime);
+  expect((await found(stack, `keyId=${idOf(key)}&status=429`)).requests).toEqual([view]);
 });
 
 test('a refusal by the limit of an address is not counted as a repetition of a refusal of a wrong key', async () => {
   const stack = await startStack();
-  const answers: { id: string; status: number }[] = [];
+  const answers: (Answer & { id: string })[] = [];
   const askAs = async (key: string) => answers.push(await ask(stack.gateway, key));
   for (let sent = 0; sent < 62; sent++) await askAs('malformed');
+  const [retryTime, last] = [retryTimeIn(answers[61] as Answer), answers[61]];
+  expectAddressLimit(await one(stack, last?.id ?? ''), retryTime);
   for (let sent = 0; sent < 3; sent++) await askAs(createApiKey().apiKey);
   const limited = answers.slice(60).map(({ id }) => id);
   expect(answers.map(({ status }) => status)).toEqual([...Array(60).fill(401), ...Array(5).fill(429)]);
@@ -214,57 +225,18 @@ test('a failure of the core is listed once with its cause', async () => {
   expect((await found(stack)).requests).toHaveLength(1);
 });
 
-const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
-
-/** A record of a request with a key, as a gateway would make it. */
-const seen = (id: string, keyId: string, outcome: 'admitted' | 'refused') =>
-  ({
-    ...{ id, request: { method: 'GET' }, canonical: { path: '/v1/pets' }, network: '192.0.2.1', keyId, outcome },
-    verdict: { outcome, buckets: BUCKETS, now: 0, plan: 'free', bannedUntil: 0, rejected: '' },
-    ...{ status: outcome === 'admitted' ? 200 : 429, startedAt: performance.now(), times: {}, notedPlace: 0 },
-  }) as unknown as Exchange;
-
-test('refusals are kept longer than successes, and an aggressive client displaces no refusals of others', async () => {
-  const recent = new RecentRequests(100, { version: 'a version' });
-  const record = (one: Exchange) => {
-    recent.decided(one);
-    recent.ended(one);
-  };
-  record(seen('calm refused', 'calm', 'refused'));
-  for (let at = 0; at < 5_000; at++) record(seen(`loud ${at}`, 'loud', 'refused'));
-  for (let at = 0; at < 1_000; at++) record(seen(`admitted ${at}`, 'calm', 'admitted'));
-  const all = await recent.find({ limit: 1_000 });
-  expect(all.filter(({ outcome }) => outcome === 'admitted')).toHaveLength(50);
-  const refused = all.filter(({ outcome }) => outcome === 'refused');
-  expect(refused.length).toBeLessThanOrEqual(30);
-  expect(refused.reduce((sum, { repeated }) => sum + repeated, 0)).toBeGreaterThan(4_000);
-  expect(refused.map(({ requestId }) => requestId)).toContain('calm refused');
-});
-
-test('admitted requests that fail do not displace served ones', async () => {
-  const recent = new RecentRequests(100, { version: 'a version' });
-  const inFlight = Array.from({ length: 5 }, (_, at) => seen(`slow ${at}`, 'loud', 'admitted'));
-  for (let at = 0; at < 40; at++) {
-    const one = seen(`served ${at}`, 'calm', 'admitted');
-    recent.decided(one);
-    recent.ended(one);
-  }
-  for (const one of inFlight) recent.decided(one);
-  for (let at = 0; at < 5_000; at++) {
-    const one = Object.assign(seen(`missing ${at}`, 'loud', 'admitted'), { status: 404 });
-    recent.decided(one);
-    if (at % 1_000 === 0) recent.ended(Object.assign(inFlight[at / 1_000] as Exchange, { status: 404 }));
-    recent.ended(one);
-  }
-  const served = (await recent.find({ limit: 1_000 })).filter(({ status }) => status === 200);
-  expect(served.map(({ requestId }) => requestId)).toEqual(Array.from({ length: 40 }, (_, at) => `served ${39 - at}`));
-});
+/** The worst finding in the console, and what the doctor finds about other gateways. */
+async function findingsOn({ admin }: Workers) {
+  const traffic = (await admin('/traffic')).json as TrafficAnswer;
+  const doctor = (await admin('/doctor')).json as DoctorAnswer;
+  return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
+}
 
 describe('with two gateways of two workers', async () => {
   const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
-  test('a hanging worker is listed as missing with its gateway, except by that gateway', async () => {
+  test('a hanging worker is listed as missing with its gateway, except by that gateway, and the other reports it', async () => {
     const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
     await eventually(() => missingAt(there)).toEqual([]);
     const pid = here.pids()[1] as number;
@@ -274,7 +246,11 @@ describe('with two gateways of two workers', async () => {
       ['worker 2'],
       [`${hostname()}:${here.child.pid} worker 2`],
     ]);
+    const about = `gateway ${hostname()}:${here.child.pid} worker 2`;
+    const silent = expect.objectContaining({ about, status: 'unknown', found: 'does not answer' });
+    await eventually(() => findingsOn(there)).toEqual([silent, silent]);
     process.kill(pid, 'SIGCONT');
+    await eventually(() => findingsOn(there)).toEqual([undefined, undefined]);
   });
 
   test('requests of two gateways are merged, and a hanging gateway is listed as missing, also by ctl', async () => {
@@ -314,11 +290,7 @@ describe('with two gateways of two workers', async () => {
       { requestId: refused.id, outcome: 'disabled' },
     ]);
     expect((await disable(false)).status).toBe(200);
-    const findings = async () => {
-      const traffic = (await here.admin('/traffic')).json as TrafficAnswer;
-      const doctor = (await here.admin('/doctor')).json as DoctorAnswer;
-      return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
-    };
+    const findings = () => findingsOn(here);
     expect(await findings()).toEqual([undefined, undefined]);
     const ban = { seconds: 600, reason: 'a test' };
     await post(`${here.adminUrl}/keys/${idOf(key)}/ban`, ban, { method: 'PUT', key: ADMIN_TOKEN });

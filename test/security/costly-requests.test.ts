@@ -49,6 +49,7 @@ const INPUTS: readonly [name: string, status: number, headers: Headers, path?: s
   ['a bearer token of 15 kB', 401, { authorization: `Bearer ${'as_'.repeat(5_000)}` }],
   ['15 kB of spaces after Bearer', 401, { authorization: `Bearer${' '.repeat(15_000)}\u00e9` }],
   ['a target of 8 kB of key prefixes', 404, {}, `/v1/${'as_'.repeat(2_700)}`],
+  ['a target of 8 kB of encoded letters', 404, {}, `/v1/${'%61%73'.repeat(1_350)}`],
   ['a target of 8 kB of dots', 404, {}, `/v1/${'...'.repeat(2_700)}`],
   ['a target of 4,000 segments', 404, {}, '/a'.repeat(4_000)],
   ['a target of escapes, the last one incomplete', 400, {}, `/v1/${'%41'.repeat(2_700)}%`],

@@ -3,6 +3,8 @@ import { type CheckResult, unknown } from '../../check-result.ts';
 
 /** After this long without an answer, a dependency is unknown. */
 const KNOWN_WITHIN_MS = 3_000;
+/** The first answer waits this long for the first check. Orchestrators wait a second for it by default. */
+const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
 /** After this long without a request nobody is watching, and an idle gateway does not probe a single core. */
 const WATCHED_WITHIN_MS = 5_000;
@@ -11,11 +13,13 @@ const ASKED_WITHIN_MS = 15_000;
 
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 
+const silent = (about: string, found: string): CheckResult =>
+  unknown(about, found, 'Check whether it or its machine hangs.');
+
 /** Returns the findings of a check, or after three seconds that they are unknown. It never rejects. */
 export async function answered(about: string, check: () => Findings): Promise<readonly CheckResult[]> {
-  const silent = [unknown(about, 'does not answer', 'Check whether it or its machine hangs.')];
   try {
-    return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, silent, { ref: false })]);
+    return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, [silent(about, 'does not answer')], { ref: false })]);
   } catch (thrown) {
     return [unknown(about, `cannot be checked: ${(thrown as Error).message}`, 'The log of the gateway may say more.')];
   }
@@ -29,10 +33,12 @@ export class Health {
   readonly #checks: Readonly<Record<string, (isWatched: boolean) => Findings>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
+  /** The findings of each check that has answered. */
+  readonly #found = new Map<string, readonly CheckResult[]>();
   #seen: readonly CheckResult[] = [];
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
-  /** The first check since somebody began to watch. */
+  /** The wait for the first check since somebody began to ask. */
   #first: Promise<void> | undefined;
   #isChecking = false;
 
@@ -41,16 +47,15 @@ export class Health {
     this.#checks = checks;
   }
 
-  /** Keeps checking for a while. Resolves after the first check. */
+  /** Keeps checking for a while. Resolves after the first check, or when it is late. */
   async watch(): Promise<void> {
     const wasWatched = this.#isWatched;
     this.#watchedAt = performance.now();
-    if (!wasWatched) this.#first = this.#check();
-    void this.#keepChecking(this.#first);
+    if (!wasWatched) this.#begin();
     await this.#first;
   }
 
-  /** The findings of the last check; empty if nobody asks. */
+  /** The latest findings; empty if nobody asks. */
   get seen(): readonly CheckResult[] {
     return this.#seen;
   }
@@ -61,9 +66,10 @@ export class Health {
   }
 
   /** Returns the worst finding as a sentence, for readiness. It also keeps checking, but probes no single core. */
-  detail(): string | undefined {
+  async detail(): Promise<string | undefined> {
     this.#askedAt = performance.now();
-    if (!this.#isChecking) void this.#keepChecking(this.#check());
+    if (!this.#isChecking) this.#begin();
+    await this.#first;
     const [worst] = this.bad();
     return worst && `${worst.about} ${worst.found} (${worst.status} since ${worst.since}).`;
   }
@@ -76,13 +82,31 @@ export class Health {
     return performance.now() - this.#watchedAt < WATCHED_WITHIN_MS;
   }
 
-  async #check(): Promise<void> {
-    const isWatched = this.#isWatched;
-    const checks = Object.entries(this.#checks).map(([about, check]) => answered(about, () => check(isWatched)));
-    this.#seen = this.#findings.seen((await Promise.all(checks)).flat());
+  /** Begins a first check. Only bad findings from before count until it has answered. */
+  #begin(): void {
+    for (const [about, found] of this.#found) if (!found.some(isBad)) this.#found.delete(about);
+    this.#report();
+    const checked = this.#check();
+    this.#first = Promise.race([checked, sleep(FIRST_WITHIN_MS, undefined, { ref: false })]);
+    void this.#keepChecking(checked);
   }
 
-  async #keepChecking(first: Promise<void> | undefined): Promise<void> {
+  async #check(): Promise<void> {
+    const isWatched = this.#isWatched;
+    const checks = Object.entries(this.#checks).map(async ([about, check]) => {
+      this.#found.set(about, await answered(about, () => check(isWatched)));
+      this.#report();
+    });
+    await Promise.all(checks);
+  }
+
+  #report(): void {
+    const late = (about: string) => [silent(about, `did not answer within ${FIRST_WITHIN_MS / 1_000} s`)];
+    const found = Object.keys(this.#checks).flatMap((about) => this.#found.get(about) ?? late(about));
+    this.#seen = this.#findings.seen(found);
+  }
+
+  async #keepChecking(first: Promise<void>): Promise<void> {
     if (this.#isChecking) return;
     this.#isChecking = true;
     await first;
@@ -91,10 +115,13 @@ export class Health {
       await sleep(CHECK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);
       if (!signal.aborted) await this.#check();
     }
+    this.#found.clear();
     this.#seen = this.#findings.seen([]);
     this.#isChecking = false;
   }
 }
+
+const isBad = ({ status }: CheckResult): boolean => status === 'fault' || status === 'unknown';
 
 /** Remembers since when each bad finding has existed. Only findings of the last check are remembered. */
 export class FindingsSince {

@@ -8,7 +8,13 @@ import type { KeyEntry } from '../../limiter/key-record.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import type { Peers } from '../../stores/redis/peers.ts';
 import { type DecisionReport, MOST_DECISIONS, newestFirst } from '../../telemetry/decision-report.ts';
-import { mergeFound, REQUEST_CURSOR, RequestQuery, type RequestReport } from '../../telemetry/recent-requests.ts';
+import {
+  type FoundRequests,
+  mergeFound,
+  REQUEST_CURSOR,
+  RequestQuery,
+  type RequestReport,
+} from '../../telemetry/recent-requests.ts';
 import { type BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, type RequestView } from './answers.ts';
 import { runningBans } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
@@ -98,28 +104,31 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
         query.isDecided ? undefined : peers?.ask(query, ANSWER_WITHIN_MS),
       ]);
       if (there === undefined) return here;
-      const answers = there.answers.map(({ gateway, answer }) => {
-        const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
-        return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
-      });
       const silent = {
         requests: [],
         missing: there.missing?.map(({ gateway }) => gateway) ?? ['the gateways registered in Redis'],
       };
-      return mergeFound([here, ...answers, silent], query);
+      return mergeFound([here, ...there.answers.map(foundBy), silent], query);
     },
   };
 }
 
-/** Checks whether the other gateways answer. If Redis cannot list them, Redis has a finding of its own. */
+/** Checks whether the other gateways and their workers answer. If Redis cannot list them, Redis has its own finding. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
-  const { missing } = (await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const asked = await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS);
   const advice =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
-  return (missing ?? []).map(({ gateway, seenAt: since }) => ({
+  const silent = asked?.missing?.map(({ gateway, seenAt: since }) => ({
     ...unknown(`gateway ${gateway}`, 'does not answer', advice),
     since,
   }));
+  const workers = asked?.answers.flatMap((one) => foundBy(one).missing);
+  return [
+    ...(silent ?? []),
+    ...(workers ?? []).map((worker) =>
+      unknown(`gateway ${worker}`, 'does not answer', 'It is replaced unless it answers again.'),
+    ),
+  ];
 }
 
 /** Answers another gateway. */
@@ -128,6 +137,12 @@ export const answerPeer = (own: RequestSource) => (content: unknown) => own.find
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
 const NOTHING = { requests: [], missing: [] };
+
+/** What another gateway has found. It names its own workers that do not answer. */
+function foundBy({ gateway, answer }: { readonly gateway: string; readonly answer: unknown }): FoundRequests {
+  const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
+  return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
+}
 
 type Asked = Omit<z.infer<typeof RequestsQuery>, 'tag'>;
 
@@ -206,26 +221,28 @@ function whyOf(report: RequestReport): Why {
     const limit = `the limit ${inWords(decision.refusedBy)} would have refused this request`;
     return [`The plan ${decision.plan} is in shadow mode. Without it, ${limit}.`];
   }
-  const refusal = REFUSALS[outcome]?.(report);
-  if (refusal !== undefined) return refusal;
-  if (code === 'rate_limit_exceeded')
+  // The limit of an address also refuses requests with an invalid key.
+  if (code === 'rate_limit_exceeded' && outcome !== 'refused')
     return [
-      `The address ${address} has sent too many requests within a minute that take no token from a key.`,
+      `The address ${address} has sent too many requests within a minute that take no token from a key.${retryIn(report)}`,
       'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
     ];
-  return [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
+  return REFUSALS[outcome]?.(report) ?? [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
 }
 
 const inWords = (buckets: readonly string[] = []): string =>
   buckets.length === 0 ? 'of the key' : `of the ${buckets.join(' and the ')}`;
 
+const retryIn = ({ retryAt }: RequestReport): string =>
+  retryAt === undefined ? '' : ` It could retry at ${toSecond(retryAt)}.`;
+
 const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
-  refused: ({ decision }) => {
+  refused: (report) => {
+    const { decision } = report;
     const [empty = 'minute'] = decision?.refusedBy?.toReversed() ?? [];
     const limit = decision?.buckets?.[empty === 'day' ? 'day' : 'minute'].limit;
-    const retry = decision?.retryAt === undefined ? '' : ` It could retry at ${toSecond(decision.retryAt)}.`;
     return [
-      `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retry}`,
+      `The key had used up its limit of ${limit} ${limit === 1 ? 'request' : 'requests'} per ${empty}.${retryIn(report)}`,
       `Raise the limit of the key or of its plan ${decision?.plan}, or make the client wait for the time in Retry-After.`,
     ];
   },
