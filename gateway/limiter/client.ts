@@ -24,6 +24,8 @@ export interface KeyFacts {
 /** What one process knows of a key in use. All secrets of the key share this record. */
 export class Client {
   readonly id: string;
+  /** Whether another record of the key may exist. */
+  isEvicted = false;
   heard: Heard | undefined;
   /** The digests of the secrets that the store accepted, each with the last decision on it. */
   readonly secrets = new Map<string, Heard>();
@@ -38,6 +40,7 @@ export class Client {
   /** Until when reads of the client are expected to be slow, and answers to be large (upstream/call.ts). */
   slowUntil = 0;
   largeUntil = 0;
+  largePath = '';
   /** When a request of the key was last decided, and last refused, in microseconds that never go back. */
   askedAt = Number.NEGATIVE_INFINITY;
   refusedAt = Number.NEGATIVE_INFINITY;

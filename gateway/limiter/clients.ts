@@ -45,7 +45,9 @@ export interface LocalDecisions {
  * change of a key, it decides for that key only once the store has answered again.
  */
 export class Clients implements LocalDecisions {
-  readonly #clients = boundedMap<string, Client>(MAX_CLIENTS);
+  readonly #clients = boundedMap<string, Client>(MAX_CLIENTS, (client) => {
+    client.isEvicted = true;
+  });
   /** Clients with a debt. They are never evicted. */
   readonly #debtors = new Map<string, Client>();
   readonly #plans: () => PlanTable | undefined;
@@ -95,9 +97,10 @@ export class Clients implements LocalDecisions {
 
   /**
    * Remembers a verdict of the store. Forgets a secret that the store found invalid.
-   * @param known the record of the key, if the caller has it
+   * @param inHand the record of the key, if the caller has it
    */
-  note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic(), known = this.#find(id)): void {
+  note({ id, digest }: Credential, verdict: Verdict, askedAt = this.#monotonic(), inHand?: Client): void {
+    const known = inHand === undefined || inHand.isEvicted ? this.#find(id) : inHand;
     if (verdict.outcome === 'undecided' || verdict.mode === 'local') return;
     if (verdict.outcome === 'unauthorized') {
       this.#reject(known, digest, verdict);
@@ -165,12 +168,10 @@ export class Clients implements LocalDecisions {
 
   /**
    * Whether an answer to a question of `askedAt` may be older than a change of the key.
-   * @param known the record of the key, if the caller has it. It may have been evicted meanwhile, and the change noted
-   * with those of keys without a record.
+   * @param inHand the record of the key, if the caller has it
    */
-  hasChangedSince(id: string, askedAt: number, known?: Client): boolean {
-    const client = this.#othersChangedAt >= askedAt ? this.#peek(id) : (known ?? this.#peek(id));
-    return this.#isOutdated(client, askedAt);
+  hasChangedSince(id: string, askedAt: number, inHand?: Client): boolean {
+    return this.#isOutdated(inHand === undefined || inHand.isEvicted ? this.#peek(id) : inHand, askedAt);
   }
 
   /** Remembers what the owner of a verified key may see, for outages of the store. */

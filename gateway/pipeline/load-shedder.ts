@@ -9,10 +9,10 @@ export interface Caller {
 }
 
 /**
- * Load shedding refuses a request that would only wait and make others wait, before it costs anything. The capacity of
- * the cores limits the requests in the gateway, and each caller has a fair part of it (fairPart). A caller below its
- * part is admitted even when the total exceeds the limit, unless that part is less than one request. Unverified callers
- * share a fixed part, so that made-up keys never take the capacity of valid ones.
+ * Load shedding refuses a request that would only wait and make others wait, before it costs anything, or when its body
+ * arrives. The capacity of the cores limits the requests in the gateway, and each caller has a fair part of it
+ * (fairPart). A caller below its part is admitted even when the total exceeds the limit, unless that part is less than
+ * one request. Unverified callers share a fixed part, so that made-up keys never take the capacity of valid ones.
  */
 export class LoadShedder {
   readonly #limit: () => number;

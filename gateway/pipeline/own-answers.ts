@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import { takesNoBody } from '../../shared/http/body.ts';
+import { reset } from '../../shared/http/connection.ts';
 import { errorBody, HttpError, helpFor, methodNotAllowed } from '../../shared/http/errors.ts';
 import { methodsOf } from '../../shared/http/service.ts';
 import { SECOND, ticksUntilFull } from '../limiter/bucket.ts';
@@ -349,12 +348,6 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   if (exchange.lateHeaders !== undefined) headers.push(...exchange.lateHeaders());
   response.writeHead(error.status, headers);
   response.end(request.method === 'HEAD' ? undefined : body);
-}
-
-function reset(socket: Socket): void {
-  // Over TLS, the lack of a closing alert shows the cut.
-  if (socket instanceof TLSSocket) socket.destroy();
-  else socket.resetAndDestroy();
 }
 
 const SHORT_BODY_BYTES = 65_536;

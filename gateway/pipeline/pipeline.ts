@@ -207,7 +207,7 @@ function forwardTo(deps: ForwardDependencies): Forward {
         headers: headersForCore(exchange, request, deps),
         body,
         id: exchange.id,
-        client: exchange.client ?? { id: '', slowUntil: 0, largeUntil: 0 },
+        client: exchange.client ?? { id: '', slowUntil: 0, largeUntil: 0, largePath: '' },
       },
       exchange,
       clientHeaders(exchange, deps.draftFields),

@@ -126,7 +126,9 @@ export class Exchange {
 
   /** The outcome of the decision, or why there was none. */
   get outcome(): Outcome {
-    const { verdict } = this;
+    const { verdict, error } = this;
+    // Also after a decision, if its body arrived when there was no room.
+    if (error?.cause instanceof Shed) return 'shed';
     if (verdict === undefined) return this.#noDecisionReason;
     if (verdict.outcome === 'undecided') return 'unusable';
     return verdict.outcome === 'unauthorized' ? verdict.reason : verdict.outcome;
@@ -136,7 +138,6 @@ export class Exchange {
     const { error, ownAnswer } = this;
     if (ownAnswer === 'reference') return 'reference';
     if (error === undefined) return ownAnswer ?? 'left';
-    if (error.cause instanceof Shed) return 'shed';
     if (error.cause instanceof StoreUnavailable) return 'unavailable';
     return error.status < 500 ? 'invalid' : 'failed';
   }

@@ -14,7 +14,7 @@ import {
   upstreamFault,
   WrongAnswer,
 } from './faults.ts';
-import { attemptIdOf, isRepeatable, responseHeaders, type UpstreamRequest } from './headers.ts';
+import { attemptIdOf, isRepeatable, pathOf, responseHeaders, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
@@ -74,6 +74,8 @@ export class Call implements PendingRequest {
   #streamed: AnswerHead | undefined;
   #readSince = 0;
   #attempts = 0;
+  /** Whether it shows if a silent core answers again. Few requests do, so to send one of them again costs no share. */
+  #isTry = false;
 
   /** @param extraHeaders flat list, sent after the core's own headers */
   constructor(
@@ -108,9 +110,10 @@ export class Call implements PendingRequest {
   send(): void {
     const now = this.#arrivedAt;
     const core = this.#context.cores.first(this.#kind, now);
+    this.#isTry = core.isSilent;
     if (!this.#begin(core, now)) return;
     try {
-      if (this.#kind === 'read' && core.echoes) this.#wire = core.wiresFor(this.request.client, now)?.send(this, now);
+      if (this.#kind === 'read' && core.echoes) this.#wire = core.wiresFor(this.request, now)?.send(this, now);
       if (this.#wire === undefined) this.#waitForOwn(core);
     } catch (fault) {
       this.failed(fault);
@@ -123,7 +126,7 @@ export class Call implements PendingRequest {
    */
   resend(core: Core, now: number, isOwnFault = false): void {
     const late = this.#core;
-    if (late === undefined || core.limit.isFull || !core.resends.take(isOwnFault)) return;
+    if (late === undefined || core.limit.isFull || !(this.#isTry || core.resends.take(isOwnFault))) return;
     late.counts.resent();
     this.#forget();
     this.#sendAlone(core, now);
@@ -138,10 +141,11 @@ export class Call implements PendingRequest {
 
   #lookElsewhere(now: number, silentAfterMs: number): void {
     const core = this.#core;
-    const other = core && this.#context.cores.other(core);
-    if (core === undefined || other === undefined || !this.#isSent) return;
+    const { cores } = this.#context;
+    if (core === undefined || !this.#isSent || cores.isOnlyReady(core)) return;
     if (now - this.sentAt >= silentAfterMs && core.newestAnswered < this.sentAt) core.fallSilent(now);
-    if (this.mayBeResent) this.resend(other, now);
+    const other = cores.other(core);
+    if (other !== undefined && this.mayBeResent) this.resend(other, now);
   }
 
   /** Whether the deadline of all attempts together has passed. */
@@ -260,14 +264,15 @@ export class Call implements PendingRequest {
   }
 
   #noteLarge(now: number): void {
-    this.request.client.largeUntil = now + LARGE_NOTED_MS;
+    const { client, target } = this.request;
+    client.largeUntil = now + LARGE_NOTED_MS;
+    client.largePath = pathOf(target);
   }
 
   /** Sends the request again on a wire of its own, where the answer can be streamed. Otherwise it would be a 502. */
   #resendForLarge(late: Core): void {
     const now = performance.now();
     this.#noteLarge(now);
-    late.resends.take(false);
     late.counts.resent();
     this.#sendAlone(this.#context.cores.next(), now);
   }

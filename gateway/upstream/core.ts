@@ -4,7 +4,7 @@ import { Counter, type Family, Histogram, Label } from '../../shared/process/cou
 import { ConcurrencyLimit } from './concurrency-limit.ts';
 import type { CoreAddress } from './core-addresses.ts';
 import { FAULT_KINDS, type FaultKind } from './faults.ts';
-import type { Sender } from './headers.ts';
+import { pathOf, type UpstreamRequest } from './headers.ts';
 import { FLOWING_MS, MAX_DEPTH, type PendingRequest, Wire } from './wire.ts';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
@@ -42,7 +42,7 @@ export class CoreCounts {
     this.#resends = new Counter(
       {
         name: 'gateway_upstream_asked_again_total',
-        help: 'Reads sent twice because the first response was late.',
+        help: 'Reads sent twice because the first response was late, or too large for a shared connection.',
       },
       core,
     );
@@ -87,7 +87,7 @@ const FRESH_MS = 3;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** A client counts as slow, or its answers as large, for this long. The first large answer is asked for twice. */
+/** A client counts as slow, or its answers on one path as large, for this long. A first large answer is asked twice. */
 export const NOTED_MS = 10_000;
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
@@ -141,7 +141,7 @@ export class Core {
   notReadyBecause: string | undefined;
   /** When it became ready, became not ready, or began to drain: Unix time in ms. */
   since = Date.now();
-  /** Whether a request has waited long for this core, though not for others, and it has answered none since. */
+  /** Whether a request has waited long for this core, and it has answered none since. */
   isSilent = false;
   #triedAt = Number.NEGATIVE_INFINITY;
   /** Whether its answers carry the attempt's X-Request-Id, so that they can be matched. Only then are wires reused. */
@@ -177,8 +177,9 @@ export class Core {
   }
 
   /** The wires that a client may share; undefined if the client needs one of its own. */
-  wiresFor({ id, slowUntil, largeUntil }: Sender, now: number): SharedWires | undefined {
-    if (largeUntil > now) return undefined;
+  wiresFor({ client, target }: UpstreamRequest, now: number): SharedWires | undefined {
+    const { id, slowUntil, largeUntil, largePath } = client;
+    if (largeUntil > now && largePath === pathOf(target)) return undefined;
     if (slowUntil <= now) return this.quick;
     return this.reads.hasRoomFor(id) ? undefined : this.slow;
   }
@@ -367,7 +368,7 @@ export interface CoreState {
   readonly ready: boolean;
   /** Whether it has left CORE_URL and gets no new requests. */
   readonly isDraining: boolean;
-  /** Whether its reads go to another core because it does not answer them. */
+  /** Whether its requests go to other cores because it answers none. */
   readonly isSilent: boolean;
   /** Requests handed to the core and not finished; `queued` are those that wait for a connection. */
   readonly inFlight: number;

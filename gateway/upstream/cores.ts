@@ -41,12 +41,13 @@ export class Cores {
 
   /** The limit of concurrent requests for all ready cores together. */
   get limit(): number {
-    let [all, ready] = [0, 0];
-    for (const core of this.#all) {
-      all += core.limit.value;
-      if (core.ready) ready += core.limit.value;
+    let [all, ready, answering] = [0, 0, 0];
+    for (const { limit, ready: isReady, isSilent } of this.#all) {
+      all += limit.value;
+      if (isReady) ready += limit.value;
+      if (isReady && !isSilent) answering += limit.value;
     }
-    return ready > 0 ? ready : all;
+    return answering || ready || all;
   }
 
   /** Sets the cores for new requests. A core that is removed finishes its running requests. */
@@ -59,6 +60,8 @@ export class Cores {
       .map((address) => open.get(address.origin) ?? this.#open(address));
     for (const core of this.#all) this.#leaving.delete(core);
     for (const core of before) if (!wanted.has(core.origin)) this.#leave(core);
+    const [only] = this.#all;
+    if (only !== undefined && this.#all.length === 1) only.isSilent = false;
     if (before.length === 0) return;
     for (const core of this.#all) if (!before.includes(core)) this.#welcome(core);
   }
@@ -73,9 +76,14 @@ export class Cores {
   next(tried: readonly Core[] = []): Core {
     if (this.#all.length === 1) return this.#all[0] as Core;
     const others = this.#all.filter((core) => !tried.includes(core));
-    for (const candidates of [this.#usable(others), others.filter(({ ready }) => ready), others])
+    const ready = others.filter((core) => core.ready);
+    for (const candidates of [this.#usable(others), ready.filter(({ isSilent }) => !isSilent), ready, others])
       if (candidates.length > 0) return this.#inTurn(candidates) as Core;
     return this.#inTurn(this.#all) as Core;
+  }
+
+  isOnlyReady(core: Core): boolean {
+    return this.#all.every((one) => one === core || !one.ready);
   }
 
   /** Another core that is ready and has room. */

@@ -3,7 +3,7 @@ import { Call, type CallContext, type Destination, type Done } from './call.ts';
 import { type Core, LATE_AFTER_MS, NOTED_MS } from './core.ts';
 import { CoreNames } from './core-addresses.ts';
 import { Cores } from './cores.ts';
-import type { UpstreamRequest } from './headers.ts';
+import { pathOf, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
 const LOOK_EVERY_MS = 20;
@@ -108,4 +108,4 @@ export class Forwarder implements CallContext {
 }
 
 /** What a client reads on one path is expected to be equally slow each time. */
-const kindOf = ({ request: { client, target } }: PendingRequest): string => `${client.id} ${target.split('?', 1)[0]}`;
+const kindOf = ({ request: { client, target } }: PendingRequest): string => `${client.id} ${pathOf(target)}`;

@@ -145,7 +145,8 @@ function addNamed(named: Set<string> | undefined, connection: string): Set<strin
   const options = connection.toLowerCase();
   if (options === 'keep-alive' || options === 'close') return named;
   const names = named ?? new Set();
-  for (const option of listed(options)) names.add(option);
+  // A length belongs to the answer, whatever its sender says.
+  for (const option of listed(options)) if (option !== 'content-length') names.add(option);
   return names;
 }
 
@@ -157,9 +158,12 @@ export interface Sender {
   readonly id: string;
   /** Until then, by performance.now(), its reads are expected to block those behind them on one connection. */
   slowUntil: number;
-  /** Until then its answers are expected to be too large for a shared connection. */
+  /** Until then its answers on this path are expected to be too large for a shared connection. */
   largeUntil: number;
+  largePath: string;
 }
+
+export const pathOf = (target: string): string => target.split('?', 1)[0] as string;
 
 /** A request for the core. */
 export interface UpstreamRequest {

@@ -286,6 +286,12 @@ export class Connection {
   }
 }
 
+/** Cuts a connection so that its client notices. Over TLS, the lack of a closing alert shows it. */
+export function reset(socket: Socket): void {
+  if (socket instanceof TLSSocket) socket.destroy();
+  else socket.resetAndDestroy();
+}
+
 const closes = ({ shouldKeepAlive }: ServerResponse): boolean => !shouldKeepAlive;
 
 const READ = Buffer.allocUnsafeSlow(65_536);

@@ -5,7 +5,7 @@ import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
-import { Connection, noRequest, PLAIN_HTTP, Rules } from './connection.ts';
+import { Connection, noRequest, PLAIN_HTTP, Rules, reset } from './connection.ts';
 import { http } from './node-http.ts';
 import { type Fault, KEPT_HEADER_LINES } from './request-head.ts';
 
@@ -373,7 +373,9 @@ class Connections {
   }
 
   #cut(socket: Socket, reason: CutFor): void {
-    socket.destroy();
+    // In HTTP/1.0 the end of the connection would be the end of the answer.
+    if (this.#connections.get(socket)?.answers[0]?.req.httpVersion === '1.0') reset(socket);
+    else socket.destroy();
     this.#caps.onCut?.(reason);
   }
 }

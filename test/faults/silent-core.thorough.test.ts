@@ -120,3 +120,43 @@ test('reads and writes leave a core that answers only its probes, until it answe
   expect(new Set(await load('GET', 1))).toEqual(new Set([200]));
   expect(asked - before).toBeGreaterThan(20);
 }, 60_000);
+
+test('a silent core is tried for good without harm when reads are rare', async () => {
+  const stuck = await faultyCore((socket, head) => void (head.includes('/readyz') && socket.write(okTo(head))));
+  const well = await faultyCore((socket, head) => void socket.write(okTo(head)));
+  const stack = await startStack({ CORE_URL: `${stuck},${well}`, CORE_TIMEOUT_MS: '2000' });
+  const key = await stack.issueKey(big);
+  // More reads than may be sent twice at first, so that only tries are.
+  const statuses: number[] = [];
+  for (let read = 0; read < 90; read++) {
+    statuses.push((await send(`${stack.gateway}/v1/pets`, { key })).status);
+    if (read < 70) await Promise.all(Array.from({ length: 2 }, () => send(`${stack.gateway}/v1/pets`, { key })));
+    else await sleep(1_050);
+  }
+  expect(statuses.slice(70)).toEqual(Array(20).fill(200));
+}, 90_000);
+
+test('writes return to a core that recovered while the other one fell silent', async () => {
+  const hanging = [false, false];
+  const [first, second] = await Promise.all(
+    [0, 1].map((at) =>
+      faultyCore((socket, head) => void ((head.includes('/readyz') || !hanging[at]) && socket.write(okTo(head)))),
+    ),
+  );
+  const stack = await startStack({ CORE_URL: `${first},${second}`, CORE_TIMEOUT_MS: '2000' });
+  const key = await stack.issueKey(big);
+  const write = async () => (await post(`${stack.gateway}/v1/pets`, {}, { key })).status;
+  const writeOften = async (seconds: number) => {
+    const statuses: Promise<number>[] = [];
+    for (const end = performance.now() + seconds * 1_000; performance.now() < end; await sleep(100))
+      statuses.push(write());
+    return await Promise.all(statuses);
+  };
+  hanging[0] = true;
+  await writeOften(1);
+  hanging[0] = false;
+  hanging[1] = true;
+  await writeOften(3);
+  const statuses = await writeOften(3);
+  expect(statuses.filter((status) => status === 200).length).toBeGreaterThan((3 / 4) * statuses.length);
+}, 60_000);

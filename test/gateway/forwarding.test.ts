@@ -68,6 +68,12 @@ test.for([
   },
 );
 
+test('an answer keeps its length although the core names it as a header of its connection', async () => {
+  const answer = (head: string) => okTo(head).replace('\r\n', '\r\nConnection: content-length\r\n');
+  const { get } = await stackBefore((socket, head) => void socket.write(answer(head)), {}, {});
+  expect((await get()).headers['content-length']).toBe('2');
+});
+
 let retryAfter = '';
 const refusing = await stackBefore((socket, head) => {
   const [status, code] = head.startsWith('GET') ? [429, 'rate_limit_exceeded'] : [503, 'unavailable'];

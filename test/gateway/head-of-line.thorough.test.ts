@@ -90,7 +90,7 @@ test('forty fast reads of a client are answered at once although its slow reads 
   const own = await serveHttp((...exchange) => void arrived.push(exchange));
   const forward = ([{ url = '' }, response]: [IncomingMessage, ServerResponse]) => {
     const request = { method: 'GET', target: url, headers: [], body: undefined, id: randomUUID() };
-    const client = { id: 'one', slowUntil: 0, largeUntil: 0 };
+    const client = { id: 'one', slowUntil: 0, largeUntil: 0, largePath: '' };
     const destination = { response, sentAt: undefined, answeredAt: undefined };
     return new Promise<void>((resolve, reject) => {
       const done = (fault?: Error) => (fault === undefined ? resolve() : reject(fault));

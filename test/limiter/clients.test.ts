@@ -214,6 +214,21 @@ test('the least recently used keys are forgotten first', async () => {
   expect(decideHere(unused)).toBe(undefined);
 });
 
+test('a record that was evicted while a request held it says nothing of later changes', async () => {
+  const { known, decideInRedis } = knownKeys();
+  const key = await redis.createKey();
+  const verdict = await redis.limiter.decide(key);
+  await decideInRedis(key);
+  const inHand = known.verified(key);
+  const askedAt = redis.now;
+  for (let at = 0; at < 60_000; at++) known.note(credentialOf(`id-${at}`, ''), verdict as never);
+  redis.now += 1;
+  await decideInRedis(key);
+  expect(known.hasChangedSince(key.id, askedAt, inHand)).toBe(false);
+  known.noteChange(key.id);
+  expect(known.hasChangedSince(key.id, askedAt, inHand)).toBe(true);
+});
+
 test('the newer data of two processes is used', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });

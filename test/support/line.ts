@@ -63,7 +63,7 @@ export const requestFor = (asked: Partial<UpstreamRequest>): UpstreamRequest => 
   headers: [],
   body: undefined,
   id: '',
-  client: { id: '', slowUntil: 0, largeUntil: 0 },
+  client: { id: '', slowUntil: 0, largeUntil: 0, largePath: '' },
   ...asked,
 });
 

@@ -297,7 +297,7 @@ type CoreFault = NonNullable<SeenCore['lastFault']>['kind'];
 export const CoreView = z.object({
   origin: z.string(),
   /**
-   * The worst state that a process sees. `silent`: its reads go to another core. `draining`: it has left CORE_URL and
+   * The worst state that a process sees. `silent`: its requests go to others. `draining`: it has left CORE_URL and
    * finishes its requests. `unproven`: it is the only core and has not answered a request yet.
    */
   state: z.enum(['out', 'silent', 'draining', 'up', 'unproven']),

@@ -144,7 +144,7 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   if (workers !== undefined && workers.serving < workers.wanted)
     return warning(`${workers.serving} of ${workers.wanted} workers serve`);
   if (health === undefined) return { kind: 'good', title: 'All well', text: 'Every limit is exact.' };
-  const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found}.`;
+  const text = `${/^(are|have|were) /.test(health.found) ? 'They' : 'It'} ${health.found.replace(/\.$/, '')}.`;
   if (health.status !== 'unknown') return bad(upperFirst(health.about), text, health.since);
   return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };
 }

@@ -119,7 +119,7 @@ type Worker = NonNullable<TrafficAnswer['workers']>['each'][number];
 const CORE_STATES: Readonly<Record<Core['state'], readonly [badge: string, text: string]>> = {
   up: ['good', 'Up'],
   unproven: ['', 'No request yet'],
-  silent: ['warning', 'Reads go to another core'],
+  silent: ['warning', 'Requests go to another core'],
   draining: ['warning', 'Draining'],
   out: ['fault', 'Not in use'],
 };
