@@ -121,14 +121,12 @@ test('reads and writes leave a core that answers only its probes, until it answe
   expect(asked - before).toBeGreaterThan(20);
 }, 60_000);
 
-test('a silent core is tried for good without harm when reads are rare', async () => {
+test('a silent core is tried once a second without harm when reads are rare', async () => {
   const stuck = await faultyCore((socket, head) => void (head.includes('/readyz') && socket.write(okTo(head))));
   const well = await faultyCore((socket, head) => void socket.write(okTo(head)));
   const stack = await startStack({ CORE_URL: `${stuck},${well}`, CORE_TIMEOUT_MS: '2000' });
   const key = await stack.issueKey(big);
   const read = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
-  // More reads wait for the stuck core than may be sent twice.
-  await Promise.all(Array.from({ length: 160 }, read));
   const statuses: number[] = [];
   for (let at = 0; at < 20; at++) {
     statuses.push(await read());
