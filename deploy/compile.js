@@ -1,6 +1,6 @@
 /**
  * `npm ci` runs this: it compiles the gateway for the first start. A process that finds all its code compiled does not
- * load Node's compiler of TypeScript, which takes 20 MB of each as long as it runs.
+ * load Node's TypeScript compiler, which would take 20 MB in each as long as it runs.
  */
 import { readdirSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';

@@ -65,7 +65,7 @@ export class TerminalLog {
   }
 }
 
-/** A line of a log; undefined if it is none. Clients choose paths, so characters that control a terminal are replaced. */
+/** A line of a log; undefined for other text. Clients choose paths, so characters that control a terminal are replaced. */
 function parseLine(text: string): LogLine | undefined {
   try {
     const value: unknown = JSON.parse(text, (member, of) => (typeof of === 'string' ? harmless(of, member) : of));

@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache';
 export type BoundedMap<Key extends {}, Value extends {}> = LRUCache<Key, Value>;
 
 /**
- * A map of at most this many entries, which evicts the least recently used one. It counts them as sizes of 1: given
- * `max`, the library allocates every place at once, which for all maps of a gateway takes 5 MB and 30 ms of its start.
+ * A map of at most this many entries, which evicts the least recently used one. Each entry has the size 1: given `max`
+ * instead of `maxSize`, the library would allocate every place at once, which costs a gateway 5 MB and 30 ms at start.
  */
 export const boundedMap = <Key extends {}, Value extends {}>(
   entries: number,

@@ -7,7 +7,7 @@ import { migrate } from './migrations.ts';
 import { readTables } from './queries.ts';
 import type { Row, Statement, Store, Transaction } from './store.ts';
 
-/** The connections of each core. Readiness has another one. */
+/** The connections of each core, in addition to the one for readiness. */
 export const CONNECTIONS = 10;
 const MAX_ATTEMPTS = 3;
 /** Any number works if all cores use the same one. */

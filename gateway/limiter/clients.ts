@@ -133,7 +133,7 @@ export class Clients implements LocalDecisions {
     const { client, record, state, plan, now } = facts;
     const decided = decide(record, state, credential, plan, now);
     const { verdict } = decided;
-    // The next charge of the debt counts usage, so its marks would only take memory.
+    // Usage is counted when the debt is charged, so its marks would only take memory here.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
     if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
       owe(client.debt, verdict, facts.heardAt);
@@ -167,7 +167,7 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Whether an answer to a question of `askedAt` may be older than a change of the key.
+   * Whether an answer to a query sent at `askedAt` may be older than a change of the key.
    * @param inHand the record of the key, if the caller has it
    */
   hasChangedSince(id: string, askedAt: number, inHand?: Client): boolean {
@@ -292,7 +292,7 @@ export class Clients implements LocalDecisions {
   /** Subtracts the debt from the levels, because the store has not charged it yet. */
   #hear(client: Client, heard: Heard): void {
     const [minute] = heard.decision.buckets as [BucketState];
-    // As decide.lua charges it.
+    // decide.lua charges the debt in the same way.
     if (minute.tokens >= minute.limit - 1) this.#refillDue(client);
     else client.debt.due = owedBy(client.debt);
     client.heard = heard;
@@ -302,7 +302,7 @@ export class Clients implements LocalDecisions {
   /** Reads the record without marking it as used. */
   #peek = (id: string): Client | undefined => this.#clients.peek(id) ?? this.#debtors.get(id);
 
-  /** Whether a change may be later than an answer to a question of `askedAt`. */
+  /** Whether a change may be later than an answer to a query sent at `askedAt`. */
   #isOutdated = (client: Client | undefined, askedAt: number): boolean =>
     this.#doubtedAt >= askedAt || (client?.changedAt ?? this.#othersChangedAt) >= askedAt;
 
@@ -319,7 +319,7 @@ export class Clients implements LocalDecisions {
     const now = this.#storeTime(client.heard);
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
-    // An outage must not ban anyone, so a refused request gets a place in line but is no strike.
+    // An outage must not ban anyone, so a refused request gets a place in line but is not a strike.
     const plan = { ...this.#plans()?.[decision.plan], ...NO_BANS };
     const record = recordOf(decision, plan, digest, bounds);
     return { client, heardAt: decision.now, record, state: client.state ?? stateAfter(decision), plan, now };

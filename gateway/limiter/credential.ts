@@ -58,7 +58,7 @@ export function redact(text: string, secret: RegExp, decoded: RegExp): string {
   return shown === plain ? text : shown;
 }
 
-/** Whether a text contains a complete key with a correct check, also if it is encoded. */
+/** Whether a text contains a complete key with a correct check, even if it is encoded. */
 export const holdsApiKey = (text: string): boolean =>
   (text.includes('as_') || text.includes('%')) &&
   (decode(text).match(WHOLE_API_KEY) ?? []).some((found) => parseApiKey(`a${found}`) !== undefined);
@@ -74,7 +74,7 @@ const ESCAPED = new Map(
 /** An escape of one of these characters. Most texts have none. */
 const ESCAPE = /%(?:2[5d]|3\d|[46][1-9a-f]|[57][\da]|5f)/i;
 
-/** Decodes these characters in one pass, also if they are encoded several times. */
+/** Decodes these characters in one pass, even if they are encoded several times. */
 function decode(text: string): string {
   if (!ESCAPE.test(text)) return text;
   const bytes = Buffer.from(text);
@@ -130,7 +130,7 @@ function checkOf(text: string): string {
   return check;
 }
 
-/** The most secrets of a key. They share its buckets. */
+/** The maximum number of secrets of a key. They share its buckets. */
 export const MAX_SECRETS = 20;
 
 export const SCOPES = ['read', 'write'] as const;

@@ -16,7 +16,7 @@
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
---                   take no token. `due` is what a minute bucket loses that is full (client.ts).
+--                   take no token. `due` is what a full minute bucket loses (client.ts).
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -369,7 +369,7 @@ local function decide(key, digest, count, wanted, address, charge)
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- Under a much higher limit, clients were asked to return before this limit forgets their strikes.
+    -- Retry times given under a much higher limit pass before this limit forgets the strikes.
     if line > now and LOWERED * minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end
@@ -399,10 +399,10 @@ local function decide(key, digest, count, wanted, address, charge)
   if charge then
     local admitted_there, owed, before = charge[1] + charge[6], charge[1], minute_tokens
     if reset_at and charge[5] <= reset_at then owed = 0 end
-    -- Each gateway gave its refused clients times of its own, so clients of several gateways return together.
+    -- Each gateway gave out its own retry times, so clients of several gateways return together.
     if charge[4] > now then full_at = max(full_at, min(charge[4], now + LONGEST_LINE)) end
-    -- A bucket that is full, but for one late request, has run over. Of another one, others may have taken what the
-    -- gateway took for refilled.
+    -- A bucket that is full, except for one late request, has overflowed. If it is not full, others may have taken the
+    -- tokens that the gateway counted as refilled.
     local due = minute_tokens < minute_limit - 1 and owed or min(owed, charge[7])
     minute_tokens, minute_fraction = debited(minute_tokens, minute_fraction, due, -minute_limit)
     day_tokens, day_fraction = debited(day_tokens, day_fraction, owed, 0)

@@ -39,11 +39,11 @@ export function leastRefused(
   return refused;
 }
 
-/** A key counts as too small if its line was longer than a minute in this many minutes. */
+/** The limit of a key counts as too low if its line was longer than a minute in this many minutes. */
 const STOOD_MINUTES = 10;
 
 /**
- * Whether the minute limit of a key is too small for its clients. The line at the end of each minute follows from the
+ * Whether the minute limit of a key is too low for its clients. The line at the end of each minute follows from the
  * refusals before: each one adds a token's time, and the line shrinks as time passes.
  * @param now in microseconds
  */

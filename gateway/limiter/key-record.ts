@@ -94,10 +94,10 @@ export function countsOf(marks: readonly Mark[], totals: Totals): Count[] {
 }
 
 /**
- * How much of its day limit a key has used at `now`. That is what its bucket lacks, but a raised limit adds no tokens, so
- * the bucket then lacks more than was used. Therefore the bucket counts as at least as full as the requests of yesterday
- * and today can leave it. The time of a request within yesterday is not known, so for a day after a raise the result can
- * be too high. It is never too low.
+ * How much of its day limit a key has used at `now`. This is what its bucket lacks, except after the limit was raised:
+ * that adds no tokens, so the bucket lacks more than was used. The result is therefore at most what the requests of
+ * yesterday and today can have used. When yesterday's requests were sent is not known, so for a day after a raise the
+ * result can be too high. It is never too low.
  */
 export function usedOfDay(
   { limit, tokens }: Pick<BucketState, 'limit' | 'tokens'>,
@@ -189,7 +189,7 @@ export interface KeyEntry extends KeyState {
   readonly isReadable: boolean;
   /** Invalid values, for example after an edit by hand. The last good ones are in force. */
   readonly rejected?: readonly { readonly field: string; readonly value: string; readonly kept: string | undefined }[];
-  /** Set for a revoked key: only its name, plan and use are left. */
+  /** Set for a revoked key: only its name, plan and usage are left. */
   readonly isRevoked?: boolean;
   readonly record: Omit<KeyRecord, 'plan'> & { readonly plan: string };
 }

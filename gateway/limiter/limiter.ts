@@ -16,7 +16,7 @@ export interface Limiter {
 /** A decision that a request waits for. */
 export interface Question {
   readonly credential: Credential;
-  /** False once nobody waits for the decision. A question that was not sent by then is never sent. */
+  /** False once nobody waits for the decision. If the question has not been sent by then, it never will be. */
   readonly isOpen: boolean;
   /** Called even if nobody waits any longer. */
   answered(verdict: Verdict): void;

@@ -121,7 +121,7 @@ const PROBE_EVERY_MS = 50;
 /** An outage that follows within this time counts as the same one. */
 const SETTLED_AFTER_MS = 1_000;
 
-/** No key has this secret: a question with it runs the script but writes nothing. */
+/** No key has this secret: a decision with it runs the script but writes nothing. */
 const NO_SECRET = '-';
 
 /** The contact with one node. Logs the beginning of an outage once, and its end once. */

@@ -36,13 +36,13 @@ const forAll = (value: number) => ({ free: value, pro: value, business: value, e
 export const PLAN_FIELDS = {
   minute: {
     label: 'Requests a minute',
-    help: 'requests a minute',
+    help: 'requests per minute',
     defaults: { free: 60, pro: 300, business: 1_000 },
     isRequired: true,
   },
   day: {
     label: 'Requests a day',
-    help: 'requests a day',
+    help: 'requests per day',
     defaults: { free: 1_000, pro: 10_000, business: 100_000 },
     isRequired: true,
   },

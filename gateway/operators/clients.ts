@@ -136,9 +136,9 @@ export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: Ru
   return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
 }
 
-/** Describes a key whose limit is too small for its clients. */
+/** Describes a key whose limit is too low for its clients. */
 export const tooSmallInWords = (waitSeconds = 0): string =>
-  `too small for its clients: a refused request waits ${shortLength(waitSeconds)}`;
+  `limit too low for its clients: a refused request waits ${shortLength(waitSeconds)}`;
 
 /** Units of time, in seconds. */
 export const UNITS = [

@@ -142,7 +142,7 @@ export const runbookRoutes = (): ServiceRoute<unknown, unknown>[] => [
  * @throws the system's error when it cannot be read
  */
 async function renderDocument(document: DocumentName): Promise<string> {
-  // Only who opens a document pays for the renderer.
+  // The renderer is loaded only when a document is opened.
   const { Marked } = await import('marked');
   const { getHeadingList, gfmHeadingId } = await import('marked-gfm-heading-id');
   const marked = new Marked(gfmHeadingId(), { async: false, renderer: { link } });

@@ -41,8 +41,8 @@ export async function startPrimary(
   // If there is only one worker, its replacement must find the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
-  // These checks run before a worker serves. A taken PORT alone does not stop the start, because the process that has
-  // it may be about to end.
+  // These checks run before a worker serves. A PORT in use does not stop the start by itself, because the process that
+  // uses it may be about to end.
   const tried = await Promise.allSettled([
     tryPort(settings.HOST, port, 'PORT'),
     tryPort(settings.ADMIN_HOST, settings.ADMIN_PORT, 'ADMIN_PORT'),

@@ -56,7 +56,7 @@ cluster.schedulingPolicy = cluster.SCHED_NONE;
 export class WorkerProcess {
   /** Its number among the workers. Its replacement has the same number. */
   readonly number: number;
-  /** The address for clients, once the worker serves. Rejects with the worker's error if it ends before. */
+  /** The address for clients, once the worker serves. Rejects with the worker's error if it ends before that. */
   readonly serving: Promise<string>;
   readonly ended: Promise<WorkerEnd>;
   readonly channel: Channel<AskedOfWorker, AskedOfPrimary>;

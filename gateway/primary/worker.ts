@@ -16,7 +16,7 @@ import { storageOfPrimary } from './without-redis.ts';
 
 /** A report also shows the primary that this worker does not hang. */
 const REPORT_EVERY_MS = 500;
-/** Longer than the primary waits for other gateways: who misses a deadline counts as silent. */
+/** Longer than the primary waits for other gateways: a process that misses a deadline counts as silent. */
 const REFUSALS_WITHIN_MS = 3_000;
 
 /**

@@ -82,7 +82,7 @@ export function withKept(changes: FieldChanges, before: Fields = {}): FieldChang
 /** An invalid value in a stored key, and the value in force instead; undefined for none. */
 export type RejectedField = NonNullable<KeyEntry['rejected']>[number];
 
-/** The fields in force: the last good value in place of an invalid one. Unmatched plan and limits are both invalid. */
+/** The fields in force: the last good value in place of an invalid one. Plan and limits that do not fit are invalid. */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
   const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
@@ -119,7 +119,7 @@ export function editedFields(hash: Fields): FieldChange[] | undefined {
   return hash[KEPT_SECRETS] === secretsDigest(hash) ? edited : [...edited, { field: 'secrets', to: 'changed' }];
 }
 
-/** Why fields do not make a key that is issued, typed by hand or restored; undefined if they do. */
+/** Why fields do not form a valid key, whether issued, typed by hand or restored; undefined if they do. */
 export function faultIn(fields: Fields): string | undefined {
   const bad = EDITABLE.find((field) => !isValid(field, fields[field]));
   if (bad !== undefined) return `${bad} is not valid: ${JSON.stringify((fields[bad] ?? '').slice(0, 100))}.`;
@@ -248,7 +248,7 @@ function writeMember(member: Member, value: KeyRecord[Member]): string | undefin
 /** Each secret has a field named by its digest, so that a decision reads it with everything else. */
 const SECRET = 'secret:';
 
-/** A secret that was replaced. The rotation has set when it expires; `own` keeps its own expiry. */
+/** A secret that may have been replaced. The rotation then sets its expiry, and `own` keeps the original one. */
 export interface StoredSecret extends Secret {
   readonly own?: Pick<Secret, 'expiresAt'> | undefined;
 }

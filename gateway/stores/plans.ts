@@ -156,8 +156,8 @@ export class Plans {
    * Sets fields and records the change, in one step. A change without effect is not recorded.
    * @param make returns the changes of the present table, given the plans that are still built-in. Called again if
    *   another change came first
-   * @returns undefined if `make` returns no changes. `change` is undefined if nothing changed, `unrecorded` unless the
-   *   history lacks the change
+   * @returns undefined if `make` returns no changes. `change` is undefined if nothing changed; `unrecorded` is the
+   *   reason why the history lacks the change, if it does
    * @throws {Conflict} if there is no table and the fields do not make a complete one
    */
   async change(make: MakeChanges, about: AboutChange) {
@@ -193,7 +193,7 @@ export class Plans {
   }
 
   /**
-   * Records edits by hand, once over all gateways. Writes the kept copy again if it was lost.
+   * Records edits by hand, once across all gateways. Writes the kept copy again if it was lost.
    * @param lastGood the table in force, if it is known
    */
   async acceptEdit(lastGood?: StoredPlans): Promise<void> {

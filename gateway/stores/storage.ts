@@ -67,7 +67,7 @@ export interface Part {
 
 /**
  * Which changes work on a full disk: those that take something away from a client. Bans, and rotations with a grace
- * time, work until half of the reserved room is left: there can be any number of them, and they must not keep a key
+ * time, work until half of the reserved space is left: there can be any number of them, and they must not keep a key
  * from being revoked.
  */
 export type Urgency = 'ban' | 'revocation';
@@ -164,9 +164,9 @@ export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
 
 /** A sentence for operators about a name in Redis. */
 export const notTheRecord = (name: string): string =>
-  `Somebody has put another value in the place of ${name} in Redis. See what it is, then delete it.`;
+  `${name} in Redis holds a value of the wrong type. See what it is, then delete it.`;
 
-/** The storage answers, but a record's place holds a value that is no such record. */
+/** The storage answers, but a record's place holds a value of another type. */
 export class OtherValue extends StoreUnavailable {}
 
 /** A change was not made, and will not be made later. */

@@ -16,8 +16,8 @@ export interface KeyRefusal {
 }
 
 export const REFUSALS_SHOWN = 5;
-/** All keys share them, because each look concerns all gateways. A key has one of them. */
-const LOOKS_A_SECOND = 5;
+/** All keys share these queries, because each one goes to all gateways. A key gets one of them. */
+const QUERIES_PER_SECOND = 5;
 
 const CODES: Readonly<Record<string, string>> = {
   refused: 'rate_limit_exceeded',
@@ -28,7 +28,7 @@ const CODES: Readonly<Record<string, string>> = {
 /** Reads the last refusals of a key, as far as the gateways remember them. */
 export class KeyRefusals {
   readonly #find: (query: RequestQuery) => Promise<FoundRequests>;
-  readonly #looked = new Set<string>();
+  readonly #queried = new Set<string>();
   #second = 0;
 
   /** @param find among the requests of all gateways */
@@ -36,13 +36,13 @@ export class KeyRefusals {
     this.#find = find;
   }
 
-  /** The newest first; undefined if there were too many looks in this second. */
+  /** The newest first; undefined if there were too many queries in this second. */
   async of(keyId: string): Promise<readonly KeyRefusal[] | undefined> {
     const second = Math.floor(performance.now() / 1_000);
-    if (second !== this.#second) this.#looked.clear();
+    if (second !== this.#second) this.#queried.clear();
     this.#second = second;
-    if (this.#looked.has(keyId) || this.#looked.size === LOOKS_A_SECOND) return undefined;
-    this.#looked.add(keyId);
+    if (this.#queried.has(keyId) || this.#queried.size === QUERIES_PER_SECOND) return undefined;
+    this.#queried.add(keyId);
     const { requests } = await this.#find({ keyId, outcomes: Object.keys(CODES), limit: REFUSALS_SHOWN });
     return requests.map(describe);
   }
@@ -58,7 +58,7 @@ const describe = ({ at, method, path, outcome, repeated, decision }: RequestRepo
   repeated,
 });
 
-/** The day, if both refused it. */
+/** The day limit, if both limits refused the request. */
 const limitIn = (decision: DecisionReport | undefined): KeyRefusal['limit'] =>
   decision?.refusedBy?.includes('day') ? 'day' : 'minute';
 

@@ -5,8 +5,8 @@ import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 
 /**
- * Events of a key: a fifth of its day limit is left, or nothing, or it is banned. If only a raised limit leaves a fifth,
- * no `day_80` is sent (message.ts), and none later on that day.
+ * Events of a key: a fifth of its day limit is left, nothing is left, or it is banned. If a fifth is left only because
+ * the limit was raised, no `day_80` is sent (message.ts), nor later on that day.
  */
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;
 export type KeyEvent = (typeof KEY_EVENTS)[number];

@@ -25,7 +25,7 @@ const MODES = ['shared', 'local'] as const;
 /** The label value for no plan or no operation. */
 export const NONE = 'none';
 
-/** Names of families that others read. */
+/** Names of metrics that other files read. */
 export const DECISIONS = 'gateway_decisions_total';
 export const WITHOUT_DECISION = 'gateway_requests_without_decision_total';
 export const REQUESTS = 'gateway_requests_total';
@@ -151,7 +151,7 @@ export class Traffic {
   }
 }
 
-/** Names a refusal by the bucket with the longer wait: the day's if that is empty. */
+/** Attributes a refusal to the bucket with the longer wait: the day bucket if it is empty. */
 function decisionOf(outcome: Exclude<Outcome, NoDecisionReason>, { decision }: Exchange): DecisionOutcome {
   if (outcome !== 'refused') return outcome;
   const day = decision?.buckets[1];
@@ -181,7 +181,7 @@ export function logExchange(logger: Logger, exchange: Exchange): void {
     plan: exchange.plan,
     outcome: exchange.outcome,
     mode: exchange.mode,
-    // The answer without shadow mode.
+    // What the answer would be without shadow mode.
     shadow: decision?.isShadowed ? 'rate_limit_exceeded' : undefined,
     // Fields of the key that are not usable limits.
     rejectedOverrides: decision?.rejected || undefined,

@@ -74,7 +74,7 @@ export class Call implements PendingRequest {
   #streamed: AnswerHead | undefined;
   #readSince = 0;
   #attempts = 0;
-  /** Whether it shows if a silent core answers again. Few requests do, so to send one of them again costs no share. */
+  /** Whether it tests if a silent core answers again. Such requests are few, so resending one uses no share. */
   #isTry = false;
 
   /** @param extraHeaders flat list, sent after the core's own headers */
@@ -96,7 +96,7 @@ export class Call implements PendingRequest {
     this.#kind = isRepeatable(request) ? 'read' : 'write';
   }
 
-  /** Places for wires of its own count for this client. */
+  /** The client to whose account wires of its own are counted. */
   get client(): string {
     return this.request.client.id;
   }

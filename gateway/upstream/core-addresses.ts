@@ -97,7 +97,7 @@ const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '');
 
 const pathOf = (text: string): string => text.slice('unix:'.length);
 
-/** CoreDNS caches an answer for 5 s more. The sum is below the 8 s for which a core serves without its name. */
+/** CoreDNS caches an answer for 5 s more. The sum is below the 8 s for which a core stays in use without its name. */
 const RESOLVE_EVERY_MS = 2_000;
 /** A start waits this long for names, then continues without them. */
 const START_WITHIN_MS = 2_000;

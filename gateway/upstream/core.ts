@@ -236,8 +236,8 @@ export class Core {
   }
 
   /**
-   * Whether a read may be sent twice, or on a wire of its own, only to find out how the core is. A core has enough to do
-   * with half of its limit, which a single client can fill.
+   * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. Not if the core
+   * has reached half of its limit, which a single client can fill: it then has enough to do.
    */
   mayProbe(now: number): boolean {
     if (now - this.#probedAt < PROBE_EVERY_MS || 2 * this.limit.inFlight >= this.limit.value) return false;

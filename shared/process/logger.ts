@@ -228,7 +228,7 @@ class LogOutput {
 const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = fs.constants;
 
 /**
- * Makes what is no file non-blocking, because a thread that waits for a reader would keep the process from ending. It
+ * Makes anything but a file non-blocking, because a thread that waits for a reader would keep the process alive. It
  * reopens the same pipe or terminal, so that other processes with the same pipe stay blocking.
  */
 function nonBlocking(fd: number): number {

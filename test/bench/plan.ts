@@ -24,7 +24,7 @@ export interface Wishes {
   readonly seconds?: number | undefined;
   /** The folder of another checkout to compare with. */
   readonly base?: string | undefined;
-  /** Whether all is measured against the floor. */
+  /** Whether every scenario is measured against the floor. */
   readonly isFloor?: boolean;
   /** Whether the results are written into test/bench. */
   readonly isWritten?: boolean;

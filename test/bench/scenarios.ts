@@ -73,7 +73,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     ...DAY,
     name: 'day-half',
-    title: 'the same at half of what the first can do, open loop',
+    title: 'the same at half the maximum of the first contender, open loop',
     contenders: ['gateway', 'gateway-base', 'nginx-lua'],
     halfOf: DAY.name,
   },
@@ -129,7 +129,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     ...list(32),
     name: 'half-load',
-    title: 'GET a list of 20 at half of what the first can do, open loop, 32 connections',
+    title: 'GET a list of 20 at half the maximum of the first contender, open loop, 32 connections',
     contenders: ['gateway', 'gateway-base', 'gateway-quiet', 'nginx-lua', 'nginx', 'core'],
     halfOf: 'list-32',
   },

@@ -83,6 +83,6 @@ const settled = resident.slice(WARM_UP_STEPS);
 const change = (Math.max(...settled) - (settled[0] as number)) / (settled[0] as number);
 const grown = (await client.dbsize()) - keysBefore;
 process.stdout.write(
-  `\nmemory moved by ${(100 * change).toFixed(1)} % after the first ${WARM_UP_STEPS} steps; ${grown} keys more\n`,
+  `\nmemory changed by ${(100 * change).toFixed(1)} % after the first ${WARM_UP_STEPS} steps; ${grown} additional keys\n`,
 );
 process.exit(change > TOLERANCE || grown > 0 ? 1 : 0);

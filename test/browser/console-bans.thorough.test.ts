@@ -65,7 +65,7 @@ test('the minutes of a key show what its bans refused, even after they are lifte
   expect(faults).toEqual([]);
 });
 
-test('a key that is too small for its clients is marked in the list and on its page', async () => {
+test('a key whose limit is too low for its clients is marked in the list and on its page', async () => {
   const id = idOf(await stack.issueKey({ name: 'small' }));
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
   const marks = Array.from({ length: 15 }, (_, at) => `${minute - 15 + at}:0:${at === 0 ? 0 : 240 + 60 * at}`);
@@ -76,7 +76,7 @@ test('a key that is too small for its clients is marked in the list and on its p
   });
   await redis.hset(`gateway:marks:{${id}}`, { usage_minutes: marks.join(' ') });
   const { page, faults } = await openConsole(browser, stack, '/console/keys');
-  const line = /too small for its clients: a refused request waits 4 min/i;
+  const line = /limit too low for its clients: a refused request waits 4 min/i;
   await rowOf(page, 'Keys', 'small').getByText(line).waitFor();
   await visit(page, `/console/key?id=${id}`);
   await page.locator('.notice').getByText(line).waitFor();

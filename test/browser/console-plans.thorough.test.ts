@@ -72,7 +72,7 @@ test('the review shows what the new limits would have refused in the last hour',
   await question(page)
     .getByText('As far as can be known, these limits would have refused none of 12 requests by 1 key.')
     .waitFor();
-  await question(page).getByText('This is the least: requests are counted by minute').waitFor();
+  await question(page).getByText('This is a lower bound: requests are counted by minute').waitFor();
   expect(faults).toEqual([]);
 });
 

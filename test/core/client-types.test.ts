@@ -69,7 +69,7 @@ test('results of the client have the types of the schemas', () => {
   expectTypeOf<ReturnType<StoreClient['orders']>>().toExtend<AsyncIterable<Order>>();
 });
 
-test('a wrong call of the client does not compile, and a correct one does', () => {
+test('an invalid call to the client does not compile, and a valid one does', () => {
   expect([wrongCalls, rightCalls]).toHaveLength(2);
 });
 

@@ -86,7 +86,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(codesOf(tight)).toEqual(new Set(['none', 'rate_limit_exceeded']));
   });
 
-  test('causes no ban, because local refusals are no strikes', () => {
+  test('causes no ban, because local refusals are not strikes', () => {
     expect(tight.filter(({ status }) => status === 429).length).toBeGreaterThan(BAN_AFTER);
     // No place in line and no strike was stored.
     expect(tightHash.refusals ?? '0 0 0').toMatch(/^0 0 /);

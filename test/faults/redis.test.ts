@@ -47,7 +47,7 @@ test('an intermittent outage and its end are logged once', async () => {
   expect(told('decisions are local')).toMatchObject([{ level: 50, reason: expect.stringContaining('NOREPLICAS') }]);
 });
 
-test('local refusals are no strikes, and a running ban continues without Redis', async () => {
+test('local refusals are not strikes, and a running ban continues without Redis', async () => {
   const { server, redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: MINUTE });
   await redis.hset('gateway:plans', {

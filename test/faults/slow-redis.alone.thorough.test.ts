@@ -9,7 +9,7 @@ import { withModes } from '../support/redis-fault.ts';
 import { startStack } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 
-/** A slow Redis is no outage: four gateways share each limit exactly while Redis answers within the deadline. */
+/** A slow Redis is not an outage: four gateways share each limit exactly while Redis answers within the deadline. */
 
 const MINUTE = 70;
 const LASTS_MS = 12_000;
@@ -38,9 +38,7 @@ async function observe({ stacks, hammered, unseen }: Awaited<ReturnType<typeof f
   return { answers: loads.flatMap(({ answers }) => answers), fresh };
 }
 
-/**
- * The delay of each reply, or the duration of pauses. Both are tested at the same time, because most of it is waiting.
- */
+/** The delay of each reply, or the duration of pauses. Both tests run at the same time, because they mostly wait. */
 const SLOWNESS = { 'answers after 60 ms': { delayMs: 60 }, 'pauses for 120 ms twice a second': { pauseMs: 120 } };
 
 const observed = await Promise.all(
@@ -73,7 +71,7 @@ test.for(observed)(
 const NOISE_MS = 100;
 
 test.for([0, 60, 100])(
-  'when a Redis with a latency of %d ms is lost, known keys wait at most 300 ms and are shared again in 0.5 s',
+  'when a Redis with a latency of %d ms is lost, requests wait at most 300 ms, and decisions are shared again in 0.5 s',
   async (ms) => {
     const server = await ownRedis();
     const proxy = await startFaultProxy(server.url);
@@ -103,7 +101,7 @@ test.for([0, 60, 100])(
     const again = answers.find(({ sentAt, mode }) => sentAt >= contactAt && mode === 'shared');
     const sharedAfter = (again?.sentAt ?? Infinity) - contactAt;
     process.stdout.write(
-      `a Redis that answers after ${ms} ms is lost: ${waits.length} requests, p99.9 ${quantile(waits, 0.999).toFixed(0)} ms; shared again after ${sharedAfter.toFixed(0)} ms\n`,
+      `loss of a Redis that answers after ${ms} ms: ${waits.length} requests, p99.9 ${quantile(waits, 0.999).toFixed(0)} ms; shared again after ${sharedAfter.toFixed(0)} ms\n`,
     );
     expect(quantile(waits, 0.999)).toBeLessThan(300 + NOISE_MS);
     expect(sharedAfter).toBeLessThan(500 + NOISE_MS);

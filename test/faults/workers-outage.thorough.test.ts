@@ -92,7 +92,7 @@ test('requests that workers admitted without Redis are charged once by the prima
   expect(await charged()).toBe(25);
 });
 
-test('a second outage begins with the lower of the levels in Redis and of local decisions', async () => {
+test('a second outage begins with the lower of the level in Redis and the local one', async () => {
   const [left, spent] = await Promise.all([issueTight(), issueTight()]);
   const begun = performance.now();
   const refilled = () => Math.ceil((performance.now() - begun) / 1_000);
@@ -134,7 +134,7 @@ test('workers whose primary hangs decide by their own data, and each request is 
   expect(await admitted()).toBe(served());
 });
 
-test('a ban by decision is in force on all workers if the one that answered it is killed and Redis is lost', async () => {
+test('a ban by decision is in force on all workers if the one that returned it is killed and Redis is lost', async () => {
   await workers.change('PATCH', '/plans/pro', { ban_after: 1, ban_grace_seconds: 0 });
   const key = await workers.issueKey({ plan: 'pro', minute: 400 });
   await makeKnownToAll(key);

@@ -48,7 +48,7 @@ test('a secret that is set directly is not watched', () => {
   expect(currentSecret(CoreSettings, settings, 'CORE_TOKEN', { logger, maxAgeMs: 0 })()).toEqual([OLD]);
 });
 
-test("when the file with the operators' token changes, the old token is revoked within a second, also on open connections", async () => {
+test("when the file with the operators' token changes, the old token is revoked within a second, even on open connections", async () => {
   const path = join(await temporaryFolder(), 'token');
   await writeFile(path, ADMIN_TOKEN);
   const stack = await startStack({ ADMIN_TOKEN: '', ADMIN_TOKEN_FILE: path });

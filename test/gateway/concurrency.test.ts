@@ -179,7 +179,7 @@ test('many answers that are late at one moment do not lower the limit while othe
   expect(limit.value).toBe(2_048);
 });
 
-test.for([15, 50, 300])('higher latency of a core with %d requests a second is no queue', (perSecond) => {
+test.for([15, 50, 300])('higher latency of a core with %d requests a second does not count as a queue', (perSecond) => {
   const simulation = new Simulation().run(15_000, perSecond, quick);
   for (const latencyMs of [700, 2, 3_000, 2]) simulation.run(20_000, perSecond, { latencyMs, perSecond: 10_000 });
   expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);

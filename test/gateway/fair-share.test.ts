@@ -45,7 +45,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
 );
 
-test('never more places are taken than exist, and no client waits although it may have another place', () => {
+test('no more places are taken than exist, and no client waits while it may take another one', () => {
   const keepsCount = fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
     const places = share();
     for (const { what, at } of steps) {
@@ -68,7 +68,7 @@ test('a single client gets half of the places, and the next one gets its share a
   expect(places.held('other')).toBe(1);
 });
 
-test('however many clients hold what they can, another one gets a place at once', () => {
+test('a new client gets a place at once, however many clients hold all they may', () => {
   const places = share(64);
   for (const client of ['a', 'b', 'c', 'd', 'e']) for (let asked = 0; asked < 64; asked++) places.take(client);
   expect(places.held('a')).toBe(32);

@@ -119,7 +119,7 @@ test('every request is logged in one line without its key and query', async () =
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('only the deprecated operation has deprecation headers, also on its 404', async () => {
+test('only the deprecated operation has deprecation headers, even on its 404', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const pet = await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });

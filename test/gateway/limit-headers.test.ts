@@ -131,7 +131,7 @@ test('answers have the limits of the key even if the core fails', async () => {
   }
 });
 
-test('answers without a key have the limits of the address, also for malformed requests', async () => {
+test('answers without a key have the limits of the address, even for malformed requests', async () => {
   const stack = await startStack();
   expectLimits(await send(`${stack.gateway}/v1/pets`), 60);
   expectLimits(await send(`${stack.gateway}//`), 60);

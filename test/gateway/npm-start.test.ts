@@ -202,7 +202,7 @@ const SAYS_IF_COMPILER = encodeURIComponent(`process.on('exit', () => {
 })`);
 
 test.for(['with Redis', 'without Redis'])(
-  '%s, a gateway loads only compiled code after npm ci, also when its console is opened',
+  '%s, a gateway loads only compiled code after npm ci, even when its console is opened',
   async (how) => {
     const NODE_COMPILE_CACHE = await temporaryFolder();
     const REDIS_URL = how === 'with Redis' ? (await emptyDatabase()).url : '';

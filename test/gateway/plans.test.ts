@@ -169,7 +169,7 @@ test('a plan change reports a table of the wrong type, and a gateway that has re
   expect(await change()).toMatchObject({ minute: 61 });
   await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
   const message =
-    'Somebody has put another value in the place of gateway:plans in Redis. See what it is, then delete it.';
+    'gateway:plans in Redis holds a value of the wrong type. See what it is, then delete it.';
   expect(await change()).toMatchObject({ status: 503, message });
   await stack.stop();
   await redis.del(KEPT);

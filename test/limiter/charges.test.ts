@@ -30,7 +30,7 @@ const chargeDebt = async (id: string, debt: Partial<Debt>) =>
 
 const tokensIn = (decision: object | undefined) => (decision as Decision).buckets.map(({ tokens }) => tokens);
 
-test('a charge needs no secret, takes tokens, counts as usage, and is no strike', async () => {
+test('a charge needs no secret, takes tokens, counts as usage, and is not a strike', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   const charged = await charge(id, 4, 3);
   expect(charged).toMatchObject({ forgiven: 0, decision: { mode: 'shared' } });
@@ -248,7 +248,7 @@ test('a lowered limit lowers a debt, so that the key waits two minutes at most',
   expect(await under.limiter.decide(key)).toMatchObject({ outcome: 'admitted' });
 });
 
-test('after a reset and a clock of Redis that was set back, later admissions are charged', async () => {
+test('if the clock of Redis is set back after a reset, later admissions are charged', async () => {
   const key = await under.createKey({ minute: 10, day: 100 });
   await under.limiter.decide(key);
   await under.keys.change(key.id, () => ({ ban: 'reset' }));

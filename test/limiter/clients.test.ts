@@ -81,7 +81,7 @@ test('a wrong or expired secret does not affect the other secrets of its key', a
   expect(decideHere(now)).toBe('admitted');
 });
 
-test('a local refusal gets a place in line and is no strike', async () => {
+test('a local refusal gets a place in line and is not a strike', async () => {
   redis.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const { known, decideInRedis } = knownKeys();
   const key = await redis.createKey({ plan: 'pro', minute: 6 });

@@ -159,7 +159,7 @@ const ALL_RULES = [
   'strikes forgotten',
   'strikes at another limit',
   'places of a raised minute limit',
-  'told under a higher limit',
+  'refused under a higher limit',
   'places of a raised day limit',
   'strikes clamped',
   'full, and within the grace',

@@ -8,7 +8,7 @@ import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** Whether a key is reported as too small for its clients, compared with the simulated line. */
+/** Whether the limit of a key is reported as too low for its clients, compared with the simulated line. */
 
 const DIGEST = 'a'.repeat(64);
 const CREDENTIAL = credentialOf('', DIGEST);
@@ -16,7 +16,7 @@ const RECORD: KeyRecord = { plan: 'free', name: '', secrets: [secretWith(DIGEST)
 
 /**
  * Workers that send requests without a pause and respect Retry-After. @param isAtWork whether a worker continues at
- * this time @returns for each minute whether the key is reported as too small, and the length of its line in seconds
+ * this time @returns for each minute whether the limit is reported as too low, and the length of its line in seconds
  */
 function run(workers: number, minutes: number, isAtWork = (_sinceMinutes: number) => true) {
   let state: KeyState = FRESH;
@@ -39,7 +39,7 @@ function run(workers: number, minutes: number, isAtWork = (_sinceMinutes: number
   return seen;
 }
 
-test('a key with a line of three minutes is reported as too small after ten minutes, not before', () => {
+test('the limit of a key with a line of three minutes is reported as too low after ten minutes, not before', () => {
   const seen = run(240, 30);
   const said = seen.map(({ isSaid }) => isSaid);
   expect(said.slice(0, 10)).toEqual(Array(10).fill(false));

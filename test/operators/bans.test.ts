@@ -187,7 +187,7 @@ test('refusals of all workers are summed, and requests of tagged keys are found 
   await expect.poll(async () => (await view()).banRefused).toBe(sent);
 });
 
-test('a key whose clients have waited over a minute for ten minutes is reported as too small', async () => {
+test('the limit of a key whose clients have waited over a minute for ten minutes is reported as too low', async () => {
   const stack = await startStack(withRedis);
   const [small, busy] = [idOf(await stack.issueKey({ name: 'small' })), idOf(await stack.issueKey({ name: 'busy' }))];
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];
@@ -209,7 +209,7 @@ test('a key whose clients have waited over a minute for ten minutes is reported 
   expect([tooSmall, waitSeconds > 200 && waitSeconds <= 241]).toEqual([true, true]);
   const other = await get<KeyView>(stack, `/keys/${busy}`);
   expect([other.tooSmall, (other.waitSeconds ?? 0) > 200]).toEqual([undefined, true]);
-  const said = /too small for its clients: a refused request waits 4 min/;
+  const said = /limit too low for its clients: a refused request waits 4 min/;
   expect((await ctl(stack, 'keys', 'show', small)).out).toMatch(said);
   const { out } = await ctl(stack, 'keys', 'list');
   expect(out.split('\n').filter((line) => said.test(line))).toEqual([expect.stringContaining(small)]);

@@ -184,7 +184,7 @@ test('secrets and tokens are found by their names, as keys are', async () => {
   const token = made.json as { readonly id: string };
   expect(await run('tokens', 'revoke', 'ann lee')).toEqual({ id: token.id, revoked: true });
 
-  // A text in the form of an id is not taken as a name, because it may just be revoked.
+  // A text in the form of an id is not taken as a name, because it may just have been revoked.
   await stack.admin('POST', '/tokens', { name: token.id, role: 'viewer' });
   const twins = [await addSecret('twin'), await addSecret('Twin')];
   const before = (await activityOf(stack)).length;

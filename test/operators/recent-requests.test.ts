@@ -71,7 +71,7 @@ test('a refusal is only counted in an entry of its own key, however many others 
   expect(listed.get('loud')).toBe(200);
 });
 
-test('a list names each request once, also if others are recorded, or fail, while it is made', async () => {
+test('a list names each request once, even if others are recorded, or fail, while it is made', async () => {
   const recent = new RecentRequests(4_000, { version: 'a version' });
   let made = 0;
   const record = (status: number) => {

@@ -101,10 +101,10 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
   const answer = await stack.admin('PATCH', '/plans/free', { minute: 61, author: 'ann', reason: 'test' });
   expect([answer.status, answer.json]).toEqual([200, expect.objectContaining({ minute: 61 })]);
   expect(answer.headers.warning).toBe(
-    '199 - "The change is in force, but the history of changes could not be written."',
+    '199 - "The change is in force, but the plan history could not be written."',
   );
   expect(await redis.hget('gateway:plans', 'free.minute')).toBe('61');
-  const lost = stack.log.filter(({ msg }) => msg === 'a change of plans is in force, but its record is lost');
+  const lost = stack.log.filter(({ msg }) => msg === 'a plan change is in force, but the plan history lacks it');
   expect(lost).toMatchObject([
     {
       level: 50,
@@ -113,7 +113,7 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
     },
   ]);
   expect((await ctl(stack, 'plans', 'set', 'free', '--minute', '62')).err).toContain(
-    'Note: The change is in force, but the history of changes could not be written.',
+    'Note: The change is in force, but the plan history could not be written.',
   );
   // Long enough for the table to be read several times, each of which would record an unknown change.
   await sleep(600);
@@ -160,7 +160,7 @@ test('a revocation gets 503 on every gateway until a replica has it, and 404 aft
   expect(await rotated(other)).toBe(404);
 });
 
-test('the error of a new key or token that no replica has names it, because nobody has its secret', async () => {
+test('if no replica has a new key or token, the error names it, because nobody has its secret', async () => {
   const {
     replica,
     stacks: [stack],
@@ -185,7 +185,7 @@ test('the error of a new key or token that no replica has names it, because nobo
   ]);
 });
 
-test('a restored key gets 503 until a replica has it, also when the restore is repeated', async () => {
+test('a restored key gets 503 until a replica has it, even when the restore is repeated', async () => {
   const {
     redis,
     replica,

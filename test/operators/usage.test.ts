@@ -43,7 +43,7 @@ function summed(rows: readonly Pick<UsedOnDay, 'id' | 'admitted' | 'refused'>[])
   return sums;
 }
 
-test('usage over three gateways equals what clients saw, also of revoked keys, in pages of any size', async () => {
+test('usage over three gateways equals what clients saw, including revoked keys, in pages of any size', async () => {
   await redis.flushdb();
   const stacks = await fleetOf(3);
   const [first] = stacks as [Stack, ...Stack[]];

@@ -5,7 +5,7 @@ import { idOf } from '../support/api-key.ts';
 import { send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
-/** An API key in a URL is refused and recorded without its secret, also if it is percent-encoded. */
+/** An API key in a URL is refused and recorded without its secret, even if it is percent-encoded. */
 
 const escaped = (text: string): string =>
   text.replaceAll(/./gs, (char) => `%${char.charCodeAt(0).toString(16).padStart(2, '0')}`);

@@ -78,7 +78,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     }),
   },
   'a first refusal adds twenty seconds': {
-    finds: 'told time',
+    finds: 'retry time',
     server: executes((execute) => async (...call) => {
       const verdicts = await execute(...call);
       return verdicts.map((text) =>
@@ -86,7 +86,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       );
     }),
   },
-  'a refusal omits two seconds': { finds: 'told time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
+  'a refusal omits two seconds': { finds: 'retry time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
   'buckets are full while Redis is away': {
     finds: 'local limit',
     clients(clients) {

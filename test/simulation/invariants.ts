@@ -5,7 +5,7 @@ export const INVARIANTS = {
   exact: 'Redis admits a request exactly when both buckets hold a token, and refuses it otherwise',
   'asked once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
   'slow is not away': 'a gateway whose calls get replies in time decides with Redis, and answers every request',
-  'told time': 'the time in a refusal suffices for a lone client, and is not too long in the first one',
+  'retry time': 'the time in a refusal suffices for a lone client, and is not too long in the first one',
   'local limit': 'without Redis, a gateway admits at most the limit, starting from the level that it last knew',
   'never charged twice': 'no local admission is charged twice',
   charged: 'a local admission is charged within 2 s of contact, down to at most a minute limit below zero',

@@ -149,9 +149,9 @@ export class Judge implements Observer {
     const [wait, dayWait] = [buckets.minute.waitAt(now, minute), buckets.day.waitAt(now, day)];
     const more = retryAt - now - Math.max(wait, dayWait);
     const most = (dayWait > wait ? DAY / day : MINUTE / minute) + 1e6;
-    if (more < 0) this.fail('told time', `The time in a refusal is ${-more / 1e6} s too short.`);
+    if (more < 0) this.fail('retry time', `The time in a refusal is ${-more / 1e6} s too short.`);
     if (isFirst && id === this.#ids[LONE_KEY] && more > most)
-      this.fail('told time', `The time in a first refusal is ${more / 1e6} s longer than a token takes.`);
+      this.fail('retry time', `The time in a first refusal is ${more / 1e6} s longer than a token takes.`);
   }
 
   heard({ gateway, asked, verdicts }: DecideCall): void {
@@ -229,7 +229,7 @@ export class Judge implements Observer {
       this.fail('polite is not banned', 'The lone client waits as refusals say, but is banned.');
     if (waitedSince === undefined || answer?.outcome === 'admitted') return;
     if (this.#contacts.every((_, at) => this.#hasContact(at, waitedSince - SETTLED_MS)))
-      this.fail('told time', `The lone client has waited, but g${gateway} decides ${answer?.outcome ?? 503}.`);
+      this.fail('retry time', `The lone client has waited, but g${gateway} decides ${answer?.outcome ?? 503}.`);
   }
 
   /**

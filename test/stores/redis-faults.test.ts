@@ -35,7 +35,7 @@ test('the outcome of a change without a reply is reported as unknown after 4 s',
   expect(await redis.exists(`gateway:key:{${idOfKey(1)}}`)).toBe(1);
 });
 
-test('a change is no longer made once its outcome was reported as unknown, whenever it arrives', async () => {
+test('a change whose outcome was reported as unknown is never made, however late it arrives', async () => {
   const { proxy, redis, storage } = await setUp();
   const id = idOfKey(1);
   await storage.change(issuing(id));
@@ -63,7 +63,7 @@ test('a change is not sent and not made if Redis does not return its time', asyn
   expect(await redis.exists(`gateway:key:{${idOfKey(1)}}`)).toBe(0);
 });
 
-test('a retried change that failed is never made, whenever its first call arrives', async () => {
+test('a retried change that failed is never made, however late its first call arrives', async () => {
   const { redis } = await setUp();
   const script = readFileSync(join(ROOT, 'gateway/stores/redis/change.lua'), 'utf8');
   const key = `gateway:key:{${idOfKey(1)}}`;

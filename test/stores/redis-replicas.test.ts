@@ -31,7 +31,7 @@ test('a change is acknowledged once a replica has it', async () => {
   expect(await ofReplicas(redis)).toMatchObject([{ status: 'good' }]);
 });
 
-test('a change that no replica confirms is made but not acknowledged, and later ones are once the replica is back', async () => {
+test('a change that no replica confirms is made but not acknowledged; later ones are acknowledged once a replica is back', async () => {
   const { url, replica, redis, follower, storage } = await setUp();
   await storage.change(issuing(idOfKey(1)));
   replica.pause();
@@ -92,7 +92,7 @@ test('without replicas, a change is acknowledged even if the connection is lost 
   expect(await changing).toBe(true);
 });
 
-test('a confirmation of replicas on another connection than that of the change is not valid', async () => {
+test('a confirmation by replicas is only valid on the connection of the change', async () => {
   const { redis } = await setUp();
   const replicas = new Replicas(redis);
   await redis.set('test:written', '1');

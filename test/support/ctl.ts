@@ -18,8 +18,8 @@ let thread: Worker | undefined;
 let last: Promise<unknown> = Promise.resolve();
 
 /**
- * Runs a command in a thread that has already loaded the command line, one command at a time, because loading takes a
- * new process a quarter of a second. Behaviour that needs a process, such as a terminal or a pipe, is tested with one.
+ * Runs a command in a thread that has already loaded the command line, because a new process takes a quarter of a
+ * second to load it. Commands run one at a time. Behaviour that needs a process, such as a terminal, is tested in one.
  */
 export const ctlWith = (env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> =>
   inThread({ words, env });

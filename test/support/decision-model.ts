@@ -274,7 +274,7 @@ export class ModelKey {
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;
     if (told === undefined || limit === undefined || 2n * rule.minute >= BigInt(limit)) return before;
-    this.#met.add('told under a higher limit');
+    this.#met.add('refused under a higher limit');
     return before === undefined || told > before ? told : before;
   }
 

@@ -28,7 +28,7 @@ export type Plans = Readonly<Record<PlanName, Plan>>;
 
 export type Step =
   /**
-   * `said` has a verdict for each request, with what is remembered after it. A count of 0 is a peek with one verdict.
+   * `said` has a verdict for each request, with the state that it leaves. A count of 0 is a peek with one verdict.
    */
   | { type: 'ask'; now: number; use: ModelUse; count: number; plans: Plans; said: readonly string[] }
   | { type: 'record'; changes: Partial<ModelRecord> }

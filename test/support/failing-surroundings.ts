@@ -67,7 +67,7 @@ export async function gatewayWithCoreName(): Promise<Patient> {
   };
 }
 
-/** A gateway with an unreachable receiver of webhooks, and more events than can wait. */
+/** A gateway with an unreachable webhook receiver, and more events than its queue holds. */
 export async function gatewayWithWebhooks(): Promise<Patient> {
   const receiver = `http://127.0.0.1:${await freePort()}`;
   const stack = await startStack({ WEBHOOK_URL: receiver, WEBHOOK_SECRET });

@@ -7,7 +7,7 @@ import { limitHeaders } from './limit-headers.ts';
 const SECOND = 1_000_000;
 const MINUTE = 60 * SECOND;
 
-/** Decides one request at a time of the simulated clock, like a limiter. */
+/** Decides one request, like a limiter, at a given time on the simulated clock. */
 export type DecideAt = (now: number) => Decision | Promise<Decision>;
 
 /** Clients that wait at least for Retry-After, each with one request at a time. */

@@ -58,7 +58,7 @@ export const KeySummary = z.object({
   bans: count,
   /** How long a request that is refused now would have to wait: until the end of the key's line. */
   waitSeconds: count.optional(),
-  /** Whether its line has been over a minute long for ten minutes, because its limits are too small. */
+  /** Whether its line has been over a minute long for ten minutes, because its limits are too low. */
   tooSmall: z.boolean().optional(),
   admitted: count,
   refused: count,
@@ -124,7 +124,7 @@ export const KeyUsageAnswer = z.object({
 });
 export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;
 
-/** The use of one key. Its name, plan and tags are the current ones, or those at its revocation. */
+/** The usage of one key. Its name, plan and tags are the current ones, or those at its revocation. */
 export const UsageOfKey = z.object({
   id: z.string(),
   name: z.string(),
@@ -137,11 +137,11 @@ export const UsageOfKey = z.object({
 });
 export type UsageOfKey = z.infer<typeof UsageOfKey>;
 
-/** The use on one day (UTC). */
+/** The usage on one day (UTC). */
 export const UsedOnDay = UsageOfKey.omit({ ban: true }).extend({ day: z.iso.date() });
 export type UsedOnDay = z.infer<typeof UsedOnDay>;
 
-/** The use of the keys with one value of a tag. `value` is undefined for keys without the tag. */
+/** The usage of the keys with one value of a tag. `value` is undefined for keys without the tag. */
 export const UsageSum = z.object({ value: z.string().optional(), keys: count, admitted: count, refused: count });
 export type UsageSum = z.infer<typeof UsageSum>;
 

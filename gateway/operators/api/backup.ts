@@ -143,7 +143,7 @@ function checkAge(at: string | undefined, now: number): void {
   throw new HttpError('conflict', `${why} To restore it anyway, use ctl restore --any-age or anyAge=true.`);
 }
 
-/** Reads the keys of a page one by one. If two keys have one id, it cannot be known which is right. */
+/** Reads the keys of a page one by one. If two keys have the same id, nobody can know which is right. */
 function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
   const seen = new Set<string>();
   return given.map((one) => {

@@ -6,7 +6,7 @@ const KNOWN_WITHIN_MS = 3_000;
 /** The first answer waits this long for the first check. Orchestrators wait a second for it by default. */
 const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
-/** After this long without a request nobody is watching, and an idle gateway does not probe a single core. */
+/** After this long without a request, nobody is watching, and an idle gateway with one core does not probe it. */
 const WATCHED_WITHIN_MS = 5_000;
 /** Orchestrators check readiness less often, usually every ten seconds or sooner. */
 const ASKED_WITHIN_MS = 15_000;
@@ -21,7 +21,7 @@ export async function answered(about: string, check: () => Findings): Promise<re
   try {
     return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, [silent(about, 'does not answer')], { ref: false })]);
   } catch (thrown) {
-    return [unknown(about, `cannot be checked: ${(thrown as Error).message}`, 'The log of the gateway may say more.')];
+    return [unknown(about, `cannot be checked: ${(thrown as Error).message}`, "See the gateway's log for details.")];
   }
 }
 
@@ -42,7 +42,7 @@ export class Health {
   #first: Promise<void> | undefined;
   #isChecking = false;
 
-  /** @param checks quick checks by name. They may probe a single core only while somebody watches */
+  /** @param checks quick checks by name. If there is only one core, they may probe it only while somebody watches */
   constructor(checks: Readonly<Record<string, (isWatched: boolean) => Findings>>) {
     this.#checks = checks;
   }
@@ -65,7 +65,7 @@ export class Health {
     return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status));
   }
 
-  /** Returns the worst finding as a sentence, for readiness. It also keeps checking, but probes no single core. */
+  /** Returns the worst finding as a sentence, for readiness. It also keeps checking, but does not probe a sole core. */
   async detail(): Promise<string | undefined> {
     this.#askedAt = performance.now();
     if (!this.#isChecking) this.#begin();
@@ -82,7 +82,7 @@ export class Health {
     return performance.now() - this.#watchedAt < WATCHED_WITHIN_MS;
   }
 
-  /** Begins a first check. Only bad findings from before count until it has answered. */
+  /** Begins a first check. Until it has a result, only the bad earlier findings stay. */
   #begin(): void {
     for (const [about, found] of this.#found) if (!found.some(isBad)) this.#found.delete(about);
     this.#report();

@@ -6,7 +6,7 @@
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
 export interface Sortable {
-  /** All times have the same unit, whichever it is. */
+  /** All times must have the same unit; any unit will do. */
   readonly createdAt: number;
   /** Undefined for a key that was never used. */
   readonly lastUsedAt: number | undefined;

@@ -238,7 +238,7 @@ export const liftBan = operation({ answer: KeyView }, async (call) => {
 
 const NewReset = z.strictObject(who);
 
-/** Lifts a ban and fills both buckets, for a fresh start. The counts of use stay. The body can be left out. */
+/** Lifts a ban and fills both buckets, for a fresh start. The usage counts stay. The body can be left out. */
 export const resetKey = operation({ body: NewReset, isBodyOptional: true, answer: KeyView }, async (call) => {
   const { id } = await findKey(call);
   const about = announcesBody(call.request) ? (await readChange(call, NewReset)).about : aboutCall(call);

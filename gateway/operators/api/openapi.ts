@@ -55,7 +55,7 @@ const WARNING: Header = {
   description: 'What could not be recorded about a change that is in force.',
   required: false,
   schema: { type: 'string' },
-  example: '199 - "The change is in force, but the history of changes could not be written."',
+  example: '199 - "The change is in force, but the plan history could not be written."',
 };
 const IF_MATCH: Parameter = {
   name: 'If-Match',

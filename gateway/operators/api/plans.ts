@@ -143,7 +143,7 @@ const unlessMoved =
   };
 
 /** Warning is obsolete (RFC 9111 §5.5), but there is no better header. */
-const UNRECORDED = ['Warning', '199 - "The change is in force, but the history of changes could not be written."'];
+const UNRECORDED = ['Warning', '199 - "The change is in force, but the plan history could not be written."'];
 
 /**
  * Changes the table, and records the change in the history and the audit log. If only a record fails, the change is
@@ -167,7 +167,7 @@ export async function applyChange(
   const { after, change, unrecorded } = made;
   deps.planCache.take(after);
   if (unrecorded === undefined) return [];
-  deps.logger.error({ reason: unrecorded, change }, 'a change of plans is in force, but its record is lost');
+  deps.logger.error({ reason: unrecorded, change }, 'a plan change is in force, but the plan history lacks it');
   return UNRECORDED;
 }
 
@@ -189,7 +189,7 @@ const Rollback = z.strictObject({
 });
 
 /**
- * Reverts the last change. A call can be the repetition of one whose answer was lost, so a rollback itself is only
+ * Reverts the last change. A call can be the repetition of one whose answer was lost, so a rollback itself can only be
  * reverted by its id: without one, or with the id of the change that it reverted, it is confirmed. Refused if one of the
  * fields has changed since.
  */

@@ -33,7 +33,7 @@ const UsageQuery = z.object({
 });
 
 /**
- * Lists the use of keys by day, the oldest key first, including those revoked in the last 36 days: of all keys, or of
+ * Lists the usage of keys by day, the oldest key first, including those revoked in the last 36 days: of all keys, or of
  * those with each `tag`. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
  * `limit` counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add up the sums.
  */
@@ -85,7 +85,7 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
   return [{ ...key, ...sumsOf(days) }];
 }
 
-/** The use of one key: its last hour by minute and last 36 days (UTC), the oldest first. Idle times are left out. */
+/** The usage of one key: its last hour by minute and last 36 days (UTC), the oldest first. Idle times are left out. */
 export const showKeyUsage = operation({ answer: KeyUsageAnswer }, async (call) => {
   const { deps } = call;
   const entry = await findKey(call);

@@ -58,7 +58,7 @@ export interface AdminRequest {
   readonly body?: unknown;
   /** The ETag of the version that the sender has seen. */
   readonly ifMatch?: string | undefined;
-  /** Whether it changes nothing, although it is no GET. */
+  /** Whether it changes nothing, although it is not a GET. */
   readonly isTrial?: true;
   /** How long to wait for the answer, in milliseconds. */
   readonly withinMs?: number;

@@ -45,7 +45,7 @@ interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 't
 
 const LIST_HELP = `
 A key must match all filters. Without --sort the newest keys come first, and --offset continues. With another order all keys are
-checked, and the first ones are shown. Without Redis, last uses are only known since the gateway was started.
+checked, and the first ones are shown. Without Redis, the last use is only known since the gateway started.
 
 Examples:
   ctl keys list --name acme --json

@@ -14,7 +14,7 @@ export interface Kind<T extends Named> {
   /** What one of them is called. */
   readonly noun: string;
   readonly isId: (text: string) => boolean;
-  /** What tells those of the same name apart. */
+  /** What distinguishes those of the same name. */
   readonly columns: readonly (readonly [title: string, cell: (one: T) => Cell])[];
 }
 
@@ -31,7 +31,7 @@ const MOST_SHOWN = 5;
  * Finds one by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
  * An id that none of them has is returned as it is: the listener answers for it, and a revocation can be repeated.
  * @param all at least those that have the id, or the text in their names
- * @param isForGood whether a text in the form of an id never counts as a name, because its owner may just be revoked
+ * @param isForGood whether a text in the form of an id never counts as a name, as its owner may just have been revoked
  * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal to ask on
  */
 export async function findNamed<T extends Named>(

@@ -41,7 +41,7 @@ interface CallOptions {
   readonly token?: string | null;
   /** Why a change is made. A body with an author has its own reason. */
   readonly reason?: string | undefined;
-  /** Whether it changes nothing, although it is no GET. */
+  /** Whether it changes nothing, although it is not a GET. */
   readonly isTrial?: true;
 }
 

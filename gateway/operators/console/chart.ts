@@ -239,7 +239,7 @@ function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, c
 
 /**
  * The ranges of a chart, in full steps and in words. The current step, which is not over, is shown too. The gateway
- * keeps nothing longer.
+ * keeps no older data.
  */
 const RANGES = {
   minute: [

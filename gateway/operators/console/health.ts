@@ -48,7 +48,7 @@ function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): See
 
 const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
 
-/** Finds what the checks report about a part that cannot be well then, whatever its last requests showed. */
+/** Finds a bad result of the checks for a part. It counts more than what the last requests to that part showed. */
 const findingAbout = ({ findings }: TrafficAnswer, about: string): SeenFinding | undefined =>
   findings.find((one) => one.about === about);
 

@@ -190,7 +190,7 @@ export function askToDisable({ id, name, state }: KeyView): void {
   const disabled = state !== 'disabled';
   ask({
     title: `${disabled ? 'Disable' : 'Enable'} ${name}?`,
-    content: html`<p>${disabled ? 'Its requests are answered with 401 until it is enabled again. Its secrets and its use stay.' : 'Its requests are decided again, with the limits as they were left.'}</p>`,
+    content: html`<p>${disabled ? 'Its requests are answered with 401 until it is enabled again. Its secrets and its usage are kept.' : 'Its requests are decided again, with the limits as they were left.'}</p>`,
     fields: [whyField],
     confirm: disabled ? 'Disable' : 'Enable',
     isDangerous: disabled,

@@ -96,7 +96,7 @@ function StateNote(key: KeyView) {
   if (state === 'unreadable')
     return html`<p class="notice bad">The data of this key cannot be read, so its requests get 503. Fix it by hand, or revoke the key.</p>`;
   if (tooSmall)
-    return html`<p class="notice">The key is ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send less.</p>`;
+    return html`<p class="notice">The key has a ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send less.</p>`;
   return undefined;
 }
 
@@ -128,10 +128,10 @@ function About({ createdAt, expiresAt, lastUsedAt, admitted, refused, shadowed }
   return html`<${Card} title="About"><${Facts} of=${facts} /><//>`;
 }
 
-/** Shows the use of a key by minute, for up to an hour, and by day, for today and the 35 days before. */
+/** Shows the usage of a key by minute, for up to an hour, and by day, for today and the 35 days before. */
 function KeyUse({ id }: { id: string }) {
   const { value, fault } = usePolled<KeyUsageAnswer>(`${keyPath(id)}/usage`, 5_000);
-  if (value === undefined) return html`<${Card} title="Use"><${Missing} fault=${fault} /><//>`;
+  if (value === undefined) return html`<${Card} title="Usage"><${Missing} fault=${fault} /><//>`;
   const now = Date.parse(value.now) / 1_000;
   return html`
     <div class="columns">

@@ -29,7 +29,7 @@ import { counted, number, planInWords, stateInWords } from './words.ts';
 /** The pages that list keys: all of them, the banned ones, and what they used. */
 
 const SHOWN = 25;
-const ORDERS = { name: 'By name', used: 'Most used of the day', idle: 'Longest unused' };
+const ORDERS = { name: 'By name', used: 'Most used today', idle: 'Longest unused' };
 const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];
 
 /** The gateway's own filters. */

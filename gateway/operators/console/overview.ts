@@ -22,7 +22,7 @@ import {
   valueInWords,
 } from './words.ts';
 
-/** Shows the last hour of this gateway, or a quarter of it, and the keys to look at. */
+/** Shows the last hour of this gateway, or a quarter of it, and the keys that need attention. */
 export function OverviewPage() {
   const { value, fault } = usePolled<MinutesAnswer>('/traffic/minutes', 3_000);
   const history = usePolled<HistoryAnswer>('/plans/history?limit=20', 10_000);

@@ -35,7 +35,7 @@ export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
 export const State = ({ state }: { state: string }) =>
   html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
 
-/** Shows the state of a key, and notes a ban or that its limits are too small. */
+/** Shows the state of a key, and notes a ban or that its limits are too low. */
 export const StateOf = (key: KeySummary) =>
   html`<${State} state=${key.state} /> ${
     key.bannedUntil === undefined

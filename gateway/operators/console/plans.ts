@@ -247,7 +247,7 @@ function WhatIf({ plan, limits }: WhatIfProps) {
   return html`<div class="what-if" role="status"><h3>In the last hour</h3>${trialInWords(trial)}</div>`;
 }
 
-const LEAST = html`<p class="note">This is the least: requests are counted by minute, so bursts within a minute are not seen. Shadow mode finds the exact number.</p>`;
+const LEAST = html`<p class="note">This is a lower bound: requests are counted by minute, so bursts within a minute are not seen. Shadow mode finds the exact number.</p>`;
 
 function trialInWords(trial: Trial | Error | undefined) {
   if (trial === undefined) return html`<p>Trying the limits on the requests of the last hour …</p>`;

@@ -88,7 +88,7 @@ function watchConnection(redis: RedisConnection): () => number {
   const look = () => {
     if (wasReady !== (redis.status === 'ready')) [wasReady, since] = [!wasReady, Date.now()];
   };
-  // The library changes the status before it emits the event, and an attempt that fails is not another loss.
+  // The library changes the status before it emits the event. A failed attempt to reconnect is not another loss.
   for (const event of ['ready', 'close']) redis.on(event, look);
   return () => since;
 }

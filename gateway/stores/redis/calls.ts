@@ -129,7 +129,7 @@ const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^(TRYAGAIN|MOVED|ASK|Too many Cluster redirections)/, 'A slot of the Redis cluster is being moved.'],
   [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, 'The user of this gateway may not do that in Redis.'],
   [/^BUSY /, 'A script keeps Redis busy.'],
-  [/^WRONGTYPE /, 'Somebody has put another value in its place in Redis.'],
+  [/^WRONGTYPE /, 'A name in Redis holds a value of the wrong type.'],
 ];
 
 /** Why Redis did not run the command; undefined if it may have. */

@@ -137,7 +137,7 @@ function logOutages(redis: RedisConnection, logger: Logger, onAway: () => unknow
   });
 }
 
-/** The time has this many parts. A stall of this process counts as one part. */
+/** The timeout is counted in this many parts, so that a stall of this process counts as one part only. */
 const SILENT_PARTS = 5;
 
 /**

@@ -21,12 +21,13 @@ import { isCluster, nodeOf } from './connection.ts';
 /**
  * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
  * step under a random id, so a step can be sent again. A call has a deadline by the clock of Redis, because TCP may
- * deliver it long after the gateway gave up its connection. So whatever is "unknown" has been made by then or never is.
+ * deliver it long after the gateway gave up its connection. So a step whose outcome is unknown has been made by then, or
+ * never will be.
  */
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
 const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
-/** A script, because it takes the way of the change in a cluster. */
+/** A script, because a cluster routes it like the change. */
 const CLOCK = "return redis.call('TIME')";
 
 /** A mark lives longer than all repetitions of its step. */
@@ -35,8 +36,8 @@ const MARK_SECONDS = 60;
 const MOVED_SECONDS = 86_400;
 
 /**
- * After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. No call
- * is made later than this after it was sent.
+ * After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. Redis
+ * makes no change later than this after it was sent.
  */
 const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
@@ -246,7 +247,7 @@ export class Outboxes {
   async empty(change: Announced, onLost: OnLost): Promise<void> {
     const outbox = outboxOf(change.tag);
     for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
-      // A text put there by hand is no entry.
+      // A text put there by hand is not an entry.
       const entry = readJson(Waiting, text);
       if (entry !== undefined) await this.#move({ log: entry.log, fields: entry.fields }, entry.id, onLost);
       await orUnavailable(this.#redis.lrem(outbox, 1, text));

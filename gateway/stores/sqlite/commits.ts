@@ -6,7 +6,7 @@ import { WAL } from './open.ts';
 
 /**
  * The most steps of one transaction, and the pages after which the log is moved into the database. On a full disk the
- * reserved room must be enough to move the log, so both are small.
+ * reserved space must be enough to move the log, so both are small.
  */
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
@@ -20,7 +20,7 @@ const MOST_IN_NEED = 25;
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
 const PAGE_BYTES = 4_096;
-/** Bans leave this much for revocations, of the free pages and the reserved room. */
+/** Bans leave this much for revocations, of the free pages and the reserved space. */
 const FOR_REVOCATIONS_BYTES = 524_288;
 const LOG_ROOMS = 4;
 
@@ -97,7 +97,7 @@ export class Commits {
   }
 
   /**
-   * Call this before anything that a step needs, which could itself use the reserved room.
+   * Call this before anything that a step needs, which could itself use the reserved space.
    * @throws {NotMade} while the disk is full, if the step is not urgent
    */
   refuse(urgency: Urgency | undefined): void {
@@ -161,7 +161,7 @@ export class Commits {
     return this.#freePageCount() * PAGE_BYTES + (this.#options.room?.held() ?? 0) >= FOR_REVOCATIONS_BYTES;
   }
 
-  /** Makes urgent steps a few at a time on a full disk: first in the room of the files, then in the reserved room. */
+  /** Makes urgent steps a few at a time on a full disk: first in the room of the files, then in the reserved space. */
   #commitInNeed(urgent: readonly Waiting[]): void {
     const { room } = this.#options;
     for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {
@@ -195,7 +195,7 @@ export class Commits {
 
   /** @returns why no room could be made */
   #makeRoom(room: Room, rooms: number): string | undefined {
-    // The pages would first fill the log and then the database, which could need the reserved room.
+    // The pages would first fill the log and then the database, which could need the reserved space.
     if (room.available() < (rooms + 1) * ROOM_BYTES) return FULL;
     const make = `BEGIN IMMEDIATE; DELETE FROM room; INSERT INTO room VALUES (randomblob(${ROOM_BYTES})); COMMIT;`;
     try {

@@ -16,7 +16,7 @@ import {
 import { dirname } from 'node:path';
 
 const RESERVED_BYTES = 1_048_576;
-/** The disk counts as full if, apart from the reserved room, it has less free space than this. */
+/** The disk counts as full if, apart from the reserved space, it has less free space than this. */
 const SPARE_BYTES = 262_144;
 const CHUNK_BYTES = 65_536;
 /** The length of the header of SQLite's log. */

@@ -44,7 +44,7 @@ interface Request {
 const PATIENCE_MS = 6_000;
 const MAX_CONNECTIONS = 256;
 const PETS = 20;
-/** Of this many requests one is a POST, half are lists, and the others get a pet. */
+/** One in this many requests is a POST, half are lists, and the rest get a pet. */
 const MIX = 10;
 
 const { url, key, from, readsOnly } = JSON.parse(process.env.HEALTHY ?? '{}') as HealthyClient;

@@ -15,7 +15,7 @@ export interface Stage {
   readonly client: Redis;
 }
 
-/** One more than a page holds, so that every list is a full one with a link to the next. */
+/** One more than a page holds, so that every list is a full page with a link to the next one. */
 export const PETS = 21;
 
 export async function setStage(): Promise<Stage> {

@@ -19,7 +19,7 @@ export const PROGRAM_NAMES = Object.keys(packageFile.bin);
 export function add(program: Command, session: Session): void {
   program
     .command('completion')
-    .description('print a script with which Tab completes commands, options and their values')
+    .description('print a script that completes commands, options and their values on Tab')
     .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SHELLS)))
     .addHelpText(
       'after',
@@ -186,7 +186,7 @@ interface Syntax {
   readonly file: string;
 }
 
-/** Finds the place of the cursor and completes what can stand there. After an option with a value, only that value. */
+/** Finds the place of the cursor and completes what can stand there: after an option with a value, only that value. */
 function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
   const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');
   const values = places.flatMap(({ path, values }) =>

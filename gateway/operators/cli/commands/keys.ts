@@ -197,7 +197,7 @@ Examples:
     .addHelpText(
       'after',
       `
-Its next ban is as short as the first one. Its usage stays counted. \`bans lift\` does the same without filling
+Its next ban is as short as the first one. Its usage is kept. \`bans lift\` does the same without filling
 the buckets.
 
 Example:

@@ -104,7 +104,7 @@ function optionOf(field: PlanField): Option {
 
 function addRollback(plans: Command, session: Session): void {
   withAuthor(plans.command('rollback'))
-    .description('revert the last change; a rollback itself is only reverted by its id')
+    .description('revert the last change; a rollback itself can only be reverted by its id')
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
     .addHelpText('after', '\nIt is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
@@ -168,7 +168,7 @@ Example:
       'after',
       `
 The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it needs confirmation,
-unless --yes is given. Plans and fields that are not in the file stay. \`plans rollback\` undoes the whole change.
+unless --yes is given. Plans and fields that are not in the file stay unchanged. \`plans rollback\` undoes the whole change.
 
 Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,

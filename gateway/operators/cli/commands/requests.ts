@@ -49,7 +49,7 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older ones are in
-the log. Of many refusals of one key or address in a minute only the first are kept: \`more\` counts the others. The newest
+the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\` counts the others. The newest
 comes first, or with --follow the oldest. With --follow --json each request is a line of its own. A single request is shown in full, with its
 reason, what to change, both buckets before and after, and the parts of its duration. Gateways that do not answer are named on standard error.
 

@@ -15,7 +15,7 @@ const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
 /** The columns are wide enough for the values. The last one has no fixed width. */
 const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 
-/** Adds `usage`, which exports the use of keys by day, for bills and reports. Each page is written as it arrives. */
+/** Adds `usage`, which exports the usage of keys by day, for bills and reports. Each page is written as it arrives. */
 export function add(program: Command, session: Session): void {
   program
     .command('usage')
@@ -30,7 +30,7 @@ export function add(program: Command, session: Session): void {
       `
 Usage consists of admitted requests and of requests refused by limits. It does not include requests that a running ban
 refuses, requests decided while Redis was away, and requests without a valid key. Days are UTC; 35 days and the current
-one are kept, also for revoked keys. Names and plans are the current ones. Days without a request have no line. The
+one are kept, even for revoked keys. Names and plans are the current ones. Days without a request have no line. The
 oldest keys come first or, with --by, the largest sums. With a tag, one sum is for keys without it.
 
 Examples:
