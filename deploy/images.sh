@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds both images of the commit that is checked out, with the commit as their tag, so that there is something to go
 # back to. From anywhere in a clean checkout:
-#   sh deploy/images.sh pin                      notes the digest of the base image in deploy/node.digest: commit it
+#   sh deploy/images.sh pin                      records the digest of the base image in deploy/node.digest: commit it
 #   sh deploy/images.sh [registry.example/team]  builds; prints the names of the images
 # Without deploy/node.digest it builds nothing: a tag can be moved by others, a digest cannot. UNPINNED=1 builds anyway.
 set -eu

@@ -128,7 +128,7 @@ interface StatAbout extends About {
   readonly least?: number;
 }
 
-/** A number in the colour of how good it is. */
+/** A number whose colour shows how good it is. */
 export const stat = ({ query, bad, least, unit = 'none', ...about }: StatAbout) => ({
   type: 'stat',
   ...described(about, [[query, '']]),

@@ -139,7 +139,7 @@ const bucket = (name: 'minute' | 'day'): Schema =>
     limit: count('The limit, which is what a full bucket holds.', 1),
     remaining: count('Requests left.'),
     reset: count('Unix second at which the bucket is full again.'),
-    refillPerSecond: { description: 'Requests that come back per second.', type: 'number', exclusiveMinimum: 0 },
+    refillPerSecond: { description: 'Requests refilled per second.', type: 'number', exclusiveMinimum: 0 },
   });
 
 const BAN = { until: 1795262700, retryAfter: 300 };
@@ -161,7 +161,7 @@ const refusals: Schema = {
     path: text('Its path.'),
     code: text('The code of its error.'),
     limit: nullable('The limit that refused it, or null.', 'string', { enum: ['minute', 'day', null] }),
-    retryAt: nullable('Unix second from which on a retry works, or null.', 'integer', { minimum: 0 }),
+    retryAt: nullable('Unix second from which a retry works, or null.', 'integer', { minimum: 0 }),
     repeated: count('Refused requests like it that followed in the same minute.'),
   }),
   examples: [[REFUSAL]],

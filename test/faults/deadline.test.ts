@@ -6,7 +6,7 @@ function block(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );
 }
 
-test('a stall of the event loop is no missed deadline, and data that arrived during the stall is read first', async () => {
+test('a stall of the event loop is not a missed deadline, and data that arrived during the stall is read first', async () => {
   let missed = 0;
   const end = startDeadline(500, () => missed++);
   block(1_000);

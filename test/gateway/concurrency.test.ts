@@ -199,7 +199,7 @@ test.for(overloads)(
   },
 );
 
-test('a core with half of its limit under way gets no read twice only to find out how it is', () => {
+test('a core that has reached half of its limit gets no read twice merely to check it', () => {
   const core = new Core({ origin: 'http://core', url: 'http://core', connect: {} }, TIMEOUT_MS);
   expect(core.mayProbe(1_000)).toBe(true);
   while (core.limit.inFlight < core.limit.value / 2) core.limit.enter();

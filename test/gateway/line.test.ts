@@ -98,7 +98,7 @@ test('each character of a header is sent to the core as one byte', async () => {
   expect(received[0]).toContain(`\r\nX: ${value}\r\n`);
 });
 
-test('a line that is closed while it connects leaves no connection open', async () => {
+test('a wire that is closed while it connects leaves no connection open', async () => {
   const { line, ask, received, ended } = await lineToBareCore(1);
   const asked = Promise.allSettled([ask('/')]);
   await ticked();
@@ -327,7 +327,7 @@ test('interim answers are buffered only up to a limit', async () => {
   await expect(ask('/')).rejects.toThrow(ConnectionLost);
 });
 
-test('a line that is closed fails all waiting requests and closes its connection', async () => {
+test('a wire that is closed fails all waiting requests and closes its connection', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path === '/first') socket.write(answer(path));
   });

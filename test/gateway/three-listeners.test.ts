@@ -141,7 +141,7 @@ const cuts = (text: string, upTo: number): [string, string][] =>
   Array.from({ length: upTo }, (_, at) => [text.slice(0, at + 1), text.slice(at + 1)]);
 
 test.for(listeners)(
-  '$name: a request line with two spaces is refused, also after other requests and however it is cut',
+  '$name: a request line with two spaces is refused, even after other requests and however it is cut',
   async (to) => {
     const tight = get(to).replaceAll(': ', ':');
     const lines = [get(to), tight].flatMap((text) => [text.replace(' ', '  '), text.replace(' HTTP', '  HTTP')]);
@@ -225,7 +225,7 @@ test.for(listeners)('$name: malformed bytes in or after an ignored upgrade are r
   expect(performance.now() - started).toBeLessThan(8_000);
 });
 
-test.for(listeners)('$name: an invalid chunk size is refused at once, also after other requests', async (to) => {
+test.for(listeners)('$name: an invalid chunk size is refused at once, even after other requests', async (to) => {
   const started = performance.now();
   const bad = `${writeHead(to, IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
   for (const bytes of [bad, bad + write(to)]) {

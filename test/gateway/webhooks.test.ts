@@ -138,7 +138,7 @@ describe.for(bothStacks(REDIS_URL))('with %s, a raised limit', ([, environment])
   });
 });
 
-test('each event is sent by only one of several gateways, also after a restart', async () => {
+test('each event is sent by only one of several gateways, even after a restart', async () => {
   await redis.flushdb();
   const receiver = await webhookReceiver();
   const stacks = await Promise.all(Array.from({ length: 3 }, () => start(receiver.url, WITH_REDIS)));

@@ -115,7 +115,7 @@ describe('fleets whose workers respect Retry-After', () => {
     expect((await runFleet(keyOf(60), BEGIN, { ...fleet, burst })).banned).toBe(0);
   });
 
-  test('are told to wait for tokens of the day when these are used up', async () => {
+  test('wait for tokens of the day when these are used up', async () => {
     const emptyDay = () => keyOf(60, EMPTY, 1_000);
     const { told } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
     expect(told).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));

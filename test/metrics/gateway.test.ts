@@ -132,7 +132,7 @@ test('requests of one event-loop turn are counted as one call', async () => {
   expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
 });
 
-test('a ban is counted while it runs, also with the embedded limiter', async () => {
+test('a ban is counted while it runs, even with the embedded limiter', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 2 });

@@ -345,7 +345,7 @@ describe.for([
   ['the embedded limiter', async () => ({ DATA_DIR: await temporaryFolder() })],
   ['Redis', async () => settings],
 ] as const)('with %s', ([, own]) => {
-  test('the time of the last complete backup is exported, also by other gateways and after a restart', async () => {
+  test('the time of the last complete backup is exported, even by other gateways and after a restart', async () => {
     await redis.flushdb();
     const environment: Record<string, string> = await own();
     const stack = await startStack(environment);

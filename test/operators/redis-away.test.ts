@@ -100,9 +100,7 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
   await redis.set('gateway:plans:history', 'spoilt');
   const answer = await stack.admin('PATCH', '/plans/free', { minute: 61, author: 'ann', reason: 'test' });
   expect([answer.status, answer.json]).toEqual([200, expect.objectContaining({ minute: 61 })]);
-  expect(answer.headers.warning).toBe(
-    '199 - "The change is in force, but the plan history could not be written."',
-  );
+  expect(answer.headers.warning).toBe('199 - "The change is in force, but the plan history could not be written."');
   expect(await redis.hget('gateway:plans', 'free.minute')).toBe('61');
   const lost = stack.log.filter(({ msg }) => msg === 'a plan change is in force, but the plan history lacks it');
   expect(lost).toMatchObject([

@@ -120,7 +120,7 @@ function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
   expect(view?.reason).toBe(`${why} It could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
   expect(Math.abs(Date.parse(view?.retryAt ?? '') - retryTime)).toBeLessThan(3_000);
   expect(view?.advice).toBe(
-    'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
+    'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',
   );
 }
 

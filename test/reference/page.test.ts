@@ -214,7 +214,7 @@ test('the reference shows the limits of the plans in force and their changes', a
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
 });
 
-test('the text on the 80 % signal names the headers with the rest of the day while the minute has less', async () => {
+test('the text on the 80 % signal names the headers that show the day limit while the minute limit has less left', async () => {
   const { gateway, issueKey } = await startStack();
   const key = await issueKey({ minute: 4, day: 5 });
   for (let sent = 0; sent < 3; sent++) await send(`${gateway}/v1/pets`, { key });
@@ -226,7 +226,7 @@ test('the text on the 80 % signal names the headers with the rest of the day whi
   const [said = ''] = text.replaceAll(/\s+/g, ' ').split('</p>');
   expect(said).toContain('<code>r</code> of <code>"day"</code> in the <code>RateLimit</code> header');
   expect(said).toContain('<code>GET /v1/limits</code>');
-  expect(said).toContain('<code>X-RateLimit-Remaining</code> shows the minute while that has fewer');
+  expect(said).toContain('<code>X-RateLimit-Remaining</code> shows the minute limit while that has fewer');
 });
 
 test('the figures of the line, the ban and the 80 % signal have a correct text alternative', async () => {

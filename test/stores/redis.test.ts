@@ -104,7 +104,7 @@ test('bytes that are not UTF-8 are read as U+FFFD and do not prevent a change of
   expect(await storage.change(rename)).toBe(false);
 });
 
-test('an audit entry that equals one from over a minute ago is no repetition', async () => {
+test('an audit entry that equals one from over a minute ago is not a repetition', async () => {
   await redis.del('gateway:activity');
   const { log, fields } = auditEntry('a');
   const asked = { log, fields: { ...fields, requestId: '1' } };

@@ -93,7 +93,7 @@ test('acknowledged data survives a restart, in files that only the owner can rea
   expect(await next.listKeys({ limit: 5 })).toEqual([{ createdAt: 5.25, id: 'a' }]);
 });
 
-test('an audit entry that equals one from over a minute ago is no repetition', async () => {
+test('an audit entry that equals one from over a minute ago is not a repetition', async () => {
   const { storage } = await open();
   const asked = { log: 'audit' as const, fields: { target: 'a', requestId: '1' } };
   const make = () => storage.change({ parts: [], entries: [asked] });

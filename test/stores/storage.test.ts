@@ -75,7 +75,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await storage.unlistedKeys()).toEqual([]);
   });
 
-  test('lists any page from either end, also after keys are created and revoked', async () => {
+  test('lists any page from either end, even after keys are created and revoked', async () => {
     const storage = await open();
     const ids = Array.from({ length: 7 }, newId);
     const create = (id: string, at: number) =>

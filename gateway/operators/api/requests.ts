@@ -225,7 +225,7 @@ function whyOf(report: RequestReport): Why {
   if (code === 'rate_limit_exceeded' && outcome !== 'refused')
     return [
       `Within a minute, the address ${address} has sent too many requests that take no token from a key.${retryIn(report)}`,
-      'Look at its earlier requests: they have no valid key, or read the limits or the reference too often.',
+      'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',
     ];
   return REFUSALS[outcome]?.(report) ?? [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
 }
@@ -274,14 +274,14 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
   ],
   unavailable: () => [
     'Redis did not answer, and this gateway has not seen the key before.',
-    'Look at Redis; the runbook has a page for it.',
+    'Check Redis; the runbook has a page for it.',
   ],
   unusable: () => ['The data of the key in Redis cannot be read.', 'The doctor names the invalid field.'],
 };
 
 const ADVICE: Readonly<Record<string, string>> = {
-  bad_gateway: 'Look at the log of the core at this time.',
-  gateway_timeout: 'Look at the CPU and the database of the core at this time.',
+  bad_gateway: 'Check the log of the core at this time.',
+  gateway_timeout: 'Check the CPU and the database of the core at this time.',
   internal_error: "The gateway's log has the stack trace of this error.",
 };
 
