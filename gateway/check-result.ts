@@ -25,7 +25,7 @@ export const unknown = withAdvice('unknown');
 
 /** A core that did not answer in time. */
 export const silentCore = (about: string): CheckResult =>
-  unknown(about, 'does not answer', 'Look at its CPU and its database.');
+  unknown(about, 'does not answer', 'Check its CPU and its database.');
 
 /** A core without a connection. */
 export const unreachableCore = (about: string, why: string | undefined): CheckResult =>

@@ -41,7 +41,7 @@ async function checkCore(
   }
   if (ready.status === 'warning') return ready;
   const found = `is ready, and answers in ${ms.toFixed(0)} ms`;
-  return ms > SLOW_MS ? warning(about, found, 'Look at its CPU and its database.') : good(about, found);
+  return ms > SLOW_MS ? warning(about, found, 'Check its CPU and its database.') : good(about, found);
 }
 
 const TIMEOUT_MS = 2_000;
@@ -81,7 +81,7 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
       return warning(
         about,
         `has no /readyz: it answers ${status}`,
-        'Of several cores, those receive requests whose /readyz answers 200.',
+        'With several cores, only those whose /readyz answers 200 receive requests.',
       );
     return fault(about, `is not ready: /readyz answers ${status}`, 'Its log says why.');
   } catch (thrown) {

@@ -309,7 +309,7 @@ test('/readyz reports a single hanging core from an unanswered request until the
   expect(core.heads.filter((head) => !head.includes('/v1/pets'))).toEqual([]);
 });
 
-test('the first /readyz and the first state for the console wait for no check and name what hangs', async () => {
+test('the first /readyz and the first state for the console wait only briefly for checks and name what hangs', async () => {
   const [redis, core] = [await startRedisServer(), await hangingCore()];
   cleanUp(redis.stop);
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '5000', CORE_URL: core.url });

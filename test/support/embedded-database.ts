@@ -11,7 +11,7 @@ function withDatabase<T>(folder: string, use: (database: DatabaseSync) => T): T 
   }
 }
 
-/** The audit log and the history of plans, as JSON. */
+/** The audit log and the plan history, as JSON. */
 export const logsIn = (folder: string): string =>
   withDatabase(folder, (database) => JSON.stringify(database.prepare('SELECT * FROM log').all()));
 

@@ -179,7 +179,7 @@ export const showHistory = operation({ query: HistoryQuery, answer: HistoryAnswe
   return { history: (await deps.plans.history(limit)).map(describe) };
 });
 
-const CHANGE = must('be the id of a change from the history of plans');
+const CHANGE = must('be the id of a change from the plan history');
 const isRecordId = (text: string) => RecordId.safeParse(text).success;
 
 const Rollback = z.strictObject({

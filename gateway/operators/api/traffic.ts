@@ -97,7 +97,7 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
     if (state === 'out')
       return warning(about, `it is not in use${where}: ${reason}`, 'It gets requests only if no other core is ready.');
     if (state === 'silent')
-      return warning(about, `its requests go to other cores${where}: ${load}`, 'Look at its CPU and its database.');
+      return warning(about, `its requests go to other cores${where}: ${load}`, 'Check its CPU and its database.');
     if (state === 'draining') return good(about, `it has left CORE_URL; ${inFlight} in progress`);
     return good(about, `${load}; ${last}`);
   });

@@ -104,7 +104,7 @@ async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | 
   return { keys, leftOut };
 }
 
-const REINDEXED = 'The list of keys was put in order during this backup, so it may lack keys. Run: ctl backup';
+const REINDEXED = 'The list of keys was reindexed during this backup, so it may lack keys. Run: ctl backup';
 
 /**
  * A backup is a file of JSON lines: a header with the plan table, one line per key, and a last line with the number of
