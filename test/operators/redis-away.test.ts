@@ -113,10 +113,9 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
   expect((await ctl(stack, 'plans', 'set', 'free', '--minute', '62')).err).toContain(
     'Note: The change is in force, but the plan history could not be written.',
   );
-  // Long enough for the table to be read several times, each of which would record an unknown change.
+  // Long enough for the table to be read several times, each of which would find an unknown change.
   await sleep(600);
-  const told = stack.log.filter(({ msg }) => msg === 'a change of plans by hand could not be recorded');
-  expect(told.length).toBeLessThanOrEqual(2);
+  expect(stack.log.filter(({ level }) => level >= 50)).toHaveLength(2);
 });
 
 /** Two gateways over a Redis with a replica. */
