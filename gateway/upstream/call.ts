@@ -19,7 +19,6 @@ import type { PendingRequest, Wire } from './wire.ts';
 
 /** A read may be sent twice, a write only once. Attempts to reach an unreachable core do not count. */
 const MAX_ATTEMPTS = { read: 2, write: 1 };
-type Kind = keyof typeof MAX_ATTEMPTS;
 
 const NONE: readonly never[] = [];
 
@@ -62,7 +61,7 @@ export class Call implements PendingRequest {
   readonly #response: ServerResponse;
   readonly #extraHeaders: readonly string[];
   readonly #done: Done;
-  readonly #kind: Kind;
+  readonly #kind: 'read' | 'write';
   readonly #arrivedAt = performance.now();
   /** When the current attempt began, before it waited for a wire. */
   #begunAt = 0;
@@ -248,12 +247,9 @@ export class Call implements PendingRequest {
     if (fault instanceof WrongAnswer) core.echoes = false;
     this.#endOwn();
     if (!this.isWanted) return;
-    if (fault instanceof AnswerTooLarge) {
-      this.#resendForLarge(core);
-      return;
-    }
-    core.counts.failed(faultKind(fault));
-    if (this.#streamed !== undefined) this.#fail(fault);
+    if (!(fault instanceof AnswerTooLarge)) core.counts.failed(faultKind(fault));
+    if (fault instanceof AnswerTooLarge) this.#resendForLarge(core);
+    else if (this.#streamed !== undefined) this.#fail(fault);
     else if (this.#response.destroyed) this.#fail(new ClientGone());
     else if (!this.#tryElsewhere(core, fault)) this.#fail(fault);
   }
@@ -264,9 +260,8 @@ export class Call implements PendingRequest {
   }
 
   #noteLarge(now: number): void {
-    const { client, target } = this.request;
-    client.largeUntil = now + LARGE_NOTED_MS;
-    client.largePath = pathOf(target);
+    const largePath = pathOf(this.request.target);
+    Object.assign(this.request.client, { largeUntil: now + LARGE_NOTED_MS, largePath });
   }
 
   /** Sends the request again on a wire of its own, where the answer can be streamed. Otherwise it would be a 502. */
