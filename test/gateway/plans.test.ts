@@ -164,7 +164,10 @@ test('a plan change reports a table of the wrong type, and a gateway that has re
   const { stack, restart } = await fresh();
   await redis.multi().del(KEPT).set(KEPT, 'text').exec();
   const change = async () => (await stack.admin('PATCH', '/plans/free', { minute: 61 })).json;
-  expect(await change()).toMatchObject({ status: 503, message: expect.stringContaining(`${KEPT} in Redis holds a value of the wrong type`) });
+  expect(await change()).toMatchObject({
+    status: 503,
+    message: expect.stringContaining(`${KEPT} in Redis holds a value of the wrong type`),
+  });
   expect(await redis.del(KEPT)).toBe(1);
   expect(await change()).toMatchObject({ minute: 61 });
   await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
