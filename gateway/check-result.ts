@@ -13,6 +13,9 @@ export interface CheckResult {
   readonly since?: string;
 }
 
+/** Whether something is wrong, or may be. */
+export const isBad = ({ status }: Pick<CheckResult, 'status'>): boolean => status === 'fault' || status === 'unknown';
+
 export const good = (about: string, found: string): CheckResult => ({ about, status: 'good', found });
 
 const withAdvice =

@@ -1,6 +1,15 @@
 import https from 'node:https';
 import { http } from '../../shared/http/node-http.ts';
-import { type CheckResult, fault, good, refusingCore, silentCore, unreachableCore, warning } from '../check-result.ts';
+import {
+  type CheckResult,
+  fault,
+  good,
+  isBad,
+  refusingCore,
+  silentCore,
+  unreachableCore,
+  warning,
+} from '../check-result.ts';
 import { type CoreAddress, resolveCores } from './core-addresses.ts';
 import { CoreRefusedUs } from './faults.ts';
 
@@ -29,7 +38,7 @@ async function checkCore(
   const askedAt = performance.now();
   const ready = await probe(address, isOnly);
   const ms = performance.now() - askedAt;
-  if (ready.status === 'fault' || ready.status === 'unknown' || path === undefined) return ready;
+  if (isBad(ready) || path === undefined) return ready;
   try {
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
     const status = await statusOf(address, path, headers);

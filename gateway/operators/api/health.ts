@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type CheckResult, unknown } from '../../check-result.ts';
+import { type CheckResult, isBad, unknown } from '../../check-result.ts';
 
 /** After this long without an answer, a dependency is unknown. */
 const KNOWN_WITHIN_MS = 3_000;
@@ -120,8 +120,6 @@ export class Health {
     this.#isChecking = false;
   }
 }
-
-const isBad = ({ status }: CheckResult): boolean => status === 'fault' || status === 'unknown';
 
 /** Remembers since when each bad finding has existed. Only findings of the last check are remembered. */
 export class FindingsSince {
