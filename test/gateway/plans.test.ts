@@ -10,6 +10,7 @@ import {
 } from '../../gateway/limiter/plans.ts';
 import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
+import { startFaultProxy } from '../support/fault-proxy.ts';
 import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
@@ -53,6 +54,20 @@ test('the gateway adds missing plan values and keeps those that were set', async
   await redis.hset('gateway:plans', 'free.minute', '77');
   await startStack(withRedis);
   expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '77' });
+});
+
+test('a plan can be changed as soon as an empty Redis that was away at the start answers', async () => {
+  const { url, redis } = await emptyDatabase();
+  const proxy = await startFaultProxy(url);
+  proxy.set({ kind: 'reset' });
+  const stack = await startStack({ REDIS_URL: proxy.url });
+  proxy.set({ kind: 'pass' });
+  const change = () => stack.admin('PATCH', '/plans/free', { minute: 61 });
+  let changed = await change();
+  while (changed.status === 503) changed = await change();
+  expect([changed.status, changed.text]).toEqual([200, expect.any(String)]);
+  expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '61' });
+  expect(await limitOf(stack.gateway, await stack.issueKey())).toBe('61');
 });
 
 test('a plan table without newer optional fields is complete, and their defaults are in force', async () => {

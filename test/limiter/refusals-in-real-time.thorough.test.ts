@@ -43,7 +43,8 @@ const [embedded, shared, keyless] = await Promise.all([
   startStack({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '5000' }),
   startStack(),
 ]);
-for (const stack of [embedded, shared]) await stack.admin('PATCH', '/plans/free', { ban_after: HELD });
+for (const stack of [embedded, shared])
+  expect(await stack.admin('PATCH', '/plans/free', { ban_after: HELD })).toMatchObject({ status: 200 });
 const agent = new Agent({ keepAlive: true });
 cleanUp(() => agent.destroy());
 

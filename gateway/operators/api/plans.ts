@@ -156,6 +156,8 @@ export async function applyChange(
   make: MakeChanges,
   { about, action }: { about: About; action: PlanChange['action'] },
 ): Promise<readonly string[]> {
+  // An empty store that has just answered for the first time may not have a table yet.
+  await deps.planCache.begin();
   const made = await deps.plans.change(make, {
     author: about.actor,
     reason: about.reason,
