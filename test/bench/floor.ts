@@ -115,7 +115,11 @@ class Wire {
       this.isOpen = false;
     });
     // Closes earlier than the core, whose close could cross a request.
-    this.#socket.setTimeout(IDLE_MS, () => this.#socket.end());
+    this.#socket.setTimeout(IDLE_MS, () => {
+      if (this.#waiting.length > 0) return;
+      this.isOpen = false;
+      this.#socket.end();
+    });
   }
 
   get waiting(): number {
