@@ -78,7 +78,7 @@ export async function serveClients(
       watch,
       allowance,
       readers: new AddressAllowance(systemClock, READS_PER_MINUTE),
-      cors: new Cors(settings.CORS_ORIGINS),
+      cors: settings.CORS_ORIGINS.length === 0 ? undefined : new Cors(settings.CORS_ORIGINS),
       forwarder,
       tunnels,
       reference: loadReference(() => backend.planCache.table),

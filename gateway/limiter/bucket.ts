@@ -42,6 +42,22 @@ export function refill(from: Level, limit: number, window: number, elapsed: numb
   return tokens >= limit ? full(limit) : { tokens, fraction: fraction - carry * window };
 }
 
+const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
+
+/**
+ * Reads `59.50000000/60`, as decide.lua writes a level: the tokens, which can be below zero, and the limit.
+ * @returns undefined if the text is unreadable
+ */
+export function readLevel(text: string, window: number): (Level & { readonly limit: number }) | undefined {
+  const [, sign, digits, decimals = '', limit = ''] = LEVEL.exec(text) ?? [];
+  if (digits === undefined) return undefined;
+  const tokens = Number(digits);
+  const fraction = Math.floor(Number(`0.${decimals}`) * window + 0.5);
+  if (sign !== '-') return { tokens, fraction, limit: Number(limit) };
+  if (fraction === 0) return { tokens: -tokens, fraction, limit: Number(limit) };
+  return { tokens: -tokens - 1, fraction: window - fraction, limit: Number(limit) };
+}
+
 /** Ticks until the bucket holds a whole token. 0 if it already does. */
 export const ticksUntilToken = (level: Level, limit: number, window: number): number =>
   ticksUntil(1, level, limit, window);

@@ -292,11 +292,15 @@ export class Clients implements LocalDecisions {
   /** Subtracts the debt from the levels, because the store has not charged it yet. */
   #hear(client: Client, heard: Heard): void {
     const [minute] = heard.decision.buckets as [BucketState];
-    // decide.lua charges the debt in the same way.
-    if (minute.tokens >= minute.limit - 1) this.#refillDue(client);
-    else client.debt.due = owedBy(client.debt);
+    const { debt } = client;
+    if (debt.admitted > 0) {
+      // decide.lua charges the debt in the same way.
+      if (minute.tokens >= minute.limit - 1) this.#refillDue(client);
+      else debt.due = owedBy(debt);
+    }
     client.heard = heard;
-    client.state = owedBy(client.debt) === 0 ? undefined : debited(stateAfter(heard.decision), client.debt);
+    const isCharged = debt.admitted === 0 || owedBy(debt) === 0;
+    client.state = isCharged ? undefined : debited(stateAfter(heard.decision), debt);
   }
 
   /** Reads the record without marking it as used. */

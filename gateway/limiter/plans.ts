@@ -98,11 +98,12 @@ export const DEFAULT_PLANS = Object.fromEntries(
 
 export const isPlanName = (name: string): name is PlanName => (PLAN_NAMES as readonly string[]).includes(name);
 
+export const isLimit = (value: number): boolean => value >= 1 && value <= MAX_LIMIT;
+
 /** A number typed by a person: plain digits, 1 to 10^9. The parsers of Lua and JavaScript accept nan, 0x3C and 6e1. */
 export function parseLimit(text: string): number | undefined {
-  if (!/^\d{1,10}$/.test(text)) return undefined;
-  const value = Number(text);
-  return value >= 1 && value <= MAX_LIMIT ? value : undefined;
+  const value = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+  return isLimit(value) ? value : undefined;
 }
 
 /** What is declared of a field. */

@@ -34,7 +34,9 @@ export class LoadShedder {
   hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
-    return caller.inFlight + 1 <= fairPart(limit, this.#total, this.#callers);
+    // The fair part is at least what is free.
+    const isFree = caller.inFlight < limit - this.#total;
+    return isFree || caller.inFlight + 1 <= fairPart(limit, this.#total, this.#callers);
   }
 
   /** The caller of unverified requests from an address. */

@@ -29,7 +29,8 @@ export interface OwnAnswersDependencies {
   readonly allowance: AddressAllowance;
   /** The allowance that pays for reading the reference. */
   readonly readers: AddressAllowance;
-  readonly cors: Cors;
+  /** Undefined if no pages of other origins are allowed. */
+  readonly cors: Cors | undefined;
   readonly reference: Reference;
 }
 
@@ -69,7 +70,7 @@ export class OwnAnswers {
    * @throws {HttpError} 400, 401, 405, 429 or 503
    */
   answerTo(request: CanonicalRequest, exchange: Exchange): OwnAnswer | Promise<OwnAnswer> | undefined {
-    const preflight = request.hasBody ? undefined : this.#deps.cors.preflightHeaders(exchange.request, this.#methods);
+    const preflight = request.hasBody ? undefined : this.#deps.cors?.preflightHeaders(exchange.request, this.#methods);
     if (preflight !== undefined) return this.#preflight(exchange, preflight);
     const file = this.#deps.reference.get(request.path);
     if (file !== undefined) {
@@ -194,7 +195,7 @@ const NONE: readonly string[] = [];
 export class Cors {
   readonly #origins: ReadonlySet<string>;
 
-  /** @param origins as browsers send them, or '*' for any; an empty list disables CORS */
+  /** @param origins as browsers send them, or '*' for any */
   constructor(origins: readonly string[]) {
     this.#origins = new Set(origins);
   }
@@ -203,7 +204,6 @@ export class Cors {
    * Headers for every answer to a request from `origin`, as a flat list. Without them pages could not even read errors.
    */
   headersFor(origin: string | undefined): readonly string[] {
-    if (this.#origins.size === 0) return NONE;
     const allowed = this.#allowed(origin);
     // A cache must not give one origin's answer to another.
     const vary = allowed === '*' ? NONE : ['Vary', 'Origin'];

@@ -9,7 +9,7 @@ import { monotonicClock } from '../limiter/bucket.ts';
 import type { Clients } from '../limiter/clients.ts';
 import type { Credential } from '../limiter/credential.ts';
 import type { Verdict } from '../limiter/limiter.ts';
-import type { GatewayRoute } from '../routes.ts';
+import { type GatewayRoute, LIMITS_ROUTE } from '../routes.ts';
 import { type CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
@@ -62,15 +62,17 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       const request = canonicalRequest(exchange.request);
       exchange.canonical = request;
 
-      // 2. Answer requests that do not concern the core.
-      const own = ownAnswers.answerTo(request, exchange);
-      if (own !== undefined) {
-        sendOwnAnswer(exchange, await own, draftFields);
-        return end();
+      // 2. Find the operation. Answer requests that do not concern the core.
+      const match = router.lookUp(request.method, request.path);
+      if (match === undefined || match.route === LIMITS_ROUTE) {
+        const own = ownAnswers.answerTo(request, exchange);
+        if (own !== undefined) {
+          sendOwnAnswer(exchange, await own, draftFields);
+          return end();
+        }
       }
 
       // 3. Authenticate, for the scope of the operation.
-      const match = router.lookUp(request.method, request.path);
       const credential = authenticate(request.authorization, {
         scope: match?.route.scope,
         address: exchange.clientAddress,
@@ -98,7 +100,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (refusal !== undefined) return end(refusal);
       pacing.noteAdmitted(payerOf(exchange));
 
-      // 6. Find the route and read the body. While the client sends it, the slot is released. Meanwhile others may have
+      // 6. Refuse an unknown operation, and read the body. While the client sends it, the slot is released. Meanwhile others may have
       // taken the capacity, and the key may have changed.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
@@ -153,7 +155,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     const peer = deps.trustedProxies.peerOf(request.socket);
     const address = clientAddress(request, deps.trustedProxies);
     const network = address === peer.address ? peer.network : networkOf(address);
-    const cors = deps.cors.headersFor(request.headers.origin);
+    const cors = deps.cors === undefined ? NO_HEADERS : deps.cors.headersFor(request.headers.origin);
     const exchange = new Exchange(request, response, address, peer, network, cors);
     if (deps.showsTiming) exchange.lateHeaders = () => serverTiming(exchange);
     response.on('close', () => {
@@ -174,6 +176,8 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     },
   };
 }
+
+const NO_HEADERS: readonly string[] = [];
 
 /** Who pays for the request: a valid key, or a network. */
 const payerOf = ({ decision, credential, network }: Exchange): string =>

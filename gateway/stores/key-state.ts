@@ -1,7 +1,7 @@
-import { DAY, full, MINUTE, SECOND } from '../limiter/bucket.ts';
+import { DAY, full, MINUTE, readLevel, SECOND } from '../limiter/bucket.ts';
 import type { Secret } from '../limiter/credential.ts';
 import type { KeyChange, KeyState, Mark, StoredLevel } from '../limiter/key-record.ts';
-import { MAX_LIMIT, parseLimit } from '../limiter/plans.ts';
+import { isLimit, MAX_LIMIT } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import { type FieldChanges, type Fields, readTime, writeTime } from './storage.ts';
 
@@ -107,12 +107,11 @@ const readCount = (text = ''): number => (/^\d{1,15}$/.test(text) ? Number(text)
 /** The time of the levels, then both levels. */
 const LEFT = /^(\S+) (-?\d+\.?\d*\/?\d*) (-?\d+\.?\d*\/?\d*)$/;
 const LONGEST_LEFT = 100;
-const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
 
 /** If the text is missing or unreadable, both buckets are full. */
 function readLeft(text = ''): Pick<KeyState, 'asOf' | 'minute' | 'day'> {
   const [, time, minute, day] = (text.length <= LONGEST_LEFT && LEFT.exec(text)) || [];
-  return { asOf: readTime(time), minute: readLevel(minute, MINUTE), day: readLevel(day, DAY) };
+  return { asOf: readTime(time), minute: readStoredLevel(minute, MINUTE), day: readStoredLevel(day, DAY) };
 }
 
 /** The decimals that distinguish any two fractions of a window in microseconds. */
@@ -127,14 +126,10 @@ function writeLevel({ tokens, fraction, limit }: StoredLevel, window: number): s
   return `${whole}.${String(Math.floor((part / window) * unit + 0.5)).padStart(decimalsOf(window), '0')}${of}`;
 }
 
-/** A level as decide.lua writes it. A missing or unreadable level counts as full. */
-export function readLevel(text = '', window: number): StoredLevel {
-  const [, sign, tokens, decimals = '', limit = ''] = LEVEL.exec(text) ?? [];
-  if (tokens === undefined) return full(MAX_LIMIT);
-  const fraction = Math.floor(Number(`0.${decimals}`) * window + 0.5);
-  if (sign !== '-') return { tokens: Number(tokens), fraction, limit: parseLimit(limit) };
-  const [whole, part] = fraction === 0 ? [Number(tokens), 0] : [Number(tokens) + 1, window - fraction];
-  return { tokens: -whole, fraction: part, limit: parseLimit(limit) };
+/** A missing or unreadable level counts as full. */
+function readStoredLevel(text: string | undefined, window: number): StoredLevel {
+  const level = readLevel(text ?? '', window);
+  return level === undefined ? full(MAX_LIMIT) : { ...level, limit: isLimit(level.limit) ? level.limit : undefined };
 }
 
 /** The fields of a key that record when the key and its secrets were used. */

@@ -7,8 +7,8 @@ import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts'
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { type Charged, Debts } from '../../gateway/limiter/outage.ts';
 import { writeKey } from '../../gateway/stores/key-hash.ts';
+import { keyOf } from '../../gateway/stores/redis/calls.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
-import { keyOf } from '../../gateway/stores/redis/step.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';

@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
 import { writeKey } from '../../gateway/stores/key-hash.ts';
-import { keyOf } from '../../gateway/stores/redis/step.ts';
+import { keyOf } from '../../gateway/stores/redis/calls.ts';
 import { secretWith } from './secrets.ts';
 
 /** Writes an API key directly into Redis. Returns the full key and the name of its hash. */

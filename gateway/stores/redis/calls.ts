@@ -9,6 +9,9 @@ import { notTheRecord, OtherValue } from '../storage.ts';
 
 export type RedisConnection = Redis | Cluster;
 
+/** The name of a key's hash. */
+export const keyOf = (id: string): string => `gateway:key:{${id}}`;
+
 const TEXT = readFileSync(new URL('../../limiter/decide.lua', import.meta.url), 'utf8');
 const SHA = createHash('sha1').update(TEXT).digest('hex');
 

@@ -3,9 +3,9 @@ import { pairsOf } from '../../../shared/lists.ts';
 import { SECOND } from '../../limiter/bucket.ts';
 import { isKeyId } from '../../limiter/credential.ts';
 import { compareCursors, type KeyCursor, type KeyListQuery, readTime } from '../storage.ts';
-import { orUnavailable, type RedisConnection } from './calls.ts';
+import { keyOf, orUnavailable, type RedisConnection } from './calls.ts';
 import { type Node, nodesOf } from './nodes.ts';
-import { INDEX, keyOf, REVOKED_INDEX, usageOf } from './step.ts';
+import { INDEX, REVOKED_INDEX, usageOf } from './step.ts';
 
 /** Revoked keys that each revocation checks for expired usage: more than it adds, so the set shrinks. */
 const CHECKED = 10;

@@ -1,9 +1,8 @@
 import { type BoundedMap, boundedMap } from '../../../shared/bounded-map.ts';
-import { type Clock, DAY, MINUTE } from '../../limiter/bucket.ts';
+import { type Clock, DAY, MINUTE, readLevel, SECOND } from '../../limiter/bucket.ts';
 import { type Debt, owedBy } from '../../limiter/client.ts';
 import { type Credential, credentialOf, readBounds, type Use } from '../../limiter/credential.ts';
 import {
-  type BucketState,
   type Decision,
   NO_DECISION,
   type Question,
@@ -13,12 +12,9 @@ import {
 } from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
 import { type Charged, type Charger, startDeadline } from '../../limiter/outage.ts';
-import { isPlanName, type PlanTable, planText } from '../../limiter/plans.ts';
-import { readLevel } from '../key-state.ts';
-import { readTime } from '../storage.ts';
-import { type CallCounts, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
+import { type PlanName, type PlanTable, planText } from '../../limiter/plans.ts';
+import { type CallCounts, keyOf, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
 import type { ClusterConnection } from './connection.ts';
-import { keyOf } from './step.ts';
 
 const MAX_BATCH = 256;
 /** If the last call took longer, the next one need not wait for the present one: a request would wait for two. */
@@ -289,18 +285,24 @@ function readCharged(reply: string): Charged {
   return decision === undefined ? 'gone' : { decision: { ...decision, retryAt: 0 }, forgiven: Number(words[6]) };
 }
 
+/** @returns undefined if a word is missing or unreadable */
 function readDecision(
   outcome: Decision['outcome'],
   words: readonly string[],
   isShadowed = false,
 ): Decision | undefined {
-  const [, plan = '', now, minute, day, bannedUntil, retryAt, endsAt, bounds, own = ''] = words;
-  if (!isPlanName(plan)) return undefined;
+  const [, plan, now, minuteText = '', dayText = '', bannedUntil, retryAt, endsAt, bounds, own] = words;
+  const minute = readLevel(minuteText, MINUTE);
+  const day = readLevel(dayText, DAY);
+  if (minute === undefined || day === undefined || own === undefined) return undefined;
   return {
     outcome,
-    plan,
-    now: readTime(now) ?? 0,
-    buckets: [bucket('minute', MINUTE, minute), bucket('day', DAY, day)],
+    plan: plan as PlanName,
+    now: Math.round(Number(now) * SECOND),
+    buckets: [
+      { name: 'minute', window: MINUTE, limit: minute.limit, tokens: minute.tokens, fraction: minute.fraction },
+      { name: 'day', window: DAY, limit: day.limit, tokens: day.tokens, fraction: day.fraction },
+    ],
     bannedUntil: Number(bannedUntil),
     retryAt: Number(retryAt),
     own: { minute: own.includes('m'), day: own.includes('d') },
@@ -311,11 +313,6 @@ function readDecision(
     isShadowed,
     rejected: words.length > 10 ? words.slice(10).join(' ') : '',
   };
-}
-
-function bucket(name: BucketState['name'], window: number, level: string | undefined): BucketState {
-  const { tokens, fraction, limit = 0 } = readLevel(level, window);
-  return { name, window, limit, tokens, fraction };
 }
 
 /**

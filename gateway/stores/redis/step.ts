@@ -15,7 +15,7 @@ import {
   type RecordName,
   Unknown,
 } from '../storage.ts';
-import { orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
+import { keyOf, orUnavailable, type RedisConnection, refusalIn } from './calls.ts';
 import { isCluster, nodeOf } from './connection.ts';
 
 /**
@@ -294,8 +294,6 @@ export const STREAMS: Readonly<Record<LogName, string>> = {
   'plan history': 'gateway:plans:history',
   bans: 'gateway:bans',
 };
-
-export const keyOf = (id: string): string => `gateway:key:{${id}}`;
 
 /** A key's usage marks, which are long and seldom needed. They expire once all of them are too old. */
 const marksOf = (id: string): string => `gateway:marks:{${id}}`;

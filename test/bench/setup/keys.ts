@@ -3,7 +3,8 @@ import { createApiKey } from '../../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../../gateway/limiter/key-record.ts';
 import type { PlanName } from '../../../gateway/limiter/plans.ts';
 import { writeKey } from '../../../gateway/stores/key-hash.ts';
-import { INDEX, keyOf } from '../../../gateway/stores/redis/step.ts';
+import { keyOf } from '../../../gateway/stores/redis/calls.ts';
+import { INDEX } from '../../../gateway/stores/redis/step.ts';
 import { post } from '../../support/http.ts';
 import { secretWith } from '../../support/secrets.ts';
 
