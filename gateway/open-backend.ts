@@ -5,7 +5,7 @@ import { currentSecret, rereadFile } from '../shared/process/secret.ts';
 import { GatewaySettings } from './config.ts';
 import { Clients, type LocalDecisions } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
-import type { PlanTable, StoredPlans } from './limiter/plans.ts';
+import type { PlansInForce, StoredPlans } from './limiter/plans.ts';
 import { type Announce, AUDIT_LOG, BanLog, confirmed, TailFollower } from './primary/changes.ts';
 import { certificatesIn } from './redis-settings.ts';
 import { AuditLog, logged } from './stores/audit.ts';
@@ -65,8 +65,9 @@ export async function openBackend(
   const clients = options.clients ?? new Clients(() => planCache.ifKnown);
   const patience = sleep(withinMs, undefined, { ref: false });
   const given = { ...options, clients, withinMs };
-  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, () => planCache.known, given);
-  const planCache = new PlanCache(new Plans(storage), logger, isAtStart);
+  const inForce = { table: undefined };
+  const { storage, operatorsStorage, ...backend } = await backendOf(settings, logger, inForce, given);
+  const planCache = new PlanCache(new Plans(storage), logger, inForce, isAtStart);
   if (plans !== undefined) planCache.assume(plans);
   let isLoaded = false;
   const load = async () => planCache.version !== undefined && (await backend.loadScript());
@@ -124,7 +125,7 @@ const storesOver = (storage: Storage): OperatorsStores => ({
 async function backendOf(
   settings: GatewaySettings,
   logger: Logger,
-  plans: () => PlanTable,
+  plans: PlansInForce,
   { embedded, clients, locals, withinMs: startMs = START_MS }: OpenOptions,
 ): Promise<Backend> {
   if (embedded !== undefined) {

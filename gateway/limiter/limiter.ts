@@ -69,6 +69,9 @@ export function later<Status extends LimitStatus>(status: Status, elapsed: numbe
   return { ...status, now: status.now + elapsed, buckets };
 }
 
+/** Why there is no decision before the first table of plans has been read. */
+export const NOT_READ = 'The plans were not read yet.';
+
 /** The message to a client without a decision. */
 export const NO_DECISION =
   'The limits of this API key cannot be checked: the store of the gateway does not answer. Retry after the time in Retry-After.';

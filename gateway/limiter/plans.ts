@@ -80,6 +80,12 @@ type ValueOf<F extends Field> = F extends { readonly options: readonly (infer Op
 export type Plan = { readonly [F in PlanField]?: ValueOf<(typeof PLAN_FIELDS)[F]> };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 
+/** What a limiter reads before each decision. */
+export interface PlansInForce {
+  /** Undefined until a table has been read. */
+  readonly table: PlanTable | undefined;
+}
+
 /** The stored values of the table: `{ 'free.minute': '60', … }`. In a change, undefined removes a value. */
 export type StoredPlans = Readonly<Record<string, string | undefined>>;
 

@@ -5,7 +5,7 @@ import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Starting } from '../../shared/process/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
-import type { PlanTable, StoredPlans } from '../limiter/plans.ts';
+import type { PlansInForce, StoredPlans } from '../limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../open-backend.ts';
 import { serveClients } from '../start.ts';
 import { EmbeddedLimiter } from '../stores/embedded-limiter.ts';
@@ -70,7 +70,7 @@ export async function startWorker(
   const reporting = setInterval(reportNow, REPORT_EVERY_MS).unref();
   const order = await primary.ask('start', undefined);
   const storage = storageOfPrimary(primary);
-  const limiterOf = (plans: () => PlanTable) => {
+  const limiterOf = (plans: PlansInForce) => {
     embedded = new EmbeddedLimiter(storage, plans);
     // Without the primary nothing can be stored, so nothing is admitted.
     process.once('disconnect', embedded.forgetAll);

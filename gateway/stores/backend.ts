@@ -1,7 +1,7 @@
 import type { Family } from '../../shared/process/counts.ts';
 import { type CheckResult, fault, good } from '../check-result.ts';
 import { type Limiter, StoreUnavailable } from '../limiter/limiter.ts';
-import type { PlanTable } from '../limiter/plans.ts';
+import type { PlansInForce } from '../limiter/plans.ts';
 import type { AuditLog } from './audit.ts';
 import type { EmbeddedLimiter } from './embedded-limiter.ts';
 import type { Backups, Keys } from './keys.ts';
@@ -61,11 +61,11 @@ export interface Embedded {
   /** The process that has the storage open knows why changes are refused, and whether only a restart can help. */
   readonly storage: Storage & { fault?(): string | undefined; readonly isCopy?: boolean };
   /** Creates the limiter, in a process that serves clients. */
-  readonly limiterOf?: (plans: () => PlanTable) => EmbeddedLimiter;
+  readonly limiterOf?: (plans: PlansInForce) => EmbeddedLimiter;
 }
 
 /** Keys, plans and decisions of one gateway, without Redis. The caller opens and closes the storage. */
-export function embeddedBackend({ storage, limiterOf }: Embedded, plans: () => PlanTable): Backend {
+export function embeddedBackend({ storage, limiterOf }: Embedded, plans: PlansInForce): Backend {
   const limiter = limiterOf?.(plans);
   return {
     limiter: limiter ?? NOBODY_DECIDES,

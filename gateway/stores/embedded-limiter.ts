@@ -4,8 +4,8 @@ import { type Clock, systemClock } from '../limiter/bucket.ts';
 import type { Credential } from '../limiter/credential.ts';
 import { type Decided, decide } from '../limiter/decide.ts';
 import type { KeyRecord, KeyState } from '../limiter/key-record.ts';
-import { type Limiter, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
-import type { PlanTable } from '../limiter/plans.ts';
+import { type Limiter, NOT_READ, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
+import type { PlansInForce } from '../limiter/plans.ts';
 import { isUnknownSecret, readKey } from './key-hash.ts';
 import { writeStateChanges } from './key-state.ts';
 import type { FieldChanges, Fields } from './storage.ts';
@@ -52,7 +52,7 @@ interface Load {
  */
 export class EmbeddedLimiter implements Limiter {
   readonly #source: KeySource;
-  readonly #plans: () => PlanTable;
+  readonly #plans: PlansInForce;
   readonly #clock: Clock;
   /** Keys whose state is stored. The least recently used one is evicted first. */
   readonly #stored = boundedMap<string, HeldKey>(MAX_KEYS);
@@ -62,7 +62,7 @@ export class EmbeddedLimiter implements Limiter {
   readonly #saves = new Set<Promise<boolean>>();
   readonly #timer: NodeJS.Timeout;
 
-  constructor(source: KeySource, plans: () => PlanTable, clock: Clock = systemClock) {
+  constructor(source: KeySource, plans: PlansInForce, clock: Clock = systemClock) {
     this.#source = source;
     this.#plans = plans;
     this.#clock = clock;
@@ -128,7 +128,9 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   #decided({ record, state }: HeldKey, credential: Credential, takes: boolean): Decided {
-    return decide(record, state, credential, this.#plans()[record.plan], this.#clock(), takes);
+    const { table } = this.#plans;
+    if (table === undefined) throw new StoreUnavailable(NOT_READ);
+    return decide(record, state, credential, table[record.plan], this.#clock(), takes);
   }
 
   async #decideHeld(held: HeldKey, credential: Credential): Promise<Verdict> {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
-import { StoreUnavailable } from '../limiter/limiter.ts';
+import { NOT_READ, StoreUnavailable } from '../limiter/limiter.ts';
 import {
   DEFAULT_PLANS,
   type PlanTable,
@@ -34,7 +34,6 @@ export class PlanCache {
   isReadable = true;
   /** Whether the last attempt found no table. */
   isMissing = false;
-  #isKnown = false;
   #hasBegun = false;
   #alarmed = '';
   #taken = 0;
@@ -46,29 +45,39 @@ export class PlanCache {
   #stopped = false;
   readonly #store: Plans;
   readonly #logger: Logger;
+  readonly #inForce: { table: PlanTable | undefined };
   readonly #isAtStart: boolean;
 
-  /** @param isAtStart whether the gateway starts: only then may the built-in table be written into an empty store */
-  constructor(store: Plans, logger: Logger, isAtStart = true) {
+  /**
+   * @param inForce receives the table that a limiter uses
+   * @param isAtStart whether the gateway starts: only then may the built-in table be written into an empty store
+   */
+  constructor(
+    store: Plans,
+    logger: Logger,
+    inForce: { table: PlanTable | undefined } = { table: undefined },
+    isAtStart = true,
+  ) {
     this.#store = store;
     this.#logger = logger;
+    this.#inForce = inForce;
     this.#isAtStart = isAtStart;
   }
 
   /** The table in force; undefined until one has been read, because the built-in limits may be wrong. */
   get ifKnown(): PlanTable | undefined {
-    return this.#isKnown ? this.table : undefined;
+    return this.#inForce.table;
   }
 
   /** @throws {StoreUnavailable} until a table has been read */
   get known(): PlanTable {
-    if (!this.#isKnown) throw new StoreUnavailable('The plans were not read yet.');
-    return this.table;
+    if (this.#inForce.table === undefined) throw new StoreUnavailable(NOT_READ);
+    return this.#inForce.table;
   }
 
   /** The table in force in its stored form; undefined until one has been read. */
   get lastGood(): StoredPlans | undefined {
-    return this.#isKnown ? storedPlans(this.table) : undefined;
+    return this.#inForce.table && storedPlans(this.#inForce.table);
   }
 
   /** Takes the plans that another process has read, until this process reads the table itself. */
@@ -124,7 +133,10 @@ export class PlanCache {
 
   #miss(): void {
     if (!this.isMissing)
-      this.#logger.error({ hasLastGood: this.#isKnown }, 'the plan table is missing; the last good one stays');
+      this.#logger.error(
+        { hasLastGood: this.ifKnown !== undefined },
+        'the plan table is missing; the last good one stays',
+      );
     this.isMissing = true;
     this.isReadable = false;
   }
@@ -136,7 +148,7 @@ export class PlanCache {
     if (text === this.#textTaken && this.isReadable && this.table === this.#tableTaken) return;
     const { table, rejected } = readPlans(stored, this.table);
     // A missing or bad value in the first table has no last good value: the built-in ones do not count.
-    const isUsable = this.#isKnown || isWhole(stored);
+    const isUsable = this.ifKnown !== undefined || isWhole(stored);
     this.rejected = isUsable ? rejected : rejected.map((value) => ({ ...value, kept: undefined }));
     this.#alarm(this.rejected);
     this.isReadable = true;
@@ -150,8 +162,8 @@ export class PlanCache {
   }
 
   #adopt(table: PlanTable): void {
-    this.#isKnown = true;
     const changes = changesBetween(storedPlans(this.table), storedPlans(table));
+    this.#inForce.table = changes.length === 0 ? this.table : table;
     if (changes.length === 0) return;
     this.#logger.info({ changes: changes.map(({ field, from, to }) => `${field}: ${from} -> ${to}`) }, 'plans changed');
     this.table = table;

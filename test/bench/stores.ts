@@ -137,7 +137,7 @@ async function measureUse(redis: Redis, storage: Storage): Promise<void> {
   const memory = await figure('used_memory');
   const issued: Credential[] = [];
   await issue(storage, MOST, AT_ONCE, (credential) => issued.push(credential));
-  const limiter = new RedisLimiter(redis, () => DEFAULT_PLANS);
+  const limiter = new RedisLimiter(redis, { table: DEFAULT_PLANS });
   const before = await cpu();
   for (let at = 0; at < MOST; at += BATCH)
     await Promise.all(issued.slice(at, at + BATCH).map((credential) => limiter.decide(credential)));

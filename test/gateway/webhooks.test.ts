@@ -179,7 +179,7 @@ test('an event is sent exactly once even if the reply to its claim is late', asy
     secrets: [secretWith(credential.digest)],
     createdAt: 0,
   });
-  const decision = (await new RedisLimiter(redisOfClaims, () => DEFAULT_PLANS).decide(credential)) as Decision;
+  const decision = (await new RedisLimiter(redisOfClaims, { table: DEFAULT_PLANS }).decide(credential)) as Decision;
   const receiver = await webhookReceiver();
   const { logger } = readableLog();
   const open = () => new Webhooks(keys, logger, { url: receiver.url, secret: () => WEBHOOK_SECRET, firstRetryMs: 500 });

@@ -152,7 +152,7 @@ test('a charge does not bring back a deleted key', async () => {
 });
 
 test('100,000 admissions of 20,000 keys are each charged once, alongside decisions', async () => {
-  const limiter = new RedisLimiter(under.redis, () => under.plans, { clock: () => under.now, timeoutMs: 1_000 });
+  const limiter = new RedisLimiter(under.redis, under.inForce, { clock: () => under.now, timeoutMs: 1_000 });
   const clients = new Clients(
     () => under.plans,
     () => under.now,
@@ -202,7 +202,7 @@ test('a reply to a charge still has the levels if it arrives after the deadline 
   const { id } = await under.createKey({ minute: 10, day: 100 });
   const proxy = await startFaultProxy(url);
   const late = await connectedRedis(proxy.url);
-  const charger = new RedisLimiter(late, () => under.plans, { clock: () => under.now, timeoutMs: 50 });
+  const charger = new RedisLimiter(late, under.inForce, { clock: () => under.now, timeoutMs: 50 });
   proxy.set({ kind: 'delay', ms: 150 });
   const [charged] = await charger.charge([{ ...noDebt(), admitted: 4, due: 4, asOf: under.now, id }]);
   expect(tokensIn((charged as { decision: Decision }).decision)).toEqual([6, 96]);

@@ -47,11 +47,7 @@ async function gateway() {
       return await storage.save(states, mustBeDurable);
     },
   };
-  const limiter = new EmbeddedLimiter(
-    source,
-    () => plans,
-    () => time.now,
-  );
+  const limiter = new EmbeddedLimiter(source, { table: plans }, () => time.now);
   const keys = new Keys(storage);
   cleanUp(async () => {
     faults.save = async () => {};
@@ -165,11 +161,7 @@ test('the least recently used keys leave memory once they are stored, and unsave
     },
     save: async () => isStored,
   };
-  const limiter = new EmbeddedLimiter(
-    source,
-    () => DEFAULT_PLANS,
-    () => BEGIN,
-  );
+  const limiter = new EmbeddedLimiter(source, { table: DEFAULT_PLANS }, () => BEGIN);
   cleanUp(() => limiter.stop());
   const decide = (id: string | number) => limiter.decide(credentialOf(String(id), 'd'));
   await decide('stored');

@@ -39,7 +39,7 @@ async function redisFleet(): Promise<Fleet> {
   const under = await redisUnderTest(url);
   const others = Array.from(
     { length: 2 },
-    () => new RedisLimiter(under.redis, () => under.plans, { clock: () => under.now }),
+    () => new RedisLimiter(under.redis, under.inForce, { clock: () => under.now }),
   );
   return { under, gateways: [under.limiter, ...others] };
 }

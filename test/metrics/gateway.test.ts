@@ -123,7 +123,7 @@ test('a request without a decision is counted by reason, and each request once',
 test('requests of one event-loop turn are counted as one call', async () => {
   const connection = await connectedRedis(REDIS_URL);
   const calls = new CallCounts();
-  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS, { calls });
+  const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS }, { calls });
   const credential = credentialOf('nobodys-key0', '-');
   await Promise.all(Array.from({ length: 10 }, () => limiter.decide(credential)));
   const [sizes] = calls.families();

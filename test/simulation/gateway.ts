@@ -46,19 +46,24 @@ export interface Gateway {
 /** Starts a gateway from the product's code, composed as open-backend.ts and worker.ts compose it for one process. */
 export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise<Gateway> {
   const connection = new NetworkConnection(link, wrappers.timeoutMs ?? TIMEOUT_MS);
-  const plansOf = () => wrappers.plans?.(planCache.known) ?? planCache.known;
+  const plans: { table: PlanTable | undefined } = { table: undefined };
+  const inForce = {
+    get table() {
+      return plans.table && (wrappers.plans?.(plans.table) ?? plans.table);
+    },
+  };
   const clients = new Clients(
-    () => planCache.ifKnown && plansOf(),
+    () => inForce.table,
     undefined,
     ({ id }) => bans.add(id),
   );
   wrappers.clients?.(clients);
-  const backend = redisBackend(connection, plansOf, logger, {
+  const backend = redisBackend(connection, inForce, logger, {
     clients,
     locals: wrappers.locals?.(clients),
     connectOperators: async () => new NetworkConnection(link, OPERATORS_TIMEOUT_MS),
   });
-  const planCache = new PlanCache(new Plans(backend.storage), logger);
+  const planCache = new PlanCache(new Plans(backend.storage), logger, plans);
   let isOpen = true;
   const load = async () => {
     if (isOpen && !(await backend.loadScript())) setTimeout(load, LOAD_AGAIN_MS);

@@ -2,7 +2,13 @@ import type { Redis } from 'ioredis';
 import { type Credential, createApiKey } from '../../gateway/limiter/credential.ts';
 import type { KeyRecord } from '../../gateway/limiter/key-record.ts';
 import type { Decision, Limiter } from '../../gateway/limiter/limiter.ts';
-import { DEFAULT_PLANS, type Plan, type PlanName, type PlanTable } from '../../gateway/limiter/plans.ts';
+import {
+  DEFAULT_PLANS,
+  type Plan,
+  type PlanName,
+  type PlansInForce,
+  type PlanTable,
+} from '../../gateway/limiter/plans.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisLimiter } from '../../gateway/stores/redis/limiter.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
@@ -23,14 +29,21 @@ export interface LimiterUnderTest {
   readonly keys: Keys;
   now: number;
   plans: PlanTable;
+  /** The same, as a limiter reads it. */
+  readonly inForce: PlansInForce;
   setPlan(name: PlanName, changes: Plan): void;
   createKey(record?: Partial<KeyRecord>): Promise<Credential>;
 }
 
 function underTest(open: (under: LimiterUnderTest) => { limiter: Limiter; keys: Keys }): LimiterUnderTest {
-  const under = {
+  const under: LimiterUnderTest = {
     now: BEGIN,
     plans: DEFAULT_PLANS,
+    inForce: {
+      get table() {
+        return under.plans;
+      },
+    },
     setPlan(name: PlanName, changes: Plan) {
       this.plans = { ...this.plans, [name]: { ...this.plans[name], ...changes } };
     },
@@ -49,7 +62,7 @@ export async function memoryUnderTest(): Promise<LimiterUnderTest> {
   const folder = await temporaryFolder();
   return underTest((under) => {
     const { storage, limiterOf } = embeddedParts(folder, {}, () => under.now);
-    const limiter = limiterOf(() => under.plans);
+    const limiter = limiterOf(under.inForce);
     cleanUp(async () => {
       await limiter.stop();
       await storage.close();
@@ -65,7 +78,7 @@ export async function redisUnderTest(
   const redis = await connectedRedis(url);
   const under = underTest((self) => ({
     keys: new Keys(withOwn(new RedisStorage(redis), { now: async () => self.now })),
-    limiter: new RedisLimiter(redis, () => self.plans, { clock: () => self.now }),
+    limiter: new RedisLimiter(redis, self.inForce, { clock: () => self.now }),
   }));
   return Object.assign(under, { redis, charger: under.limiter as RedisLimiter });
 }

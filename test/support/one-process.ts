@@ -1,7 +1,7 @@
 import { type GatewaySettings, webhookSecretOf } from '../../gateway/config.ts';
 import type { Clock } from '../../gateway/limiter/bucket.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
-import type { PlanTable } from '../../gateway/limiter/plans.ts';
+import type { PlansInForce } from '../../gateway/limiter/plans.ts';
 import { openBackend, type PlannedBackend } from '../../gateway/open-backend.ts';
 import { type Announce, actOn } from '../../gateway/primary/changes.ts';
 import { type GatewayRoute, ROUTES } from '../../gateway/routes.ts';
@@ -91,6 +91,6 @@ export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'audi
       flush: async () => limiter?.flush(),
     },
   });
-  const limiterOf = (plans: () => PlanTable) => (limiter = new EmbeddedLimiter(storage, plans, clock));
+  const limiterOf = (plans: PlansInForce) => (limiter = new EmbeddedLimiter(storage, plans, clock));
   return { storage, limiterOf };
 }

@@ -2,7 +2,7 @@ import type { Logger } from '../../../shared/process/logger.ts';
 import { repeat } from '../../../shared/process/repeat.ts';
 import { Clients, type LocalDecisions } from '../../limiter/clients.ts';
 import { Debts, surviveOutages } from '../../limiter/outage.ts';
-import type { PlanTable } from '../../limiter/plans.ts';
+import type { PlansInForce } from '../../limiter/plans.ts';
 import type { Backend } from '../backend.ts';
 import type { LogEntry } from '../storage.ts';
 import { CallCounts, loadScript, type RedisConnection } from './calls.ts';
@@ -27,11 +27,16 @@ interface RedisBackendOptions {
 /** Keys, plans and decisions in Redis, shared by any number of gateways. */
 export function redisBackend(
   redis: RedisConnection,
-  plans: () => PlanTable,
+  plans: PlansInForce,
   logger: Logger,
   options: RedisBackendOptions = {},
 ): Backend {
-  const { clients = new Clients(plans), locals = clients, connectOperators = async () => redis, auditLength } = options;
+  const {
+    clients = new Clients(() => plans.table),
+    locals = clients,
+    connectOperators = async () => redis,
+    auditLength,
+  } = options;
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
   const ofConnection = isCluster(redis) ? redis.options.redisOptions : redis.options;

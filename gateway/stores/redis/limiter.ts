@@ -5,6 +5,7 @@ import { type Credential, credentialOf, readBounds, type Use } from '../../limit
 import {
   type Decision,
   NO_DECISION,
+  NOT_READ,
   type Question,
   type RemoteLimiter,
   StoreUnavailable,
@@ -12,7 +13,7 @@ import {
 } from '../../limiter/limiter.ts';
 import { addressDigits } from '../../limiter/networks.ts';
 import { type Charged, type Charger, startDeadline } from '../../limiter/outage.ts';
-import { type PlanName, type PlanTable, planText } from '../../limiter/plans.ts';
+import { type PlanName, type PlansInForce, type PlanTable, planText } from '../../limiter/plans.ts';
 import { type CallCounts, keyOf, mayHaveRun, type RedisConnection, runDecide } from './calls.ts';
 import type { ClusterConnection } from './connection.ts';
 
@@ -45,7 +46,7 @@ type Group = [Question, ...Question[]];
 export class RedisLimiter implements RemoteLimiter, Charger {
   readonly atOnce: number = MAX_BATCH;
   readonly #redis: RedisConnection;
-  readonly #plans: () => PlanTable;
+  readonly #plans: PlansInForce;
   readonly #options: RedisLimiterOptions;
   readonly #bound: BoundedMap<string, true>;
   #waiting: Question[] = [];
@@ -54,7 +55,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
   #table: PlanTable | undefined;
   #tableText = '';
 
-  constructor(redis: RedisConnection, plans: () => PlanTable, options: RedisLimiterOptions = {}) {
+  constructor(redis: RedisConnection, plans: PlansInForce, options: RedisLimiterOptions = {}) {
     this.#redis = redis;
     this.#plans = plans;
     this.#options = options;
@@ -229,7 +230,8 @@ export class RedisLimiter implements RemoteLimiter, Charger {
 
   /** The plan table in the script's format, rebuilt only when the table changes. */
   #planText(): string {
-    const table = this.#plans();
+    const { table } = this.#plans;
+    if (table === undefined) throw new StoreUnavailable(NOT_READ);
     if (table !== this.#table) {
       this.#table = table;
       this.#tableText = planText(table);
@@ -326,7 +328,7 @@ export class ClusterLimiter extends RedisLimiter {
   readonly #lanes = new Map<string, RedisLimiter>();
   readonly #newLane: (onIdle: () => void) => RedisLimiter;
 
-  constructor(cluster: ClusterConnection, plans: () => PlanTable, given: RedisLimiterOptions = {}) {
+  constructor(cluster: ClusterConnection, plans: PlansInForce, given: RedisLimiterOptions = {}) {
     const options = { ...given, bound: boundSecrets() };
     super(cluster, plans, options);
     this.#newLane = (onIdle) => new RedisLimiter(cluster, plans, { ...options, onIdle });

@@ -3,7 +3,6 @@ import type { AddressInfo } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { parseApiKey } from '../../../gateway/limiter/credential.ts';
 import type { Decision } from '../../../gateway/limiter/limiter.ts';
-import type { PlanTable } from '../../../gateway/limiter/plans.ts';
 import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../../gateway/stores/plans.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
@@ -19,8 +18,9 @@ const { CORE_URL = '', REDIS_URL = '' } = process.env;
 
 const logger = createLogger('http-proxy-3', 'warn');
 const redis = await connectRedis(targetOf('single', REDIS_URL, { timeoutMs: 1_000 }), logger);
-const backend = redisBackend(redis, (): PlanTable => planCache.table, logger);
-const planCache = new PlanCache(new Plans(backend.storage), logger);
+const inForce = { table: undefined };
+const backend = redisBackend(redis, inForce, logger);
+const planCache = new PlanCache(new Plans(backend.storage), logger, inForce);
 await planCache.start();
 // Node's default agent would close idle connections beyond 256.
 const agent = new http.Agent({ keepAlive: true, maxFreeSockets: 1_024 });

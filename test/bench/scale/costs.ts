@@ -69,7 +69,7 @@ async function underLoad() {
  * @param credentials used in turn; with a single one, a call decides several requests of the same key
  */
 async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts> {
-  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
+  const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS });
   let turn = 0;
   const decide = () => limiter.decide(credentials[turn++ % credentials.length] as Credential);
   await microsecondsPerDecision(decide, MANY);
@@ -112,7 +112,7 @@ async function bytesPerRequest(): Promise<number> {
 
 /** The bytes of a decision with a call of its own. */
 async function bytesPerDecision(): Promise<number> {
-  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS);
+  const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS });
   const traffic = async () => {
     const statistics = await stage.client.info('stats');
     return [...statistics.matchAll(/total_net_(?:in|out)put_bytes:(\d+)/g)].reduce(
@@ -130,7 +130,7 @@ async function bytesPerKey(): Promise<number> {
   const memory = async () => Number(/used_memory:(\d+)/.exec(await stage.client.info('memory'))?.[1]);
   const before = await memory();
   let now = Date.now() * 1_000;
-  const limiter = new RedisLimiter(connection, () => DEFAULT_PLANS, { clock: () => now });
+  const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS }, { clock: () => now });
   const credentials = await Promise.all(Array.from({ length: SAMPLE_KEYS }, createKey));
   const steps = [...Array(DAYS_USED).fill(DAY_MICROSECONDS), ...Array(MINUTES_USED).fill(MINUTE_MICROSECONDS)];
   for (const step of steps) {
