@@ -42,6 +42,12 @@ export function refill(from: Level, limit: number, window: number, elapsed: numb
   return tokens >= limit ? full(limit) : { tokens, fraction: fraction - carry * window };
 }
 
+/** A key is near its limit if at most a fifth is left. */
+export const LEFT_PARTS = 5;
+
+export const isNear = ({ limit, tokens }: { readonly limit: number; readonly tokens: number }): boolean =>
+  tokens * LEFT_PARTS <= limit;
+
 const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
 
 /**

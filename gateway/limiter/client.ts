@@ -35,7 +35,7 @@ export class Client {
   /** When this gateway last learned of a change by an operator. Earlier verdicts are not used. */
   changedAt = Number.NEGATIVE_INFINITY;
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
-  /** Requests of the key in the gateway that take capacity (load-shedder.ts). */
+  /** Requests of the key in the gateway that take capacity (overload.ts). */
   inFlight = 0;
   /** Until when reads of the client are expected to be slow, and answers to be large (upstream/call.ts). */
   slowUntil = 0;

@@ -7,7 +7,7 @@ import { type Credential, holdsApiKey, parseApiKey, type Scope, type Use } from 
 import { type Limiter, type LimitStatus, StoreUnavailable, type Verdict } from '../limiter/limiter.ts';
 import { Newcomers } from '../limiter/newcomers.ts';
 import { type Exchange, Shed } from '../telemetry/exchange.ts';
-import type { Slot } from './load-shedder.ts';
+import type { Slot } from './overload.ts';
 
 /** Errors without variable parts are created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');

@@ -5,10 +5,10 @@ import { addTrace, CALLER_ID } from '../../shared/http/request-head.ts';
 import type { Listening } from '../../shared/http/server.ts';
 import { createRouter } from '../../shared/http/service.ts';
 import type { Logger } from '../../shared/process/logger.ts';
-import { monotonicClock } from '../limiter/bucket.ts';
+import { isNear, monotonicClock } from '../limiter/bucket.ts';
 import type { Clients } from '../limiter/clients.ts';
 import type { Credential } from '../limiter/credential.ts';
-import type { Verdict } from '../limiter/limiter.ts';
+import type { BucketState, Verdict } from '../limiter/limiter.ts';
 import { type GatewayRoute, LIMITS_ROUTE } from '../routes.ts';
 import { type CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { BannedKeys, KeyWatch } from '../telemetry/key-watch.ts';
@@ -22,9 +22,8 @@ import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget, shed } from './authorize.ts';
 import { clientHeaders, serverTiming } from './client-headers.ts';
 import { addForwarded, canonicalRequest, clientAddress, networkOf, type TrustedProxies } from './client-request.ts';
-import { LoadShedder } from './load-shedder.ts';
+import { costOfBody, LoadShedder, RefusalPacing } from './overload.ts';
 import { OwnAnswers, type OwnAnswersDependencies, sendError, sendOwnAnswer } from './own-answers.ts';
-import { costOfBody, RefusalPacing } from './refusal-pacing.ts';
 import { asksForWebSocket, checkHandshake, type Tunnels } from './tunnels.ts';
 
 interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependencies {
@@ -126,8 +125,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     exchange.verdict = verdict;
     const { id, keyId, client, clientAddress, outcome } = exchange;
     deps.recent.decided(exchange);
-    deps.banned.note(keyId, verdict);
-    if (client !== undefined && 'buckets' in verdict) deps.watch.note(client, verdict);
+    if (verdict.outcome === 'banned' && keyId !== undefined) deps.banned.note(keyId);
+    if (client !== undefined && 'buckets' in verdict) {
+      client.askedAt = monotonicClock();
+      if (verdict.outcome !== 'admitted' || isNear(verdict.buckets[1] as BucketState)) deps.watch.note(client, verdict);
+    }
     if (outcome === 'elsewhere') elsewhere.note(keyId, clientAddress, id);
   }
 

@@ -1,7 +1,7 @@
-import { DAY, MINUTE, monotonicClock, ticksUntil } from '../limiter/bucket.ts';
+import { DAY, isNear, LEFT_PARTS, MINUTE, monotonicClock, ticksUntil } from '../limiter/bucket.ts';
 import type { Client } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
-import type { BucketState, Decision, Verdict } from '../limiter/limiter.ts';
+import type { BucketState, Decision } from '../limiter/limiter.ts';
 import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 
 /**
@@ -11,8 +11,6 @@ import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;
 export type KeyEvent = (typeof KEY_EVENTS)[number];
 
-/** A key is near its limit if at most a fifth is left. */
-const LEFT_PARTS = 5;
 /** A key that has not been used for this long is not counted. */
 const RECENT = 10 * MINUTE;
 /** The gauges of one scrape share a count, which is reused for this long. */
@@ -31,7 +29,7 @@ interface KeyCounts {
 }
 
 /**
- * Watches the keys in use. It keeps its data on their records, so a decision costs two assignments and a comparison.
+ * Watches the keys in use. It keeps its data on their records. A usual decision only sets `askedAt`.
  */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
@@ -54,9 +52,9 @@ export class KeyWatch {
     this.#monotonic = monotonic;
   }
 
+  /** Notes a decision that admits nobody, or after which little of the day limit is left. */
   note(client: Client, decision: Decision): void {
     const { outcome } = decision;
-    client.askedAt = this.#monotonic();
     if (outcome === 'refused') client.refusedAt = client.askedAt;
     const day = decision.buckets[1] as BucketState;
     if (isNear(day)) this.#notifyOnce('day_80', client, decision);
@@ -92,9 +90,6 @@ export class KeyWatch {
   }
 }
 
-export const isNear = ({ limit, tokens }: Pick<BucketState, 'limit' | 'tokens'>): boolean =>
-  tokens * LEFT_PARTS <= limit;
-
 /** Checks again, because a bucket refills without a decision. */
 function isStillNear({ heard, state }: Client, now: number): boolean {
   if (heard === undefined) return false;
@@ -123,8 +118,7 @@ export class BannedKeys {
   #minute = -1;
   #ids = new Set<string>();
 
-  note(keyId: string | undefined, { outcome }: Verdict): void {
-    if (outcome !== 'banned' || keyId === undefined) return;
+  note(keyId: string): void {
     const minute = Math.floor(Date.now() / MINUTE_MS);
     if (minute !== this.#minute) this.#ids = new Set();
     this.#minute = minute;

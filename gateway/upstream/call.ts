@@ -2,8 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { FairShare } from '../../shared/fair-share.ts';
 import { type HttpError, unavailable } from '../../shared/http/errors.ts';
 import { type Answer, type AnswerHead, AnswerTooLarge, sendAnswer } from './answer.ts';
-import { type Core, LARGE_NOTED_MS } from './core.ts';
-import type { Cores } from './cores.ts';
+import { type Core, type CoreChoice, LARGE_NOTED_MS } from './core.ts';
 import {
   ClientGone,
   CoreRefusedUs,
@@ -37,7 +36,7 @@ export interface Destination {
 export type Done = (fault?: HttpError) => void;
 
 export interface CallContext {
-  readonly cores: Cores;
+  readonly cores: CoreChoice;
   readonly timeoutMs: number;
   remove(call: Call): void;
 }

@@ -381,3 +381,13 @@ export interface CoreState {
   readonly lastAnswer: { readonly at: number; readonly ms: number } | undefined;
   readonly lastFault: LastFault | undefined;
 }
+
+/** Chooses between the cores for each attempt. */
+export interface CoreChoice {
+  first(kind: 'read' | 'write', now: number): Core;
+  next(tried?: readonly Core[]): Core;
+  other(than: Core): Core | undefined;
+  isOnlyReady(core: Core): boolean;
+  areAll(tried: readonly Core[]): boolean;
+  readonly isAnswerProof: boolean;
+}

@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { z } from 'zod';
-import { DAY } from '../limiter/bucket.ts';
+import { DAY, isNear } from '../limiter/bucket.ts';
 import { type KeyEntry, usedOfDay } from '../limiter/key-record.ts';
 import type { BucketState, Decision } from '../limiter/limiter.ts';
-import { isNear, type KeyEvent } from '../telemetry/key-watch.ts';
+import type { KeyEvent } from '../telemetry/key-watch.ts';
 
 /** Webhook messages: what they report, how they are signed and sent, and the settings for that. */
 

@@ -105,7 +105,7 @@ export const BREAKS: readonly Break[] = [
   row(LIMIT, 'gateway/concurrency', 'this.#mayRise = this.#queued <= allowed;', ''),
   row('gateway/upstream/core.ts', 'gateway/concurrency', '|| 2 * this.limit.inFlight >= this.limit.value', ''),
   row(
-    'gateway/pipeline/load-shedder.ts',
+    'gateway/pipeline/overload.ts',
     'gateway/concurrency',
     'return caller.inFlight + 1 <=',
     'return caller.inFlight <',

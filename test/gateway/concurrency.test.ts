@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
+import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
 import { ConcurrencyLimit } from '../../gateway/upstream/concurrency-limit.ts';
 import { Core } from '../../gateway/upstream/core.ts';
 import { generator } from '../support/fleets.ts';

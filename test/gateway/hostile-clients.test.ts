@@ -6,7 +6,7 @@ import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import { Newcomers } from '../../gateway/limiter/newcomers.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
+import { LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';

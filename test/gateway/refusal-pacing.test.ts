@@ -2,7 +2,7 @@ import { IncomingMessage, ServerResponse } from 'node:http';
 import net from 'node:net';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { RefusalPacing } from '../../gateway/pipeline/refusal-pacing.ts';
+import { RefusalPacing } from '../../gateway/pipeline/overload.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';

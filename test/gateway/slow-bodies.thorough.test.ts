@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/load-shedder.ts';
+import { type Caller, LoadShedder, type Slot } from '../../gateway/pipeline/overload.ts';
 import { faultyCore, OK, slowCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { connectRaw } from '../support/raw-client.ts';

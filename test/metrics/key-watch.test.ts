@@ -41,6 +41,7 @@ function watched() {
     const client = clients.get(id) ?? new Client(id);
     client.heard = { decision, at: clock.now };
     clients.set(id, client);
+    client.askedAt = clock.now;
     watch.note(client, decision);
   };
   const counts = () => {
