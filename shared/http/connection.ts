@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { breakBody } from './body.ts';
@@ -62,6 +62,8 @@ const MS_PER_READ = 2.5;
 export class Rules {
   /** The number of unfinished answers of a connection at which the next request waits. */
   readonly unanswered: number;
+  /** Whether the server stops, so that each answer closes its connection. */
+  isStopping = false;
   /** When the next closing connection may be read, as of performance.now(). */
   #nextReadAt = 0;
 
@@ -169,6 +171,7 @@ export class Connection {
   add(response: ServerResponse, mayClose: boolean): void {
     this.answers.push(response);
     if (mayClose) this.#undecided = response;
+    if (this.#rules.isStopping) response.shouldKeepAlive = false;
     response.on('close', () => {
       takeOut(this.answers, response);
       if (this.#undecided === response) this.#undecided = undefined;
@@ -283,6 +286,23 @@ export class Connection {
     socket.setTimeout(waits + SILENCE_MS);
     setTimeout(() => socket.resume(), waits).unref();
   }
+}
+
+/** Handles the requests of a server. The answer to each first joins its connection. */
+export function handleRequests(
+  server: Server,
+  connections: ReadonlyMap<Socket, Connection | undefined>,
+  onRequest: RequestListener,
+): void {
+  const handle = (request: IncomingMessage, response: ServerResponse, mayClose: boolean) => {
+    connections.get(request.socket)?.add(response, mayClose);
+    onRequest(request, response);
+  };
+  // The reader of the body sends 100 Continue. After an earlier refusal, the client does not send its body (RFC 9110
+  // §10.1.1).
+  for (const event of ['request', 'checkExpectation'] as const)
+    server.on(event, (request, response) => handle(request, response, false));
+  server.on('checkContinue', (request, response) => handle(request, response, true));
 }
 
 /** Cuts a connection so that its client notices. Over TLS, the lack of a closing alert shows it. */

@@ -5,7 +5,7 @@ import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
-import { Connection, noRequest, PLAIN_HTTP, Rules, reset } from './connection.ts';
+import { Connection, handleRequests, noRequest, PLAIN_HTTP, Rules, reset } from './connection.ts';
 import { http } from './node-http.ts';
 import { type Fault, KEPT_HEADER_LINES } from './request-head.ts';
 
@@ -117,21 +117,10 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   server.maxHeadersCount = KEPT_HEADER_LINES;
   if (upgrades !== undefined) takeUpgrades(server, upgrades);
   const connections = new Connections(server, limits, listening);
-  let stopping = false;
-
-  const answer = (request: IncomingMessage, response: ServerResponse, mayClose = false) => {
-    connections.of(request.socket)?.add(response, mayClose);
-    if (stopping) response.shouldKeepAlive = false;
-    onRequest(request, response);
-  };
-  // The reader of the body sends 100 Continue. After an earlier refusal, the client does not send its body (RFC 9110
-  // §10.1.1).
-  for (const event of ['request', 'checkExpectation'] as const)
-    server.on(event, (request, response) => answer(request, response));
-  server.on('checkContinue', (request, response) => answer(request, response, true));
+  handleRequests(server, connections.all, onRequest);
   server.on('clientError', (fault: NodeJS.ErrnoException & Fault, stream) => {
     const socket = stream as Socket;
-    const connection = connections.of(socket);
+    const connection = connections.all.get(socket);
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) {
       const request = noRequest(bare, fault);
@@ -153,13 +142,12 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
   return {
     url: urlOf(certificate === undefined ? 'http' : 'https', server.address() as AddressInfo),
     get stopping() {
-      return stopping;
+      return connections.isStopping;
     },
     renew(renewed) {
       if (server instanceof https.Server) server.setSecureContext({ ...TLS, ...renewed });
     },
     async stop({ lameDuckMs = 0, lingerMs = lameDuckMs, graceMs = DEFAULT_GRACE_MS } = {}) {
-      stopping = true;
       connections.drain();
       await sleep(lameDuckMs);
       // http's own close would cut connections whose first request is still arriving.
@@ -279,7 +267,7 @@ interface ConnectionCaps {
 /** The connections of a server, and their limits. */
 class Connections {
   /** A TCP connection below TLS has no {Connection}, and is listed only during the handshake. */
-  readonly #connections = new Map<Socket, Connection | undefined>();
+  readonly all = new Map<Socket, Connection | undefined>();
   readonly #perAddress = new KeyedCount();
   readonly #limits: ServerLimits;
   readonly #caps: ConnectionCaps;
@@ -297,7 +285,7 @@ class Connections {
       if (this.#count(socket)) this.#add(socket, isTls ? undefined : new Connection(socket, this.#rules));
     });
     server.on('secureConnection', (socket: Socket) => {
-      this.#connections.delete(below(socket));
+      this.all.delete(below(socket));
       this.#add(socket, new Connection(socket, this.#rules));
     });
     const sweeping = setInterval(() => this.#sweep(), limits.checkEveryMs / 2).unref();
@@ -322,32 +310,32 @@ class Connections {
   }
 
   #add(socket: Socket, connection: Connection | undefined): void {
-    this.#connections.set(socket, connection);
-    socket.once('close', () => this.#connections.delete(socket));
+    this.all.set(socket, connection);
+    socket.once('close', () => this.all.delete(socket));
   }
 
   /** The TCP connection below a failed TLS handshake. Data written to it is not encrypted. */
   handshakeOf(secure: Socket): Socket | undefined {
-    return this.#connections.has(below(secure)) ? below(secure) : undefined;
+    return this.all.has(below(secure)) ? below(secure) : undefined;
   }
 
-  /** Undefined on a TLS server until the handshake is complete, and for a connection that is gone. */
-  of(socket: Socket): Connection | undefined {
-    return this.#connections.get(socket);
+  get isStopping(): boolean {
+    return this.#rules.isStopping;
   }
 
   /** Makes every connection end with an answer that announces it. */
   drain(): void {
-    for (const connection of this.#connections.values()) connection?.drain();
+    this.#rules.isStopping = true;
+    for (const connection of this.all.values()) connection?.drain();
   }
 
   /** Closes idle connections after `lingerMs`, and all others after another `graceMs`. */
   async end(lingerMs: number, graceMs: number): Promise<void> {
     const begin = performance.now() + lingerMs;
-    for (; this.#connections.size > 0; await sleep(10)) {
+    for (; this.all.size > 0; await sleep(10)) {
       const now = performance.now();
       if (now < begin) continue;
-      for (const [socket, connection] of this.#connections) {
+      for (const [socket, connection] of this.all) {
         if (connection === undefined || now > begin + graceMs) socket.destroy();
         else if (connection.isIdle && socket.writableLength === 0) socket.destroySoon();
       }
@@ -358,7 +346,7 @@ class Connections {
   #sweep(): void {
     const now = performance.now();
     const held: { readonly socket: Socket; readonly bytes: number }[] = [];
-    for (const [socket, connection] of this.#connections) {
+    for (const [socket, connection] of this.all) {
       if (connection === undefined) continue;
       if (connection.waitsForReader(now) >= this.#limits.answerMs) this.#cut(socket, 'slow_reader');
       held.push({ socket, bytes: connection.heldBytes });
@@ -374,7 +362,7 @@ class Connections {
 
   #cut(socket: Socket, reason: CutFor): void {
     // In HTTP/1.0 the end of the connection would be the end of the answer.
-    if (this.#connections.get(socket)?.answers[0]?.req.httpVersion === '1.0') reset(socket);
+    if (this.all.get(socket)?.answers[0]?.req.httpVersion === '1.0') reset(socket);
     else socket.destroy();
     this.#caps.onCut?.(reason);
   }
