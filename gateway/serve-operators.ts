@@ -13,7 +13,7 @@ import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
 import { checkAnswers, checkDecisions, coresOf } from './operators/api/traffic.ts';
 import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
-import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-request.ts';
+import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-http.ts';
 import { CORE_READ } from './routes.ts';
 import { checkAddresses } from './telemetry/check-addresses.ts';
 import { KeyRefusals } from './telemetry/key-refusals.ts';

@@ -13,7 +13,7 @@ import { coreTokenOf, type GatewaySettings } from './config.ts';
 import { systemClock } from './limiter/bucket.ts';
 import { AddressAllowance } from './limiter/newcomers.ts';
 import type { PlannedBackend } from './open-backend.ts';
-import { countedAs, HEAD_LIMITS, TrustedProxies } from './pipeline/client-request.ts';
+import { countedAs, HEAD_LIMITS, TrustedProxies } from './pipeline/client-http.ts';
 import { Cors } from './pipeline/own-answers.ts';
 import { createPipeline } from './pipeline/pipeline.ts';
 import { Tunnels } from './pipeline/tunnels.ts';

@@ -18,7 +18,7 @@ import type { factsReader } from '../stores/keys.ts';
 import type { CanonicalRequest, Exchange } from '../telemetry/exchange.ts';
 import type { KeyRefusal } from '../telemetry/key-refusals.ts';
 import { authenticate, MALFORMED, refusalOf, refuseKeyInTarget, UNAUTHORIZED } from './authorize.ts';
-import { clientHeaders, retryAfterSeconds } from './client-headers.ts';
+import { clientHeaders, retryAfterSeconds } from './client-http.ts';
 
 export interface OwnAnswersDependencies {
   readonly routes: readonly GatewayRoute[];

@@ -20,8 +20,15 @@ import type { Forwarder } from '../upstream/forwarder.ts';
 import { attemptIdOf, requestHeaders } from '../upstream/headers.ts';
 import { openTunnel, type Upgrade } from '../upstream/tunnel.ts';
 import { Authorizer, authenticate, MALFORMED, refusalOf, refuseKeyInTarget, shed } from './authorize.ts';
-import { clientHeaders, serverTiming } from './client-headers.ts';
-import { addForwarded, canonicalRequest, clientAddress, networkOf, type TrustedProxies } from './client-request.ts';
+import {
+  addForwarded,
+  canonicalRequest,
+  clientAddress,
+  clientHeaders,
+  networkOf,
+  serverTiming,
+  type TrustedProxies,
+} from './client-http.ts';
 import { costOfBody, LoadShedder, RefusalPacing } from './overload.ts';
 import { OwnAnswers, type OwnAnswersDependencies, sendError, sendOwnAnswer } from './own-answers.ts';
 import { asksForWebSocket, checkHandshake, type Tunnels } from './tunnels.ts';

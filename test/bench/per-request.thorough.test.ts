@@ -8,5 +8,5 @@ test('an admitted request awaits only its decision: no step before or after it c
   const [gateway] = await countPerRequest(stage);
   // Those of handle, the decision, its await, ioredis' command, and two that continue it. Timers add a few.
   expect(gateway?.promises).toBeLessThan(7);
-  expect(gateway?.files).toBeLessThanOrEqual(42);
+  expect(gateway?.files).toBeLessThanOrEqual(25);
 }, 120_000);

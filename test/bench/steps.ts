@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { DAY, MINUTE } from '../../gateway/limiter/bucket.ts';
 import { createApiKey, parseApiKey } from '../../gateway/limiter/credential.ts';
 import type { LimitStatus } from '../../gateway/limiter/limiter.ts';
-import { canonicalRequest } from '../../gateway/pipeline/client-request.ts';
+import { canonicalRequest } from '../../gateway/pipeline/client-http.ts';
 import { ROUTES } from '../../gateway/routes.ts';
 import type { Exchange } from '../../gateway/telemetry/exchange.ts';
 import { Traffic } from '../../gateway/telemetry/request-metrics.ts';

@@ -78,8 +78,8 @@ export const BREAKS: readonly Break[] = [
 
   // What clients send.
   row('gateway/pipeline/authorize.ts', 'gateway/where-a-key-stands', 'if (holdsApiKey(target))', 'if (target === "")'),
-  row('gateway/pipeline/client-request.ts', 'gateway/client-address', '|| !peer.isTrusted) return', ') return'),
-  row('gateway/pipeline/client-request.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
+  row('gateway/pipeline/client-http.ts', 'gateway/client-address', '|| !peer.isTrusted) return', ') return'),
+  row('gateway/pipeline/client-http.ts', 'gateway/client-address', 'return ipv4 ?? ipv6;', 'return entry;'),
   row(CONNECTION, 'gateway/one-at-a-time', '(!isInBody && this.#isClosing)', 'false'),
   row(CONNECTION, 'security/unread-answers', '(parser.incoming[BODY_BYTES]?.() ?? 0)', '0'),
   row(CONNECTION, 'gateway/pipelining', 'this.answers.length >= this.#rules.unanswered', 'false'),

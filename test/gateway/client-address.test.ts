@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { networkOf, plainAddress } from '../../gateway/pipeline/client-request.ts';
+import { networkOf, plainAddress } from '../../gateway/pipeline/client-http.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { send } from '../support/http.ts';
 import { stackBefore } from '../support/stack-before.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { AddressAllowance } from '../../gateway/limiter/newcomers.ts';
-import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/client-http.ts';
 import { BEGIN, SECOND } from '../support/limiters.ts';
 
 /**

@@ -5,7 +5,7 @@ import { decide } from '../../gateway/limiter/decide.ts';
 import { FRESH, type KeyRecord, type KeyState } from '../../gateway/limiter/key-record.ts';
 import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
-import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/client-http.ts';
 import { type DecideAt, type Fleet, generator, runFleet, secondsToBan } from '../support/fleets.ts';
 import { BEGIN, SECOND } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';

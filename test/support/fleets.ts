@@ -1,5 +1,5 @@
 import type { Decision } from '../../gateway/limiter/limiter.ts';
-import { retryAfterSeconds } from '../../gateway/pipeline/client-headers.ts';
+import { retryAfterSeconds } from '../../gateway/pipeline/client-http.ts';
 import { limitHeaders } from './limit-headers.ts';
 
 /** Clients of one key on a simulated clock in microseconds: simulated minutes take milliseconds. */

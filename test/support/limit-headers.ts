@@ -1,5 +1,5 @@
 import type { LimitStatus } from '../../gateway/limiter/limiter.ts';
-import { addLimits } from '../../gateway/pipeline/client-headers.ts';
+import { addLimits } from '../../gateway/pipeline/client-http.ts';
 
 /** All limit headers of an answer with this limit status, as a flat list. */
 export function limitHeaders(status: LimitStatus, draftFields: boolean): string[] {

@@ -1,4 +1,4 @@
--- The limit headers for a client, as gateway/pipeline/client-headers.ts derives them.
+-- The limit headers for a client, as gateway/pipeline/client-http.ts derives them.
 
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 
