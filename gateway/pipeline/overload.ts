@@ -44,8 +44,8 @@ export class LoadShedder {
     const limit = this.#limit();
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
     // The fair part is at least what is free.
-    const isFree = caller.inFlight < limit - this.#total;
-    return isFree || caller.inFlight + 1 <= fairPart(limit, this.#total, this.#callers);
+    const wanted = caller.inFlight + 1;
+    return wanted <= limit - this.#total || wanted <= fairPart(limit, this.#total, this.#callers);
   }
 
   /** The caller of unverified requests from an address. */
