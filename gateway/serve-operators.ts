@@ -52,14 +52,15 @@ export async function serveOperators(
   };
   const health = new Health({
     redis: lookAtRedis,
-    async cores(isWatched) {
+    async cores({ isWatched }) {
       if (isWatched) return lookAtCores();
       const seen = coresOf(processes()).filter(({ state }) => state !== 'draining');
       // The workers probe several cores anyway.
       return [...(seen.length > 1 ? await probeCores(settings.CORE_URL) : []), ...seen.flatMap(checkAnswers)];
     },
     workers: () => checkWorkers(workers?.()),
-    gateways: (isWatched) => (isWatched ? checkPeers(peers) : []),
+    // Orchestrators ask every gateway for readiness, and each of them would ask all others every second.
+    gateways: ({ isNow }) => (isNow ? checkPeers(peers) : undefined),
   });
   const server = await startServer({
     host: settings.ADMIN_HOST,

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type {
@@ -14,7 +15,7 @@ import { digestIn, idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { type Answer, post } from '../support/http.ts';
+import { type Answer, post, send } from '../support/http.ts';
 import { ask as askWith, get, pagesOf, viewOf } from '../support/operators.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -323,6 +324,26 @@ describe('with two gateways of two workers', async () => {
     there.child.kill('SIGTERM');
     await there.ended;
     expect((await list()).missing).toEqual([]);
+  });
+
+  test('while only readiness is asked for, a gateway that hangs is not overlooked, and is named within 3 s', async () => {
+    const hung = await startWorkers({ REDIS_URL: url });
+    const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
+    const about = `gateway ${hostname()}:${hung.child.pid}`;
+    // Nobody watches any longer.
+    await sleep(6_000);
+    await eventually(detail).toBeUndefined();
+    signalAll(hung.child.pid as number, 'SIGSTOP');
+    try {
+      const stoppedAt = performance.now();
+      await eventually(detail).toMatch(new RegExp(`^${about} does not answer \\(unknown since \\S+Z\\)\\.$`));
+      expect(performance.now() - stoppedAt).toBeLessThan(8_000);
+    } finally {
+      signalAll(hung.child.pid as number, 'SIGCONT');
+    }
+    await eventually(detail).toBeUndefined();
+    hung.child.kill('SIGTERM');
+    await hung.ended;
   });
 
   test('a killed gateway is forgotten at the next check on its host, or when another one takes its name', async () => {

@@ -13,6 +13,16 @@ const ASKED_WITHIN_MS = 15_000;
 
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 
+/** @returns undefined to keep the findings of the last time */
+type Check = (asked: Asked) => Findings | undefined;
+
+export interface Asked {
+  /** Whether somebody watches. If there is only one core, it may be probed only then. */
+  readonly isWatched: boolean;
+  /** Whether somebody watches, or readiness was asked for since the last check. */
+  readonly isNow: boolean;
+}
+
 const silent = (about: string, found: string): CheckResult =>
   unknown(about, found, 'Check whether it or its machine hangs.');
 
@@ -30,7 +40,7 @@ export async function answered(about: string, check: () => Findings): Promise<re
  * its findings, so that they agree.
  */
 export class Health {
-  readonly #checks: Readonly<Record<string, (isWatched: boolean) => Findings>>;
+  readonly #checks: Readonly<Record<string, Check>>;
   readonly #findings = new FindingsSince();
   readonly #stopped = new AbortController();
   /** The findings of each check that has answered. */
@@ -38,12 +48,13 @@ export class Health {
   #seen: readonly CheckResult[] = [];
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
+  #checkedAt = Number.NEGATIVE_INFINITY;
   /** The wait for the first check since somebody began to ask. */
   #first: Promise<void> | undefined;
   #isChecking = false;
 
-  /** @param checks quick checks by name. If there is only one core, they may probe it only while somebody watches */
-  constructor(checks: Readonly<Record<string, (isWatched: boolean) => Findings>>) {
+  /** @param checks quick checks by name */
+  constructor(checks: Readonly<Record<string, Check>>) {
     this.#checks = checks;
   }
 
@@ -93,8 +104,10 @@ export class Health {
 
   async #check(): Promise<void> {
     const isWatched = this.#isWatched;
+    const asked = { isWatched, isNow: isWatched || this.#askedAt >= this.#checkedAt };
+    this.#checkedAt = performance.now();
     const checks = Object.entries(this.#checks).map(async ([about, check]) => {
-      this.#found.set(about, await answered(about, () => check(isWatched)));
+      this.#found.set(about, await answered(about, () => check(asked) ?? this.#found.get(about) ?? []));
       this.#report();
     });
     await Promise.all(checks);
