@@ -209,7 +209,7 @@ describe.each([
     expect(ports).toEqual({ http: settings.PORT, ...(name === 'gateway' && { admin: settings.ADMIN_PORT }) });
   });
 
-  test('probes ask for readiness and liveness at the right ports', () => {
+  test('probes check readiness and liveness at the right ports', () => {
     const port = name === 'gateway' ? 'admin' : 'http';
     const { readinessProbe, livenessProbe } = container;
     expect(readinessProbe.httpGet).toEqual({ path: '/readyz', port });

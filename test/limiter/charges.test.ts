@@ -186,7 +186,7 @@ test('100,000 admissions of 20,000 keys are each charged once, alongside decisio
   isOver = true;
   await asking;
   process.stdout.write(
-    `100000 charged in ${took.toFixed(0)} ms; decisions beside it: p99 ${quantile(waits, 0.99).toFixed(1)} ms\n`,
+    `100000 charged in ${took.toFixed(0)} ms; concurrent decisions: p99 ${quantile(waits, 0.99).toFixed(1)} ms\n`,
   );
   expect(clients.debtors()).toEqual([]);
   expect(debts.counted()[0]?.values).toEqual([
