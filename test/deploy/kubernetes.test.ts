@@ -133,7 +133,7 @@ describe.each(workloads)('$name', ({ pod }) => {
 });
 
 test.each(workloads.filter(({ kind }) => kind !== 'CronJob'))(
-  '$name is selected by the Service of its name, on ports that the pod has',
+  '$name is selected by the Service with its name, on ports that the pod has',
   ({ name, labels, pod }) => {
     const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === name) as [Manifest];
     expect(labels).toMatchObject(service.spec.selector);

@@ -252,7 +252,7 @@ test('the doctor requires /readyz of several cores, because a core without it ge
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
-/** What /readyz reports about a dependency that hangs when there are no other requests. */
+/** What /readyz reports, without any other request, about a dependency that hangs. */
 
 const PATIENT = { timeout: 15_000, interval: 200 };
 
