@@ -26,7 +26,8 @@ test('a key is issued, can be copied while it is shown, and its page opens', asy
   await question(page).getByLabel('Plan').selectOption('pro');
   await question(page).getByRole('button', { name: 'Issue' }).click();
   const key = await question(page).getByLabel('API key').inputValue();
-  // Escape must not close the dialog, because nothing else shows the key. Chromium lets no script prevent each of several.
+  // Escape must not close the dialog, because nothing else shows the key. Chromium does not let a script prevent every
+  // one of several presses.
   for (let pressed = 0; pressed < 6; pressed++) {
     await page.keyboard.press('Escape');
     await question(page).getByLabel('API key').waitFor();
@@ -46,7 +47,7 @@ test.for([
   [1_280, 'light'],
   [375, 'dark'],
 ] as const)(
-  'at %i px the whole key is visible, and closing the dialog asks once if the key was not copied',
+  'at %i px the whole key is visible, and the dialog asks once before it closes if the key was not copied',
   async ([width, scheme]) => {
     const { page, faults } = await openConsole(browser, stack, '/console/keys', {
       ...{ viewport: { width, height: 800 }, colorScheme: scheme },

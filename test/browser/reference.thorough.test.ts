@@ -109,7 +109,7 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   await expect.poll(() => tile('Minute')).toMatch(/0 of 2 left[\s\S]*Full again at \d\d:\d\d:\d\d/);
   expect(await tile('Day')).toMatch(/98 of 100 left/);
   expect(await tile('Wait in line')).toMatch(/\d+ seconds/);
-  // The key has ten strikes, of which one is forgotten about every 3.75 s.
+  // The key has ten strikes, one of which expires every 3.75 s or so.
   expect(await tile('Strikes left before a ban')).toMatch(/^[789]\b/);
   await page.getByText('Usage as a table').click();
   const today = page.locator('#usage tbody tr').first();
@@ -117,7 +117,7 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   expect(await page.locator('#usage-bars rect').count()).toBe(2);
 });
 
-test('a ban is shown with its end', async () => {
+test('a ban is shown with the time at which it ends', async () => {
   const key = await stack.issueKey({ name: 'was too loud' });
   const { page } = await openReference();
   await pasteKey(page, key);
@@ -158,7 +158,7 @@ test('the page requests limits at most every 5 s, only while it is visible, and 
   expect(asked).toBe(0);
 });
 
-test('a key that is not accepted is asked for again once a minute, and shown when it works again', async () => {
+test('a key that is not accepted is checked again once a minute, and shown when it works again', async () => {
   const key = await stack.issueKey({ name: 'back again' });
   const [id] = key.slice('as_'.length).split('_');
   const { page } = await openReference();

@@ -74,7 +74,7 @@ test('other calls can use the connection of aborted ones', TIMED, async () => {
     if (heads.push(head) > 1) socket.write(answer('200 OK', PET));
   });
   const store = clientOf(url, { connections: 1 });
-  // The first call holds the only connection until long after the waiting ones have given up.
+  // The first call holds the only connection until long after the waiting ones have timed out.
   const givenUp = [200, 50, 50, 50, 50].map((timeoutMs) => faultOf(store.getPet(1n, { timeoutMs })));
   for (const fault of await Promise.all(givenUp)) expect(fault.code).toBe('timeout');
   expect(await store.getPet(7n)).toMatchObject({ id: 7n });

@@ -137,7 +137,7 @@ test.for([
   ['no body', answer('200 OK', ''), 200],
   ['an error of another shape', answer('404 Not Found', '<h1>404</h1>'), 404],
   ['a redirection', answer('302 Found', '', 'location: /\r\n'), 302],
-  ['no HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 0],
+  ['an answer other than HTTP', 'SSH-2.0-OpenSSH_9.6\r\n', 0],
   ['headers of 20 kB', answer('200 OK', PET, `x: ${'x'.repeat(20_000)}\r\n`), 0],
   ['two lengths', answer('200 OK', PET, 'content-length: 2\r\n'), 0],
 ] as const)('%s is reported as an invalid answer', async ([, garbage, status]) => {

@@ -51,7 +51,7 @@ async function addPet(
   }
 }
 
-/** Waits for a number of acknowledgements and not for a time, which would depend on the disk and the load. */
+/** Waits for a number of acknowledgements rather than for a time, which would depend on the disk and the load. */
 async function acknowledgedMore({ acknowledged }: Ledger, count: number, core: ChildProcess): Promise<void> {
   const wanted = acknowledged.size + count;
   while (acknowledged.size < wanted && core.exitCode === null && core.signalCode === null) await sleep(1);
@@ -85,7 +85,7 @@ test(`${KILLS} kills of the core under load lose no acknowledged pet and duplica
   const lost = [...ledger.acknowledged].filter(([name, text]) => !pets.get(name)?.includes(text));
   const twice = [...ledger.keys.keys()].filter((name) => (pets.get(name)?.length ?? 0) > 1);
   process.stdout.write(
-    `${KILLS} kills: ${ledger.acknowledged.size} pets acknowledged, ${lost.length} lost, ${twice.length} of ${ledger.keys.size} with a key there twice\n`,
+    `${KILLS} kills: ${ledger.acknowledged.size} pets acknowledged, ${lost.length} lost, ${twice.length} of ${ledger.keys.size} with a key stored twice\n`,
   );
   expect(lost).toEqual([]);
   expect(twice).toEqual([]);

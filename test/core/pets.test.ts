@@ -53,7 +53,7 @@ test('pets survive a restart', async () => {
   expect((await send(`${after.core}/v1/pets`)).text).toBe(`[${added.text}]`);
 });
 
-test('a core with a token answers only probes if a request lacks it', async () => {
+test('a core with a token refuses requests without it, except probes', async () => {
   const guarded = await startStack({ CORE_TOKEN: 'token-of-the-core' });
   expect((await send(`${guarded.core}/livez`)).status).toBe(200);
   expect((await send(`${guarded.core}/readyz`)).status).toBe(200);

@@ -90,7 +90,7 @@ test(
     expect(watched.statuses).toEqual([200]);
     expect(watched.longestMs).toBeLessThan(LONGEST_MS);
     expect(outcomes(answers)).toEqual(['503 1']);
-    // The connection of the check was given up by now. A new one is accepted but gets no answers.
+    // By now, the check has closed its connection. A new one is accepted but gets no answers.
     expect((await watchReadiness(system.cores)).statuses).toEqual([200]);
     resume();
     await expect

@@ -123,7 +123,7 @@ describe.for(DATABASES)('on %s', async ([, empty]) => {
     },
   );
 
-  test('one of many concurrent orders for a pet succeeds', async () => {
+  test('exactly one of many concurrent orders for a pet succeeds', async () => {
     const petId = await newPet();
     const statuses = (await Promise.all(Array.from({ length: 20 }, () => post(orders, { petId })))).map(
       ({ status }) => status,

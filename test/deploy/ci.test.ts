@@ -49,7 +49,7 @@ test.for<readonly [string, string, string]>([
     'not tested: it needs root.\n',
   ],
   ['that cannot start', 'echo "npm error code"; exit 3', 'no count, ended with 3: npm error code\n'],
-])('container tests %s are reported and do not decide the result', async ([, containers, told]) => {
+])('container tests %s are reported and do not affect the result', async ([, containers, told]) => {
   expect(await run('.ci/containers', { containers }, '60')).toMatchObject({
     code: 0,
     out: `containers: ${told}`,

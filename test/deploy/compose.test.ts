@@ -146,7 +146,7 @@ test('URLs in the environments lead to services on a shared network, with their 
     ['store-2', '7001'],
     ['redis', '6379'],
   ]);
-  // A core's own name has an address on each network that it shares with a gateway; this one has one on `store` alone.
+  // A core's own name has an address on each network that it shares with a gateway; its alias has one only on `store`.
   for (const number of [1, 2]) {
     const { networks } = serviceOf(`core-${number}`);
     expect(networks).toEqual({ store: { aliases: [`store-${number}`] }, database: null, watch: null });

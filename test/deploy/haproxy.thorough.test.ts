@@ -210,7 +210,7 @@ test('a gateway that stops under load loses no request, and serves again after i
 }, 60_000);
 
 test('with no gateway left, clients get an error in the Error format', async () => {
-  // The first gateway ended with the test that restarted it.
+  // The first gateway was stopped at the end of the test that restarted it.
   const isEmpty = nextTime(haproxy, 'backend gateways has no server available');
   expect(await second.stop()).toBe(0);
   await isEmpty();

@@ -94,7 +94,7 @@ test('pinning records only the digest of the image that the Dockerfile names', a
   expect(await readFile(digestFile, 'utf8')).toBe(`${DIGEST}\n`);
 });
 
-test('every stage on the Node image uses the digest', async () => {
+test('every stage based on the Node image uses the digest', async () => {
   const text = await readFile(join(ROOT, 'deploy/Dockerfile'), 'utf8');
   const bases = text.match(/^FROM node:.*$/gm) ?? [];
   expect(bases).toHaveLength(3);

@@ -133,7 +133,7 @@ describe.each(workloads)('$name', ({ pod }) => {
 });
 
 test.each(workloads.filter(({ kind }) => kind !== 'CronJob'))(
-  '$name is selected by the Service of its name, on ports that the pod has',
+  '$name is selected by the Service with its name, on ports that the pod has',
   ({ name, labels, pod }) => {
     const [service] = ofKind('Service').filter(({ metadata }) => metadata.name === name) as [Manifest];
     expect(labels).toMatchObject(service.spec.selector);
@@ -209,7 +209,7 @@ describe.each([
     expect(ports).toEqual({ http: settings.PORT, ...(name === 'gateway' && { admin: settings.ADMIN_PORT }) });
   });
 
-  test('probes ask for readiness and liveness at the right ports', () => {
+  test('probes check readiness and liveness at the right ports', () => {
     const port = name === 'gateway' ? 'admin' : 'http';
     const { readinessProbe, livenessProbe } = container;
     expect(readinessProbe.httpGet).toEqual({ path: '/readyz', port });

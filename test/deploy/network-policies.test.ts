@@ -68,7 +68,7 @@ function isPeer({ podSelector = {}, namespaceSelector, ipBlock }: Peer, home: st
 /** @throws {Error} for an unsupported operator */
 function selects({ matchLabels = {}, matchExpressions = [] }: Selector, labels: Labels): boolean {
   const byExpression = matchExpressions.every(({ key, operator, values }) => {
-    if (operator !== 'In') throw new Error(`${operator} is not known here.`);
+    if (operator !== 'In') throw new Error(`${operator} is not supported here.`);
     return values.includes(labels[key] ?? '');
   });
   return byExpression && Object.entries(matchLabels).every(([name, value]) => labels[name] === value);

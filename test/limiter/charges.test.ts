@@ -40,7 +40,7 @@ test('a charge needs no secret, takes tokens, counts as usage, and is not a stri
   expect(entry?.usage.minutes).toMatchObject([{ admitted: 0, refused: 0 }]);
 });
 
-test('no key is banned before the latest retry time that it got without Redis', async () => {
+test('no key is banned before the latest retry time that it was given while Redis was away', async () => {
   under.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const key = await under.createKey({ plan: 'pro', minute: 6 });
   await charge(key.id, 6, 20, 0, under.now + 30 * SECOND);
@@ -186,7 +186,7 @@ test('100,000 admissions of 20,000 keys are each charged once, alongside decisio
   isOver = true;
   await asking;
   process.stdout.write(
-    `100000 charged in ${took.toFixed(0)} ms; decisions beside it: p99 ${quantile(waits, 0.99).toFixed(1)} ms\n`,
+    `100000 charged in ${took.toFixed(0)} ms; concurrent decisions: p99 ${quantile(waits, 0.99).toFixed(1)} ms\n`,
   );
   expect(clients.debtors()).toEqual([]);
   expect(debts.counted()[0]?.values).toEqual([

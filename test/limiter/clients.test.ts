@@ -214,7 +214,7 @@ test('the least recently used keys are forgotten first', async () => {
   expect(decideHere(unused)).toBe(undefined);
 });
 
-test('a record that was evicted while a request held it says nothing of later changes', async () => {
+test('a later change of a key is detected even if a request holds an evicted record of it', async () => {
   const { known, decideInRedis } = knownKeys();
   const key = await redis.createKey();
   const verdict = await redis.limiter.decide(key);
@@ -229,7 +229,7 @@ test('a record that was evicted while a request held it says nothing of later ch
   expect(known.hasChangedSince(key.id, askedAt, inHand)).toBe(true);
 });
 
-test('the newer data of two processes is used', async () => {
+test('if two processes have data of a key, the newer one is used', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);

@@ -176,7 +176,7 @@ test('the least recently used keys leave memory once they are stored, and unsave
   expect(loads).toEqual(['stored']);
 });
 
-test('without a reply of the store, only keys in memory are decided', async () => {
+test('without a reply from the store, only keys in memory are decided', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   await limiter.decide(key);

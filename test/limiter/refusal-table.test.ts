@@ -59,7 +59,7 @@ const fleets = FLEETS.filter((_, at) => at % thoroughly(1, 7) === 0);
 
 describe('fleets whose workers respect Retry-After', () => {
   test.for(fleets)(
-    'are never banned and get the whole rate: $workers workers on $limit a minute, with $habit',
+    'are never banned and get the full rate: $workers workers on $limit a minute, with $habit',
     async ({ limit, workers, habit }) => {
       const minutes = 20;
       const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, {
@@ -184,7 +184,7 @@ describe('apps of 200 users', () => {
 
 describe('a client that ignores Retry-After', () => {
   test.for([60, 600])(
-    'is never banned and gets the whole rate at up to nine times %d requests a minute',
+    'is never banned and gets the full rate at up to nine times %d requests a minute',
     async (limit) => {
       for (const times of [1.1, 2, 8, 9]) {
         const outcomes = { admitted: 0, refused: 0, banned: 0 };

@@ -94,7 +94,7 @@ test.concurrent.for([
     const share = count(ofPolite, 200) / most;
     const refused = (ofHammer ?? []).filter(({ status }) => status === 429).map(({ at }) => at / 1_000);
     const [first = 0, end = 0] = [refused[0], refused.at(-1)];
-    // By the times of answers, which are later than the decisions, the strikes may be reached a little later.
+    // Answers are later than decisions, so by their times the strikes may be reached a little later.
     const expected = Math.min(bannedAt(refused), end + 1);
     const perSecond = refused.length / (end - first);
     process.stdout.write(

@@ -56,7 +56,7 @@ test.for(bothLimiters(url))("%s: an operator's ban does not revive a series of b
   under.now += 3 * DAY;
   await banByHand();
   expect([await ban(), await ban()]).toEqual([300, 600]);
-  // A running series goes on.
+  // A running series continues.
   await banByHand();
   expect(await ban()).toBe(1_200);
 });

@@ -41,7 +41,7 @@ test('the generated dashboard matches its source', () => {
   expect(JSON.parse(DASHBOARD_TEXT)).toEqual(JSON.parse(JSON.stringify(describeDashboard(ROWS))));
 });
 
-test('the rows of the dashboard are the questions of on-call, in order', () => {
+test('the rows of the dashboard are the questions that on-call asks, in order', () => {
   const rows = DASHBOARD.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
   expect(rows).toEqual(['Are clients affected?', 'Which plan?', 'Redis?', 'Cores?', 'Saturation?']);
 });

@@ -120,7 +120,7 @@ test('a key is counted until its bucket has refilled, even if it is not used aga
   expect(near()).toBe(0);
 });
 
-test('the 80 % event is reported once per key and UTC day', () => {
+test('each event is reported once per key and UTC day', () => {
   const { note, told } = watched();
   const noon = DAY / 2;
   for (const now of [noon, noon + 1, DAY - 1, DAY, DAY + 1])

@@ -187,7 +187,7 @@ test('refusals of all workers are summed, and requests of tagged keys are found 
   await expect.poll(async () => (await view()).banRefused).toBe(sent);
 });
 
-test('the limit of a key whose clients have waited over a minute for ten minutes is reported as too low', async () => {
+test('the limit of a key is reported as too low after ten minutes in which its clients had to wait over a minute', async () => {
   const stack = await startStack(withRedis);
   const [small, busy] = [idOf(await stack.issueKey({ name: 'small' })), idOf(await stack.issueKey({ name: 'busy' }))];
   const [now, minute] = [Date.now() / 1_000, Math.floor(Date.now() / 60_000)];

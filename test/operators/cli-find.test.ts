@@ -97,7 +97,7 @@ test('every command for a key accepts its name and prints the id of that key', a
   expect(await run('keys revoke NAME --yes')).toEqual({ id, revoked: true });
 });
 
-test('a name that looks like an id is taken as a name if no key has that id', async () => {
+test('a name that looks like an id is treated as a name if no key has that id', async () => {
   const shown = async (word: string) => JSON.parse((await ctl(stack, '--json', 'keys', 'show', word)).out);
   const id = await issueId(stack, { name: 'umbrellacorp' });
   expect(await shown('umbrellacorp')).toMatchObject({ id });
@@ -184,7 +184,7 @@ test('secrets and tokens are found by their names, as keys are', async () => {
   const token = made.json as { readonly id: string };
   expect(await run('tokens', 'revoke', 'ann lee')).toEqual({ id: token.id, revoked: true });
 
-  // A text in the form of an id is not taken as a name, because it may just have been revoked.
+  // A text in the form of an id is not treated as a name, because that id may just have been revoked.
   await stack.admin('POST', '/tokens', { name: token.id, role: 'viewer' });
   const twins = [await addSecret('twin'), await addSecret('Twin')];
   const before = (await activityOf(stack)).length;

@@ -100,7 +100,7 @@ test('an unknown console page gets 404 with the console, which shows that the pa
   }
 });
 
-test('the console answers only GET and HEAD under a name of this machine, and 304 for a cached file', async () => {
+test('the console accepts only GET and HEAD under a name of this machine, and sends 304 for a cached file', async () => {
   for (const path of files) {
     const url = adminUrl + path;
     const { text, headers } = await send(url);

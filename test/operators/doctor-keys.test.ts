@@ -47,7 +47,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
     ),
     expect.stringMatching(EVERY_KEY),
   ];
-  // On a busy machine the check may take longer than one call, so this asks again.
+  // On a busy machine the check may take longer than one call, so it is repeated.
   const before = reads();
   await expect.poll(() => told(keys), { timeout: 20_000 }).toEqual(found);
   expect((reads() - before) % (3 * 5_200)).toBe(0);
@@ -76,7 +76,7 @@ test('keys without faults are checked again after a minute, and faulty ones at o
   expect(reads()).toBe(before);
 });
 
-test('the doctor finds a damaged list of keys and its repair within seconds, however often it is asked', async () => {
+test('the doctor finds a damaged list of keys and its repair within seconds, however often it runs', async () => {
   const { keys, ids } = await storeOf(3);
   const list = async () => (await told(keys)).at(-1);
   expect(await list()).toMatch(EVERY_KEY);

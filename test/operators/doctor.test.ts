@@ -61,10 +61,10 @@ test.for([
   ['evicts', 'CONFIG SET maxmemory 1gb maxmemory-policy allkeys-lru', 'fault', /API keys may be evicted/],
   ['would evict', 'CONFIG SET maxmemory-policy allkeys-lru', 'warning', /with no maxmemory yet/],
   ['is nearly full', 'CONFIG SET maxmemory 1100kb', 'warning', /% of maxmemory is used/],
-  ['keeps no append-only file', 'CONFIG SET appendonly no', 'warning', /no append-only file/],
+  ['has no append-only file', 'CONFIG SET appendonly no', 'warning', /no append-only file/],
   ['is a replica', 'REPLICAOF 127.0.0.1 1', 'fault', /a replica/],
   [
-    'holds a value that is no limit',
+    'holds an invalid limit',
     'HSET gateway:plans free.minute 60,',
     'fault',
     /^free.minute is "60,", which is not a whole number from 1 to 1000000000; 60 stays in force$/,
@@ -164,7 +164,7 @@ test('the doctor reports the default user of Redis', async () => {
 test('the doctor checks every node of a cluster and reports slots that are not served', async () => {
   const cluster = await startRedisCluster();
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '2000' });
-  // The nodes first exchange their slots.
+  // The nodes first exchange which slots they serve.
   await expect.poll(async () => (await examine(stack))[0]).toMatchObject({ about: 'redis cluster', status: 'good' });
   const findings = await examine(stack);
   expect(new Set(findings.map(({ about }) => about))).toEqual(
@@ -252,7 +252,7 @@ test('the doctor requires /readyz of several cores, because a core without it ge
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
-/** What /readyz reports about a dependency that hangs when there are no other requests. */
+/** What /readyz reports, without any other request, about a dependency that hangs. */
 
 const PATIENT = { timeout: 15_000, interval: 200 };
 

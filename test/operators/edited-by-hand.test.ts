@@ -106,7 +106,7 @@ describe('with two gateways', async () => {
     }
   });
 
-  test.concurrent('a plan without limits raises an alarm, and the last valid limits stay until others are set', async ({
+  test.concurrent('a plan without limits raises an alarm, and the last valid limits stay in force until others are set', async ({
     expect,
   }) => {
     const keys = await Promise.all(LOST_LIMITS.map(({ given }) => stack.issueKey(given)));
@@ -185,7 +185,7 @@ test('an edit by hand is recorded before the change that hides it', async () => 
   ]);
 });
 
-test('a ban by a decision is not taken for an edit if the clock is set back, but its lifting by hand is', async () => {
+test('a ban by a decision is not mistaken for an edit if the clock is set back, and lifting it by hand is detected', async () => {
   const under = await redisUnderTest(REDIS_URL);
   under.setPlan('free', { minute: 5, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 600 });
   const credential = await under.createKey();

@@ -14,7 +14,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { startWithReplica } from '../support/replica.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Errors that operators get if Redis is down or slow, has only a part of a change, or no replica has the change. */
+/** Errors that operators get if Redis is down or slow, a change is incomplete, or no replica has it. */
 
 const { url, redis } = await emptyDatabase();
 

@@ -52,8 +52,8 @@ const listed = async (stack: Stack) => (await get<KeysAnswer>(stack, '/keys')).k
 const existing = async (redis: Redis): Promise<string[]> =>
   (await redis.keys('gateway:key:*')).map((name) => name.slice('gateway:key:{'.length, -1)).sort();
 
-describe('a Redis that pauses for longer than a decision waits', () => {
-  test.for([150, 1_500])("for %i ms delays operators' writes but fails none", async (ms) => {
+describe('while Redis pauses for longer than a decision waits', () => {
+  test.for([150, 1_500])("for %i ms, operators' writes are delayed and none fails", async (ms) => {
     const { server, stack } = await setUp();
     const key = await stack.issueKey();
     server.pause();

@@ -237,7 +237,7 @@ describe('with two gateways of two workers', async () => {
   const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
-  test('a hanging worker is listed as missing with its gateway, except by that gateway, and the other reports it', async () => {
+  test("a hanging worker is listed as missing, by another gateway with its gateway's name, and reported there", async () => {
     const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
     await eventually(() => missingAt(there)).toEqual([]);
     const pid = here.pids()[1] as number;
@@ -269,7 +269,7 @@ describe('with two gateways of two workers', async () => {
     const times = requests.map(({ at }) => Date.parse(at));
     // Each request is listed with about the time at which it arrived.
     for (const [at, time] of times.entries()) expect(time).toBeLessThan((times[at - 1] ?? Infinity) + 1_000);
-    // The answer has the decisions of the gateway that was asked, from all of its workers.
+    // The answer has the decisions of the gateway that received the call, from all of its workers.
     const explain = async (limit: number) =>
       ((await here.admin(`/keys/${idOf(key)}/explain?limit=${limit}`)).json as ExplainAnswer).decisions;
     const decisions = await explain(200);

@@ -21,7 +21,7 @@ const act = async (method: string, path: string, body?: unknown) => (await stack
 
 const GOOD = { plan: 'free', name: 'typed', created_at: '1795132800' };
 
-/** Writes a key into Redis, as a person does who knows the fields. */
+/** Writes a key into Redis, as a person who knows the fields would. */
 async function type(fields: Record<string, string>, secret = 'k3JtQz81 - read,write - 1795132800 first') {
   const { apiKey, credential } = createApiKey();
   await redis.hset(hashOf(credential.id), { ...fields, [`secret:${credential.digest}`]: secret });

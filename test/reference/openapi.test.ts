@@ -107,7 +107,7 @@ test('the gateway serves the description to everyone with the limits of the addr
   expect(answer.json).toEqual(JSON.parse(description));
 });
 
-test('lists and texts have the bounds of the code, and the contact has an absolute URL', () => {
+test('lists and texts have the same bounds as in the code, and the contact has an absolute URL', () => {
   const { Pets, Orders, Limits, NewPet: pet } = api.components.schemas;
   expect([Pets?.maxItems, Orders?.maxItems]).toEqual([100, 100]);
   const members = (schema: unknown) => (schema as { properties: Record<string, object> }).properties;

@@ -19,7 +19,7 @@ async function issue(fields?: Record<string, string>): Promise<string> {
 const numbers = async (query: KeyListQuery) =>
   (await storage.listKeys(query)).map(({ id }) => Number(id.slice('Key'.length)));
 
-test('a store is empty even if a change has left temporary data', async () => {
+test('a store counts as empty even if a change has left temporary data', async () => {
   expect(await storage.isEmpty()).toBe(true);
   await redis.set('gateway:change:{gateway:plans}:x', 'called off');
   await redis.set('somebody:else', '1');

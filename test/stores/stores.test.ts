@@ -128,7 +128,7 @@ describe.for(bothStorages(url))('the stores over %s', ([, open]) => {
   };
 
   const FAULTS = Object.keys(DEEDS).flatMap((name) =>
-    (['before', 'behind'] as const).map((when) => [name as keyof typeof DEEDS, when] as const),
+    (['before', 'after'] as const).map((when) => [name as keyof typeof DEEDS, when] as const),
   );
 
   test.for(FAULTS)(

@@ -39,11 +39,7 @@ export class MadeFault extends Error {}
  * A storage that fails once, at its nth call: either before the call has an effect, or after it, so that only the
  * answer is lost.
  */
-export function failingAt(
-  storage: Storage,
-  nth: number,
-  when: 'before' | 'behind',
-): Storage & { hasFailed(): boolean } {
+export function failingAt(storage: Storage, nth: number, when: 'before' | 'after'): Storage & { hasFailed(): boolean } {
   let calls = 0;
   const failing = new Proxy(storage, {
     get(target, name) {
