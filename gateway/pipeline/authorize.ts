@@ -123,8 +123,9 @@ export class Authorizer {
    * Checks an admitted request again, because its key was changed after the decision, for example revoked. The request
    * has its tokens already, so an empty bucket does not refuse it.
    */
-  async refusalOfChanged(credential: Credential): Promise<HttpError | undefined> {
+  async refusalOfChanged(credential: Credential, exchange: Exchange): Promise<HttpError | undefined> {
     const verdict = await this.#limiter.peek(credential);
+    if (verdict.outcome === 'banned') exchange.laterBan = verdict;
     return verdict.outcome === 'refused' ? undefined : refusalOf(verdict, undefined, credential.use.scope);
   }
 

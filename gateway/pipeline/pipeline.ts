@@ -117,7 +117,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         if (!slot.resume()) return end(shed());
       }
       if (credential && deps.clients.hasChangedSince(credential.id, askedAt, exchange.client)) {
-        const refused = await authorizer.refusalOfChanged(credential);
+        const refused = await authorizer.refusalOfChanged(credential, exchange);
         if (refused !== undefined) return end(refused);
       }
 

@@ -65,6 +65,8 @@ export class Exchange {
   /** The limit status of the key if there is no decision: the request asked for the status, or was shed. */
   keyStatus: Decision | undefined;
   addressStatus: LimitStatus | undefined;
+  /** The ban of the key that began after its request was admitted, while the body arrived. */
+  laterBan: Decision | undefined;
   route: GatewayRoute | undefined;
   /** When the request was sent to the core, and when the core began to answer. */
   sentAt: number | undefined;
@@ -106,7 +108,7 @@ export class Exchange {
 
   /** The limit status that the answer reports: the key's, otherwise the address's. */
   get limitStatus(): LimitStatus | undefined {
-    return this.decision ?? this.keyStatus ?? this.addressStatus;
+    return this.laterBan ?? this.decision ?? this.keyStatus ?? this.addressStatus;
   }
 
   /** Updates the limit status after the answer was held back for this many milliseconds. */

@@ -14,7 +14,8 @@ const { url } = await emptyDatabase();
 const PET = JSON.stringify({ name: 'Rex', categoryId: 1, status: 'available' });
 
 /**
- * Sends a POST whose body is complete only after `meanwhile`. @returns the status, and the error code if there is one
+ * Sends a POST whose body is complete only after `meanwhile`. @returns the status; the error code if there is one; and,
+ * for a 429, the headers that report the limits
  */
 async function postDuring({ gateway }: Stack, key: string, meanwhile: () => Promise<unknown>) {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'content-length': PET.length };
@@ -24,13 +25,22 @@ async function postDuring({ gateway }: Stack, key: string, meanwhile: () => Prom
   await meanwhile();
   request.end(PET.slice(5));
   const [response] = await answered;
-  return [response.statusCode, ((await json(response)) as { code?: string }).code];
+  const {
+    'retry-after': retryAfter,
+    'x-ratelimit-remaining': remaining,
+    'x-ratelimit-reset': reset,
+  } = response.headers;
+  const { code } = (await json(response)) as { code?: string };
+  if (response.statusCode !== 429) return [response.statusCode, code];
+  return [response.statusCode, code, { retryAfter, remaining, reset: Number(reset) - Math.floor(Date.now() / 1_000) }];
 }
 
+const soon = expect.toSatisfy((seconds) => Number(seconds) > 50 && Number(seconds) <= 61);
+const BANNED = { retryAfter: soon, remaining: '0', reset: soon };
 const CHANGES: [what: string, method: string, path: string, body: unknown, outcome: unknown[]][] = [
   ['revoked', 'DELETE', '', undefined, [401, 'unauthorized']],
   ['disabled', 'PATCH', '', { disabled: true }, [401, 'unauthorized']],
-  ['banned', 'PUT', '/ban', { seconds: 60, reason: 'test' }, [429, 'key_banned']],
+  ['banned', 'PUT', '/ban', { seconds: 60, reason: 'test' }, [429, 'key_banned', BANNED]],
   ['renamed', 'PATCH', '', { name: 'another' }, [201, undefined]],
   ['given a limit below its usage', 'PATCH', '', { minute: 1 }, [201, undefined]],
 ];
