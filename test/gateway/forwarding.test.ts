@@ -1,7 +1,7 @@
 import http from 'node:http';
 import { expect, test } from 'vitest';
 import { parseApiKey } from '../../gateway/limiter/credential.ts';
-import { faultyCore, listeningCore, OK, okTo } from '../support/faulty-core.ts';
+import { faultyCore, listeningCore, OK, okTo, withIdOf } from '../support/faulty-core.ts';
 import { post, send } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
@@ -72,6 +72,13 @@ test('an answer keeps its length although the core names it as a header of its c
   const answer = (head: string) => okTo(head).replace('\r\n', '\r\nConnection: content-length\r\n');
   const { get } = await stackBefore((socket, head) => void socket.write(answer(head)), {}, {});
   expect((await get()).headers['content-length']).toBe('2');
+});
+
+test('a 204 has no length, whatever the core says', async () => {
+  const bare = 'HTTP/1.1 204 No Content\r\ncontent-length: 5\r\netag: "e"\r\n\r\n';
+  const { get } = await stackBefore((socket, head) => void socket.write(withIdOf(head, bare)), {}, {});
+  const { status, headers } = await get();
+  expect([status, headers['content-length'], headers.etag]).toEqual([204, undefined, '"e"']);
 });
 
 let retryAfter = '';
