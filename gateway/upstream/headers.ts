@@ -87,7 +87,7 @@ function dropLength(headers: string[]): void {
 function waitOf(headers: readonly string[]): string {
   const at = headers.findIndex((name, place) => place % 2 === 0 && name.toLowerCase() === 'retry-after');
   const wait = at === -1 ? undefined : headers[at + 1];
-  if (wait === undefined || /^\d{1,9}$/.test(wait)) return wait ?? '1';
+  if (wait === undefined || /^0*[1-9]\d{0,8}$/.test(wait)) return wait ?? '1';
   return String(Math.max(1, Math.ceil((Date.parse(wait) - Date.now()) / 1_000) || 1));
 }
 

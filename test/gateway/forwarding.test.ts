@@ -92,6 +92,7 @@ const refusing = await stackBefore((socket, head) => {
 test.for([
   ['retry-after: 7\r\n', '7'],
   ['retry-after: 100000\r\n', '100000'],
+  ['retry-after: 0\r\n', '1'],
   ['retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n', '1'],
   [`retry-after: ${new Date(Date.now() + 3_600_000).toUTCString()}\r\n`, expect.stringMatching(/^(35\d\d|3600)$/)],
   ['retry-after: soon\r\n', '1'],
