@@ -35,13 +35,13 @@ const forAll = (value: number) => ({ free: value, pro: value, business: value, e
  */
 export const PLAN_FIELDS = {
   minute: {
-    label: 'Requests a minute',
+    label: 'Requests per minute',
     help: 'requests per minute',
     defaults: { free: 60, pro: 300, business: 1_000 },
     isRequired: true,
   },
   day: {
-    label: 'Requests a day',
+    label: 'Requests per day',
     help: 'requests per day',
     defaults: { free: 1_000, pro: 10_000, business: 100_000 },
     isRequired: true,

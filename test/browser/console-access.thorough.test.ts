@@ -152,12 +152,12 @@ test.for([
     await check();
     await visit(page, '/console/plans');
     await page.getByRole('button', { name: 'Change Pro' }).click();
-    await question(page).getByLabel('Requests a day').fill('none');
+    await question(page).getByLabel('Requests per day').fill('none');
     await question(page).getByRole('button', { name: 'Review' }).click();
     await question(page).getByText('A whole number').waitFor();
     await check();
     await confirm(page, 'Cancel');
-    await reviewPlan(page, 'Pro', { 'Requests a day': '123456' });
+    await reviewPlan(page, 'Pro', { 'Requests per day': '123456' });
     await question(page).getByText('In the last hour').waitFor();
     await question(page).getByRole('button', { name: 'Apply' }).click();
     await question(page).getByText('A reason is required.').waitFor();

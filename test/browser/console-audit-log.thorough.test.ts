@@ -54,7 +54,7 @@ test('an entry shows time, actor, target as a link, each changed field, reason a
     expect.stringMatching(`^${head} eve Plan changed Pro Pro, requests a day: 10,000 → 12,345 launch API$`),
     expect.stringMatching(`^${head} \\S+ Key changed acme ${id} Disabled: none → true asked for CLI$`),
     expect.stringMatching(
-      `^${head} ada Key changed acme ${id} Plan: free → pro Requests a minute: none → 1,500 Expires: none → 2 Jan 2090, 03:04:05 they have paid API$`,
+      `^${head} ada Key changed acme ${id} Plan: free → pro Requests per minute: none → 1,500 Expires: none → 2 Jan 2090, 03:04:05 they have paid API$`,
     ),
     expect.stringMatching(`^${head} \\S+ Key created acme ${id} Name: acme Plan: free – API$`),
   ]);
@@ -222,7 +222,7 @@ test('the pages of a key and of the plans show their last 5 entries and link to 
   await expect.poll(() => rows(page).count()).toBe(5);
   expect(await textsOf(page)).toEqual(
     [6, 5, 4, 3, 2].map((at) =>
-      expect.stringMatching(new RegExp(`Requests a minute: ${at - 1} → ${at} step ${at} API$`)),
+      expect.stringMatching(new RegExp(`Requests per minute: ${at - 1} → ${at} step ${at} API$`)),
     ),
   );
   // The page of the key does not link to itself.

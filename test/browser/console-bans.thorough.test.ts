@@ -56,7 +56,7 @@ test('the minutes of a key show what its bans refused, even after they are lifte
   for (let sent = 0; sent < 9; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
   const { page, faults } = await openConsole(browser, stack, `/console/key?id=${idOf(key)}`);
-  const minutes = page.locator('figure', { hasText: 'Requests a minute as a table' });
+  const minutes = page.locator('figure', { hasText: 'Requests per minute as a table' });
   await minutes.locator('summary').click();
   const [head] = await minutes.locator('thead tr').allInnerTexts();
   expect(head?.split(/\s*\t\s*/)).toEqual(['Time', 'Admitted', 'Refused', 'Refused by a ban']);

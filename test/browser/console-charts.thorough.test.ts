@@ -74,7 +74,7 @@ test.for([1_280, 375])(
   'charts of a gateway that is one minute old have times on the axis, and a single sample is a dot: %d px',
   async (width) => {
     const { page, faults } = await openCharts('/', { viewport: { width, height: 800 } });
-    for (const title of ['Requests a minute', 'Response time', 'Server errors a minute']) {
+    for (const title of ['Requests per minute', 'Response time', 'Server errors per minute']) {
       await expect.poll(async () => (await painted(page, title, CLOCK)).length).toBeGreaterThanOrEqual(3);
       const times = await painted(page, title, CLOCK);
       expect(new Set(times).size).toBe(times.length);
@@ -88,29 +88,29 @@ test('the overview covers an hour or 15 minutes', async () => {
   const { page, faults } = await openCharts('/');
   const range = page.getByRole('group', { name: 'Time range' });
   await range.getByRole('button', { name: '1 hour', pressed: true }).waitFor();
-  await expect.poll(async () => apart(await painted(page, 'Requests a minute', CLOCK))).toBeGreaterThanOrEqual(5);
+  await expect.poll(async () => apart(await painted(page, 'Requests per minute', CLOCK))).toBeGreaterThanOrEqual(5);
   await range.getByRole('button', { name: '15 minutes' }).click();
   await range.getByRole('button', { name: '15 minutes', pressed: true }).waitFor();
-  await expect.poll(async () => apart(await painted(page, 'Requests a minute', CLOCK))).toBeLessThan(5);
+  await expect.poll(async () => apart(await painted(page, 'Requests per minute', CLOCK))).toBeLessThan(5);
   await page.getByText('The last 15 minutes of this gateway').waitFor();
   // The table has no rows for the time before the gateway started.
-  expect(await rows(page, 'Requests a minute')).toBeLessThan(10);
+  expect(await rows(page, 'Requests per minute')).toBeLessThan(10);
   expect(faults).toEqual([]);
 });
 
 test("a key's charts cover an hour or 15 minutes, and 35 or 7 days, up to the current minute and day", async () => {
   const { page, faults } = await openCharts(`/console/key?id=${idOf(key)}`);
   const ranges = page.getByRole('group', { name: 'Time range' });
-  await expect.poll(() => rows(page, 'Requests a minute')).toBe(61);
-  expect(await rows(page, 'Requests a day (UTC)')).toBe(36);
+  await expect.poll(() => rows(page, 'Requests per minute')).toBe(61);
+  expect(await rows(page, 'Requests per day (UTC)')).toBe(36);
   await ranges.getByRole('button', { name: '15 minutes' }).click();
-  await expect.poll(() => rows(page, 'Requests a minute')).toBe(16);
+  await expect.poll(() => rows(page, 'Requests per minute')).toBe(16);
   await ranges.getByRole('button', { name: '7 days' }).click();
-  await expect.poll(() => rows(page, 'Requests a day (UTC)')).toBe(8);
-  const days = await painted(page, 'Requests a day (UTC)', DATE);
+  await expect.poll(() => rows(page, 'Requests per day (UTC)')).toBe(8);
+  const days = await painted(page, 'Requests per day (UTC)', DATE);
   expect(days.length).toBeGreaterThanOrEqual(3);
   expect(new Set(days).size).toBe(days.length);
-  const today = chart(page, 'Requests a day (UTC)').locator('tbody tr').first();
+  const today = chart(page, 'Requests per day (UTC)').locator('tbody tr').first();
   expect(await today.locator('td').allTextContents()).toEqual(['1', '0']);
   expect(faults).toEqual([]);
 });

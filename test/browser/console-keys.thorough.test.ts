@@ -216,13 +216,13 @@ test("a key's page charts its last hour and days, and lists its last requests wi
   expect(admitted).toContain('100 → 99 of 100 requests left');
   expect(admitted).toContain('the limits shared by all gateways');
   expect(await page.locator('.request').getByRole('link', { name: 'Key charted' }).count()).toBe(0);
-  for (const title of ['Requests a minute', 'Requests a day (UTC)']) {
+  for (const title of ['Requests per minute', 'Requests per day (UTC)']) {
     const chart = page.locator('figure', { hasText: title });
     await chart.locator('canvas').waitFor();
     await chart.getByText(`${title} as a table`).click();
     const rows = chart.locator('tbody tr');
     const counts = (await rows.allInnerTexts()).map((row) => row.split('\t').slice(1).map(Number));
-    expect(counts.length).toBe(title === 'Requests a minute' ? 61 : 36);
+    expect(counts.length).toBe(title === 'Requests per minute' ? 61 : 36);
     const sum = (column: number) => counts.reduce((total, row) => total + (row[column] ?? 0), 0);
     expect([sum(0), sum(1)]).toEqual([2, 1]);
   }
@@ -291,7 +291,7 @@ test('the limits of a key are reset with a reason', async () => {
   const { page, faults } = await openConsole(browser, stack, pageOf(key));
   await badge(page, 'Banned');
   await press(page, 'Reset limits');
-  await question(page).getByText('its requests a minute and a day are all available again').waitFor();
+  await question(page).getByText('its requests per minute and per day are all available again').waitFor();
   await question(page).getByText('Lifting a ban does not give used requests back.').waitFor();
   expect((await shortcomings(page)).found).toEqual([]);
   await question(page).getByLabel('Why?').fill('their loop is fixed');

@@ -29,7 +29,7 @@ test('the overview shows the last hour after a reload, with its plan changes, an
     await page.reload();
     await isShown(page);
   }
-  const chart = page.locator('figure', { hasText: 'Requests a minute as a table' });
+  const chart = page.locator('figure', { hasText: 'Requests per minute as a table' });
   const { width = 0 } = (await chart.locator('.u-over').boundingBox()) ?? {};
   const pointedAt = async (x: number) => {
     await chart.locator('.u-over').hover({ position: { x, y: 50 } });

@@ -15,9 +15,9 @@ const differences = 'dialog .differences li';
 
 test('a plan change is reviewed, made, listed in the history, and rolled back', async () => {
   const { page, faults } = await openConsole(browser, stack, PAGE);
-  await reviewPlan(page, 'Free', { 'Requests a minute': '30', 'Ban after strikes': '20' });
+  await reviewPlan(page, 'Free', { 'Requests per minute': '30', 'Ban after strikes': '20' });
   expect(await page.locator(differences).allInnerTexts()).toEqual([
-    'Requests a minute: 60 → 30',
+    'Requests per minute: 60 → 30',
     'Ban after strikes: none → 20',
   ]);
   await question(page).getByRole('button', { name: 'Apply' }).click();
@@ -61,14 +61,14 @@ test('the review shows what the new limits would have refused in the last hour',
   const key = await stack.issueKey({ name: 'busy shop', plan: 'business' });
   for (let sent = 0; sent < 12; sent++) await send(`${stack.gateway}/v1/pets`, { key });
   const { page, faults } = await openConsole(browser, stack, PAGE);
-  await reviewPlan(page, 'Business', { 'Requests a minute': '2' });
+  await reviewPlan(page, 'Business', { 'Requests per minute': '2' });
   const tried = await stack.admin('POST', '/plans/business/try', { minute: 2 });
   const { wouldRefuse } = (tried.json as { affected: [{ wouldRefuse: number }] }).affected[0];
   expect(wouldRefuse).toBeGreaterThan(0);
   await question(page).getByText(`would have refused at least ${wouldRefuse} of 12 requests`).waitFor();
   await question(page).getByText(`busy shop: ${wouldRefuse} of 12, instead of 0`).waitFor();
   await confirm(page, 'Cancel');
-  await reviewPlan(page, 'Business', { 'Requests a minute': '999' });
+  await reviewPlan(page, 'Business', { 'Requests per minute': '999' });
   await question(page)
     .getByText('As far as can be known, these limits would have refused none of 12 requests by 1 key.')
     .waitFor();
@@ -78,15 +78,15 @@ test('the review shows what the new limits would have refused in the last hour',
 
 test('after a conflict of two editors, the review shows the values in force and keeps the typed ones', async () => {
   const [one, other] = [await openConsole(browser, stack, PAGE), await openConsole(browser, stack, PAGE)];
-  await reviewPlan(one.page, 'Business', { 'Requests a minute': '2000' });
-  await reviewPlan(other.page, 'Business', { 'Requests a minute': '3000' });
+  await reviewPlan(one.page, 'Business', { 'Requests per minute': '2000' });
+  await reviewPlan(other.page, 'Business', { 'Requests per minute': '3000' });
   await agree(one.page, 'Apply', 'anna');
   await question(one.page).waitFor({ state: 'detached' });
 
-  expect(await other.page.locator(differences).innerText()).toBe('Requests a minute: 1,000 → 3,000');
+  expect(await other.page.locator(differences).innerText()).toBe('Requests per minute: 1,000 → 3,000');
   await agree(other.page, 'Apply', 'ben', 'growth');
   await question(other.page).getByText('changed in the meantime').waitFor();
-  expect(await other.page.locator(differences).innerText()).toBe('Requests a minute: 2,000 → 3,000');
+  expect(await other.page.locator(differences).innerText()).toBe('Requests per minute: 2,000 → 3,000');
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ business: { minute: 2_000 } });
   expect(await question(other.page).getByLabel('Why?').inputValue()).toBe('growth');
   await confirm(other.page, 'Apply');
@@ -112,7 +112,7 @@ test('the plan form has exactly the fields and options of each plan', async () =
 test('an invalid limit is reported at its field, and is not sent', async () => {
   const { page, faults } = await openConsole(browser, stack, PAGE);
   await page.getByRole('button', { name: 'Change Pro' }).click();
-  const field = question(page).getByLabel('Requests a day');
+  const field = question(page).getByLabel('Requests per day');
   for (const text of ['0', '-1', '1.5', '1000000001', '', 'many', '1e3', '0x3C']) {
     await field.fill(text);
     await field.press('Enter');
@@ -127,7 +127,7 @@ test('an invalid limit is reported at its field, and is not sent', async () => {
 
 test('an error from the gateway is shown at the field that caused it', async () => {
   const { page } = await openConsole(browser, stack, PAGE);
-  await reviewPlan(page, 'Pro', { 'Requests a minute': '301' });
+  await reviewPlan(page, 'Pro', { 'Requests per minute': '301' });
   await agree(page, 'Apply', 'an\tna');
   await question(page).getByText('Who are you? must not be empty or have control characters').waitFor();
   expect(await question(page).getByLabel('Who are you?').getAttribute('aria-invalid')).toBe('true');

@@ -78,7 +78,7 @@ test('trying a plan limit on the last hour and then setting it takes 4 clicks', 
   const { page, click, clicks } = await startWalk();
   await click('link', 'Plans');
   await click('button', 'Change Business');
-  await question(page).getByLabel('Requests a minute').fill('2000');
+  await question(page).getByLabel('Requests per minute').fill('2000');
   await click('button', 'Review', question(page));
   await question(page).getByText('would have refused none of 1 request by 1 key').waitFor();
   await question(page).getByLabel('Who are you?').fill('anna');
@@ -123,7 +123,7 @@ test("seeing an alert's effect takes no click for the last hour, and 1 for a cli
   await click('button', 'Find');
   await page.getByRole('heading', { name: 'perhaps hurt' }).waitFor();
 
-  const days = page.locator('figure', { hasText: 'Requests a day (UTC)' });
+  const days = page.locator('figure', { hasText: 'Requests per day (UTC)' });
   await days.locator('.legend').getByText('Refused 1').waitFor();
   await rowOf(page, 'Last requests', 'Refused').first().waitFor();
   expect(clicks()).toBe(1);

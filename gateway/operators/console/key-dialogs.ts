@@ -177,7 +177,7 @@ export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
 export function askToReset({ id, name }: KeyView): void {
   ask({
     title: `Reset the limits of ${name}?`,
-    content: html`<p>The key gets a fresh start: its requests a minute and a day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
+    content: html`<p>The key gets a fresh start: its requests per minute and per day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
       <p>Lifting a ban does not give used requests back. Neither action changes the counts of admitted and refused requests.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',

@@ -108,7 +108,7 @@ function Limits({ plan, minute, day, buckets }: KeyView) {
       ${bucket !== undefined && html`<span class="note">${number(bucket.remaining)} left${bucket.fullAt === undefined ? ', full' : `, full again at ${clock(bucket.fullAt)}`}</span>`}
     `,
   ];
-  const facts = [fact('Requests a minute', minute, buckets?.minute), fact('Requests a day', day, buckets?.day)];
+  const facts = [fact('Requests per minute', minute, buckets?.minute), fact('Requests per day', day, buckets?.day)];
   return html`<${Card} title="Limits"><${Facts} of=${facts} /><//>`;
 }
 
@@ -135,8 +135,8 @@ function KeyUse({ id }: { id: string }) {
   const now = Date.parse(value.now) / 1_000;
   return html`
     <div class="columns">
-      <${Use} title="Requests a minute" step="minute" used=${value.minutes} now=${now} />
-      <${Use} title="Requests a day (UTC)" step="day" used=${value.days} now=${now} />
+      <${Use} title="Requests per minute" step="minute" used=${value.minutes} now=${now} />
+      <${Use} title="Requests per day (UTC)" step="day" used=${value.days} now=${now} />
     </div>
   `;
 }
