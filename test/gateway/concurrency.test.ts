@@ -104,7 +104,7 @@ class Simulation {
     return this;
   }
 
-  /** Forgets what was counted so far. */
+  /** Resets the counters. */
   count(): this {
     this.shed = 0;
     this.givenUp = 0;

@@ -18,7 +18,7 @@ import { stackBefore } from '../support/stack-before.ts';
 /** Large answers are streamed to their clients. Clients that do not read, or leave, harm no others. */
 
 const MEGABYTE = 1_000_000;
-/** Half of the connections to a core that are not shared, which is the most that one client gets. */
+/** Half of the unshared connections to a core: the most that one client gets. */
 const MOST_ALONE = 32;
 let asked = 0;
 
@@ -93,7 +93,7 @@ test('a client that reads none of its answers holds only its share of connection
     for (let opened = 0; opened < 10; opened++) (await connectRaw(stack.gateway)).socket.pause().write(ask.repeat(50));
   };
   const statuses = new Set<number>();
-  // Lasts until the first requests that wait for a connection to the core are given up after 5 s.
+  // Lasts until the first requests that wait for a connection to the core time out after 5 s.
   const end = performance.now() + 6_500;
   for (let round = 0; performance.now() < end; round++) {
     if (round % 10 === 0) await openMore();
@@ -101,7 +101,7 @@ test('a client that reads none of its answers holds only its share of connection
     await sleep(50);
   }
   expect([...statuses]).toEqual([200]);
-  // Of thousands of requests few are sent. On a slow machine, some of these are given up and others are sent instead.
+  // Few of the thousands of requests are sent. On a slow machine, some of these time out and others are sent instead.
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
 });
 
@@ -161,7 +161,7 @@ describe('a large answer that its core does not complete', () => {
     expect(received.length).toBeLessThan(600_000);
   });
 
-  test('resets the connection of a client with HTTP/1.0, for which an end of the connection is the end of the answer', async () => {
+  test('resets the connection of an HTTP/1.0 client, for which the end of the connection ends the answer', async () => {
     const { received, fault } = await answerTo(CHUNKS, close, '1.0');
     expect([received.slice(0, 15), fault]).toEqual(['HTTP/1.1 200 OK', 'ECONNRESET']);
     expect(await answerTo(`${CHUNKS}0\r\n\r\n`, undefined, '1.0')).toMatchObject({ fault: undefined });

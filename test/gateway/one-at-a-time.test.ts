@@ -27,7 +27,7 @@ interface Kind {
   readonly isGood?: boolean;
   /** Whether its answer must close the connection. Other answers may close it. */
   readonly closes?: boolean;
-  /** Whether it is no valid request, so that it is refused without its id and does not begin. */
+  /** Whether it is invalid: it is then refused without its id, and does not begin. */
   readonly isNone?: boolean;
 }
 
@@ -138,7 +138,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   );
   const isGood = (id: string) => kinds[ids.indexOf(id)]?.isGood === true;
   const { socket, received, closed } = await connectRaw(to.url, { ca });
-  // After a reset, only the gateway logs which request its client left.
+  // After a reset, only the gateway logs which request the client abandoned.
   const endings = to === listeners[0] ? ['end', 'wait', 'reset'] : ['end', 'wait'];
   const ending = endings[roll(endings.length)] as string;
   const bytes = texts.join('');
@@ -159,7 +159,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
 
   const { finished, left, charged, executed } = logged(to, run);
   expect(left.length, 'at most one request was in progress at the reset').toBeLessThanOrEqual(isReset ? 1 : 0);
-  // The request that its client left may have reached the core.
+  // The abandoned request may have reached the core.
   const known = (list: readonly string[]) => list.filter((id) => !left.includes(id)).sort();
   // A read that the core answers late is sent twice, a write never.
   const isWrite = (id: string) => texts[ids.indexOf(id)]?.startsWith('POST') === true;

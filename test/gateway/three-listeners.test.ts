@@ -43,8 +43,8 @@ const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
 
 /**
- * Exchanges each text on its own connection, with fewer at once than operators may have. @returns each with its
- * statuses
+ * Exchanges each text on its own connection, with fewer connections at once than operators may open.
+ * @returns each text with its statuses
  */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
   inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);

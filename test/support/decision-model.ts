@@ -2,8 +2,8 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Plan } from '../../gateway/limiter/plans.ts';
 
 /**
- * The rules of a decision, written a second time to compare both limiters with. A level is an exact integer in shares
- * of a token. Refusals are exact points in time; what is not remembered is undefined. Verdicts are the texts of
+ * A second implementation of the rules of a decision, with which both limiters are compared. A level is an exact
+ * integer in shares of a token. Refusals are exact points in time; what is not remembered is undefined. Verdicts are the texts of
  * decide.lua.
  */
 
@@ -37,7 +37,7 @@ export interface ModelUse {
   readonly address: string;
 }
 
-/** Uses Node's own BlockList, which takes an IPv4 address for a part of `::/0`. */
+/** Uses Node's own BlockList, which treats an IPv4 address as part of `::/0`. */
 function isAmong(networks: readonly string[], address: string): boolean {
   const list = new BlockList();
   for (const network of networks) {
