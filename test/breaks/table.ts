@@ -37,6 +37,8 @@ export const BREAKS: readonly Break[] = [
   row(REFUSALS, 'limiter/model', 'if (struck <= most) return', 'if (struck < most) return'),
   row(REFUSALS, 'limiter/model', 'if (limit <= before) return line;', 'return line;'),
   row('gateway/operators/api/health.ts', 'operators/doctor.test', '?? late(about)', '?? []'),
+  row('gateway/serve-operators.ts', 'operators/requests', 'isNow ? checkPeers(peers) : undefined', 'undefined'),
+  row('gateway/operators/api/plans.ts', 'gateway/plans', 'await deps.planCache.begin();', ''),
   row('gateway/operators/api/requests.ts', 'operators/requests', " && outcome !== 'refused'", ' && false'),
   row(
     'gateway/telemetry/recent-requests.ts',
@@ -107,8 +109,15 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/pipeline/overload.ts',
     'gateway/concurrency',
-    'return caller.inFlight + 1 <=',
-    'return caller.inFlight <',
+    'const wanted = caller.inFlight + 1;',
+    'const wanted = caller.inFlight;',
+  ),
+  row(HEADERS, 'gateway/forwarding', 'if (status === 204) dropLength(kept);', ''),
+  row(
+    'gateway/pipeline/authorize.ts',
+    'gateway/changed-during-body',
+    "if (verdict.outcome === 'banned') exchange.laterBan = verdict;",
+    '',
   ),
   row(WIRE, 'gateway/line.test', '&& !this.#options.needsEcho)', ')'),
   row(CALL, 'gateway/writes', '{ read: 2, write: 1 }', '{ read: 2, write: 2 }'),
