@@ -51,7 +51,7 @@ test('an entry shows time, actor, target as a link, each changed field, reason a
   const id = idOf(key);
   const head = '\\d\\d:\\d\\d \\S+(?: \\S+ ago)?';
   expect(await textsOf(page)).toEqual([
-    expect.stringMatching(`^${head} eve Plan changed Pro Pro, requests a day: 10,000 → 12,345 launch API$`),
+    expect.stringMatching(`^${head} eve Plan changed Pro Pro, requests per day: 10,000 → 12,345 launch API$`),
     expect.stringMatching(`^${head} \\S+ Key changed acme ${id} Disabled: none → true asked for CLI$`),
     expect.stringMatching(
       `^${head} ada Key changed acme ${id} Plan: free → pro Requests per minute: none → 1,500 Expires: none → 2 Jan 2090, 03:04:05 they have paid API$`,
@@ -235,7 +235,7 @@ test('the pages of a key and of the plans show their last 5 entries and link to 
   await expect.poll(() => rows(page).count()).toBe(5);
   await expect
     .poll(async () => (await textsOf(page))[0])
-    .toMatch(/ada Plan changed Pro Pro, requests a minute: 305 → 306 plan 306 API$/);
+    .toMatch(/ada Plan changed Pro Pro, requests per minute: 305 → 306 plan 306 API$/);
   await page.getByRole('link', { name: 'All entries' }).click();
   await expect.poll(() => searchOf(page).get('action')).toBe('plan.change');
   await expect.poll(() => page.getByRole('combobox', { name: 'Action', exact: true }).inputValue()).toBe('plan.change');

@@ -33,7 +33,7 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   await isTold(/All well/);
 
   await redis.hset('gateway:plans', 'free.minute', '<b>lots</b>');
-  await page.getByText('Free, requests a minute: “<b>lots</b>” is rejected, 60 stays in force.').waitFor();
+  await page.getByText('Free, requests per minute: “<b>lots</b>” is rejected, 60 stays in force.').waitFor();
   await isTold(/1 plan value not in force/);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await page.getByText('is rejected').waitFor({ state: 'detached' });

@@ -25,7 +25,7 @@ test('the overview shows the last hour after a reload, with its plan changes, an
     await page.locator('.tile', { hasText: 'Refused by a ban' }).getByText('at most 1 key at once').waitFor();
     expect(await tile('Server errors')).toBe('0');
     expect(await tile('Response time')).toMatch(/^[\d.]+ (ms|s)$/);
-    await page.getByText('anna changed Free, requests a minute: 60 → 61').waitFor();
+    await page.getByText('anna changed Free, requests per minute: 60 → 61').waitFor();
     await page.reload();
     await isShown(page);
   }

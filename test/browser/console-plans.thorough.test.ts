@@ -29,12 +29,12 @@ test('a plan change is reviewed, made, listed in the history, and rolled back', 
   await question(page).waitFor({ state: 'detached' });
   await rowOf(page, 'Audit log', 'too many of them').waitFor({ timeout: 3_000 });
   const row = rowOf(page, 'Changes', 'too many of them');
-  expect(await row.innerText()).toContain('Free, requests a minute: 60 → 30');
+  expect(await row.innerText()).toContain('Free, requests per minute: 60 → 30');
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { minute: 30, day: 1_000, ban_after: 20 } });
 
   await row.getByRole('button', { name: 'Roll back' }).click();
   expect(await page.locator(differences).allInnerTexts()).toEqual([
-    'Free, requests a minute: 30 → 60',
+    'Free, requests per minute: 30 → 60',
     'Free, ban after strikes: 20 → none',
   ]);
   await confirm(page, 'Roll back');

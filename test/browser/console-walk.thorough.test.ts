@@ -95,7 +95,7 @@ test('finding out who lowered a plan takes 1 click', async () => {
   await click('link', 'Plans');
   const change = rowOf(page, 'Audit log', 'to save the core');
   await change.getByText('carl').waitFor();
-  await change.getByText('Free, requests a minute').waitFor();
+  await change.getByText('Free, requests per minute').waitFor();
   expect(clicks()).toBe(1);
   await stack.admin('PATCH', '/plans/free', { minute: 60 });
 });
