@@ -4,7 +4,7 @@ interface ErrorRow {
   readonly status: number;
   /** The default message. */
   readonly message: string;
-  /** What a client does about it, for the reference. */
+  /** What the client should do about it, for the reference. */
   readonly cure: string;
   /** Whether no operation of the admin API returns it. */
   readonly isForClientsOnly?: true;
