@@ -37,7 +37,7 @@ export interface OwnAnswersDependencies {
 /** The address pays for these requests, even if they have a valid key. */
 const TOO_MANY = new HttpError(
   'rate_limit_exceeded',
-  'This address has sent too many requests that take no token from a key. Retry after the time in the Retry-After header.',
+  'This address has sent too many requests that do not count against a key. Retry after the time in the Retry-After header.',
 );
 
 /**

@@ -195,7 +195,7 @@ class Ring {
     return slot;
   }
 
-  /** Empties a slot, which is the next one to be used. Those that were used after it move up. */
+  /** Empties a slot and makes it the next one to be used. Slots that were used after it move up. */
   giveBack(slot: NotedRequest): void {
     slot.place = 0;
     const newest = (this.#next - 1 + this.size) % this.size;
@@ -214,7 +214,7 @@ class Ring {
   }
 }
 
-/** Search criteria. Undefined ones match anything. Times are Unix times in ms. A query can come from another gateway. */
+/** Search criteria. Undefined matches anything. Times are Unix times in ms. A query can come from another gateway. */
 export const RequestQuery = z.object({
   keyId: z.string().optional(),
   requestId: z.string().optional(),

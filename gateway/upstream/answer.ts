@@ -83,7 +83,7 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
 
 const TOO_LARGE = 'too large';
 
-/** Finds the head after any interim answers. Those are dropped, because no client asked for them (RFC 9110 §15.2). */
+/** Finds the head after any interim answers. Those are dropped, because no client requested them (RFC 9110 §15.2). */
 function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
   for (let at = start; ; ) {
     const end = bytes.indexOf(END_OF_HEAD, at);

@@ -94,7 +94,7 @@ export class Call implements PendingRequest {
     this.#kind = isRepeatable(request) ? 'read' : 'write';
   }
 
-  /** The client whose share a wire of its own is counted in. */
+  /** The client whose fair share includes this request's own wire. */
   get client(): string {
     return this.request.client.id;
   }

@@ -5,7 +5,7 @@ const MOST = 2_048;
 /** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
 
-/** Fractions of the time limit: the time allowed for a queue in the core, and the time after which an answer is late. */
+/** Fractions of the time limit: the time allowed for a queue in the core, and the time after which answers are late. */
 const QUEUE = 0.2;
 const LATE = 0.75;
 /** The number of windows within the time allowed for a queue. */

@@ -87,7 +87,7 @@ const FRESH_MS = 3;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** A client counts as slow, or its answers on one path as large, for this long. The first of these is requested twice. */
+/** How long a client counts as slow, and its answers on one path as large. The first large one is requested twice. */
 export const NOTED_MS = 10_000;
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;

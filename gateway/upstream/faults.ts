@@ -8,7 +8,7 @@ export class CoreTooSlow extends Error {
 
 /** The client left before its answer was complete. Neither the gateway nor the core is to blame. */
 export class ClientGone extends Error {
-  override readonly message = 'The client went away.';
+  override readonly message = 'The client closed the connection.';
 }
 
 /** The core rejects our own token: clients' keys are checked before forwarding. */

@@ -227,7 +227,7 @@ class Cores implements CoreChoice {
     for (const core of this.open) core.close();
   }
 
-  /** A core that comes back continues its counts. */
+  /** A core that returns continues its earlier counts. */
   #open(address: CoreAddress): Core {
     const counts = this.#past.get(address.origin);
     this.#past.delete(address.origin);

@@ -180,7 +180,7 @@ export interface UpstreamRequest {
   /** Flat list, filtered, without X-Request-Id: each attempt has its own. */
   readonly headers: string[];
   readonly body: Buffer | undefined;
-  /** The id that the client knows. Other requests may have the same one. */
+  /** The id that the client sees. Other requests may have the same one. */
   readonly id: string;
   /** Clients share connections fairly. */
   readonly client: Sender;

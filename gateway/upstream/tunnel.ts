@@ -45,7 +45,7 @@ const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
  * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
  */
 export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
-  // Its 'close' event has fired already, so the core's side would stay open until its idle timeout.
+  // The socket's 'close' event has already fired, so the core's side would stay open until its idle timeout.
   if (socket.destroyed) return Promise.reject(new ClientGone());
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
   const { url, connect } = asked.core;

@@ -8,7 +8,7 @@ import { type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
 const READ_BYTES = 65_536;
-/** Maximum unanswered requests on one connection. No fault delays more than these. */
+/** Maximum unanswered requests on one connection: a fault can delay no more than these. */
 export const MAX_DEPTH = 128;
 /** The maximum number of bytes kept of an incomplete answer. */
 const MAX_REST_BYTES = 1_048_576;
@@ -197,7 +197,7 @@ export class Wire {
       if (this.#socket !== socket) return;
       this.end(fault);
     };
-    // The 'error' event comes one phase of the event loop before 'close'. No request may be sent in between.
+    // The 'error' event is emitted one phase of the event loop before 'close'. No request may be sent in between.
     socket.on('error', lost);
     socket.on('end', () => lost());
     socket.on('close', () => lost());
