@@ -21,9 +21,9 @@ const PERIOD_MS = 10_000;
 /**
  * Limits the concurrent requests to one core. In front of an overloaded core a queue grows until no request in it is
  * answered in time. Latency alone is no sign of overload, nor is one late answer. A queue exists if more requests
- * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed. If it would last
- * more than a second (a fifth of the time limit) at the rate of the last second's answers, the limit falls to as many
- * requests as the core answers in that time.
+ * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed. If the queue
+ * would last more than a second (a fifth of the time limit) at the rate of the last second's answers, the limit falls
+ * to as many requests as the core answers in that time.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;

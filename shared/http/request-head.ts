@@ -276,7 +276,10 @@ const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
 
 const LINE_FEED = 0x0a;
 const RETURN = 0x0d;
-/** One chunk takes as long as many bytes. A body may have FREE_CHUNKS, and one more for every BYTES_A_CHUNK bytes. */
+/**
+ * Handling one chunk costs as much as handling many bytes. A body may have FREE_CHUNKS, and one more for every
+ * BYTES_A_CHUNK bytes.
+ */
 const FREE_CHUNKS = 500;
 const BYTES_A_CHUNK = 128;
 /** The length of the line break after the data of a chunk. */

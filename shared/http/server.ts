@@ -213,8 +213,8 @@ export interface ServerLimits {
   /** How often these limits are checked. */
   readonly checkEveryMs: number;
   /**
-   * The maximum of unread answers, waiting requests and unfinished bodies in this process, in bytes. Above this, the
-   * connections with the most bytes are cut.
+   * The maximum number of bytes of unread answers, waiting requests and unfinished bodies in this process. Above this,
+   * the connections with the most bytes are cut.
    */
   readonly unreadBytes: number;
   /** Requests of one connection that are served at the same time. The next one begins when answers have ended. */
