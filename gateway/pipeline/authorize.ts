@@ -44,7 +44,7 @@ export function authenticate(authorization: string | undefined, use: Use): Crede
 type Decided = Verdict | HttpError;
 
 /**
- * Asks for decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
+ * Requests decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
  * unverified keys share the capacity of their address. No more of them are decided at once than the address could pay
  * for, and they are refused when its allowance is used up.
  */
@@ -137,7 +137,7 @@ export class Authorizer {
 
 /**
  * The 401, 403, 429 or 503 that follows from a verdict.
- * @param addressStatus the limit status of the address, if it paid
+ * @param addressStatus the limit status of the address, if the address paid for the request
  * @param scope the scope that the request needs
  * @returns undefined if the verdict admits the request
  */
@@ -163,8 +163,8 @@ export function refusalOf(
 }
 
 /**
- * Refuses a key in the URL: browser histories, Referer headers and logs of others keep URLs (RFC 6750 §5.3). @throws
- * {HttpError} 400
+ * Refuses a key in the URL: browser histories, Referer headers and third-party logs keep URLs (RFC 6750 §5.3).
+ * @throws {HttpError} 400
  */
 export function refuseKeyInTarget(target: string): void {
   if (holdsApiKey(target))

@@ -18,7 +18,7 @@ import type { BucketState, LimitStatus } from '../limiter/limiter.ts';
 import { type CanonicalRequest, type Exchange, type Peer, timesOf } from '../telemetry/exchange.ts';
 
 /**
- * HTTP between a client and the gateway: a request in the one form that the gateway and the core read alike, the
+ * HTTP between a client and the gateway: a request in the one form that the gateway and the core read the same way, the
  * client's address, and the headers of every answer.
  */
 
@@ -63,7 +63,7 @@ function canonicalPath(target: string): string {
 
 /** The client's identity and how the request arrived. Only trusted proxies may state these (RFC 7239 §8.1). */
 
-/** What is known of the other end of a connection. It is stored on the socket, because a map costs more per request. */
+/** The other end of a connection. It is stored on the socket, because a map costs more per request. */
 const PEER = Symbol('peer of a connection');
 type Known = Socket & { [PEER]?: Peer };
 
@@ -126,7 +126,7 @@ function withoutPort(entry: string): string {
   return ipv4 ?? ipv6;
 }
 
-/** The most trusted proxies between a client and the gateway. */
+/** The maximum number of trusted proxies between a client and the gateway. */
 const MAX_HOPS = 16;
 /**
  * The last MAX_HOPS entries, the last one first. Earlier entries are not read, unlike in the package proxy-addr,
@@ -137,7 +137,7 @@ function* lastHops(forwarded: string): Generator<string> {
   for (let hop = 0; hop < MAX_HOPS && end >= 0; hop++) {
     const comma = end === 0 ? -1 : forwarded.lastIndexOf(',', end - 1);
     const entry = forwarded.slice(comma + 1, end).trim();
-    // Empty elements count for nothing (RFC 9110 §5.6.1.2).
+    // Empty elements are ignored (RFC 9110 §5.6.1.2).
     if (entry !== '') yield entry;
     end = comma;
   }
@@ -248,7 +248,7 @@ export function addLimits(headers: string[], status: LimitStatus, draftFields: b
 
 /**
  * Seconds until the caller should try again, rounded up; undefined unless a limit or a ban refused it. A caller that
- * returns then finds a token, unless another request took it.
+ * retries then gets a token, unless another request has taken it.
  */
 export const retryAfterSeconds = (status: LimitStatus): number | undefined =>
   isLimited(status.outcome) ? Math.max(1, Math.ceil(ticksUntilRetry(status) / SECOND)) : undefined;
@@ -262,7 +262,7 @@ function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: Li
   return Math.max(...waits, (outcome === 'banned' ? bannedUntil : retryAt) - now);
 }
 
-/** Whether a limit refused the request. A forbidden request gets the remaining limit, like an admitted one. */
+/** Whether a limit or ban refused the request. A forbidden request gets the remaining limit, like an admitted one. */
 const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
 
 /** The bucket with the fewest tokens left or, for a refused request, with the longest wait. */

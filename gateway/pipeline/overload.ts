@@ -5,8 +5,8 @@ import { systemClock } from '../limiter/bucket.ts';
 import { AddressAllowance } from '../limiter/newcomers.ts';
 
 /**
- * What happens when more arrives than the gateway and the cores can serve: requests are refused at once, and frequent
- * refusals are delayed, so that no client takes what others need.
+ * Handles overload of the gateway and the cores: requests are refused at once, and frequent refusals are delayed, so
+ * that no client uses the capacity that others need.
  */
 
 /** The share of the limit for all unverified callers together. */
@@ -96,7 +96,7 @@ export class Slot {
     return true;
   }
 
-  /** Takes a place for an unverified request from an address. */
+  /** Takes capacity for an unverified request from an address. */
   takeUnverified(address: string): boolean {
     return this.take(this.#shedder.address(address));
   }
@@ -166,7 +166,7 @@ interface Waiting {
  * sending after refusals are slowed down. A client's first refusals in a minute are sent at once. The others share a
  * token bucket, which time and served requests refill; while it is empty, they wait in a queue that takes turns between
  * clients. A client that waits sends nothing meanwhile. If no other client is served, each turn of the event loop sends
- * as many as it can bear.
+ * up to WHEN_IDLE.
  */
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);

@@ -37,7 +37,7 @@ export interface OwnAnswersDependencies {
 /** The address pays for these requests, even if they have a valid key. */
 const TOO_MANY = new HttpError(
   'rate_limit_exceeded',
-  'This address has sent too many requests that take no token from a key. Retry after the time in the Retry-After header.',
+  'This address has sent too many requests that do not count against a key. Retry after the time in the Retry-After header.',
 );
 
 /**
@@ -97,7 +97,7 @@ export class OwnAnswers {
   /** The limit status of a key. It takes no token and does not count as a decision. */
   async #limits(request: CanonicalRequest, exchange: Exchange): Promise<OwnAnswer> {
     const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
-    // A refusal of the address is found under the key.
+    // Set first, so that a refusal of the address is recorded under the key.
     exchange.credential = credential;
     this.#charge(exchange);
     exchange.route = LIMITS_ROUTE;
@@ -301,7 +301,7 @@ const page = (wait: string): string => `<!doctype html>
   <body>
     <main>
       <h1>Too many requests</h1>
-      <p>This page was asked for too often from your network. Come back in ${wait}.</p>
+      <p>Your network has requested this page too often. Try again in ${wait}.</p>
     </main>
   </body>
 </html>
@@ -330,7 +330,7 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   exchange.error = error;
   if (response.headersSent) {
     // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete. In HTTP/1.0 the end
-    // of the connection is the end of the answer, so there it is reset.
+    // of the connection is the end of the answer, so it is reset instead.
     if (request.httpVersion === '1.0') reset(request.socket);
     else response.destroy();
     return;

@@ -106,8 +106,8 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (refusal !== undefined) return end(refusal);
       pacing.noteAdmitted(payerOf(exchange));
 
-      // 6. Refuse an unknown operation, and read the body. While the client sends it, the slot is released. Meanwhile others may have
-      // taken the capacity, and the key may have changed.
+      // 6. Refuse an unknown operation, and read the body. The slot is released while the client sends it. After that,
+      // others may have taken the capacity, and the key may have changed.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
       let body: Buffer | undefined;
@@ -205,7 +205,7 @@ interface ForwardDependencies {
   readonly coreTimeoutMs: number;
   /** Whether the IETF draft's RateLimit fields are sent. */
   readonly draftFields: boolean;
-  /** The core's present token, if it needs one. */
+  /** The core's current token, if it needs one. */
   readonly coreToken: (() => string | undefined) | undefined;
 }
 

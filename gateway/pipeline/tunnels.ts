@@ -43,7 +43,7 @@ export class Tunnels {
     this.#timer = setInterval(() => this.#closeInvalid(), LOOK_EVERY_MS).unref();
   }
 
-  /** True once all WebSockets are closed for good. */
+  /** True once all WebSockets are closed and new ones are refused. */
   get stopped(): boolean {
     return this.#stopped;
   }

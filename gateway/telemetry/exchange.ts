@@ -37,7 +37,7 @@ export interface Peer {
 }
 
 /**
- * One request and what is known of it. Each step adds to it, and limit headers, log line and metrics derive from it.
+ * One request and everything known about it. Each step adds to it; limit headers, log line and metrics derive from it.
  */
 export class Exchange {
   readonly request: IncomingMessage;
@@ -129,7 +129,7 @@ export class Exchange {
   /** The outcome of the decision, or why there was none. */
   get outcome(): Outcome {
     const { verdict, error } = this;
-    // Also after a decision, if its body arrived when there was no room.
+    // Also after a decision, if there was no capacity left when the body had arrived.
     if (error?.cause instanceof Shed) return 'shed';
     if (verdict === undefined) return this.#noDecisionReason;
     if (verdict.outcome === 'undecided') return 'unusable';
@@ -191,7 +191,7 @@ const between = (from = 0, to = 0): number | undefined => (from === 0 || to === 
 /** The kinds of requests that are kept: served ones, refused ones, and those without a valid key. */
 export type Kind = 'served' | 'refused' | 'strangers';
 
-/** What is kept of one request. */
+/** The record of one request. */
 export class NotedRequest {
   /** The number of the request among all that this process has recorded; 0 if the slot is empty. */
   place = 0;
@@ -238,7 +238,7 @@ export class Shed extends Error {
   }
 }
 
-/** The outcomes before a request is forwarded: a decision, or a reason without one. Each is a label value. */
+/** The outcomes before a request is forwarded: a decision, or the reason why there was none. Each is a label value. */
 
 /** Decisions on a key that has a plan. `forbidden` means that its secret lacks the scope. */
 export const ON_PLANS = ['admitted', 'refused_minute', 'refused_day', 'banned', 'forbidden'] as const;
@@ -256,7 +256,7 @@ export type DecisionOutcome = (typeof DECISION_OUTCOMES)[number];
  * - `unavailable`: Redis is unavailable and the key has not been seen before
  * - `unusable`: the key's data is corrupt
  * - `reference`: the file needs no key
- * - `own`: the gateway itself has the answer, such as a key's limit status
+ * - `own`: the gateway answers by itself, for example with a key's limit status
  * - `invalid`: the request itself was refused
  * - `failed`: the gateway failed
  * - `left`: the client left first

@@ -9,14 +9,14 @@ export interface KeyRefusal {
   readonly code: string;
   /** The limit that refused it. */
   readonly limit: 'minute' | 'day' | null;
-  /** When a retry works; null if it never does. */
+  /** When a retry can succeed; null if it never can. */
   readonly retryAt: number | null;
-  /** How many like it followed in the same minute. */
+  /** How many similar requests followed in the same minute. */
   readonly repeated: number;
 }
 
 export const REFUSALS_SHOWN = 5;
-/** All keys share these queries, because each one goes to all gateways. A key gets one of them. */
+/** All keys share these queries, because each one goes to all gateways. Each key may use one of them. */
 const QUERIES_PER_SECOND = 5;
 
 const CODES: Readonly<Record<string, string>> = {
@@ -31,7 +31,7 @@ export class KeyRefusals {
   readonly #queried = new Set<string>();
   #second = 0;
 
-  /** @param find among the requests of all gateways */
+  /** @param find searches the requests of all gateways */
   constructor(find: (query: RequestQuery) => Promise<FoundRequests>) {
     this.#find = find;
   }

@@ -6,7 +6,7 @@ import { PLAN_NAMES, type PlanName } from '../limiter/plans.ts';
 
 /**
  * Events of a key: a fifth of its day limit is left, nothing is left, or it is banned. If a fifth is left only because
- * the limit was raised, no `day_80` is sent (message.ts), nor later on that day.
+ * the limit was raised, no `day_80` is sent (message.ts), not even later that day.
  */
 export const KEY_EVENTS = ['day_80', 'day_100', 'banned'] as const;
 export type KeyEvent = (typeof KEY_EVENTS)[number];
@@ -29,7 +29,7 @@ interface KeyCounts {
 }
 
 /**
- * Watches the keys in use. It keeps its data on their records. A usual decision only sets `askedAt`.
+ * Watches the keys in use. It keeps its data on their records. Most decisions only set `askedAt`.
  */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
@@ -52,7 +52,7 @@ export class KeyWatch {
     this.#monotonic = monotonic;
   }
 
-  /** Notes a decision that admits nobody, or after which little of the day limit is left. */
+  /** Notes a decision that does not admit the request, or after which little of the day limit is left. */
   note(client: Client, decision: Decision): void {
     const { outcome } = decision;
     if (outcome === 'refused') client.refusedAt = client.askedAt;
@@ -113,7 +113,7 @@ export interface KeysOfMinute {
   readonly ids: readonly string[];
 }
 
-/** Distinguishes the banned keys of the current minute, so that operators see keys and not only requests. */
+/** Collects the banned keys of the current minute, so that operators see keys and not only requests. */
 export class BannedKeys {
   #minute = -1;
   #ids = new Set<string>();

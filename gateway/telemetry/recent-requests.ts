@@ -79,7 +79,7 @@ export class RecentRequests {
     if (slot !== undefined) this.#finish(slot, seen);
   }
 
-  /** @returns undefined if the refusal is only counted, in the last one with the same outcome, status and code */
+  /** @returns undefined if the last one with the same outcome, status and code only counts it */
   #noteRefusal(seen: Exchange, kind: Kind): NotedRequest | undefined {
     const who = kind === 'refused' ? seen.keyId : seen.network;
     const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
@@ -160,7 +160,7 @@ export class RecentRequests {
     return found;
   }
 
-  /** Leaves out slots that are reused or given back meanwhile. */
+  /** Leaves out slots that are reused or emptied meanwhile. */
   *#newestFirst(): Generator<NotedRequest> {
     const last = this.#places;
     const rings = Object.values(this.#rings).map((ring) => ring.newestFirst().values());
@@ -195,7 +195,7 @@ class Ring {
     return slot;
   }
 
-  /** Empties a slot, which is the next one to be used. Those that were used after it move up. */
+  /** Empties a slot and makes it the next one to be used. Slots that were used after it move up. */
   giveBack(slot: NotedRequest): void {
     slot.place = 0;
     const newest = (this.#next - 1 + this.size) % this.size;
@@ -214,7 +214,7 @@ class Ring {
   }
 }
 
-/** What to look for. Undefined matches anything. Times are Unix times in ms. A query can come from another gateway. */
+/** Search criteria. Undefined matches anything. Times are Unix times in ms. A query can come from another gateway. */
 export const RequestQuery = z.object({
   keyId: z.string().optional(),
   requestId: z.string().optional(),
@@ -233,7 +233,7 @@ export const RequestQuery = z.object({
   after: z.string().optional(),
   limit: z.int().min(1).max(MOST_DECISIONS),
   /**
-   * Only requests of these keys that a ban refused. Of each ban only the newest is reported, and `repeated` counts all
+   * Only requests of these keys that a ban refused. For each ban only the newest is reported, and `repeated` counts all
    * others. Each process reports its own, and `limit` is ignored.
    */
   bansOf: z.array(z.string()).optional(),
@@ -299,7 +299,7 @@ function matches(slot: NotedRequest, query: RequestQuery): boolean {
   return text === undefined || textOf(slot).includes(text);
 }
 
-/** A ban lasts whole seconds from its decision on, to the microsecond. */
+/** A ban ends a whole number of seconds, to the microsecond, after the decision that began it. */
 const beganBan = (verdict: Verdict | undefined): boolean =>
   verdict?.outcome === 'banned' && (verdict.bannedUntil - verdict.now) % SECOND === 0;
 
@@ -312,7 +312,7 @@ const cursorOf = ({ recordedAt, order }: NotedRequest): string =>
 
 export const REQUEST_CURSOR = /^\d{15}-\d{10}-\d{12}$/;
 
-/** Merges what several processes have found. */
+/** Merges the results of several processes. */
 export function mergeFound(found: readonly FoundRequests[], { limit, bansOf }: RequestQuery): FoundRequests {
   const requests = found
     .flatMap((one) => one.requests)

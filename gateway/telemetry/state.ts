@@ -85,7 +85,7 @@ export function exposeCertificate(metrics: Metrics, certificate: WatchedCertific
   );
 }
 
-/** It is exposed once per gateway. Redis is asked on each scrape; a node that does not answer has no series. */
+/** It is exposed once per gateway. Redis is queried on each scrape; a node that does not answer has no series. */
 export function exposeRedisMemory(metrics: Metrics, { memoryUsed }: Pick<Backend, 'memoryUsed'>): void {
   metrics.gauges(
     'gateway_redis_memory_used_ratio',
@@ -95,7 +95,7 @@ export function exposeRedisMemory(metrics: Metrics, { memoryUsed }: Pick<Backend
   );
 }
 
-/** It is exposed once per gateway. The store is asked on each scrape. */
+/** It is exposed once per gateway. The store is queried on each scrape. */
 export function exposeBackup(metrics: Metrics, last: () => Promise<number | undefined>): void {
   metrics.gauge(
     'gateway_backup_completed_timestamp_seconds',
@@ -118,7 +118,7 @@ export const Totals = z.object({
   shed: count,
   /** No decision was possible. */
   undecided: count,
-  /** The number of all these that the gateway decided while Redis was unavailable. */
+  /** How many of all these the gateway decided while Redis was unavailable. */
   local: count,
 });
 type Totals = z.infer<typeof Totals>;
@@ -172,7 +172,7 @@ export function totalsOf(counted: readonly Family[]): TrafficTotals {
   return { totals, plans };
 }
 
-/** The series of a family; none before it is counted. */
+/** The series of a family; none before its first count. */
 export const seriesOf = (counted: readonly Family[], wanted: string): readonly Series[] =>
   counted.find(({ name }) => name === wanted)?.values ?? [];
 
@@ -195,8 +195,8 @@ export function bucketsOf(counted: readonly Family[], wanted: string): Bucket[] 
 }
 
 /**
- * Computes a quantile as Prometheus' histogram_quantile does: linear within a bucket, and the last finite bound above
- * it.
+ * Computes a quantile as Prometheus' histogram_quantile does: by linear interpolation within a bucket; above the last
+ * finite bound, it is that bound.
  * @returns milliseconds with two decimals; null without a count
  */
 export function quantile(buckets: readonly Bucket[], share: number): number | null {
@@ -209,17 +209,17 @@ export function quantile(buckets: readonly Bucket[], share: number): number | nu
   return Math.round(seconds * 1e5) / 100;
 }
 
-/** What the operators' listener knows of the processes that serve clients. */
+/** The processes that serve clients, as the operators' listener sees them. */
 export interface TrafficSource {
   /** Their counts since the start. */
   counted(): readonly Family[];
   /** The keys that a ban last refused in each of them. */
   banned(): readonly KeysOfMinute[];
-  /** Whether any of them decides locally although it should ask Redis. */
+  /** Whether any of them decides locally although Redis should decide. */
   isLocal(): boolean;
   /** The workers beside this process; undefined if this process serves clients itself. */
   readonly workers?: (() => WorkersState) | undefined;
-  /** What each of them sees of the dependencies. */
+  /** The dependencies as each of them sees them. */
   processes(): readonly ProcessState[];
 }
 
@@ -240,7 +240,7 @@ export type WorkersState = z.infer<typeof WorkersState>;
 /** A core as one process sees it. */
 export type SeenCore = CoreState;
 
-/** What a process that serves clients sees of the gateway's dependencies. */
+/** The gateway's dependencies as a process that serves clients sees them. */
 export interface ProcessState {
   readonly cores: readonly CoreState[];
   /** Undefined if decisions are embedded. */
@@ -265,7 +265,7 @@ interface Minute {
 
 /**
  * Watches the requests of clients: their last hour by minute, and whether decisions are local. The running totals are
- * read once a minute, so that requests cost nothing extra. A restart begins anew.
+ * read once a minute, so that requests cost nothing extra. A restart clears the hour.
  */
 export class WatchedTraffic {
   readonly since = new Date();
@@ -281,7 +281,7 @@ export class WatchedTraffic {
     this.#timer = setInterval(() => this.#update(), UPDATE_EVERY_MS).unref();
   }
 
-  /** Whether decisions are local because Redis is away, and since when. */
+  /** Whether decisions are local because Redis is unavailable, and since when. */
   get mode() {
     this.#update();
     return this.#mode;

@@ -19,7 +19,7 @@ export interface AnswerHead {
   readonly headers: readonly string[];
   /** The X-Request-Id; undefined if there is none, or if there are several different ones. */
   readonly requestId: string | undefined;
-  /** How long the core keeps an idle connection, in ms; undefined if it does not say. */
+  /** How long the core keeps an idle connection, in ms; undefined if it does not state this. */
   readonly keepAliveMs: number | undefined;
   /** The length of the body in bytes, if the core states it. */
   readonly length: number | undefined;
@@ -83,7 +83,7 @@ export function readAnswer(bytes: Buffer, start: number, isHead: boolean): Frame
 
 const TOO_LARGE = 'too large';
 
-/** Finds the head after any interim answers. Those are dropped, because no client asked for them (RFC 9110 §15.2). */
+/** Finds the head after any interim answers. Those are dropped, because no client requested them (RFC 9110 §15.2). */
 function findHead(bytes: Buffer, start: number): { head: string; status: number; end: number } | undefined {
   for (let at = start; ; ) {
     const end = bytes.indexOf(END_OF_HEAD, at);
@@ -96,7 +96,7 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
     const status = Number(head.slice(STATUS_LINE.length, STATUS_LINE.length + 3));
     at = end + END_OF_HEAD.length;
     if (status >= 200) return { head, status, end: at };
-    if (status === 101) throw new Unreadable('No client asked for another protocol.');
+    if (status === 101) throw new Unreadable('No client requested another protocol.');
     // An interim answer has no body (RFC 9110 §8.6, RFC 9112 §6.1) and does not end the connection, but some parsers
     // would follow headers that say otherwise.
     const { length, isChunked, isLast } = readHead(head, status);
@@ -105,7 +105,7 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
   }
 }
 
-/** The lengths of the names of headers that are read here: other names need no lower case. */
+/** The lengths of the names of headers that are read here: other names need not be lowercased. */
 const LENGTHS_READ: ReadonlySet<number> = new Set(
   ['content-length', 'transfer-encoding', 'connection', 'keep-alive', 'x-request-id'].map(({ length }) => length),
 );
@@ -219,7 +219,7 @@ export class BodyReader {
   /** Bytes of the body, or of the current chunk, that have not been read. */
   #left: number;
   #next: 'size' | 'end of chunk' | 'end' = 'size';
-  /** What has arrived of the line between two chunks, and the size of all lines since the last chunk. */
+  /** The received part of the line between two chunks, and the size of all lines since the last chunk. */
   #line = '';
   #lines = 0;
 

@@ -26,7 +26,7 @@ export interface Destination {
   readonly response: ServerResponse;
   /** When the last attempt was handed to a wire. */
   sentAt: number | undefined;
-  /** When the core began to answer, or was given up. */
+  /** When the core began to answer, or the gateway stopped waiting for it. */
   answeredAt: number | undefined;
   /** Headers that are known only when the answer begins, as a flat list. */
   lateHeaders?: (() => readonly string[]) | undefined;
@@ -72,7 +72,7 @@ export class Call implements PendingRequest {
   #streamed: AnswerHead | undefined;
   #readSince = 0;
   #attempts = 0;
-  /** Whether it tests if a silent core answers again. Such requests are few, so resending one uses no share. */
+  /** Whether this request tests a silent core. Such requests are few, so resending one does not count in `Resends`. */
   #isTry = false;
 
   /** @param extraHeaders flat list, sent after the core's own headers */
@@ -94,7 +94,7 @@ export class Call implements PendingRequest {
     this.#kind = isRepeatable(request) ? 'read' : 'write';
   }
 
-  /** The client to whose account wires of its own are counted. */
+  /** The client whose fair share includes this request's own wire. */
   get client(): string {
     return this.request.client.id;
   }
@@ -153,7 +153,7 @@ export class Call implements PendingRequest {
 
   #checkStream(now: number): void {
     const isLate = !this.#response.headersSent && this.#isLate(now);
-    // While the client does not take what was read, the core has nothing to send.
+    // Until the client has received what was read, nothing more is due from the core.
     if (isLate || now - this.#readSince >= this.#context.timeoutMs) this.#wire?.end(new CoreTooSlow());
   }
 
@@ -162,8 +162,7 @@ export class Call implements PendingRequest {
     const core = this.#core as Core;
     const wire = core.takeOwn();
     this.#wire = wire;
-    // After the poll phase it is known whether the core has closed the wire, or has sent bytes that no request asked
-    // for.
+    // The poll phase shows whether the core has closed the wire or sent unsolicited bytes.
     const { id } = this;
     setImmediate(() => this.#send(wire, id));
   }
@@ -215,7 +214,7 @@ export class Call implements PendingRequest {
     if (CoreRefusedUs.saysSo(head.status)) this.#wire?.end(new CoreRefusedUs(head.status));
   }
 
-  /** The head is sent with the first piece: a fault of the core before it can still be answered with an error. */
+  /** Sends the head with the first piece: if the core fails before that, the client still gets an error. */
   piece(parts: readonly Buffer[], isEnd: boolean): void {
     const response = this.#response;
     const { status, headers } = this.#streamed as AnswerHead;
@@ -263,7 +262,7 @@ export class Call implements PendingRequest {
     Object.assign(this.request.client, { largeUntil: now + LARGE_NOTED_MS, largePath });
   }
 
-  /** Sends the request again on a wire of its own, where the answer can be streamed. Otherwise it would be a 502. */
+  /** Sends the request again on a wire of its own, where the answer can be streamed. A shared wire would mean a 502. */
   #resendForLarge(late: Core): void {
     const now = performance.now();
     this.#noteLarge(now);
@@ -322,7 +321,7 @@ export class Call implements PendingRequest {
     this.#destination.answeredAt = now;
   }
 
-  /** False while all wires that its client may have are in use. */
+  /** False while the call waits because all wires that its client may have are in use. */
   get #isSent(): boolean {
     return this.#wire !== undefined;
   }
@@ -384,7 +383,7 @@ export class Call implements PendingRequest {
     this.#leave();
   }
 
-  /** Gives back what the attempt holds at its core. */
+  /** Releases what the attempt holds at its core. */
   #leave(): void {
     const core = this.#core;
     const wire = this.#wire;

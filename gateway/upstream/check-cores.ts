@@ -44,9 +44,9 @@ async function checkCore(
     const status = await statusOf(address, path, headers);
     if (status === undefined) return silentCore(about);
     if (CoreRefusedUs.saysSo(status)) return refusingCore(about);
-    if (status >= 500) return fault(about, `answers ${status} to GET ${path}`, 'Its log says why.');
+    if (status >= 500) return fault(about, `answers ${status} to GET ${path}`, 'Its log shows why.');
   } catch (thrown) {
-    return fault(about, `does not answer GET ${path}: ${(thrown as Error).message}`, 'Its log may say why.');
+    return fault(about, `does not answer GET ${path}: ${(thrown as Error).message}`, 'Its log may show why.');
   }
   if (ready.status === 'warning') return ready;
   const found = `is ready, and answers in ${ms.toFixed(0)} ms`;
@@ -92,7 +92,7 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
         `has no /readyz: it answers ${status}`,
         'With several cores, only those whose /readyz answers 200 receive requests.',
       );
-    return fault(about, `is not ready: /readyz answers ${status}`, 'Its log says why.');
+    return fault(about, `is not ready: /readyz answers ${status}`, 'Its log shows why.');
   } catch (thrown) {
     return unreachableCore(about, (thrown as Error).message);
   }
@@ -100,7 +100,7 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
 
 /**
  * The status of the answer to a GET.
- * @returns undefined without an answer in time
+ * @returns undefined if there is no answer in time
  * @throws the fault of the connection
  */
 function statusOf(

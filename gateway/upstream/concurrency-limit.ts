@@ -5,7 +5,7 @@ const MOST = 2_048;
 /** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
 
-/** Fractions of the time limit: for a queue in the core, and for an answer that is almost too late. */
+/** Fractions of the time limit: the time allowed for a queue in the core, and the time after which answers are late. */
 const QUEUE = 0.2;
 const LATE = 0.75;
 /** The number of windows within the time allowed for a queue. */
@@ -21,9 +21,9 @@ const PERIOD_MS = 10_000;
 /**
  * Limits the concurrent requests to one core. In front of an overloaded core a queue grows until no request in it is
  * answered in time. Latency alone is no sign of overload, nor is one late answer. A queue exists if more requests
- * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed. If it would take
- * more than a second (a fifth of the time limit) at the rate of the last second's answers, the limit falls to as many
- * requests as the core answers in that time.
+ * arrive than are answered while answers flow, and if even the quickest answer in a window is delayed. If the queue
+ * would last more than a second (a fifth of the time limit) at the rate of the last second's answers, the limit falls
+ * to as many requests as the core answers in that time.
  */
 export class ConcurrencyLimit {
   readonly #queueMs: number;

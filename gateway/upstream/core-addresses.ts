@@ -99,7 +99,7 @@ const pathOf = (text: string): string => text.slice('unix:'.length);
 
 /** CoreDNS caches an answer for 5 s more. The sum is below the 8 s for which a core stays in use without its name. */
 const RESOLVE_EVERY_MS = 2_000;
-/** A start waits this long for names, then continues without them. */
+/** The gateway's start waits this long for names, then continues without them. */
 const START_WITHIN_MS = 2_000;
 
 /** The addresses of all cores. Names are resolved regularly; one that cannot be resolved keeps its last addresses. */
@@ -214,7 +214,7 @@ async function resolveName(name: CoreName): Promise<CoreAddress[]> {
   return found.sort((a, b) => (a.origin < b.origin ? -1 : 1));
 }
 
-/** Asks the system, so /etc/hosts counts. A core with addresses of both families is one core: IPv4 is used. */
+/** Uses the system's resolver, so /etc/hosts applies. A core with IPv4 and IPv6 addresses is one core: IPv4 is used. */
 async function lookup(name: CoreName, host: string, port: string): Promise<CoreAddress[]> {
   const all = await dns.lookup(host, { all: true });
   const ipv4 = all.filter(({ family }) => family === 4);

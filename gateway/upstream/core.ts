@@ -87,7 +87,7 @@ const FRESH_MS = 3;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** A client counts as slow, or its answers on one path as large, for this long. A first large answer is asked twice. */
+/** How long a client counts as slow, and its answers on one path as large. The first large one is requested twice. */
 export const NOTED_MS = 10_000;
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
@@ -96,7 +96,7 @@ const SUSPECTED_MS = 1_000;
 const MAX_RESENDS = 64;
 const RESENDS_PER_ANSWER = 0.1;
 
-/** What all cores share: a core that does not answer leaves its reads to those that do. */
+/** The budget for resent reads. All cores share it, so answers of healthy cores pay for the reads of a silent one. */
 export class Resends {
   #left = MAX_RESENDS;
 
@@ -106,7 +106,7 @@ export class Resends {
 
   /**
    * @param isOwnFault whether the read waits behind one of the same client
-   * @returns false if too many reads were sent twice: slow cores must not get every request twice
+   * @returns false once the budget is used up, so that slow cores do not get every request twice
    */
   take(isOwnFault: boolean): boolean {
     if (this.#left < (isOwnFault ? MAX_RESENDS / 4 : 1)) return false;
@@ -115,9 +115,9 @@ export class Resends {
   }
 }
 
-/** How often a silent core gets a read, or a write, to find out whether it answers again. A write cannot be repeated. */
+/** How often a silent core is tested with a read or a write. Writes are rarer, because they cannot be repeated. */
 const TRY_EVERY_MS = { read: 1_000, write: 10_000 };
-/** How often a read is sent twice only to find out whether one answer is slow or the whole core. */
+/** How often a read is sent twice only to find out whether one answer or the whole core is slow. */
 const PROBE_EVERY_MS = 100;
 
 export class Core {
@@ -125,13 +125,13 @@ export class Core {
   readonly counts: CoreCounts;
   readonly limit: ConcurrencyLimit;
   /**
-   * Limits the requests that have a wire of their own. Reads cannot take the wires of writes: they keep theirs until the
-   * client has read a large answer.
+   * Limits the requests that have a wire of their own. Reads cannot use the wires of writes, because a read holds its
+   * wire until the client has read a large answer.
    */
   readonly reads = new FairShare(OWN);
   readonly writes = new FairShare(OWN);
   /**
-   * Reads share these wires. Those of clients that have blocked others use the slow ones if they have no place alone.
+   * Reads share these wires. A client that has blocked others uses the slow ones if it may have no more of its own.
    */
   readonly quick: SharedWires;
   readonly slow: SharedWires;
@@ -185,8 +185,8 @@ export class Core {
   }
 
   /**
-   * Notes a client whose read takes eight times as long as those of others. If that is not certain, the client is
-   * suspected: its next read has a wire of its own, and shows it.
+   * Marks a client as slow if its read takes eight times as long as those of others. If that is not certain, the client
+   * is suspected: its next read gets a wire of its own, which settles the question.
    * @param blocker the request whose late answer others have waited for until now
    */
   noteSlow(answered: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
@@ -228,7 +228,7 @@ export class Core {
     this.isSilent = true;
   }
 
-  /** Whether this request may find out that a silent core answers again. Probes do not: only its requests may hang. */
+  /** Whether this request may test a silent core. A probe is no test: it may succeed while requests hang. */
   mayTry(kind: 'read' | 'write', now: number): boolean {
     if (now - this.#triedAt < TRY_EVERY_MS[kind]) return false;
     this.#triedAt = now;
@@ -236,8 +236,8 @@ export class Core {
   }
 
   /**
-   * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. Not if the core
-   * has reached half of its limit, which a single client can fill: it then has enough to do.
+   * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. False if the
+   * core has reached half of its limit, which a single client can fill: it is then busy enough.
    */
   mayProbe(now: number): boolean {
     if (now - this.#probedAt < PROBE_EVERY_MS || 2 * this.limit.inFlight >= this.limit.value) return false;
@@ -245,7 +245,7 @@ export class Core {
     return true;
   }
 
-  /** Notes that the core has begun to answer. @param createdAt like the other times one of performance.now() */
+  /** Notes that the core has begun to answer. @param createdAt by performance.now(), like the other times */
   answered(createdAt: number, sentAt: number, now: number): void {
     this.limit.learn(createdAt, now);
     this.counts.answered(now - createdAt);
@@ -271,7 +271,7 @@ export class Core {
     try {
       const { statusCode, body } = await client.request({ method: 'GET', path: '/readyz', ...timeouts, reset: true });
       await body.dump();
-      // A core that comes back is a new process, or was restarted.
+      // A core that is ready again has probably restarted, so it no longer counts as silent.
       if (!this.ready) this.isSilent = false;
       this.setReady(statusCode === 200, `/readyz answers ${statusCode}.`);
     } catch (fault) {

@@ -3,12 +3,12 @@ import { HttpError } from '../../shared/http/errors.ts';
 /** The ways in which a request to a core can fail, and their meaning. */
 
 export class CoreTooSlow extends Error {
-  override readonly message = 'No answer in time.';
+  override readonly message = 'The core did not answer in time.';
 }
 
-/** The client left before its answer was complete. No other side is to blame. */
+/** The client left before its answer was complete. Neither the gateway nor the core is to blame. */
 export class ClientGone extends Error {
-  override readonly message = 'The client went away.';
+  override readonly message = 'The client closed the connection.';
 }
 
 /** The core rejects our own token: clients' keys are checked before forwarding. */

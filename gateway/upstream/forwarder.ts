@@ -8,7 +8,7 @@ import { pathOf, type UpstreamRequest } from './headers.ts';
 import type { PendingRequest, Wire } from './wire.ts';
 
 const LOOK_EVERY_MS = 20;
-/** If a request sent this much later is answered, the core is well and the oldest request is slow. */
+/** If a request sent this much later is answered, the core is healthy and only the oldest request is slow. */
 const OVERTAKEN_BY_MS = 20;
 /** The fraction of the time limit after which the reads of a silent core are sent to another. */
 const SILENT_AFTER = 0.1;
@@ -89,10 +89,10 @@ export class Forwarder implements CallContext {
     this.#timer = undefined;
   }
 
-  /** Sends the requests behind a late answer again, elsewhere. The wire ends after that answer. */
+  /** Sends the requests behind a late answer again, elsewhere. The wire is closed after that answer. */
   #passBy(core: Core, wire: Wire, now: number): void {
     const { front } = wire;
-    // Requests that were sent again before have left a place here, for which no call waits.
+    // Requests that were sent again before have left placeholders, for which no call waits.
     const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeResent) as Call[];
     if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
       // All answers of the core may be late, not only the first.
@@ -108,14 +108,14 @@ export class Forwarder implements CallContext {
   }
 }
 
-/** What a client reads on one path is expected to be equally slow each time. */
+/** A client's reads of one path are expected to be equally slow. */
 const kindOf = ({ request: { client, target } }: PendingRequest): string => `${client.id} ${pathOf(target)}`;
 
 /** Several probes per second: a core that shuts down still serves for about a second. */
 const PROBE_EVERY_MS = 250;
-/** A core this far ahead of another in running requests is skipped: it may be silent. */
+/** A core with twice as many running requests as another, and this many more, is skipped: it may be silent. */
 const AHEAD = 4;
-/** Cores that recently left, whose counts are still reported. */
+/** The maximum number of cores that have left and whose counts are still reported. */
 const MAX_PAST = 32;
 
 /**
@@ -140,7 +140,7 @@ class Cores implements CoreChoice {
     return this.#all;
   }
 
-  /** These include the cores that have left but still have to answer. */
+  /** All cores, including those that have left but still have to answer. */
   get open(): readonly Core[] {
     return this.#leaving.size === 0 ? this.#all : [...this.#all, ...this.#leaving];
   }
@@ -227,7 +227,7 @@ class Cores implements CoreChoice {
     for (const core of this.open) core.close();
   }
 
-  /** A core that comes back continues its counts. */
+  /** A core that returns continues its earlier counts. */
   #open(address: CoreAddress): Core {
     const counts = this.#past.get(address.origin);
     this.#past.delete(address.origin);

@@ -107,7 +107,7 @@ type Treatment = 'keep' | 'drop' | 'connection';
 const MAX_SPELLINGS = 500;
 const MAX_SPELLING_LENGTH = 64;
 
-/** What happens to each header, by its name as it is spelt. */
+/** Decides what happens to each header, by its name as spelt. */
 class Treatments {
   readonly #known = new Map<string, Treatment>();
   readonly #isWanted: (name: string) => boolean;
@@ -152,7 +152,7 @@ function addNamed(named: Set<string> | undefined, connection: string): Set<strin
   const options = connection.toLowerCase();
   if (options === 'keep-alive' || options === 'close') return named;
   const names = named ?? new Set();
-  // A length belongs to the answer, whatever its sender says.
+  // Content-Length is part of the message, even if Connection names it.
   for (const option of listed(options)) if (option !== 'content-length') names.add(option);
   return names;
 }
@@ -163,9 +163,9 @@ const without = (headers: readonly string[], named: ReadonlySet<string>): string
 /** The client that sends a request. */
 export interface Sender {
   readonly id: string;
-  /** Until then, by performance.now(), its reads are expected to block those behind them on one connection. */
+  /** Until when, by performance.now(), its reads are expected to block those behind them on one connection. */
   slowUntil: number;
-  /** Until then its answers on this path are expected to be too large for a shared connection. */
+  /** Until when its answers on `largePath` are expected to be too large for a shared connection. */
   largeUntil: number;
   largePath: string;
 }
@@ -180,7 +180,7 @@ export interface UpstreamRequest {
   /** Flat list, filtered, without X-Request-Id: each attempt has its own. */
   readonly headers: string[];
   readonly body: Buffer | undefined;
-  /** The id that the client knows. Other requests may have the same one. */
+  /** The id that the client sees. Other requests may have the same one. */
   readonly id: string;
   /** Clients share connections fairly. */
   readonly client: Sender;
@@ -219,6 +219,6 @@ export function writeRequest(request: UpstreamRequest, id: string, host: string)
   }
   text += `X-Request-Id: ${id}\r\n`;
   if (isRepeatable(request)) return `${text}\r\n`;
-  // A write without a body says so (RFC 9110 §8.6).
+  // A write without a body states this (RFC 9110 §8.6).
   return `${text}Content-Length: ${body?.length ?? 0}\r\n\r\n${body?.toString('latin1') ?? ''}`;
 }

@@ -41,11 +41,11 @@ const CLOSE_WITHIN_MS = 1_000;
 const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
 
 /**
- * Asks the core for a WebSocket, and connects it to the client once the core accepts.
+ * Requests a WebSocket from the core, and connects it to the client once the core accepts.
  * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
  */
 export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
-  // Its 'close' event has fired already, so the core's side would stay open until it is idle.
+  // The socket's 'close' event has already fired, so the core's side would stay open until its idle timeout.
   if (socket.destroyed) return Promise.reject(new ClientGone());
   const { promise, resolve, reject } = Promise.withResolvers<Tunnel>();
   const { url, connect } = asked.core;
@@ -93,7 +93,7 @@ function ask(outgoing: ClientRequest, { core, target, headers }: TunnelRequest):
   for (const [name, values] of byName(['Host', host, ...headers, ...UPGRADE])) outgoing.setHeader(name, values);
 }
 
-/** The library writes the head of the 101 from these. */
+/** Sets the headers from which the library writes the head of the 101. */
 function answerClient(answer: IncomingMessage, extraHeaders: readonly string[]): void {
   const headers = byName([...responseHeaders(answer.rawHeaders, 101), ...UPGRADE, ...extraHeaders]);
   answer.headers = Object.fromEntries(headers) as IncomingMessage['headers'];
@@ -133,7 +133,7 @@ export class Tunnel {
     client.on('data', this.#onClientData);
     core.on('data', this.#onCoreData);
     client.on('error', () => core.destroy());
-    // The remaining side has a moment for data that is still on its way.
+    // The remaining side gets a moment for data that is still in transit.
     client.once('close', () => endWithin(core));
     core.once('close', () => endWithin(client));
   }
@@ -157,7 +157,7 @@ export class Tunnel {
     if (this.#fromCore.isBetweenFrames) this.#client.write(closeFrame(code, false));
     if (this.#fromClient.isBetweenFrames) this.#core.write(closeFrame(code, true));
     for (const socket of [this.#client, this.#core]) {
-      // Remaining data is read and dropped, so that the end after it is seen.
+      // Remaining data is read and dropped, so that the end after it is noticed.
       socket.resume();
       endWithin(socket);
     }

@@ -8,7 +8,7 @@ import { type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
 const READ_BYTES = 65_536;
-/** Maximum requests on one connection: the most that one fault can delay. */
+/** Maximum unanswered requests on one connection: a fault can delay no more than these. */
 export const MAX_DEPTH = 128;
 /** The maximum number of bytes kept of an incomplete answer. */
 const MAX_REST_BYTES = 1_048_576;
@@ -22,7 +22,7 @@ export const FLOWING_MS = 10;
 /** An idle connection is closed this long before the core would close it. */
 const KEEP_ALIVE_MARGIN_MS = 1_000;
 
-/** A request on a wire. The wire calls `answered` or `failed`, once; before `failed` it may call `streamed`. */
+/** A request on a wire. The wire calls `answered` or `failed` once; before `failed`, it may call `streamed`. */
 export interface PendingRequest {
   readonly request: UpstreamRequest;
   /** The X-Request-Id of this attempt, which its answer repeats. */
@@ -31,7 +31,7 @@ export interface PendingRequest {
   readonly sentAt: number;
   /** False once nobody waits for the answer. */
   readonly isWanted: boolean;
-  /** Whether it has the wire to itself until it ends it. Only then is a large answer streamed. */
+  /** Whether it has a wire of its own. Only then is a large answer streamed. */
   readonly isAlone: boolean;
   /**
    * @param now when it was read, by performance.now()
@@ -59,9 +59,9 @@ export interface WireOptions {
 }
 
 /**
- * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects at its first use and reconnects when
- * it was lost. The requests of one turn of the event loop are sent in one write. Small answers are read as a whole, so
- * none waits for a slow client. An answer belongs to the oldest request only if it carries its id.
+ * A connection to a core, pipelined (RFC 9112 §9.3.2) if it is shared. It connects on first use and reconnects after
+ * a loss. The requests of one turn of the event loop are sent in one write. Small answers are read as a whole, so
+ * none waits for a slow client. An answer belongs to the oldest request only if it carries that request's id.
  */
 export class Wire {
   readonly #url: URL;
@@ -82,7 +82,7 @@ export class Wire {
   #skipped = 0;
   /** When the oldest request became the oldest. */
   #frontSince = 0;
-  /** The late answer with which the present read began. */
+  /** The request whose late answer others have waited for until the current read. */
   #blocker: PendingRequest | undefined;
   #readAt = 0;
 
@@ -107,7 +107,7 @@ export class Wire {
     return this.#skipped > 0 ? undefined : this.#pending.peekFront();
   }
 
-  /** The requests behind the one that is due. */
+  /** The requests behind the one whose answer is due. */
   get blocked(): PendingRequest[] {
     return this.#pending.toArray().slice(this.#skipped > 0 ? 0 : 1);
   }
@@ -197,7 +197,7 @@ export class Wire {
       if (this.#socket !== socket) return;
       this.end(fault);
     };
-    // The 'error' event comes one phase of the event loop before 'close'. No request may be sent in between.
+    // The 'error' event is emitted one phase of the event loop before 'close'. No request may be sent in between.
     socket.on('error', lost);
     socket.on('end', () => lost());
     socket.on('close', () => lost());
@@ -241,7 +241,7 @@ export class Wire {
   /** @returns where the next answer begins; undefined while this one is incomplete */
   #takeAnswer(bytes: Buffer, at: number): number | undefined {
     const first = this.#pending.peekFront();
-    // There was no request, so it is no longer certain where answers begin and end.
+    // No request is waiting, so it is no longer certain where answers begin and end.
     if (first === undefined) throw new ConnectionLost();
     try {
       const framed = readAnswer(bytes, at, first.request.method === 'HEAD');
@@ -327,7 +327,7 @@ interface Streamed {
   readonly pending: PendingRequest;
   readonly head: AnswerHead;
   readonly body: BodyReader;
-  /** Whether bytes that no request asked for follow it. */
+  /** Whether unsolicited bytes follow the answer. */
   hasStrayBytes: boolean;
 }
 

@@ -25,8 +25,8 @@ export async function readJsonBytes(
 const tooLarge = (maxBytes: number): HttpError =>
   new HttpError('payload_too_large', `The request body is too large: at most ${maxBytes} bytes are allowed.`);
 
-/** Refuses a body where the operation has none: its unread bytes would be taken for the next request. */
-export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'This operation takes no body.');
+/** Refuses a body that the operation does not accept: its unread bytes would be read as the next request. */
+export const takesNoBody = (): HttpError => new HttpError('invalid_request', 'This operation accepts no body.');
 
 function isPlainJson(request: IncomingMessage): boolean {
   const { 'content-type': type, 'content-encoding': coding = 'identity' } = request.headers;
@@ -82,7 +82,7 @@ export const MAX_VALUES = 1_000;
 
 /**
  * Reads the body and checks it against `schema`.
- * @param maxValues the most values in all its objects and arrays together
+ * @param maxValues the maximum number of values in all its objects and arrays together
  * @throws {HttpError} 413 above `maxBytes`, 415 for another media type, 400 for anything the schema refuses
  */
 export async function readBody<S extends z.ZodType>(

@@ -18,13 +18,13 @@ type Upgradable = BegunRequest & { upgrade?: boolean };
 type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Parser | null };
 
 const CONNECT: Fault = { code: 'CONNECT' };
-/** Behind an upgrade that was ignored, Node's parser stops reading without an error. */
+/** After an ignored upgrade, Node's parser stops reading without an error. */
 const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
 /** OpenSSL's code for a request without TLS instead of a handshake. */
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
-/** llhttp's message for a well-formed version that is not supported. Anything else wrong behind HTTP/ is bad syntax. */
+/** llhttp's message for a well-formed version that is not supported. Any other error after HTTP/ is bad syntax. */
 const OTHER_VERSION = 'Invalid HTTP version';
-/** The errors for faults. All other faults are invalid requests. */
+/** The error answers, by the code of the fault. All other faults are invalid requests. */
 const ERRORS: Readonly<Record<string, readonly [code: ErrorCode, message?: string]>> = {
   HPE_HEADER_OVERFLOW: ['headers_too_large'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large'],
@@ -41,7 +41,7 @@ function errorOf({ code = '', reason }: Fault): HttpError {
   return new HttpError(answered, message, { cause: code });
 }
 
-/** A placeholder for bytes that are not a request for this server, so that their refusal is sent in its turn. */
+/** A placeholder for bytes that are not a request for this server, so that the refusal is sent in order. */
 export function noRequest(socket: Socket, fault: Fault): IncomingMessage {
   const request: BrokenRequest = new http.IncomingMessage(socket);
   request.complete = true;
@@ -58,11 +58,11 @@ const SILENCE_MS = 5_000;
 const BYTES_PER_MS = 8_192;
 const MS_PER_READ = 2.5;
 
-/** What all connections of a server share. */
+/** The limits and state that all connections of a server share. */
 export class Rules {
   /** The number of unfinished answers of a connection at which the next request waits. */
   readonly unanswered: number;
-  /** Whether the server stops, so that each answer closes its connection. */
+  /** Whether the server is stopping, so that each answer closes its connection. */
   isStopping = false;
   /** When the next closing connection may be read, as of performance.now(). */
   #nextReadAt = 0;
@@ -97,7 +97,7 @@ export class Connection {
   readonly #bytes = new RequestBytes();
   /** Node's own handler, which begins a request. */
   readonly #begin: Parser['onIncoming'];
-  /** Node's own listener, which passes bytes to the parser, and hands the connection over behind an upgrade. */
+  /** Node's own listener, which passes bytes to the parser, and hands the connection over after an upgrade. */
   readonly #onData: (bytes: Buffer) => void;
   /** The unfinished answer that closes the connection unless the body is read. */
   #undecided: ServerResponse | undefined;
@@ -116,7 +116,7 @@ export class Connection {
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) => {
       if (request.method !== 'CONNECT') return this.#begin.call(parser, request, keepAlive);
-      // Otherwise Node would give up the connection, even with answers in progress.
+      // Otherwise Node would detach from the connection, even with answers in progress.
       request.upgrade = false;
       this.#refuse(CONNECT);
       return 0;
@@ -202,8 +202,8 @@ export class Connection {
   }
 
   /**
-   * The server stops, so the last answer closes the connection. The answer in progress is the last one if no request
-   * waits behind it.
+   * Called when the server stops: the last answer closes the connection. The answer in progress is the last one if no
+   * request waits behind it.
    */
   drain(): void {
     const last = this.answers.at(-1);
@@ -232,7 +232,7 @@ export class Connection {
     const socket = this.#socket;
     const end = this.#bytes.endOfPart(bytes, at);
     if (typeof end !== 'number') this.fail(end);
-    // Nothing is read behind bytes that the parser cannot read.
+    // Nothing is read after bytes that the parser cannot read.
     if (typeof end !== 'number' || !this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)))
       return bytes.length;
     if (socket.parser != null) {
@@ -245,7 +245,7 @@ export class Connection {
     return bytes.length;
   }
 
-  /** @returns whether the parser can go on */
+  /** @returns whether the parser can continue */
   #parse(bytes: Buffer): boolean {
     const read = this.#parser.execute(bytes);
     if (typeof read !== 'number') this.fail(read);
@@ -254,7 +254,7 @@ export class Connection {
     return read === bytes.length;
   }
 
-  /** Runs in a turn of the event loop of its own, so that connections take turns. */
+  /** Runs in a separate turn of the event loop, so that connections take turns. */
   readonly #proceed = (): void => {
     if (this.answers.length <= this.#rules.unanswered >> 1) this.#socket.resume();
   };
@@ -263,7 +263,7 @@ export class Connection {
     if (!this.#isClosing) this.#begin.call(this.#parser, noRequest(this.#socket, fault), false);
   }
 
-  /** Ends the server's side. A second call, as at the server's stop, closes at once. */
+  /** Ends the server's side. A second call, for example when the server stops, closes at once. */
   readonly #close = (): void => {
     const socket = this.#socket;
     socket.destroySoon = Socket.prototype.destroySoon;
@@ -288,7 +288,7 @@ export class Connection {
   }
 }
 
-/** Handles the requests of a server. The answer to each first joins its connection. */
+/** Handles the requests of a server. Each answer is first added to its connection. */
 export function handleRequests(
   server: Server,
   connections: ReadonlyMap<Socket, Connection | undefined>,
@@ -305,7 +305,7 @@ export function handleRequests(
   server.on('checkContinue', (request, response) => handle(request, response, true));
 }
 
-/** Cuts a connection so that its client notices. Over TLS, the lack of a closing alert shows it. */
+/** Cuts a connection so that its client notices. Over TLS, the missing close alert is enough. */
 export function reset(socket: Socket): void {
   if (socket instanceof TLSSocket) socket.destroy();
   else socket.resetAndDestroy();

@@ -4,7 +4,7 @@ interface ErrorRow {
   readonly status: number;
   /** The default message. */
   readonly message: string;
-  /** What a client does about it, for the reference. */
+  /** What the client should do about it, for the reference. */
   readonly cure: string;
   /** Whether no operation of the admin API returns it. */
   readonly isForClientsOnly?: true;
@@ -72,7 +72,7 @@ export const ERRORS = {
   },
   key_banned: {
     status: 429,
-    message: 'This API key is banned for a while. Retry after the time in Retry-After.',
+    message: 'This API key is temporarily banned. Retry after the time in the Retry-After header.',
     cure: 'Stop sending until the time in `Retry-After`. Have your client wait after each 429: then it is never banned.',
     isForClientsOnly: true,
   },

@@ -11,12 +11,12 @@ import { type ErrorCode, HttpError } from './errors.ts';
  */
 
 /**
- * What is wrong with the bytes of a request that will not be complete. It is stored on the request itself, because a
- * map or another listener costs 4 % of a POST.
+ * The fault in the bytes of a request that will never be complete. It is stored on the request itself, because a map or
+ * another listener would add 4 % to the cost of a POST.
  */
 export const FAULT = Symbol('fault of a request');
 export type BrokenRequest = IncomingMessage & { [FAULT]?: HttpError };
-/** Returns the number of bytes read of a body. It is stored on the request for the same reason. */
+/** A function that returns how many bytes of the body were read. It is stored on the request for the same reason. */
 export const BODY_BYTES = Symbol('bytes of a body');
 export type BegunRequest = IncomingMessage & { [BODY_BYTES]?: () => number };
 
@@ -38,7 +38,7 @@ interface CheckedHead {
 /** The number of header lines that every server here keeps. */
 export const KEPT_HEADER_LINES = 200;
 
-/** The most options of all Connection headers together. Every other header is compared with each option. */
+/** The maximum number of options in all Connection headers. Every other header is compared with each option. */
 const MAX_CONNECTION_OPTIONS = 16;
 
 /** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). The length limit is that of DNS. */
@@ -48,8 +48,8 @@ const HOST = /^(?=.{1,259}$)(?:[\w.~!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5
 export const isHost = (text: string): boolean => HOST.test(text);
 
 /**
- * Headers with consequences, which must not repeat: Node takes the first value or joins them, while other parsers take
- * the last.
+ * Headers that change how a request is handled. They must not repeat: Node uses the first value or joins all values,
+ * while other parsers use the last.
  */
 const SINGLE: ReadonlySet<string> = new Set([
   'content-encoding',
@@ -130,12 +130,13 @@ function readHeaders({ url = '', rawHeaders }: IncomingMessage, { lines, bytes }
 function checkFraming({ headers, httpVersion }: IncomingMessage): void {
   const { expect = '100-continue', 'content-length': length = '0' } = headers;
   if (expect.toLowerCase() !== '100-continue') refuse(undefined, 'expectation_failed');
-  if (!LENGTH.test(length)) refuse('Content-Length is not a number without leading zeros.');
+  if (!LENGTH.test(length)) refuse('Content-Length must be a number without leading zeros.');
   const coding = headers['transfer-encoding'];
   if (coding === undefined) return;
   if (coding.toLowerCase() !== 'chunked' || httpVersion === '1.0')
     refuse('The only supported transfer coding is chunked.');
-  if (headers['content-length'] !== undefined) refuse('A body must have either one length or chunks.');
+  if (headers['content-length'] !== undefined)
+    refuse('A request must not have both Content-Length and Transfer-Encoding.');
 }
 
 /** The only accepted spelling of a length. */
@@ -178,7 +179,7 @@ export const IDEMPOTENCY_KEY = 'idempotency-key';
 export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
 /**
- * Names the sender of a request to the core: the public part of an API key. The gateway never takes it from a client.
+ * Identifies the sender of a request to the core by the public part of an API key. Never accepted from a client.
  */
 export const CALLER_ID = 'x-caller-id';
 
@@ -223,8 +224,8 @@ const KNOWN_FLAGS = 0b11;
 const NOT_SAMPLED = '00';
 
 /**
- * Everyone must pass on at least 512 characters of tracestate (§3.3.1.5). A longer value, or one that is not text, is
- * dropped completely.
+ * Every service must pass on at least 512 characters of tracestate (§3.3.1.5). A longer value, or one that is not text,
+ * is dropped completely.
  */
 const TRACESTATE = /^[\t\x20-\x7e]{1,512}$/;
 
@@ -262,7 +263,7 @@ function randomHex(digits: number): string {
   return pool.slice(used - digits, used);
 }
 
-/** What is wrong with the bytes of a connection, by the codes of Node and llhttp, or by those below. */
+/** A fault in the bytes of a connection, with a code of Node or llhttp, or one of those below. */
 export interface Fault {
   readonly code?: string;
   readonly reason?: string;
@@ -275,26 +276,28 @@ const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
 
 const LINE_FEED = 0x0a;
 const RETURN = 0x0d;
-/** A chunk costs as much as many bytes. A body may have FREE_CHUNKS, and one more for every BYTES_A_CHUNK bytes. */
+/**
+ * Handling one chunk costs as much as handling many bytes. A body may have FREE_CHUNKS, and one more for every
+ * BYTES_A_CHUNK bytes.
+ */
 const FREE_CHUNKS = 500;
 const BYTES_A_CHUNK = 128;
-/** The length of the line break behind the data of a chunk. */
+/** The length of the line break after the data of a chunk. */
 const LINE_BREAK = 2;
 /** The end of a head and of trailers. Node's parser accepts no other line endings. */
 const EMPTY_LINE = '\r\n\r\n';
-/** A whole line that is not a method, a target and a version of HTTP, separated by one space each. */
+/** A complete line that is not a method, a target and an HTTP version, separated by single spaces. */
 const OTHER_LINE = /^(?![^ \r\n]+ [^ \r\n]+ HTTP\/)[^\r\n]*[\r\n]/;
 const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
 /**
- * Heads are rarely longer, and lines before chunks never. Searching a text takes a third of the time of searching a
- * buffer.
+ * Heads are rarely longer, and chunk lines never. Searching a string takes a third of the time of searching a buffer.
  */
 const USUAL_BYTES = 1_024;
 
 /**
  * Divides the bytes of a connection before Node's parser gets them, so that the parser gets at most one request at a
  * time. It also checks the request line: the parser skips extra spaces, which another parser may not (RFC 9112 §3), and
- * accepts RTSP and lines without a version. The parser itself refuses all else that is malformed.
+ * accepts RTSP and lines without a version. The parser itself refuses everything else that is malformed.
  */
 export class RequestBytes {
   /** Whether the next bytes belong to the body of a request. */
@@ -313,8 +316,8 @@ export class RequestBytes {
   #isEnded = false;
 
   /**
-   * The end of the part that begins here: a head, a body with a length, a chunk, or trailers. A fault if the request
-   * line is invalid, a chunk has no size, or there are too many chunks.
+   * The end of the part that begins here: a head, a body with a length, a chunk, or trailers. Returns a fault if
+   * the request line is invalid, a chunk has no size, or there are too many chunks.
    */
   endOfPart(bytes: Buffer, at: number): number | Fault {
     if (this.#left > 0) return this.#endOfLength(bytes, at);

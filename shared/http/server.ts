@@ -64,10 +64,10 @@ export interface Certificate {
 
 export interface Listening extends ConnectionCaps {
   host: string;
-  /** 0 takes a free port. */
+  /** 0 selects a free port. */
   port: number;
   /**
-   * The name of the port's setting, for the fault if the address cannot be taken. The host's setting has the same name
+   * The name of the port's setting, for the error if the address is not available. The host's setting has the same name
    * with HOST in place of PORT.
    */
   portSetting?: string;
@@ -86,12 +86,12 @@ export interface Listening extends ConnectionCaps {
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** Faults of connections on which nobody reads an answer. */
+/** Faults of connections whose client can no longer read an answer. */
 const LOST: readonly string[] = ['ECONNRESET', 'EPIPE'];
 
 /**
  * Opens an HTTP/1.1 server, over TLS if there is a certificate.
- * @throws the system's error, for instance EADDRINUSE, with the `setting`, if the address cannot be taken
+ * @throws the system's error, for instance EADDRINUSE, with the `setting`, if the address is not available
  */
 export async function startServer(listening: Listening): Promise<RunningServer> {
   const { host, port, portSetting = 'PORT', onRequest, upgrades, certificate } = listening;
@@ -171,11 +171,11 @@ function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
 interface Upgrades {
   /** Whether a request is such an upgrade. If so, `take` must answer it. */
   accepts(request: IncomingMessage): boolean;
-  /** Takes the connection over, or sends an answer that closes it. */
+  /** Takes over the connection, or sends an answer that closes it. */
   take(request: IncomingMessage, response: ServerResponse, socket: Socket): void;
 }
 
-/** Node gives up the connection with this event and creates no response, so this function creates one. */
+/** Node hands over the connection with this event and creates no response, so this function creates one. */
 function takeUpgrades(server: Server, { take }: Upgrades): void {
   server.on('upgrade', (request, stream) => {
     // While a body is unread, the event's socket is not the connection but a stream of Node on top of it (Node 26).
@@ -185,7 +185,7 @@ function takeUpgrades(server: Server, { take }: Upgrades): void {
   });
 }
 
-/** A response on a connection that Node has given up. It closes the connection. */
+/** A response on a connection that Node no longer manages. It closes the connection. */
 function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse {
   const response = new http.ServerResponse(request);
   response.shouldKeepAlive = false;
@@ -204,7 +204,7 @@ export interface ServerLimits {
   readonly headersMs: number;
   /** Time until a whole request has arrived. */
   readonly requestMs: number;
-  /** Time for the client to read an answer, from the moment when the answer first waits for it. */
+  /** Time for the client to read an answer, from the moment when the answer first waits for the client. */
   readonly answerMs: number;
   /** Time between an answer and the next request. */
   readonly keepAliveMs: number;
@@ -213,11 +213,11 @@ export interface ServerLimits {
   /** How often these limits are checked. */
   readonly checkEveryMs: number;
   /**
-   * The most bytes of unread answers, waiting requests and unfinished bodies in this process. Above this, the
-   * connections with the most are cut.
+   * The maximum number of bytes of unread answers, waiting requests and unfinished bodies in this process. Above this,
+   * the connections with the most bytes are cut.
    */
   readonly unreadBytes: number;
-  /** Requests of a connection that are served at once. The next one begins when answers have ended. */
+  /** Requests of one connection that are served at the same time. The next one begins when answers have ended. */
   readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
@@ -323,7 +323,7 @@ class Connections {
     return this.#rules.isStopping;
   }
 
-  /** Makes every connection end with an answer that announces it. */
+  /** Makes every connection close after its next answer, which announces this. */
   drain(): void {
     this.#rules.isStopping = true;
     for (const connection of this.all.values()) connection?.drain();

@@ -19,7 +19,7 @@ import type { Listening } from './server.ts';
 const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
 const MAX_LOGGED_CALLER = 64;
 
-/** Most requests have no query, and nothing adds to one. */
+/** All requests without a query share this one. It is never changed. */
 const NO_QUERY = new URLSearchParams();
 
 /** The input of an operation. */
@@ -52,7 +52,7 @@ export type Operation<Parts, Caller = undefined> = (call: Call<Parts, Caller>) =
 export interface ServiceRoute<Parts, Caller = undefined> extends Route {
   readonly name: string;
   readonly operation: Operation<Parts, Caller>;
-  /** What a caller needs, in terms of the access rules; undefined for their default. */
+  /** The permission that a caller needs, as the access rules name it; undefined for their default. */
   readonly needs?: string;
   readonly isOpen?: boolean;
   /** Whether machines call the operation all the time, so that only its failures are logged. */
@@ -106,7 +106,7 @@ export interface ServiceOptions<Parts, Caller = undefined> {
   check(): Promise<string | undefined>;
 }
 
-/** A JSON service: a table of typed operations, and exactly one answer per request. */
+/** Creates a JSON service from a table of typed operations. Each request gets exactly one answer. */
 export function createService<Parts, Caller extends { readonly name: string | undefined } | undefined>(
   options: ServiceOptions<Parts, Caller>,
 ): Pick<Listening, 'onRequest'> {
@@ -124,10 +124,10 @@ export function createService<Parts, Caller extends { readonly name: string | un
     let route: ServiceRoute<Parts, Caller> | undefined;
     let error: HttpError | undefined;
     try {
-      // This check comes before any wait, so that no request begins behind a head that closes the connection.
+      // This check comes before any wait, so that no request begins after a head that closes the connection.
       const { authorization, host } = checkHead(request, HEAD_LIMITS);
       [path, search] = splitTarget(originForm(request.url ?? '', host));
-      // Node keeps the first one of two credentials.
+      // Of two credentials Node would keep the first.
       if (authorization === '') request.headers.authorization = authorization;
       const found = router.lookUp(request.method ?? '', path);
       caller = await access.identify(request, found?.route.isOpen ?? open.has(path));
@@ -179,7 +179,7 @@ function refusal(error: HttpError): Answer {
   return { status: error.status, json: errorBody(error), headers: [...challenge, ...error.headers] };
 }
 
-/** What every service reports about itself, without a token. */
+/** The routes on which every service reports on itself, without a token. */
 function ownRoutes<Parts, Caller>({ metrics, check }: ServiceOptions<Parts, Caller>): ServiceRoute<Parts, Caller>[] {
   const operations: Record<string, Operation<Parts, Caller>> = {
     livez: async () => ({ status: 200, body: { status: 'alive' } }),

@@ -35,5 +35,5 @@ test('a reader over the limit gets a page that says when to retry', async () => 
     )
     .toBe(429);
   expect(await page.locator('h1').innerText()).toBe('Too many requests');
-  expect(await page.locator('main').innerText()).toMatch(/Come back in (a second|\d+ seconds)\./);
+  expect(await page.locator('main').innerText()).toMatch(/Try again in (a second|\d+ seconds)\./);
 });

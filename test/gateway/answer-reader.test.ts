@@ -220,7 +220,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [what: string, text: s
     ['an interim answer with a length of 0', `HTTP/1.1 103 x\r\nContent-Length: 0\r\n\r\n${withLength('2')}`],
     ['an interim answer with chunks', `HTTP/1.1 150 x\r\nTransfer-Encoding: chunked\r\n\r\n${withLength('2')}`],
   ],
-  'No client asked for another protocol.': [
+  'No client requested another protocol.': [
     ['101 Switching Protocols', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'],
     ['101 after an interim answer', 'HTTP/1.1 103 x\r\n\r\nHTTP/1.1 101 x\r\n\r\n'],
   ],

@@ -117,7 +117,7 @@ const retryTimeIn = ({ headers }: Answer) => Date.now() + 1_000 * Number(headers
 
 /** Expects that a refusal is explained by the limit of its address, with the time in Retry-After. */
 function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
-  const why = 'Within a minute, the address 127.0.0.1 has sent too many requests that take no token from a key.';
+  const why = 'Within a minute, the address 127.0.0.1 has sent too many requests that do not count against a key.';
   expect(view?.reason).toBe(`${why} It could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
   expect(Math.abs(Date.parse(view?.retryAt ?? '') - retryTime)).toBeLessThan(3_000);
   expect(view?.advice).toBe(

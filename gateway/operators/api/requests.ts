@@ -224,7 +224,7 @@ function whyOf(report: RequestReport): Why {
   // The limit of an address also refuses requests with an invalid key.
   if (code === 'rate_limit_exceeded' && outcome !== 'refused')
     return [
-      `Within a minute, the address ${address} has sent too many requests that take no token from a key.${retryIn(report)}`,
+      `Within a minute, the address ${address} has sent too many requests that do not count against a key.${retryIn(report)}`,
       'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',
     ];
   return REFUSALS[outcome]?.(report) ?? [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
