@@ -37,9 +37,9 @@ const actorName = line(100);
 
 interface OperatorsAccessOptions {
   readonly host: string;
-  /** The address that wrong tokens are counted for. */
+  /** The address for which wrong tokens are counted. */
   addressOf(request: IncomingMessage): string;
-  /** Returns ADMIN_TOKEN or the kept one. It is called for every request. */
+  /** Returns ADMIN_TOKEN or the stored token. It is called for every request. */
   sharedToken(): string;
   readonly tokens: Tokens;
   /** The header's name in lower case; undefined if no proxy sends a name. */
@@ -126,7 +126,7 @@ export class OperatorsAccess implements Access<Operator> {
     return { name: found.name, role: found.role, tokenId: id };
   }
 
-  /** While the store is away, a token that was verified recently still works, so that somebody can find the cause. */
+  /** While the store is away, a recently verified token still works, so that operators can find the cause. */
   async #find(id: string): Promise<OperatorToken | undefined> {
     try {
       const found = await this.#options.tokens.find(id);

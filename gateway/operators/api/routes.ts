@@ -33,7 +33,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /keys/top', 'The keys with the most requests in the last minutes', { topKeys }),
   row('GET /keys/find', 'Find keys by name, id or request id', { findKeys }),
   row('POST /keys', 'Issue a key; only this response shows it', { createKey }),
-  row('POST /keys/reindex', 'Put keys that are missing from the list of keys back into it', { reindexKeys }),
+  row('POST /keys/reindex', 'Add working keys that are missing from the list of keys', { reindexKeys }),
   row('GET /keys/{id}', 'Get a key', { getKey }),
   row('PATCH /keys/{id}', 'Change a key', { changeKey }),
   row('DELETE /keys/{id}', 'Revoke a key', { revokeKey }),
@@ -59,7 +59,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /doctor', 'Check what the gateway depends on', { doctor: checkAll }),
   row('GET /usage', 'The usage of all keys by day', { listUsage }),
   row('GET /backup', 'A page of all data that cannot be recreated', { backUp }),
-  row('POST /backups', 'Note that a backup is complete', { noteBackup }),
+  row('POST /backups', 'Record that a backup is complete', { noteBackup }),
   row('POST /restore', 'Restore what is missing from a page of a backup', { restore }),
 ];
 
