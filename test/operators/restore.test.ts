@@ -207,7 +207,7 @@ test('the command line rejects a file that is not a backup, and skips invalid li
       'Rejected: line 3: It is not a line of a backup.',
       'Rejected: line 4: It is too long.',
       'Rejected: line 6: It is not a line of a backup.',
-      'Rejected: line 9: It comes after the last line of the backup.',
+      'Rejected: line 9: It follows the last line of the backup.',
       `Rejected: short: ${SHAPE}`,
       '',
     ]);

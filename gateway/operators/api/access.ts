@@ -57,7 +57,7 @@ export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
   readonly #isLocal: boolean;
   readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
-  /** The last wrong tokens of each address, as digests: a program that repeats a revoked one guesses only once. */
+  /** The last wrong tokens of each address, as digests: a program that repeats a revoked one counts as one guess. */
   readonly #wrong = boundedMap<string, true>(MAX_WRONG);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
@@ -101,7 +101,7 @@ export class OperatorsAccess implements Access<Operator> {
       throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
   }
 
-  /** Called before a token is checked, because a correct token would confirm a guess. @throws {HttpError} 429 */
+  /** Called before the token is checked, so that no answer shows whether a guess is right. @throws {HttpError} 429 */
   #refuseGuesses(address: string): void {
     const [bucket] = this.#guesses.peek(address).buckets;
     if (bucket === undefined || bucket.tokens >= 1) return;

@@ -68,7 +68,7 @@ export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: t
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 });
 
-/** Waits until a key or token is stored. If the outcome is unknown, nobody has its secret, and a retry issues another. */
+/** Waits until a key or token is stored. If the outcome is unknown, nobody has it, and a retry issues another. */
 export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
   try {
     await issued;

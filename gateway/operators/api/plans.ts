@@ -240,7 +240,7 @@ function describe({ id, version: _version, ...change }: RecordedChange) {
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...change };
 }
 
-/** One call checks this many keys, of any plan, so that Redis is not blocked. `next` is where the next call continues. */
+/** One call checks this many keys, of any plan, so that Redis is not blocked. The next call continues at `next`. */
 const KEYS_PER_CALL = 100;
 
 const TrialQuery = z.object({ after });

@@ -34,7 +34,7 @@ import {
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that do not answer within this time are listed as missing. Each waits a shorter time for its own workers. */
+/** Gateways that do not answer within this time are listed as missing. Each waits less long for its own workers. */
 const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
 /** How long one call searches for requests of keys with a tag. */
@@ -113,7 +113,7 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
   };
 }
 
-/** Checks whether the other gateways and their workers answer. If Redis cannot list them, the check of Redis says so. */
+/** Checks whether other gateways and their workers answer. If Redis cannot list them, the check of Redis reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const asked = await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS);
   const advice =

@@ -196,7 +196,7 @@ const secretIn =
 
 /**
  * Changes one secret of a key.
- * @throws {HttpError} 404 if there is no such secret, once Redis confirms that, because the call may be a repetition
+ * @throws {HttpError} 404 if there is no such secret. The store confirms that like a change, as the call may repeat one
  */
 async function applyTo(
   deps: AdminDependencies,

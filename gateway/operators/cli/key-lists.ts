@@ -36,7 +36,7 @@ import type { Session } from './session.ts';
 import { linesOf, preciseTimeText, table, timeText } from './text.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
-/** Lists of keys. The gateway checks a limited number of keys per call, so lists repeat the call until all are checked. */
+/** Lists of keys. The gateway checks a limited number of keys per call, so lists repeat calls until all are checked. */
 
 interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 'tag' | 'near', string>>> {
   /** The time in seconds. */

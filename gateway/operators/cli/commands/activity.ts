@@ -65,7 +65,7 @@ async function targetOf(session: Session, given: string): Promise<{ id: string; 
 }
 
 function describeActivity(entries: readonly ActivityView[]): string {
-  if (entries.length === 0) return 'Nothing is recorded.';
+  if (entries.length === 0) return 'The audit log has no such entries.';
   const rows = entries.map(({ at, actor, action, target, targetName, via, changes, reason }) => [
     timeText(at),
     actor,

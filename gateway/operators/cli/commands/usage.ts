@@ -8,7 +8,7 @@ import type { Session } from '../session.ts';
 import { harmless, table } from '../text.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
-/** The options as the query has them. */
+/** The options, under their names in the query. */
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
@@ -29,7 +29,7 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 Usage consists of admitted requests and requests refused by limits. It does not include requests refused by a running ban,
-requests refused while Redis was away, or requests without a valid key. Days are UTC; 35 days and the current one are kept,
+requests decided while Redis was away, or requests without a valid key. Days are UTC; 35 days and the current one are kept,
 even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
 first or, with --by, the largest sums. With --by tag:<name>, one sum is for keys without that tag.
 
