@@ -108,7 +108,7 @@ export const who = {
 
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
 
-/** Refuses a member `__proto__` as a bad name, because Zod's records drop it silently. @param fault follows it */
+/** Refuses a member `__proto__` as a bad name, because Zod's records drop it silently. @param fault follows the name */
 export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
   z.preprocess((given, context) => {
     if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))

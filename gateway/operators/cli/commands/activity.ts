@@ -75,5 +75,5 @@ function describeActivity(entries: readonly ActivityView[]): string {
     changesInWords(changes) || '-',
     reason || '-',
   ]);
-  return table(['at', 'who', 'did', 'to', 'via', 'changes', 'reason'], rows);
+  return table(['at', 'actor', 'action', 'target', 'via', 'changes', 'reason'], rows);
 }

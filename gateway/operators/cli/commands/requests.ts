@@ -167,7 +167,7 @@ function describeRequest(request: RequestView): string {
     ['address', request.address],
     ['plan', decision?.plan && `${decision.plan}, table version ${decision.planVersion ?? 'unknown'}`],
     ['refused by', decision?.refusedBy?.join(', ')],
-    ['works again', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
+    ['retry at', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
     ['minute', buckets && change(buckets.minute)],
     ['day', buckets && change(buckets.day)],
     ['bad overrides', decision?.rejectedOverrides?.join(', ')],
