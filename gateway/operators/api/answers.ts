@@ -52,7 +52,7 @@ export const KeySummary = z.object({
   secrets: listOf(SecretView),
   bannedUntil: time.optional(),
   banReason: z.string().optional(),
-  /** Requests that the running ban has refused, as far as the gateways remember. */
+  /** Requests that the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
   /** The ban's place in its series. */
   bans: count,
@@ -67,7 +67,7 @@ export const KeySummary = z.object({
 });
 export type KeySummary = z.infer<typeof KeySummary>;
 
-/** The running ban of a key, for answers that do not show the whole key. */
+/** The active ban of a key, for answers that do not show the whole key. */
 export const BanView = KeySummary.pick({ bannedUntil: true, banReason: true, banRefused: true, bans: true });
 export type BanView = z.infer<typeof BanView>;
 

@@ -49,7 +49,7 @@ export class Health {
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
-  /** Resolves after the first check since findings were last requested, or when it is late. */
+  /** Resolves after the first check since checking last began, or when it is late. */
   #first: Promise<void> | undefined;
   #isChecking = false;
 

@@ -56,7 +56,7 @@ export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
   };
 }
 
-/** Whether a key has a running ban. As in a decision, a plan in shadow mode ignores the bans that decisions set. */
+/** Whether a key has an active ban. As in a decision, a plan in shadow mode ignores the bans that decisions set. */
 export function isBanned({ record, bannedUntil, banReason }: KeyEntry, plans: PlanTable, now: number): boolean {
   const isShadowed = isPlanName(record.plan) && plans[record.plan].mode === 'shadow';
   return bannedUntil > now && (!isShadowed || banReason?.until === bannedUntil);
@@ -68,7 +68,7 @@ export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   return {
     bannedUntil: isRunning ? toTime(bannedUntil) : undefined,
     banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
-    /** `withBanRefusals` fills it in, for lists of running bans. */
+    /** `withBanRefusals` fills it in, for lists of active bans. */
     banRefused: undefined as number | undefined,
     bans,
   };
@@ -136,7 +136,7 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
 }
 
 /**
- * The running bans of keys, by the keys' ids, at a time in microseconds.
+ * The active bans of keys, by the keys' ids, at a time in microseconds.
  * @param isCounted whether to count, over all gateways, the requests that the bans have refused
  */
 export async function runningBans(

@@ -68,7 +68,7 @@ export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: t
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 });
 
-/** Waits until a key or token is stored. If the outcome is unknown, nobody has it, and a retry issues another. */
+/** Waits until a key or token is stored. If that is uncertain, nobody has received it, and a retry issues another. */
 export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
   try {
     await issued;
@@ -204,7 +204,7 @@ const NewBan = z.strictObject({
 
 const BansQuery = z.object({ offset });
 
-/** Lists running bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
+/** Lists active bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
 export const listBans = operation({ query: BansQuery, answer: BansAnswer }, async ({ deps }, { offset }) => {
   const now = await deps.keys.now();
   const { table } = deps.planCache;
@@ -214,7 +214,7 @@ export const listBans = operation({ query: BansQuery, answer: BansAnswer }, asyn
   return { bans: await withBanRefusals(deps, bans), next };
 });
 
-/** Bans a key from now on. Replaces a running ban. */
+/** Bans a key from now on. Replaces an active ban. */
 export const setBan = operation({ body: NewBan, answer: KeyView }, async (call) => {
   const { deps } = call;
   const { id } = await findKey(call);
@@ -245,7 +245,7 @@ export const resetKey = operation({ body: NewReset, isBodyOptional: true, answer
   return forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
 });
 
-/** The fields that are cleared: the key's running ban, and its record of earlier refusals. */
+/** The fields that are cleared: the key's active ban, and its record of earlier refusals. */
 const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [
   ...(bannedUntil > now ? [{ field: 'bannedUntil', from: toTime(bannedUntil) }] : []),
   ...(bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now

@@ -48,7 +48,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('PUT /keys/{id}/ban', 'Ban a key', { setBan }),
   row('DELETE /keys/{id}/ban', 'Lift a ban', { liftBan }),
   row('POST /keys/{id}/reset', 'Lift a ban and fill both buckets', { resetKey }),
-  row('GET /bans', 'The running bans', { listBans }),
+  row('GET /bans', 'The active bans', { listBans }),
   row('GET /activity', 'The audit log, the newest entry first', { listActivity }),
   row('GET /whoami', 'The name and role of the token', { whoAmI }),
   row('GET /tokens', 'The tokens of operators', { listTokens }),

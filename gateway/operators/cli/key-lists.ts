@@ -82,7 +82,7 @@ export function addKeyLists(keys: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Counts the requests of this many full minutes and of the current one, except those refused by a running ban and those decided
+Counts the requests of this many full minutes and of the current one, except those refused by an active ban and those decided
 while Redis was away.
 
 Examples:

@@ -28,7 +28,7 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Usage consists of admitted requests and requests refused by limits. It does not include requests refused by a running ban,
+Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active ban,
 requests decided while Redis was away, or requests without a valid key. Days are UTC; 35 days and the current one are kept,
 even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
 first or, with --by, the largest sums. With --by tag:<name>, one sum is for keys without that tag.
