@@ -88,7 +88,7 @@ test('unusual plan values cause a warning before the change', async () => {
 test('shadow mode is announced before it is set, and then shown in the table of plans', async () => {
   const set = await ctl('plans', 'set', 'business', '--mode', 'shadow');
   expect(set.err).toMatch(/^business\.mode {2}enforce -> shadow$/m);
-  expect(set.err).toContain('Note: in shadow mode the limits of the plan refuse nothing');
+  expect(set.err).toContain('Note: in shadow mode the plan refuses nothing');
   const shown = await ctl('plans', 'show');
   expect(shown.out).toMatch(/^business .* shadow$/m);
   expect(shown.out).toMatch(/^free .* enforce$/m);

@@ -22,7 +22,7 @@ test('--version prints the version', async () => {
 });
 
 const NOWHERE = { ADMIN_PORT: '1', ADMIN_TOKEN };
-const AWAY = 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.';
+const AWAY = 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT set its address.';
 
 test.for([
   ['fly --json', 2, 'usage', "unknown command 'fly'", NOWHERE],
@@ -58,7 +58,7 @@ test('ctl reports a server that is not a gateway, a gateway that does not respon
       (adminUrl) =>
         [operatorOf({ adminUrl }), `The server at ${adminUrl} is not a gateway's admin listener.\n`] as const,
     ),
-    [NOWHERE, 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT are its address.\n'],
+    [NOWHERE, 'No gateway answers at http://127.0.0.1:1. Is it running? ADMIN_HOST and ADMIN_PORT set its address.\n'],
     [{ ...operatorOf(stack), ADMIN_TOKEN: 'of-another-gateway' }, 'The token is wrong or has been revoked.\n'],
   ] as const)
     expect(await ctlWith(environment, 'plans', 'show')).toEqual({ code: 1, out: '', err: message });

@@ -48,7 +48,7 @@ test('requests are listed, found by key, status, code, text and time, and explai
   expect(idsOf(await rows('--status', '4xx'))).toEqual(['stranger', 'a-refused']);
   expect(idsOf(await rows('--text', 'served', '--limit', '2'))).toEqual(['o-served', 'a-served']);
   expect(idsOf(await rows('--from', '10m', '--to', '2199-01-01T00:00:00Z'))).toHaveLength(4);
-  expect(await rows('--from', '2199-01-01T00:00:00Z')).toEqual(['No remembered request matches.']);
+  expect(await rows('--from', '2199-01-01T00:00:00Z')).toEqual(['No recent request matches.']);
 
   const explained = await rows('--status', '4xx', '--why');
   expect(explained).toHaveLength(5);

@@ -60,7 +60,7 @@ test('ctl activity shows who did what to a key, and why', async () => {
 
   const { code, out } = await ctl(stack, 'activity', '--target', id, '--action', 'key.change');
   const [head, newest, oldest] = out.split('\n').map((line) => line.split(/ {2,}/).slice(1));
-  expect([code, head]).toEqual([0, ['who', 'did', 'to', 'via', 'changes', 'reason']]);
+  expect([code, head]).toEqual([0, ['actor', 'action', 'target', 'via', 'changes', 'reason']]);
   expect(newest).toEqual([expect.any(String), 'key.change', `${id} (acme)`, 'cli', 'disabled true', '=1+1']);
   expect(oldest?.slice(1)).toEqual(['key.change', `${id} (acme)`, 'cli', 'plan free -> pro', 'they have paid']);
   expect(newest?.[0]).not.toBe('unknown');

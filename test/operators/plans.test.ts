@@ -243,7 +243,7 @@ test('ctl plans try reads all pages and lists the keys with the most refusals fi
   expect([code, err]).toEqual([0, '']);
   expect(out).toMatch(/90 +0 +51 {2}key 1050\n\S+ +50 +0 +11 {2}key 7\n\n/);
   expect(out).toContain(
-    'At least 62 of 1238 requests of the last hour would have been refused, of at least 2 of 1100 keys of free.',
+    'In the last hour, at least 62 of 1238 requests would have been refused, from at least 2 of 1100 keys of free.',
   );
 });
 

@@ -55,7 +55,7 @@ const INVALID = [
 
 test.for([
   ...INVALID,
-  ['an empty object', {}, 'There is nothing to restore in the body.'],
+  ['an empty object', {}, 'The body contains nothing to restore.'],
   ['keys without a time', { keys: [key('x')] }, 'at is required: the time at which the backup was made.'],
 ] as const)('%s is refused in the Error format', async ([, body, message]) => {
   for (const [, stack] of stacks) {
@@ -179,7 +179,7 @@ test('invalid plan fields of a backup are rejected', async () => {
 });
 
 const HEADER = JSON.stringify({ format: 'animal-store-backup', version: 1, at: AT, plans: {} });
-const NONE = 'error: This is not a backup of keys: its first line is not from `ctl backup`.';
+const NONE = 'error: This is not a backup of keys: `ctl backup` did not write its first line.';
 
 test('the command line rejects a file that is not a backup, and skips invalid lines', async () => {
   const refused = async (input: string | Buffer, message: string) => {
@@ -207,7 +207,7 @@ test('the command line rejects a file that is not a backup, and skips invalid li
       'Rejected: line 3: It is not a line of a backup.',
       'Rejected: line 4: It is too long.',
       'Rejected: line 6: It is not a line of a backup.',
-      'Rejected: line 9: It comes after the last line of the backup.',
+      'Rejected: line 9: It follows the last line of the backup.',
       `Rejected: short: ${SHAPE}`,
       '',
     ]);

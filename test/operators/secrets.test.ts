@@ -201,7 +201,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
     const refused = await stack.admin('POST', path(first), { name: 'one more' });
     expect([refused.status, (refused.json as { message: string }).message]).toEqual([
       409,
-      'A key has at most 20 secrets. Revoke one that is not needed first.',
+      'A key has at most 20 secrets. Revoke an unused one first.',
     ]);
     expect(await secretsOf(stack, first)).toHaveLength(20);
   });

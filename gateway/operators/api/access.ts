@@ -37,9 +37,9 @@ const actorName = line(100);
 
 interface OperatorsAccessOptions {
   readonly host: string;
-  /** The address that wrong tokens are counted for. */
+  /** The address for which wrong tokens are counted. */
   addressOf(request: IncomingMessage): string;
-  /** Returns ADMIN_TOKEN or the kept one. It is called for every request. */
+  /** Returns ADMIN_TOKEN or the stored token. It is called for every request. */
   sharedToken(): string;
   readonly tokens: Tokens;
   /** The header's name in lower case; undefined if no proxy sends a name. */
@@ -57,7 +57,7 @@ export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
   readonly #isLocal: boolean;
   readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
-  /** The last wrong tokens of each address, as digests: a program that repeats a revoked one guesses only once. */
+  /** The last wrong tokens of each address, as digests: a program that repeats a revoked one counts as one guess. */
   readonly #wrong = boundedMap<string, true>(MAX_WRONG);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
@@ -101,7 +101,7 @@ export class OperatorsAccess implements Access<Operator> {
       throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
   }
 
-  /** Called before a token is checked, because a correct token would confirm a guess. @throws {HttpError} 429 */
+  /** Called before the token is checked, so that no answer shows whether a guess is right. @throws {HttpError} 429 */
   #refuseGuesses(address: string): void {
     const [bucket] = this.#guesses.peek(address).buckets;
     if (bucket === undefined || bucket.tokens >= 1) return;
@@ -126,7 +126,7 @@ export class OperatorsAccess implements Access<Operator> {
     return { name: found.name, role: found.role, tokenId: id };
   }
 
-  /** While the store is away, a token that was verified recently still works, so that somebody can find the cause. */
+  /** While the store is away, a recently verified token still works, so that operators can find the cause. */
   async #find(id: string): Promise<OperatorToken | undefined> {
     try {
       const found = await this.#options.tokens.find(id);

@@ -55,7 +55,7 @@ export function aboutCall({ caller, request, requestId, query }: AdminCall, give
 }
 
 /**
- * Reads the body of a change, and what all its entries have in common.
+ * Reads the body of a change, and the fields that all its audit entries share.
  * @throws {HttpError} as `readBody` and `aboutCall` do
  */
 export async function readChange<T extends object>(call: AdminCall, schema: z.ZodType<T>) {
@@ -64,7 +64,7 @@ export async function readChange<T extends object>(call: AdminCall, schema: z.Zo
   return { about: aboutCall(call, { author, reason }), given };
 }
 
-/** Builds an entry without any secret that somebody wrote into a name. */
+/** Builds an entry. Secrets that were put into a name by mistake are redacted. */
 export const entry = (
   about: About,
   action: Activity['action'],
@@ -116,7 +116,7 @@ const withoutSecrets = ({ field, from, to }: FieldChange): FieldChange => ({
   ...(to !== undefined && { to: redactSecrets(to) }),
 });
 
-/** Browsers send Fetch Metadata with every request, and the command line its name. A program can claim to be either. */
+/** Browsers send Fetch Metadata with every request; the CLI sends its name. Other programs can imitate both. */
 function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {
   if (site !== undefined) return 'console';
   return agent === CTL ? 'cli' : 'api';
@@ -138,9 +138,9 @@ const ActivityQuery = z.object({
 });
 
 /**
- * Who did what, when and why, the newest first. `after` is the `next` of another answer. With `actor`, `action`,
- * `target`, `from` or `to`, only matching entries are listed. One call checks a few thousand, so a page can be short
- * and still have a `next`.
+ * Lists who did what, when and why, the newest first. `after` is the `next` of a previous answer. With `actor`,
+ * `action`, `target`, `from` or `to`, only matching entries are listed. One call checks a few thousand entries, so a
+ * page can be short and still have a `next`.
  */
 export const listActivity = operation(
   { query: ActivityQuery, answer: ActivityAnswer },
@@ -160,7 +160,7 @@ export const listActivity = operation(
 );
 
 function describe({ id, ...entry }: RecordedActivity, name: string | undefined): ActivityView {
-  // Somebody may have written a secret into a name.
+  // A name may contain a secret by mistake.
   const targetName = name && redactSecrets(name);
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...entry, targetName };
 }
@@ -173,7 +173,7 @@ async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf):
 /** The key of a secret such as `id/secret`, or else the target itself. */
 const idIn = ({ target }: RecordedActivity): string => target.split('/', 1)[0] as string;
 
-/** The name that a key or a token got, or had, according to an entry. */
+/** The name that a key or a token has after a change, or had before it, according to the entry. */
 function nameIn({ action, changes }: RecordedActivity): string | undefined {
   const named = /^(?:key|token)\./.test(action) ? changes.find(({ field }) => field === 'name') : undefined;
   return named?.to ?? named?.from;
@@ -182,8 +182,8 @@ function nameIn({ action, changes }: RecordedActivity): string | undefined {
 type NameOf = (entry: RecordedActivity) => Promise<string | undefined>;
 
 /**
- * Finds the current names of tokens, and the names of keys, including those revoked in the last 36 days. Each is looked
- * up once per answer. Without the store, the log is shown without them.
+ * Finds the current names of tokens, and the names of keys, including keys revoked in the last 36 days. Each name is
+ * looked up once per answer. Without the store, the log is shown without these names.
  */
 function targetNames({ tokens, keys }: AdminDependencies): NameOf {
   const ofKeys = new Map<string, Promise<string | undefined>>();

@@ -29,7 +29,7 @@ export const SecretView = z.object({
   networks: listOf(z.string()),
   createdAt: time,
   expiresAt: time.optional(),
-  /** Its parts that cannot be read, for example after an edit by hand. */
+  /** The parts that cannot be read, for example after an edit by hand. */
   unreadable: listOf(z.string()).optional(),
   /** The time is rounded to the minute. */
   lastUsedAt: time.optional(),
@@ -52,11 +52,11 @@ export const KeySummary = z.object({
   secrets: listOf(SecretView),
   bannedUntil: time.optional(),
   banReason: z.string().optional(),
-  /** Requests that the running ban has refused, as far as the gateways remember. */
+  /** Requests that the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
   /** The ban's place in its series. */
   bans: count,
-  /** How long a request that is refused now would have to wait: until the end of the key's line. */
+  /** How long a request refused now would have to wait: until the key's line is empty. */
   waitSeconds: count.optional(),
   /** Whether its line has been over a minute long for ten minutes, because its limits are too low. */
   tooSmall: z.boolean().optional(),
@@ -67,7 +67,7 @@ export const KeySummary = z.object({
 });
 export type KeySummary = z.infer<typeof KeySummary>;
 
-/** The running ban of a key, where not all of the key is shown. */
+/** The active ban of a key, for answers that do not show the whole key. */
 export const BanView = KeySummary.pick({ bannedUntil: true, banReason: true, banRefused: true, bans: true });
 export type BanView = z.infer<typeof BanView>;
 
@@ -80,7 +80,7 @@ export const BucketView = z.object({
 });
 export type BucketView = z.infer<typeof BucketView>;
 
-/** `buckets` are left out if the key has no usable limits. */
+/** `buckets` is left out if the key has no usable limits. */
 export const KeyView = KeySummary.extend({ buckets: z.object({ minute: BucketView, day: BucketView }).optional() });
 export type KeyView = z.infer<typeof KeyView>;
 
@@ -116,7 +116,7 @@ export type FoundAnswer = z.infer<typeof FoundAnswer>;
 /** `at` is the start of the minute, or the date. */
 export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
 
-/** `now` is the time on the clock that decides. `banned` counts what bans refused, as far as the gateways remember. */
+/** `now` is the time of the clock that decides. `banned` counts the requests that bans refused, as far as known. */
 export const KeyUsageAnswer = z.object({
   now: time,
   minutes: listOf(UseOfTime.extend({ banned: count })),
@@ -130,7 +130,7 @@ export const UsageOfKey = z.object({
   name: z.string(),
   plan: z.string(),
   tags: tags.optional(),
-  /** Without what it has refused, which would ask all gateways for each page. */
+  /** Without `banRefused`, because every page would then need a call to all gateways. */
   ban: BanView.optional(),
   admitted: count,
   refused: count,
@@ -258,7 +258,7 @@ export const RestoreAnswer = z.object({
 });
 export type RestoreAnswer = z.infer<typeof RestoreAnswer>;
 
-/** A finding of the doctor. Unless it is good, it has the time of the first check that found it. */
+/** A finding of the doctor. `since` is the time of the first check that found it; good findings have none. */
 export const SeenFinding = z.object({
   about: z.string(),
   status: z.enum(['good', 'warning', 'fault', 'unknown']),
@@ -293,7 +293,7 @@ export type RedisView = z.infer<typeof RedisView>;
 
 type CoreFault = NonNullable<SeenCore['lastFault']>['kind'];
 
-/** A core, as all processes that serve clients see it together. */
+/** A core: what all processes that serve clients see of it, combined. */
 export const CoreView = z.object({
   origin: z.string(),
   /**
@@ -306,7 +306,7 @@ export const CoreView = z.object({
   since: time,
   reason: z.string().optional(),
   inFlight: count,
-  /** The number of these that wait for a connection. */
+  /** How many of these are waiting for a connection. */
   waiting: count,
   /** The current limit of concurrent requests. */
   limit: count,
@@ -354,11 +354,11 @@ export const MinuteReport = z.object({
   admitted: count,
   refused: count,
   banned: count,
-  /** The number of keys of the banned requests. */
+  /** How many keys sent the banned requests. */
   bannedKeys: count,
   unauthorized: count,
   serverErrors: count,
-  /** In milliseconds; null without a request. */
+  /** In milliseconds; null if there were no requests. */
   p50: z.number().nullable(),
   p99: z.number().nullable(),
 });

@@ -34,7 +34,7 @@ const RESTORE_MAX_VALUES = BACKUP_PAGE * 1_000;
 
 const MOST_SHOWN = 100;
 
-/** A backup is accepted for a day less than revocations are remembered. */
+/** Clocks may differ by this much. Backups are therefore accepted for a day less than revocations are remembered. */
 const CLOCK_TOLERANCE_SECONDS = 86_400;
 
 const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
@@ -51,7 +51,7 @@ export const backUp = operation(
     const at = toTime(await deps.keys.now());
     const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
     const { keys, leftOut, next } = await deps.keys.export({ after, limit });
-    // The list is checked at the end too, because the pages lack keys that left it meanwhile.
+    // The list is checked again at the end, because the pages lack keys that dropped out of it meanwhile.
     if (after === undefined || next === undefined) await checkOrder(deps);
     return { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
   },
@@ -115,7 +115,7 @@ export const restore = operation(
     const page = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
     const { at, plans, keys: given } = page;
     if (plans === undefined && given.length === 0)
-      throw new HttpError('invalid_request', 'There is nothing to restore in the body.');
+      throw new HttpError('invalid_request', 'The body contains nothing to restore.');
     if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
     const restoredPlans = plans && (await restorePlans(deps, plans, about, isTrial));
     const entryFor = (id: string, name: string) =>
@@ -143,7 +143,7 @@ function checkAge(at: string | undefined, now: number): void {
   throw new HttpError('conflict', `${why} To restore it anyway, use ctl restore --any-age or anyAge=true.`);
 }
 
-/** Reads the keys of a page one by one. If two keys have the same id, nobody can know which is right. */
+/** Reads the keys of a page one by one. A second key with the same id is rejected. */
 function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
   const seen = new Set<string>();
   return given.map((one) => {
@@ -177,7 +177,7 @@ async function restorePlans(
     const whole = untouched.filter((plan) => STORED_FIELDS.filter((field) => planOf(field) === plan).every(isWholeIn));
     const isReplaced = (field: string) => whole.includes(planOf(field));
     const after = good.filter(([field]) => isReplaced(field) || !(field in table));
-    // The fields that may be absent, and are absent in the backup.
+    // The optional fields that are absent from the backup.
     const gone = Object.keys(table).filter(
       (field) => isReplaced(field) && !(field in given) && isUsable(field, undefined),
     );
@@ -206,8 +206,8 @@ const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(
 const OLD_AFTER_SECONDS = 26 * 3_600;
 
 /**
- * The writer of a backup reports it, because the gateway cannot know what was kept. A backup without a key does not
- * count, because it would hide a loss of data.
+ * The writer of a backup reports it, because the gateway cannot know whether the file was kept. A backup without keys
+ * does not count, because it would hide a loss of data.
  */
 const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
@@ -239,7 +239,7 @@ export async function lastBackup({ backups, keys }: Stores): Promise<number | un
 export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
   const last = await lastBackup(stores);
   const advice = 'Run: ctl backup > keys.jsonl. See GatewayBackupMissing in the runbook.';
-  // An empty store needs no backup, and a store that is away has its own finding.
+  // An empty store needs no backup, and a store that does not answer has its own finding.
   if (last === undefined) return [];
   if (last === 0) return [warning('backup', 'the keys have never been backed up', advice)];
   const found = `the last complete one was made at ${timeOf(last)}`;

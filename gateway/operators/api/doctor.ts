@@ -24,8 +24,8 @@ import { operation } from './operation.ts';
 import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
- * Checks everything that the gateway depends on. It changes nothing, so it is always safe. A bad finding has the time
- * of the first check in a row that found it.
+ * Checks everything that the gateway depends on. It changes nothing, so it is always safe. A bad finding states since
+ * when every check has found it.
  */
 export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
@@ -113,8 +113,8 @@ interface Seen {
 }
 
 /**
- * Makes a check that takes long. Only one runs at a time, and its result is kept for a while. A good result is reused,
- * unless keys have left the list. A bad one is not, so that a fix shows.
+ * Wraps a slow check. Only one runs at a time, and its result is kept for a while. A good result is reused, unless keys
+ * have dropped out of the list. A bad one is not reused, so that a fix shows at once.
  * @returns undefined if the keys cannot be read
  */
 function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
@@ -140,7 +140,7 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
   };
 }
 
-/** A result that was kept says how old it is: somebody may have typed a bad value since. */
+/** Adds the age of a kept result, because a bad value may have been written since. */
 const aged = (findings: readonly CheckResult[], ageMs: number): readonly CheckResult[] =>
   findings.map((one) => ({ ...one, found: `${one.found}, ${Math.round(ageMs / 1_000)} s ago` }));
 
@@ -180,7 +180,7 @@ async function list(keys: Keys): Promise<Seen> {
   const { length } = await keys.unlisted();
   const about = 'list of keys';
   if (length === 0) return { total, findings: [good(about, 'has every key')] };
-  const found = `${length} keys work and are missing from it, and so from every backup`;
+  const found = `lacks ${length} working ${length === 1 ? 'key' : 'keys'}, and so does every backup`;
   return { total, findings: [fault(about, found, 'ctl keys reindex')] };
 }
 
@@ -221,7 +221,7 @@ function malformedSecrets({ id, record }: KeyEntry): CheckResult[] {
     const set = `ctl keys secrets set ${id} ${secret.id}`;
     const found = networks.map((network) => {
       const shown = JSON.stringify(network.slice(0, 64));
-      const what = `${id}: networks of secret ${secret.id} has ${shown}, which is not a network: it admits nobody`;
+      const what = `${id}: networks of secret ${secret.id} contains ${shown}, which is not a network and admits nobody`;
       return fault('keys', what, `${set} --networks …`);
     });
     if (others.length === 0) return found;

@@ -1,32 +1,32 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CheckResult, isBad, unknown } from '../../check-result.ts';
 
-/** After this long without an answer, a dependency is unknown. */
+/** A dependency that does not answer within this time has the status unknown. */
 const KNOWN_WITHIN_MS = 3_000;
-/** The first answer waits this long for the first check. Orchestrators wait a second for it by default. */
+/** The first answer waits this long for the first check. Orchestrators wait a second for an answer by default. */
 const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
-/** After this long without a request, nobody is watching, and an idle gateway with one core does not probe it. */
+/** After this long without a call, nobody counts as watching, and an idle gateway no longer probes a sole core. */
 const WATCHED_WITHIN_MS = 5_000;
-/** Orchestrators check readiness less often, usually every ten seconds or sooner. */
+/** Orchestrators check readiness less often than that, but usually at least every ten seconds. */
 const ASKED_WITHIN_MS = 15_000;
 
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 
-/** @returns undefined to keep the findings of the last time */
+/** @returns undefined to keep the previous findings */
 type Check = (asked: Asked) => Findings | undefined;
 
 export interface Asked {
-  /** Whether somebody watches. If there is only one core, it may be probed only then. */
+  /** Whether somebody is watching. A sole core may be probed only then. */
   readonly isWatched: boolean;
-  /** Whether somebody watches, or readiness was asked for since the last check. */
+  /** Whether somebody is watching, or readiness has been requested since the last check. */
   readonly isNow: boolean;
 }
 
 const silent = (about: string, found: string): CheckResult =>
   unknown(about, found, 'Check whether it or its machine hangs.');
 
-/** Returns the findings of a check, or after three seconds that they are unknown. It never rejects. */
+/** Returns the findings of a check, or after three seconds one with the status unknown. Never rejects. */
 export async function answered(about: string, check: () => Findings): Promise<readonly CheckResult[]> {
   try {
     return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, [silent(about, 'does not answer')], { ref: false })]);
@@ -36,8 +36,8 @@ export async function answered(about: string, check: () => Findings): Promise<re
 }
 
 /**
- * Checks what the gateway depends on, once a second while somebody asks. The console, readiness and the doctor report
- * its findings, so that they agree.
+ * Checks what the gateway depends on, once a second while its findings are requested. The console, readiness and the
+ * doctor report these findings, so that they agree.
  */
 export class Health {
   readonly #checks: Readonly<Record<string, Check>>;
@@ -49,7 +49,7 @@ export class Health {
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
-  /** The wait for the first check since somebody began to ask. */
+  /** Resolves after the first check since checking last began, or when it is late. */
   #first: Promise<void> | undefined;
   #isChecking = false;
 
@@ -66,12 +66,12 @@ export class Health {
     await this.#first;
   }
 
-  /** The latest findings; empty if nobody asks. */
+  /** The latest findings; empty while no checks run. */
   get seen(): readonly CheckResult[] {
     return this.#seen;
   }
 
-  /** The findings that are faults or unknown, the worst first. Empty if all is well, or nobody asks. */
+  /** The findings that are faults or unknown, the worst first. Empty if all is well, or no checks run. */
   bad(): readonly CheckResult[] {
     return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status));
   }
@@ -93,7 +93,7 @@ export class Health {
     return performance.now() - this.#watchedAt < WATCHED_WITHIN_MS;
   }
 
-  /** Begins a first check. Until it has a result, only the bad earlier findings stay. */
+  /** Starts the first check. Until it has a result, only earlier bad findings are kept. */
   #begin(): void {
     for (const [about, found] of this.#found) if (!found.some(isBad)) this.#found.delete(about);
     this.#report();
@@ -134,7 +134,7 @@ export class Health {
   }
 }
 
-/** Remembers since when each bad finding has existed. Only findings of the last check are remembered. */
+/** Records since when each bad finding has existed. Only findings of the last check are kept. */
 export class FindingsSince {
   #since: ReadonlyMap<string, string> = new Map();
 
@@ -158,5 +158,5 @@ export class FindingsSince {
   }
 }
 
-/** The text of a finding is left out, because it can hold a number that changes. */
+/** Identifies a finding. Its text is left out, because it can contain a number that changes. */
 const nameOf = ({ about, status, advice }: CheckResult): string => JSON.stringify([about, status, advice]);

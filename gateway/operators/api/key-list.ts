@@ -23,8 +23,8 @@ import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNu
 import { decisionsOn } from './requests.ts';
 
 /**
- * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis delays nobody. `next` is
- * the offset at which the next call continues.
+ * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
+ * calls. `next` is the offset at which the next call continues.
  */
 
 const PAGE = 100;
@@ -38,7 +38,7 @@ const SHORTEST_ID_PART = 4;
 
 const LONGEST_UNUSED_SECONDS = 366 * 86_400;
 
-/** The filters of a query, all of which must match. */
+/** The filters of a query. A key must match all of them. */
 const KeyFilters = z.object({
   /** A part of the name, in any case. */
   name: z.string({ error: must('be given once') }).optional(),
@@ -111,7 +111,7 @@ const TopQuery = KeyFilters.extend({
 });
 
 /**
- * Lists the keys with the most requests over all gateways in the last `minutes` full minutes and the running one.
+ * Lists the keys with the most requests, across all gateways, in the last `minutes` full minutes and the current one.
  * `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
  */
 export const topKeys = operation(

@@ -6,7 +6,7 @@
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
 export interface Sortable {
-  /** All times must have the same unit; any unit will do. */
+  /** In any unit, if all times have the same one. */
   readonly createdAt: number;
   /** Undefined for a key that was never used. */
   readonly lastUsedAt: number | undefined;
@@ -19,7 +19,7 @@ type Order = (a: Sortable, b: Sortable) => number;
 
 const newest: Order = (a, b) => b.createdAt - a.createdAt;
 
-/** `idle` lists the key without requests for the longest time first. Equal keys are sorted with the newest first. */
+/** `idle` starts with the key that has been unused the longest. Of equal keys, the newest comes first. */
 export const KEY_ORDERS = {
   newest,
   oldest: (a, b) => a.createdAt - b.createdAt,

@@ -56,7 +56,7 @@ export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
   };
 }
 
-/** Whether a key has a running ban. As in a decision, a plan in shadow mode ignores the bans that decisions set. */
+/** Whether a key has an active ban. As in a decision, a plan in shadow mode ignores the bans that decisions set. */
 export function isBanned({ record, bannedUntil, banReason }: KeyEntry, plans: PlanTable, now: number): boolean {
   const isShadowed = isPlanName(record.plan) && plans[record.plan].mode === 'shadow';
   return bannedUntil > now && (!isShadowed || banReason?.until === bannedUntil);
@@ -68,7 +68,7 @@ export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   return {
     bannedUntil: isRunning ? toTime(bannedUntil) : undefined,
     banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
-    /** `withBanRefusals` fills it in, for lists of running bans. */
+    /** `withBanRefusals` fills it in, for lists of active bans. */
     banRefused: undefined as number | undefined,
     bans,
   };
@@ -115,9 +115,9 @@ export const sumsOf = (counts: readonly Counts[]): Counts => ({
 });
 
 /**
- * How many requests bans have refused. No store counts that, because a gateway that knows of a ban makes no call. It is
- * therefore the sum over the last requests of all gateways, in which repeated ones are counted. It is too low after a
- * restart, or once older requests have left the list.
+ * Counts the requests that bans have refused. No store counts them, because a gateway that knows of a ban does not call
+ * it. The count is therefore a sum over the recent requests of all gateways, including their repetitions. It is too low
+ * after a restart, or once older requests have dropped out of the list.
  */
 
 type Requests = Pick<AdminDependencies, 'requests'>;
@@ -136,8 +136,8 @@ export async function withBanRefusals<K extends Pick<KeySummary, 'id' | 'bannedU
 }
 
 /**
- * The running bans of keys, by the keys' ids, at a time in microseconds.
- * @param isCounted whether to ask all gateways what the bans have refused
+ * The active bans of keys, by the keys' ids, at a time in microseconds.
+ * @param isCounted whether to count, over all gateways, the requests that the bans have refused
  */
 export async function runningBans(
   deps: Requests & Pick<AdminDependencies, 'planCache'>,
@@ -153,7 +153,7 @@ export async function runningBans(
 
 const MINUTE_MS = 60_000;
 
-/** What bans of a key have refused in the last hour, by minutes since 1970. @param now in the same unit */
+/** Counts requests of the last hour that bans of a key refused, by minutes since 1970. @param now in the same unit */
 export async function refusedByBans(
   { requests }: Requests,
   id: string,

@@ -31,7 +31,7 @@ const LATEST = '2255-01-01T00:00:00Z';
 
 export const planName = choice(PLAN_NAMES);
 
-/** An expiry of something new, in microseconds. */
+/** The expiry of a new key or secret, in microseconds. */
 export const futureTime = time
   .refine(isWithinReach, `must lie in the future, before ${LATEST}`)
   .transform(toMicroseconds);
@@ -68,7 +68,7 @@ export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: t
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 });
 
-/** Waits until something is issued. If the outcome is unknown, nobody has the secret, and a retry issues another. */
+/** Waits until a key or token is stored. If that is uncertain, nobody has received it, and a retry issues another. */
 export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
   try {
     await issued;
@@ -89,7 +89,7 @@ export const getKey = operation({ answer: KeyView }, async (call) => {
   return key!;
 });
 
-/** Puts keys that work but are missing from the list back into it, each by the time of its creation. */
+/** Adds working keys that are missing from the list of keys, each at its time of creation. */
 export const reindexKeys = operation({ answer: ReindexAnswer }, async (call) => {
   const { deps } = call;
   const about = aboutCall(call);
@@ -156,8 +156,8 @@ const KeyChanges = z.strictObject({
 });
 
 /**
- * Changes the fields of a key that an operator may change. It never refills its buckets: used tokens stay used, and a
- * lower limit cuts what is left.
+ * Changes the fields of a key that an operator may change. This never refills its buckets: used tokens stay used, and a
+ * lower limit cuts the remaining tokens.
  */
 export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async (call) => {
   const { deps } = call;
@@ -204,7 +204,7 @@ const NewBan = z.strictObject({
 
 const BansQuery = z.object({ offset });
 
-/** Running bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
+/** Lists active bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
 export const listBans = operation({ query: BansQuery, answer: BansAnswer }, async ({ deps }, { offset }) => {
   const now = await deps.keys.now();
   const { table } = deps.planCache;
@@ -214,7 +214,7 @@ export const listBans = operation({ query: BansQuery, answer: BansAnswer }, asyn
   return { bans: await withBanRefusals(deps, bans), next };
 });
 
-/** Bans a key from now on. Replaces a running ban. */
+/** Bans a key from now on. Replaces an active ban. */
 export const setBan = operation({ body: NewBan, answer: KeyView }, async (call) => {
   const { deps } = call;
   const { id } = await findKey(call);
@@ -245,7 +245,7 @@ export const resetKey = operation({ body: NewReset, isBodyOptional: true, answer
   return forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
 });
 
-/** The fields that a key loses: its ban, and the memory of its refusals. */
+/** The fields that are cleared: the key's active ban, and its record of earlier refusals. */
 const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [
   ...(bannedUntil > now ? [{ field: 'bannedUntil', from: toTime(bannedUntil) }] : []),
   ...(bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now

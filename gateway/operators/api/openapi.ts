@@ -20,8 +20,8 @@ import { type AdminRoute, parametersOf } from './operation.ts';
 
 const DESCRIPTION = `Operates a running gateway: keys, bans, plans, usage and the audit log.
 
-**Authentication.** Send an operator's token as a bearer token. Each operation names the role that it needs: a viewer
-reads, an operator changes keys, bans and plans, an admin has every right.
+**Authentication.** Send an operator's token as a bearer token. Each operation states the role that it needs: a viewer
+can read, an operator can also change keys, bans and plans, and an admin can do everything.
 
 **Lists.** One call checks a limited number of keys. If a response has a \`next\`, there are more to check: send it back
 as \`offset\` or \`after\`.
@@ -102,7 +102,7 @@ const ANSWERS = Object.entries<unknown>(answers).filter(
   (one): one is [string, z.ZodType] => one[1] instanceof z.ZodType,
 );
 
-/** The parts of the document are named after the exports of answers.ts, and after the operations. */
+/** Schemas are named after the exports of answers.ts, those of request bodies after their operations. */
 export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocument {
   const bodies = routes.flatMap(({ name, body }) => (body === undefined ? [] : [[bodyName(name), body] as const]));
   const used = [...new Set(routes.map(({ path }) => tagOf(path)))];

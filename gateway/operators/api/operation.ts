@@ -17,7 +17,7 @@ import { redactSecrets } from '../tokens.ts';
 import type { RedisMode } from './answers.ts';
 import type { FindingsSince, Health } from './health.ts';
 
-/** What an operation of the admin API is made of: its dependencies, its facts, and the values that it reads. */
+/** The parts of an operation of the admin API: its dependencies, its description, and the values that it reads. */
 
 export interface AdminDependencies extends OperatorsStores {
   readonly planCache: PlanCache;
@@ -50,16 +50,16 @@ export interface Operator {
 
 export type AdminCall = Call<AdminDependencies, Operator>;
 
-/** What the OpenAPI document says of an operation. */
+/** What the OpenAPI document says about an operation. */
 interface Facts {
-  /** Undefined for a viewer of what it reads, and for an operator of what it changes. */
+  /** The role that a caller needs. By default, viewers can read and operators can change. */
   readonly needs?: Role;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
   readonly isBodyOptional?: true;
   /** The body of a success; undefined if it has none. */
   readonly answer?: z.ZodType;
-  /** Whether it creates something, and answers with 201. */
+  /** Whether it creates a resource and so answers with 201. */
   readonly creates?: true;
   /** Whether its answer has the version of the plan table as ETag. */
   readonly isVersioned?: true;
@@ -71,7 +71,7 @@ export interface AdminOperation extends Facts {
   run(call: AdminCall): Promise<Answer>;
 }
 
-/** An operation with its place. */
+/** An operation with its method and path. */
 export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, Facts {
   readonly needs?: Role;
   readonly summary: string;
@@ -79,7 +79,7 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, F
 
 /**
  * An operation of the admin API.
- * @param answerTo returns the body of a success. It gets the parsed query, and the headers of the answer to add to
+ * @param answerTo returns the body of a success. It receives the parsed query, and a list to add response headers to
  */
 export function operation<Q extends z.ZodObject, A extends z.ZodType>(
   facts: Facts & { readonly query?: Q; readonly answer?: A },
@@ -138,13 +138,13 @@ export const planNumber = (field: PlanField) => integer(ruleOf(field).least, rul
 
 export const limitValue = planNumber('minute');
 
-/** The parameters of an operation, which reads no others. Each change may have an author and a reason. */
+/** All parameters that an operation accepts. A change also accepts an author and a reason. */
 export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method' | 'needs' | 'query'>) => ({
   ...(query?.shape as Readonly<Record<string, z.ZodType>> | undefined),
   ...(method !== 'GET' && needs !== 'viewer' && who),
 });
 
-/** Refuses unknown parameters, because a misspelt filter would find everything. @throws {HttpError} 400 */
+/** Refuses unknown parameters, because a misspelt filter would match everything. @throws {HttpError} 400 */
 export function refuseUnknown(known: readonly string[], query: URLSearchParams): void {
   const unknown = [...query.keys()].find((name) => !known.includes(name));
   if (unknown === undefined) return;
@@ -218,7 +218,7 @@ const TAG = must('be the name and value of a tag, such as customer:acme');
 
 const partsOf = (given: readonly string[]) => given.flatMap(splitTags);
 
-/** Tags, each in a parameter of its own or several in one, such as `customer:acme,env:prod`. A key must have all. */
+/** Tags that a key must have: one per parameter, or several in one, such as `customer:acme,env:prod`. */
 export const tag = z
   .array(z.string().refine((text) => !partsOf([text]).includes(undefined), { error: TAG }))
   .default([]);

@@ -85,7 +85,7 @@ export const showPlans = operation({ answer: Plans, isVersioned: true }, async (
 
 /**
  * Changes fields of one plan. The answering process applies them at once, every other gateway within a second. With
- * If-Match (RFC 9110 §13.1.1), they only change if the table is still the one that the sender has seen.
+ * If-Match (RFC 9110 §13.1.1), they change only if the table is still the one that the sender has seen.
  */
 export const changePlan = operation(
   { body: PlanChanges, answer: PlanView, isVersioned: true },
@@ -126,8 +126,8 @@ function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | un
 const nothingGiven = () => new HttpError('invalid_request', 'The body contains no changes.');
 
 /**
- * The changes, if the table still has the version that the sender has seen, or has the wanted values already: the call
- * can be the repetition of one whose answer was lost (RFC 9110 §13.1.1).
+ * The changes, if the table still has the version that the sender has seen, or already has the wanted values: the call
+ * may repeat one whose answer was lost (RFC 9110 §13.1.1).
  * @throws {HttpError} 409 otherwise
  */
 const unlessMoved =
@@ -185,15 +185,15 @@ const CHANGE = must('be the id of a change from the plan history');
 const isRecordId = (text: string) => RecordId.safeParse(text).success;
 
 const Rollback = z.strictObject({
-  /** The last change that the sender has seen. */
+  /** The id of the last change that the sender has seen. */
   id: z.string({ error: CHANGE }).refine(isRecordId, { error: CHANGE }).optional(),
   ...who,
 });
 
 /**
- * Reverts the last change. A call can be the repetition of one whose answer was lost, so a rollback itself can only be
- * reverted by its id: without one, or with the id of the change that it reverted, it is confirmed. Refused if one of the
- * fields has changed since.
+ * Reverts the last change. If that is a rollback, the call may repeat one whose answer was lost: without an id, or with
+ * the id of the change that was rolled back, it changes nothing and succeeds. Only the rollback's own id reverts it. A
+ * call is refused if one of the fields has changed since.
  */
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
@@ -240,7 +240,7 @@ function describe({ id, version: _version, ...change }: RecordedChange) {
   return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...change };
 }
 
-/** One call checks this many keys of any plan, few enough for Redis. The answer contains the place to continue. */
+/** One call checks this many keys, of any plan, so that Redis is not blocked. The next call continues at `next`. */
 const KEYS_PER_CALL = 100;
 
 const TrialQuery = z.object({ after });

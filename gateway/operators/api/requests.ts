@@ -34,7 +34,7 @@ import {
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that do not answer within this time are listed as missing. Each waits less for its own workers. */
+/** Gateways that do not answer within this time are listed as missing. Each waits less long for its own workers. */
 const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
 /** How long one call searches for requests of keys with a tag. */
@@ -60,9 +60,9 @@ const RequestsQuery = z.object({
 });
 
 /**
- * Lists requests, the newest first. `after` is the `next` of a previous answer. With `tag`, only requests of keys are
- * listed that have all of these tags, or had them at their revocation. Requests do not store tags, so one call searches
- * for a second: a page can be short and still have a `next`.
+ * Lists requests, the newest first. `after` is the `next` of a previous answer. With `tag`, it lists only requests of
+ * keys that have all of these tags, or had them when they were revoked. Requests do not store tags, so one call
+ * searches for at most a second: a page can be short and still have a `next`.
  */
 export const listRequests = operation(
   { query: RequestsQuery, answer: RequestsAnswer },
@@ -86,8 +86,8 @@ export const listRequests = operation(
       isAtEnd = page.requests.length < limit;
     }
     const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
-    // Without the store, the end of a ban is compared with the clock of this machine. The refusals of bans are only
-    // counted if all gateways have answered, so that one that hangs is waited for once.
+    // Without the store, the end of a ban is compared with the clock of this machine. Requests refused by bans are
+    // counted only if all gateways have answered, so that the call waits only once for a gateway that hangs.
     const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
     const views = found.map((report) => viewOf(report, keys, bans));
     const next = isAtEnd && found.length < wanted.limit ? undefined : after;
@@ -113,7 +113,7 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
   };
 }
 
-/** Checks whether the other gateways and their workers answer. If Redis cannot list them, Redis has its own finding. */
+/** Checks whether other gateways and their workers answer. If Redis cannot list them, the check of Redis reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
   const asked = await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS);
   const advice =

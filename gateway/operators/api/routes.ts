@@ -33,7 +33,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /keys/top', 'The keys with the most requests in the last minutes', { topKeys }),
   row('GET /keys/find', 'Find keys by name, id or request id', { findKeys }),
   row('POST /keys', 'Issue a key; only this response shows it', { createKey }),
-  row('POST /keys/reindex', 'Put keys that are missing from the list of keys back into it', { reindexKeys }),
+  row('POST /keys/reindex', 'Add working keys that are missing from the list of keys', { reindexKeys }),
   row('GET /keys/{id}', 'Get a key', { getKey }),
   row('PATCH /keys/{id}', 'Change a key', { changeKey }),
   row('DELETE /keys/{id}', 'Revoke a key', { revokeKey }),
@@ -48,7 +48,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('PUT /keys/{id}/ban', 'Ban a key', { setBan }),
   row('DELETE /keys/{id}/ban', 'Lift a ban', { liftBan }),
   row('POST /keys/{id}/reset', 'Lift a ban and fill both buckets', { resetKey }),
-  row('GET /bans', 'The running bans', { listBans }),
+  row('GET /bans', 'The active bans', { listBans }),
   row('GET /activity', 'The audit log, the newest entry first', { listActivity }),
   row('GET /whoami', 'The name and role of the token', { whoAmI }),
   row('GET /tokens', 'The tokens of operators', { listTokens }),
@@ -59,7 +59,7 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /doctor', 'Check what the gateway depends on', { doctor: checkAll }),
   row('GET /usage', 'The usage of all keys by day', { listUsage }),
   row('GET /backup', 'A page of all data that cannot be recreated', { backUp }),
-  row('POST /backups', 'Note that a backup is complete', { noteBackup }),
+  row('POST /backups', 'Record that a backup is complete', { noteBackup }),
   row('POST /restore', 'Restore what is missing from a page of a backup', { restore }),
 ];
 

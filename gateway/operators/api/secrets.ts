@@ -143,7 +143,7 @@ export const rotateKey = operation({ body: Rotation, answer: IssuedKey, creates:
 });
 
 /**
- * Unreadable parts of a secret must be given again, because they may have been restrictions.
+ * Unreadable parts of a secret must be set again, because they may have been restrictions.
  * @throws {HttpError} 409
  */
 function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<UnreadablePart, unknown>>): void {
@@ -154,7 +154,7 @@ function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<
 }
 
 /**
- * When the new secret expires: at the time when the replaced one would have.
+ * The expiry of the new secret: unless one is given, that of the replaced secret.
  * @throws {HttpError} 409 if that time has passed
  */
 function expiryOf(old: number | undefined, given: number | null | undefined, now: number): number | undefined {
@@ -164,8 +164,8 @@ function expiryOf(old: number | undefined, given: number | null | undefined, now
 }
 
 /**
- * Chooses the secret without an expiry if there is one. Otherwise it is the newest one, if all have the same name: a
- * secret that was replaced keeps its name and its expiry.
+ * Chooses the secret without an expiry if there is exactly one. If there is none, chooses the newest secret, provided
+ * that all have the same name: a replaced secret keeps its name.
  * @throws {HttpError} 409 if it could be any of several, {Unreadable} if there is none
  */
 function theOneToReplace({ secrets }: Secrets, now: number): Secret {
@@ -186,7 +186,7 @@ function theOneToReplace({ secrets }: Secrets, now: number): Secret {
 function roomIn({ secrets }: Secrets, now: number): Secret[] {
   const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
   if (live.length < MAX_SECRETS) return live;
-  throw new HttpError('conflict', `A key has at most ${MAX_SECRETS} secrets. Revoke one that is not needed first.`);
+  throw new HttpError('conflict', `A key has at most ${MAX_SECRETS} secrets. Revoke an unused one first.`);
 }
 
 const secretIn =
@@ -196,7 +196,7 @@ const secretIn =
 
 /**
  * Changes one secret of a key.
- * @throws {HttpError} 404 if there is no such secret. This is confirmed like a change, because the call may repeat one
+ * @throws {HttpError} 404 if there is no such secret. The store confirms that like a change, as the call may repeat one
  */
 async function applyTo(
   deps: AdminDependencies,

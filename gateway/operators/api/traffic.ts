@@ -55,7 +55,7 @@ export const showMinutes = operation({ answer: MinutesAnswer }, async ({ deps: {
 /** The states, the worst first. */
 const STATES: readonly CoreView['state'][] = ['out', 'silent', 'draining', 'up', 'unproven'];
 
-/** Every core that one of the processes has, in the order of CORE_URL. */
+/** Every core that any of the processes uses, in the order of CORE_URL. */
 export function coresOf(processes: readonly ProcessState[]): CoreView[] {
   const seen = processes.flatMap(({ cores }) => cores.map((core) => ({ ...core, state: stateOf(core, cores) })));
   return [...Map.groupBy(seen, ({ origin }) => origin).values()].map((all) => {
@@ -115,7 +115,7 @@ export function checkAnswers({ origin, state, reason, lastAnswer, lastFault }: C
 export function checkDecisions(processes: readonly ProcessState[], redis: readonly CheckResult[]): CheckResult[] {
   const [reason] = processes.flatMap((one) => one.redis?.outage ?? []);
   if (reason === undefined || redis.some(({ status }) => status === 'fault')) return [];
-  const advice = 'Allow its user what deploy/redis/users.acl allows; see GatewayDecisionsLocal in the runbook.';
+  const advice = 'Grant its user the rights in deploy/redis/users.acl; see GatewayDecisionsLocal in the runbook.';
   return [fault('decisions', `are made without Redis; a key that was not seen before gets 503. ${reason}`, advice)];
 }
 
@@ -141,7 +141,7 @@ const sum = (values: readonly number[]): number => values.reduce((all, value) =>
 const newest = <T extends { readonly at: number }>(all: readonly (T | undefined)[]): T | undefined =>
   all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at)[0];
 
-/** The number of values that are shown, and of characters of each. People can write anything into the table. */
+/** The maximum number of values shown, and of characters of each. An edit by hand can write anything into the table. */
 const MOST_REJECTED = 100;
 const MOST_CHARACTERS = 100;
 

@@ -12,7 +12,7 @@ import { findKey } from './keys.ts';
 import { after, checkOrder, cursorIn, operation, tag, tagsIn, wholeNumber } from './operation.ts';
 
 const PAGE = 100;
-/** The number of keys that one sum checks. The answer contains the place to continue. */
+/** The number of keys that one call checks for a sum. `next` is where the next call continues. */
 const SUMMED = 5_000;
 const DAY_MS = 86_400_000;
 
@@ -33,8 +33,8 @@ const UsageQuery = z.object({
 });
 
 /**
- * Lists the usage of keys by day, the oldest key first, including those revoked in the last 36 days: of all keys, or of
- * those with each `tag`. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
+ * Lists the usage by day of all keys, or of keys with every given `tag`, the oldest key first, including keys revoked
+ * in the last 36 days. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
  * `limit` counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add up the sums.
  */
 export const listUsage = operation(
@@ -85,7 +85,7 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
   return [{ ...key, ...sumsOf(days) }];
 }
 
-/** The usage of one key: its last hour by minute and last 36 days (UTC), the oldest first. Idle times are left out. */
+/** The usage of one key: the last hour by minute and the last 36 days (UTC), the oldest first, without idle times. */
 export const showKeyUsage = operation({ answer: KeyUsageAnswer }, async (call) => {
   const { deps } = call;
   const entry = await findKey(call);

@@ -6,7 +6,7 @@ import { readToken, tokenFile } from '../tokens.ts';
 
 /** The client of a gateway's admin listener, for the command line and for `npm start`. */
 
-/** An error that the reader can act on. */
+/** An error that the operator can act on. */
 export class AdminError extends Error {
   /** The code of the listener's error, or one of ours: `no_token`, `no_gateway`, `usage`, `not_confirmed`. */
   readonly code: string;
@@ -97,7 +97,7 @@ export async function exchange(
       const message = `The gateway at ${admin.url} has not answered for ${withinMs / 1_000} s: it or its machine hangs.`;
       throw new AdminError('no_gateway', message, { cause });
     }
-    const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT are its address.`;
+    const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT set its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });
   const { statusCode: status } = response;
@@ -114,7 +114,7 @@ export async function exchange(
 
 const Refusal = z.object({ code: z.string(), message: z.string() });
 
-/** @throws {AdminError} for the answer of another server */
+/** @throws {AdminError} if the answer is not from a gateway */
 function parse(text: string, schema: z.ZodType, url: string): unknown {
   try {
     return schema.parse(text === '' ? undefined : JSON.parse(text));

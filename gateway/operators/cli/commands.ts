@@ -20,7 +20,7 @@ const SUBJECTS = [
 const HINT = '(--help after any command explains it)';
 
 /**
- * Creates all commands from the files in commands/. Their --help and the completions come from them.
+ * Creates all commands from the files in commands/. --help and the completion scripts are generated from them.
  * @param isJson whether errors are reported as JSON, so that Commander must not print them
  */
 export async function createCommands(session: Session, isJson: () => boolean): Promise<Command> {
@@ -53,7 +53,7 @@ Examples:
   ctl keys find acme                           find keys by name, id, request id, or a whole key on standard input
   ctl keys top                                 the busiest keys now
   ctl keys show acme                           the limits, usage and ban of a key, by name or id
-  ctl requests --text <request id>             why a request was refused, and what to change
+  ctl requests --text <request id>             why a request was refused, and what to do
   ctl requests --status 5xx --follow           failures as they happen
   ctl keys rotate <id> --grace 24h             a new secret; the old one works for a day
   ctl bans list

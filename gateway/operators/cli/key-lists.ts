@@ -36,7 +36,7 @@ import type { Session } from './session.ts';
 import { linesOf, preciseTimeText, table, timeText } from './text.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
-/** Lists of keys. The gateway checks a limited number of keys per call, so each list calls it until all are checked. */
+/** Lists of keys. The gateway checks a limited number of keys per call, so lists repeat calls until all are checked. */
 
 interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 'tag' | 'near', string>>> {
   /** The time in seconds. */
@@ -44,8 +44,8 @@ interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 't
 }
 
 const LIST_HELP = `
-A key must match all filters. Without --sort the newest keys come first, and --offset continues. With another order all keys are
-checked, and the first ones are shown. Without Redis, the last use is only known since the gateway started.
+A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort all keys are
+checked, and the first ones are shown. Without Redis, the last use is known only since the gateway started.
 
 Examples:
   ctl keys list --name acme --json
@@ -75,15 +75,15 @@ export function addKeyLists(keys: Command, session: Session): void {
     });
 
   withFilters(keys.command('top'))
-    .description('list the keys with the most requests in the last minutes, over all gateways')
+    .description('list the keys with the most requests in the last minutes, across all gateways')
     .option('--minutes <number>', 'number of minutes to look back, up to 60', count, 5)
     .addOption(new Option('--by <count>', 'what to rank by').choices(TOP_BY).default('requests'))
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 10)
     .addHelpText(
       'after',
       `
-The requests of this many full minutes and of the current one are counted, except those that a running ban refuses, and those
-that were decided while Redis was away.
+Counts the requests of this many full minutes and of the current one, except those refused by an active ban and those decided
+while Redis was away.
 
 Examples:
   ctl keys top
@@ -168,7 +168,7 @@ shell history. A line of the access log finds the key in it. A request id is loo
 Examples:
   ctl keys find acme
   ctl keys find 1d9d2e71-70ef-42a0-853b-af79a5ee6eab
-  ctl keys find                  asks for it on a terminal
+  ctl keys find                  prompts for it on a terminal
   wl-paste | ctl keys find       a key that a customer has sent`,
     )
     .action(async (given: string | undefined) => {
@@ -185,13 +185,13 @@ Examples:
     });
 }
 
-/** Asks on a terminal, and otherwise reads standard input. */
+/** Prompts on a terminal, and otherwise reads standard input. */
 async function read(session: Session): Promise<string> {
   if (process.stdin.isTTY) return await session.question('A name, an id, a request id or a key: ');
   return (await textOf(process.stdin)).slice(0, MOST_READ);
 }
 
-/** @throws {AdminError} if there is none */
+/** @throws {AdminError} if nothing is found */
 async function search(session: Session, text: string): Promise<FoundKey[]> {
   const found = new Map<string, FoundKey>();
   for await (const { keys } of session.parts<FoundAnswer>('/keys/find', { text })) {
@@ -241,7 +241,7 @@ Examples:
 }
 
 function describeDecisions(decisions: readonly DecisionReport[]): string {
-  if (decisions.length === 0) return 'This gateway does not remember a decision about it.';
+  if (decisions.length === 0) return 'This gateway remembers no decision on this key.';
   const rows = decisions.map((decision) => [
     decision.at && preciseTimeText(decision.at),
     decision.shadow === undefined ? decision.outcome : 'shadow refusal',

@@ -25,7 +25,7 @@ const KIND: Kind<KeyView> = {
   ],
 };
 
-/** Finds a key, as `findNamed` does. Of a whole key, only the id is sent. */
+/** Finds a key, as `findNamed` does. If the whole key is given, only its id is sent. */
 export async function findKey(session: Session, given: string, isForGood = false): Promise<Found> {
   const { text, hadSecret } = searchText(given);
   if (hadSecret) {
@@ -95,7 +95,7 @@ export const describeFound = tableOf(['found by', ({ foundBy }) => foundBy]);
 export const describeTop = tableOf(
   ['requests', ({ recent }) => recent && recent.admitted + recent.refused],
   ['refused', ({ recent }) => recent?.refused],
-  ['of the day', ({ buckets }) => buckets && percent(buckets.day)],
+  ['day used', ({ buckets }) => buckets && percent(buckets.day)],
 );
 
 export const describeIdle = tableOf(...COUNTS, [
@@ -156,7 +156,7 @@ export function describeKey(key: KeyView): string {
 
 function ownLimits({ minute, day }: KeyView): string | undefined {
   if (minute === undefined && day === undefined) return undefined;
-  return `minute ${minute ?? 'as the plan'}, day ${day ?? 'as the plan'}`;
+  return `minute ${minute ?? 'from plan'}, day ${day ?? 'from plan'}`;
 }
 
 function describeBuckets(buckets: Readonly<Record<string, BucketView>>): string {

@@ -2,7 +2,7 @@ import { AdminError } from './admin-client.ts';
 import type { Session } from './session.ts';
 import { type Cell, harmless, table } from './text.ts';
 
-/** Finds what a command is about by its id or its name. */
+/** Finds the key, secret or token that a command is about, by its id or its name. */
 
 interface Named {
   readonly id: string;
@@ -11,10 +11,10 @@ interface Named {
 
 /** Keys, secrets or tokens. */
 export interface Kind<T extends Named> {
-  /** What one of them is called. */
+  /** The singular, such as `key`. */
   readonly noun: string;
   readonly isId: (text: string) => boolean;
-  /** What distinguishes those of the same name. */
+  /** Columns that help to choose between several of the same name. */
   readonly columns: readonly (readonly [title: string, cell: (one: T) => Cell])[];
 }
 
@@ -29,7 +29,7 @@ const MOST_SHOWN = 5;
 
 /**
  * Finds one by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
- * An id that none of them has is returned as it is: the listener answers for it, and a revocation can be repeated.
+ * An id that none of them has is returned unchanged: the listener reports the error, and a revocation can be repeated.
  * @param all at least those that have the id, or the text in their names
  * @param isForGood whether a text in the form of an id never counts as a name, as its owner may just have been revoked
  * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal to ask on
@@ -46,7 +46,7 @@ export async function findNamed<T extends Named>(
   if (all.some(({ id }) => id === text)) return { id: text, title: text };
   if (isId(text) && (same.length === 0 || isForGood)) {
     for (const { id } of same)
-      session.tell(`Note: No ${noun} has the id ${text}. The ${noun} ${id} has it as its name.`);
+      session.tell(`Note: No ${noun} has the id ${text}. It is the name of the ${noun} ${id}.`);
     return { id: text, title: text };
   }
   if (same.length === 0) {
@@ -72,7 +72,7 @@ export async function findNamed<T extends Named>(
   }
 }
 
-/** Finds one for an action that needs confirmation. If that is not possible, nothing is searched for. */
+/** Finds one for an action that needs confirmation. If nobody can confirm, skips the search. */
 export const findToConfirm = async (
   session: Session,
   given: string,

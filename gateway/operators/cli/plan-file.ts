@@ -21,8 +21,8 @@ import type { PlanChangeView } from '../api/answers.ts';
 import { colour, harmless, table, timeText } from './text.ts';
 
 /**
- * The plan table in words, and as a file: `<plan>: { <field>: <value> }`, in YAML or JSON. Fields not in the file stay
- * unchanged.
+ * The plan table as printed text, and as a file: `<plan>: { <field>: <value> }`, in YAML or JSON. Fields that are not
+ * in the file stay unchanged.
  */
 
 export type PlanFile = { readonly [plan in PlanName]?: GivenPlan };
@@ -33,10 +33,10 @@ export type GivenPlan = { readonly [F in PlanField]?: Plan[F] | null };
 export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
   Object.fromEntries(Object.entries({ ...plan, ...given }).filter(([, value]) => value !== null));
 
-/** The file is not a plan table. The message has all faults, one per line. */
+/** The file is not a plan table. The message lists all faults, one per line. */
 export class BadPlanFile extends Error {}
 
-/** The limit is far above the size of all fields of all plans. */
+/** Far more than all fields of all plans need. */
 const MAX_CHARACTERS = 65_536;
 
 /** Returns the whole table, including options that have their defaults. */
@@ -49,7 +49,7 @@ export const inFull = (table: PlanTable): PlanFile =>
   );
 
 export const toYaml = (table: PlanTable): string =>
-  `# The plans of the gateway. Compare with: ctl plans diff -f <file>. Put in force with: ctl plans apply -f <file>.\n${stringify(inFull(table))}`;
+  `# The plans of the gateway. Compare with: ctl plans diff -f <file>. Apply with: ctl plans apply -f <file>.\n${stringify(inFull(table))}`;
 
 /** Reads a file, or standard input for `-`. @throws {BadPlanFile} if it cannot be read or does not contain plans */
 export async function readPlanFile(path: string): Promise<PlanFile> {
@@ -164,7 +164,7 @@ export function describeHistory(history: readonly PlanChangeView[]): string {
 export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: Plan): string[] {
   const warnings: string[] = [];
   if (mode === 'shadow')
-    warnings.push('in shadow mode the limits of the plan refuse nothing; they are counted and logged.');
+    warnings.push('in shadow mode the plan refuses nothing; requests over its limits are counted and logged.');
   if (minute !== undefined && day !== undefined && day < minute)
     warnings.push(`the day limit of ${day} requests is lower than the minute limit of ${minute}.`);
   if (ban_after !== undefined && minute !== undefined && ban_after > mostBanAfter(minute))

@@ -24,7 +24,7 @@ const EXITS: Readonly<Record<string, number>> = {
   not_confirmed: EXIT.notConfirmed,
 };
 
-/** The options of a command that could not be parsed are unknown. */
+/** Reads the arguments themselves, because a command that could not be parsed has no options. */
 const isJson = () => process.argv.includes('--json');
 
 const program = await createCommands(new Session(process.env, () => program.opts()), isJson);

@@ -7,7 +7,7 @@ import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } f
 
 export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
 
-/** Sets the exit code of a command that has given its answer. */
+/** Sets the exit code of a command that has printed its answer. */
 export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
   process.exitCode = code;
 }
@@ -78,7 +78,7 @@ export class Session {
     if (process.stderr.isTTY && !process.stdout.isTTY) process.stderr.write(`\r${text}${isLast ? '\n' : ''}`);
   }
 
-  /** Asks on a terminal. Without a terminal, reversible actions go ahead. */
+  /** Asks for confirmation on a terminal. Without a terminal, reversible actions go ahead. */
   async confirmChange(question: string): Promise<void> {
     if (process.stdin.isTTY) await this.#ask(question);
   }
@@ -89,7 +89,7 @@ export class Session {
   }
 
   /**
-   * Asks before an action that is irreversible or probably a mistake.
+   * Asks for confirmation of an action that is irreversible or probably a mistake.
    * @throws {AdminError} unless the operator answers yes or passed --yes
    */
   async confirmForGood(question: string, why = 'This cannot be undone'): Promise<void> {
@@ -97,7 +97,7 @@ export class Session {
     await this.#ask(question);
   }
 
-  /** What the operator types on the terminal; empty for Ctrl-C and Ctrl-D. */
+  /** Returns what the operator types on the terminal; empty for Ctrl-C and Ctrl-D. */
   async question(text: string): Promise<string> {
     const terminal = createInterface({ input: process.stdin, output: process.stderr });
     const answer = await terminal.question(text).catch(() => '');

@@ -40,7 +40,7 @@ export function table(
 
 export type Facts = readonly (readonly [name: string, fact: string | undefined])[];
 
-/** One fact a line, without those that are not known. @param paint as of a table */
+/** One line per fact; unknown facts are left out. @param paint as in `table` */
 export const linesOf = (facts: Facts, paint: (text: string, name: string) => string = (text) => text): string =>
   facts
     .flatMap(([name, fact]) => (fact === undefined ? [] : `${name.padEnd(18)}${paint(harmless(fact), name)}`))

@@ -3,9 +3,9 @@ import { type PlanField, parseField, rangeOf, whenAbsent } from '../../limiter/p
 import { splitTag, TAG_NAME, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags } from '../../limiter/tags.ts';
 import { UNITS } from '../clients.ts';
 
-/** Parses values as an operator types them. */
+/** Parses values that an operator types. */
 
-/** Reads a number of a plan. `none` removes one that may be absent. @throws {InvalidArgumentError} */
+/** Reads a number of a plan. `none` removes an optional one. @throws {InvalidArgumentError} */
 export const planNumber =
   (field: PlanField) =>
   (text: string): number | 'none' => {
@@ -18,7 +18,7 @@ export const planNumber =
 /** @throws {InvalidArgumentError} for an invalid limit */
 export const limit = planNumber('minute') as (text: string) => number;
 
-/** A limit, or `none` to remove the key's own. It cannot be null, which Commander turns into an empty text. */
+/** A limit, or `none` to remove the key's own limit. It cannot be null, which Commander turns into an empty text. */
 export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
 
 /** The value to send: null removes a limit, and an option that was not given is left out. */

@@ -28,8 +28,9 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-The audit log keeps the last ACTIVITY_LENGTH entries. Each is also a line in the gateway's log. It contains no secrets. Changes made with
-redis-cli appear as \`by hand\`, without a name: plans within seconds, keys and bans once a gateway finds them.
+The audit log keeps the last ACTIVITY_LENGTH entries, which contain no secrets. Each is also a line in the gateway's log. Changes
+made with redis-cli appear as \`by hand\`, without a name: those of plans within seconds, those of keys and bans once a gateway
+finds them.
 
 Examples:
   ctl activity --target 4fXk20LmQa9z
@@ -50,7 +51,7 @@ Examples:
 }
 
 /**
- * Even a text that names no key may be in the log: as the name of a token or of a revoked key.
+ * A text that is not the name of a key may still be in the log, as the name of a token or of a revoked key.
  * @returns the id, or the text and why it is not the name of a key
  */
 async function targetOf(session: Session, given: string): Promise<{ id: string; fault?: AdminError }> {
@@ -64,7 +65,7 @@ async function targetOf(session: Session, given: string): Promise<{ id: string; 
 }
 
 function describeActivity(entries: readonly ActivityView[]): string {
-  if (entries.length === 0) return 'Nothing is recorded.';
+  if (entries.length === 0) return 'The audit log has no such entries.';
   const rows = entries.map(({ at, actor, action, target, targetName, via, changes, reason }) => [
     timeText(at),
     actor,
@@ -74,5 +75,5 @@ function describeActivity(entries: readonly ActivityView[]): string {
     changesInWords(changes) || '-',
     reason || '-',
   ]);
-  return table(['at', 'who', 'did', 'to', 'via', 'changes', 'reason'], rows);
+  return table(['at', 'actor', 'action', 'target', 'via', 'changes', 'reason'], rows);
 }

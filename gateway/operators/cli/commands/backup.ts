@@ -21,16 +21,16 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. Secrets are not included, so
-a backup contains no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and
-the audit log are left out. Each key is written as it is when it is read; keys issued in the meantime come last.
+Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. A backup contains no
+secrets and so no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and the audit log are left
+out. Each key is written in the state in which it is read; keys issued in the meantime come last.
 
-The last line counts the keys: a file without it was cut off. Resuming reads one file and writes another; they must not be
-the same. The gateway records that a backup is complete, for the alert
-GatewayBackupMissing; this requires the role operator. With --json, standard error also reports the count.
+The last line counts the keys: a file without it was cut off. --resume reads one file and writes another; they must not be the
+same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing; this requires the role operator. With
+--json, the count is also written to standard error.
 
-A key whose data no restore would accept, for example after an edit by hand, is left out and listed on standard error with the reason. The command
-then exits with 1, and the gateway does not record the backup.
+A key whose data no restore would accept, for example after an edit by hand, is left out and listed on standard error with the
+reason. The command then exits with 1, and the gateway does not record the backup.
 
 Examples:
   (umask 077 && ctl backup > keys.jsonl)
@@ -81,9 +81,9 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
 }
 
 /**
- * Writes the remaining keys, with the header if nothing was begun, and lists those that are left out.
+ * Writes the remaining keys, after the header if no backup is resumed, and lists those that are left out.
  * @returns the numbers of both
- * @throws {AdminError} 409 if the list of keys was put in order meanwhile: a key may have moved to a page read before
+ * @throws {AdminError} 409 if keys were reindexed meanwhile: a key may have been added to a page that was already read
  */
 async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | undefined) {
   let leftOut = 0;
@@ -142,7 +142,7 @@ const keyLine = (key: BackedUpKey): string => `${JSON.stringify(key)}\n`;
 /** Reads the header. @returns a message if it is invalid */
 export function readHeader(line: Line | undefined): z.infer<typeof Header> | string {
   const { data } = Header.safeParse(valueIn(line?.text ?? ''));
-  if (data === undefined) return 'This is not a backup of keys: its first line is not from `ctl backup`.';
+  if (data === undefined) return 'This is not a backup of keys: `ctl backup` did not write its first line.';
   if (data.version === VERSION) return data;
   return `This is a backup of version ${data.version}; this program reads version ${VERSION}.`;
 }

@@ -24,13 +24,13 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Example, for this shell and for the next ones:
+Examples, the first for this shell, the others for new ones:
   source <(ctl completion bash)
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        after compinit
 
 It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys come from the gateway that
-is set in the environment of the shell.`,
+the shell's environment variables name.`,
     )
     .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
@@ -180,13 +180,13 @@ interface Syntax {
   readonly line: string;
   readonly current: string;
   readonly first: number;
-  /** Completes one of some words. */
+  /** Completes one of the given words. */
   offer(words: readonly Word[]): string;
   /** Completes the name of a file. */
   readonly file: string;
 }
 
-/** Finds the place of the cursor and completes what can stand there: after an option with a value, only that value. */
+/** Finds the place of the cursor and completes what is valid there: after an option with a value, only that value. */
 function search(places: readonly Place[], { line, current, first, offer, file }: Syntax): string {
   const patternOf = (words: readonly string[]) => words.map(quoted).join(' | ');
   const values = places.flatMap(({ path, values }) =>

@@ -17,7 +17,7 @@ export function add(program: Command, session: Session): void {
     .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
     .addHelpText(
       'after',
-      '\nIt changes nothing. It exits with 1 if there is a fault or something does not answer, and with 0 if there are only warnings.',
+      '\nChanges nothing. Exits with 1 if there is a fault or something does not answer, otherwise with 0, even if there are warnings.',
     )
     .action(async () => {
       const request = { method: 'GET', path: '/doctor', withinMs: ANSWER_WITHIN_MS } as const;

@@ -206,7 +206,7 @@ Example:
     .action((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
-/** Also reads `never`. */
+/** Also accepts `never`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
 /** Makes a call about a key, by its id or its name, and shows the key. */

@@ -135,7 +135,7 @@ const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, lett
 function addPlanFiles(plans: Command, session: Session): void {
   plans
     .command('export')
-    .description('write the plan table in force as a file for git, in YAML or with --json in JSON')
+    .description('print the plan table in force as a file for git, in YAML or, with --json, in JSON')
     .addHelpText('after', '\nExample:\n  ctl plans export > plans.yaml')
     .action(async () => {
       const table = await session.get<PlanTable>('/plans');
@@ -147,8 +147,8 @@ function addPlanFiles(plans: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-This shows what \`plans apply\` would do: the value in force and the one in the file. It exits with 4 if they differ, and with 0 if they do
-not. Only plans and fields in the file are compared.
+Shows what \`plans apply\` would change: each value in force and the one in the file. Exits with 4 if any differ, otherwise with 0.
+Only plans and fields in the file are compared.
 
 Example:
   ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`,
@@ -198,7 +198,7 @@ const withFile = (command: Command): Command =>
     new Option('-f, --file <file>', 'plans in YAML or JSON; - for standard input').makeOptionMandatory(),
   );
 
-/** Reports a bad file as a wrong value. */
+/** Reports a bad file as an invalid value of the option. */
 const fileOf = async (command: Command, file: string): Promise<PlanFile> =>
   readPlanFile(file).catch((fault: unknown) => {
     if (!(fault instanceof BadPlanFile)) throw fault;
@@ -227,9 +227,9 @@ function addTry(plans: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Nothing is changed. Requests are only counted per minute, so the result is a lower bound, without bans: it assumes that
-both buckets were full an hour ago, and that each request came when a token was available. A key's own limits override
-those that are tried. To see exact numbers over days, try the limits in shadow mode.
+Nothing is changed. Requests are only counted per minute, so the result is a lower bound: it assumes that both buckets
+were full an hour ago and that each request arrived when a token was available, and it ignores bans. A key's own limits
+override those that are tried. For exact numbers over days, try the limits in shadow mode.
 
 Examples:
   ctl plans try free --minute 30
@@ -246,7 +246,7 @@ Examples:
 
 function describe(plan: string, { keys, requests, affected }: TrialAnswer): string {
   const total = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
-  const summary = `At least ${total} of ${requests} requests of the last hour would have been refused, of at least ${affected.length} of ${keys} keys of ${plan}.`;
+  const summary = `In the last hour, at least ${total} of ${requests} requests would have been refused, from at least ${affected.length} of ${keys} keys of ${plan}.`;
   if (affected.length === 0) return summary;
   const rows = affected.map((key) => [key.id, key.requests, key.refused, key.wouldRefuse, key.name]);
   return `${table(['id', 'requests', 'refused', 'would refuse', 'name'], rows)}\n\n${summary}`;

@@ -49,9 +49,10 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older ones are in
-the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\` counts the others. The newest
-comes first, or with --follow the oldest. With --follow --json each request is a line of its own. A single request is shown in full, with its
-reason, what to change, both buckets before and after, and the parts of its duration. Gateways that do not answer are named on standard error.
+the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\` counts the others. The
+newest request comes first, or with --follow the oldest. --follow --json prints one line per request. If only one request matches,
+it is shown in full: the reason and what to do, both buckets before and after, and how its duration is made up. Gateways that do
+not answer are listed on standard error.
 
 Examples:
   ctl requests                                      the last 50
@@ -97,7 +98,7 @@ async function list(session: Session, filters: Filters, most: number, hasReasons
     session.tell(`Note: these did not answer, so their requests are missing: ${harmless(missing.join(', '))}.`);
   session.print({ requests, missing }, () => {
     const [only, ...others] = requests;
-    if (only === undefined) return 'No remembered request matches.';
+    if (only === undefined) return 'No recent request matches.';
     return others.length === 0 ? describeRequest(only) : describeRequests(requests, hasReasons);
   });
 }
@@ -166,7 +167,7 @@ function describeRequest(request: RequestView): string {
     ['address', request.address],
     ['plan', decision?.plan && `${decision.plan}, table version ${decision.planVersion ?? 'unknown'}`],
     ['refused by', decision?.refusedBy?.join(', ')],
-    ['works again', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
+    ['retry at', decision?.outcome === 'banned' ? atTime(decision.bannedUntil) : atTime(decision?.retryAt)],
     ['minute', buckets && change(buckets.minute)],
     ['day', buckets && change(buckets.day)],
     ['bad overrides', decision?.rejectedOverrides?.join(', ')],
@@ -231,7 +232,7 @@ async function followRequests(
     return found.toReversed();
   }
 
-  /** Older requests were answered before, and need not be read again. Times are those of the gateways' clocks. */
+  /** Leaves out older requests, which have been printed already. Times are those of the gateways' clocks. */
   function since(): { from?: string } {
     if (newest === undefined) return {};
     const now = Date.parse(newest.at) + performance.now() - startedAt;
@@ -270,7 +271,7 @@ async function followRequests(
 const identityOf = ({ requestId, at, gateway }: RequestView): string =>
   `${requestId} ${at} ${gateway.host} ${gateway.pid}`;
 
-/** Columns grow with their content, because printed lines cannot be aligned again. */
+/** Columns widen as needed: lines that are already printed cannot be realigned. */
 function asLines(session: Session, hasReasons: boolean): (request: RequestView) => void {
   const widths: number[] = HEAD.map(({ length }) => length);
   const line = (cells: readonly string[]) => {

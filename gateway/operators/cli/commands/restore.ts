@@ -5,7 +5,7 @@ import { EXIT, endWith, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 
-/** The number of keys per call, so low that reading it does not block the gateway's clients. */
+/** The number of keys per call, so low that reading them does not delay the gateway's clients. */
 const BATCH_KEYS = 100;
 const BATCH_CHARACTERS = 64_000;
 const MOST_SHOWN = 20;
@@ -13,21 +13,21 @@ const MOST_SHOWN = 20;
 export function add(program: Command, session: Session): void {
   const restore = program
     .command('restore')
-    .description('restore what is missing, from a backup on standard input')
+    .description('restore missing keys and plans from a backup on standard input')
     .option('--strict', 'restore nothing if any line would be rejected')
     .option('--any-age', 'accept a backup older than 35 days: keys revoked since then may work again')
     .addHelpText(
       'after',
       `
-Only missing data is written: existing keys stay as they are, and so do fields of plans, except in built-in plans that
-nobody has changed. It is therefore safe to repeat, and to run while clients are served. A key works again from the next request on, with its ban and with what was left of its limits.
+Only missing data is written: existing keys and fields of plans are not changed, except in built-in plans that nobody has changed.
+It is therefore safe to repeat, and to run while clients are served. A restored key works at once, with its ban and with the
+remaining requests of its limits.
 
-A key that has been revoked since stays revoked. Gateways remember revocations for 36 days, so a backup older than 35 days needs --any-age.
-If Redis (or DATA_DIR) was lost, revocations are lost too, and a key that was revoked after the backup works again: revoke it
-again.
+A key that was revoked after the backup stays revoked. Gateways remember revocations for 36 days, so a backup older than 35 days
+needs --any-age. If Redis (or DATA_DIR) was lost, revocations are lost too, and such a key works again: revoke it again.
 
-It exits with 0 if everything is in place, with 1 if a line was rejected or the file was cut off (the rest is restored), with 2
-if the input is not a backup, and with 4 if it is too old (nothing is restored).
+Exits with 0 if nothing is missing any more, with 1 if a line was rejected or the file was cut off (the rest is restored), with 2
+if the input is not a backup, and with 4 if the backup is too old (nothing is restored).
 
 Examples:
   ctl restore < keys.jsonl
@@ -104,7 +104,7 @@ async function restoreAll(
     if (read === undefined || end !== undefined) {
       // The last line of a file that was cut off may be incomplete.
       const isHalf = !line.isEnded && !line.isTooLong && end === undefined;
-      const why = end === undefined ? 'It is not a line of a backup.' : 'It comes after the last line of the backup.';
+      const why = end === undefined ? 'It is not a line of a backup.' : 'It follows the last line of the backup.';
       if (!isHalf) reject(`line ${line.number}`, line.isTooLong ? 'It is too long.' : why);
     } else if ('end' in read) {
       end = read.keys;

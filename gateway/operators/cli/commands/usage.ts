@@ -8,7 +8,7 @@ import type { Session } from '../session.ts';
 import { harmless, table } from '../text.ts';
 import { TAG_FILTER, wantedTag } from '../values.ts';
 
-/** The options as the query has them. */
+/** The options, under their names in the query. */
 type Asked = { readonly from?: string; readonly to?: string; readonly tag?: string; readonly by?: string };
 
 const COLUMNS = ['day', 'id', 'plan', 'admitted', 'refused', 'name'] as const;
@@ -20,18 +20,18 @@ export function add(program: Command, session: Session): void {
   program
     .command('usage')
     .description('export what every key has used, day by day')
-    .option('--from <date>', 'first day, such as 2026-11-01; default as far back as is kept')
+    .option('--from <date>', 'first day, such as 2026-11-01; default the oldest day that is kept')
     .option('--to <date>', 'last day; default today')
     .option(...TAG_FILTER, wantedTag)
-    .option('--by <key or tag>', 'sum up the days: key for each key, tag:<name> for each value of a tag', sumOf)
+    .option('--by <key or tag>', 'sum over the days: key for each key, tag:<name> for each value of a tag', sumOf)
     .addOption(new Option('--csv', 'print comma-separated values with a header (RFC 4180)'))
     .addHelpText(
       'after',
       `
-Usage consists of admitted requests and of requests refused by limits. It does not include requests that a running ban
-refuses, requests decided while Redis was away, and requests without a valid key. Days are UTC; 35 days and the current
-one are kept, even for revoked keys. Names and plans are the current ones. Days without a request have no line. The
-oldest keys come first or, with --by, the largest sums. With a tag, one sum is for keys without it.
+Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active ban,
+requests decided while Redis was away, or requests without a valid key. Days are UTC; 35 days and the current one are kept,
+even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
+first or, with --by, the largest sums. With --by tag:<name>, one sum is for keys without that tag.
 
 Examples:
   ctl usage --from 2026-11-01 --to 2026-11-20
@@ -68,7 +68,7 @@ function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
   if (from !== undefined && from < keptFrom) session.tell(`Note: usage before ${keptFrom} is not kept.`);
 }
 
-/** How the days are written: what comes before and after all rows, and each row. */
+/** How the days are written: the text before all rows, each row, and the text after them. */
 interface Format {
   readonly head: string;
   row(row: UsedOnDay, isFirst: boolean): string;
@@ -89,7 +89,7 @@ const JSON_TEXT: Format = {
 };
 const TABLE: Format = { head: line(COLUMNS), row: (row) => line(valuesOf(row)), end: '' };
 
-/** Writes the head with the first page, so that after a fault nothing is on standard output. */
+/** Writes the head only with the first page, so that standard output stays empty if the first call fails. */
 async function writeDays(session: Session, range: Asked, { head, row, end }: Format): Promise<void> {
   let written: number | undefined;
   for await (const { keptFrom, usage } of session.parts<UsageAnswer>('/usage', { ...range })) {
