@@ -10,7 +10,7 @@ import { freePort } from '../support/port.ts';
 import { type Started, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** What a person sees of `npm start`: on a terminal, after a demo key was revoked, and when it cannot start. */
+/** Tests what a person sees of `npm start`: on a terminal, after a demo key was revoked, and when it cannot start. */
 
 const FREE_PORTS = { PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
 

@@ -10,7 +10,7 @@ import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** How a request can be found in logs: by its trace and by its id. */
+/** Tests how a request can be found in logs: by its trace and by its id. */
 
 const ID = '0af7651916cd43dd8448eb211c80319c';
 const SPAN = 'b7ad6b7169203331';

@@ -37,7 +37,7 @@ test('workers share the port for clients, and the primary serves operators for a
   );
   expect(started).toEqual([undefined, '{worker="1"}', '{worker="2"}']);
 
-  // The day is the tighter limit, so that no token is refilled during the test.
+  // The day limit is the tighter one, so that no token is refilled during the test.
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 60 });
   const answers = await Promise.all(Array.from({ length: 60 }, () => send(`${workers.gateway}/v1/pets`, { key })));
   expect(answers.map(({ headers: { 'x-ratelimit-remaining': left } }) => Number(left)).sort((a, b) => a - b)).toEqual(
