@@ -37,7 +37,7 @@ function bytesOf(seed: number, length: number): Buffer {
 
 const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** Answers `?seed=…&length=…` with the bytes of that seed (in chunks if `&chunked`), and anything else with an empty list. */
+/** Answers with the bytes of `?seed=…&length=…`, in chunks if `&chunked`; anything else gets an empty list. */
 const CORE_URL = await serveHttp((request, response) => {
   const { searchParams: query } = new URL(request.url ?? '', 'http://core');
   response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
@@ -256,7 +256,7 @@ test('other reads do not wait behind a huge answer that its client does not read
 });
 
 const LARGE = Buffer.alloc(MEGABYTE, 'x');
-/** Long enough for the gateway to see the close, and less than the interval at which it checks for clients that left. */
+/** Long enough for the gateway to see the close, but shorter than its interval of checks for clients that left. */
 const AHEAD_MS = 5;
 /** Fewer than the connections of one client, so that the core still gets requests if all of a round are held. */
 const ROUNDS = 5;

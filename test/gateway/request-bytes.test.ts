@@ -64,7 +64,7 @@ test('every request is divided into its head and its body, wherever a read ends'
   }
 });
 
-test('Node's parser ends each body at the same byte', async () => {
+test("Node's parser ends each body at the same byte", async () => {
   const ended: string[] = [];
   const server = http.createServer({ requireHostHeader: false }, (request, response) => {
     request.resume().once('end', () => ended.push(request.url ?? ''));
