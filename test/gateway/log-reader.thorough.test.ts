@@ -122,29 +122,25 @@ test(
   },
 );
 
-test(
-  'workers exit and restart, and the gateway stops, while nobody reads the socket that it logs to',
-  TIMED,
-  async () => {
-    const gateway = await startLogging('socket');
-    const { pid, stdout } = gateway.child;
-    stdout?.pause();
+test('workers restart, and the gateway stops, while nobody reads the socket that it logs to', TIMED, async () => {
+  const gateway = await startLogging('socket');
+  const { pid, stdout } = gateway.child;
+  stdout?.pause();
+  await floodWithoutKey(gateway.gateway, 500);
+  for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
+    const [worker] = childrenOf(pid as number);
+    process.kill(worker as number, signal);
+    await expect.poll(() => childrenOf(pid as number)).not.toContain(worker);
+    await fact(() => expect.poll(() => send(gateway.gateway).catch(() => undefined)).toBeDefined());
     await floodWithoutKey(gateway.gateway, 500);
-    for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
-      const [worker] = childrenOf(pid as number);
-      process.kill(worker as number, signal);
-      await expect.poll(() => childrenOf(pid as number)).not.toContain(worker);
-      await fact(() => expect.poll(() => send(gateway.gateway).catch(() => undefined)).toBeDefined());
-      await floodWithoutKey(gateway.gateway, 500);
-    }
-    const before = performance.now();
-    gateway.child.kill('SIGINT');
-    const [code] = await once(gateway.child, 'exit');
-    const endMs = performance.now() - before;
-    await fact(() => expect(code).toBe(0));
-    expect(endMs).toBeLessThan(6_000);
-  },
-);
+  }
+  const before = performance.now();
+  gateway.child.kill('SIGINT');
+  const [code] = await once(gateway.child, 'exit');
+  const endMs = performance.now() - before;
+  await fact(() => expect(code).toBe(0));
+  expect(endMs).toBeLessThan(6_000);
+});
 
 test('a full disk makes a gateway drop log lines and has no other effect', async () => {
   const gateway = await startLogging(openSync('/dev/full', 'w'));

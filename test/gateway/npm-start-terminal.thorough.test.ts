@@ -106,7 +106,7 @@ test('npm start replaces a demo key that was revoked or rotated and keeps the ot
   await second.ended;
 });
 
-test('npm start reports an unreachable Redis in a sentence without the password', async () => {
+test('npm start reports an unreachable Redis in a readable message without the password', async () => {
   const REDIS_URL = `redis://someone:hidden-word@127.0.0.1:${await freePort()}`;
   const { code, out, err } = await start({ ...FREE_PORTS, REDIS_URL, DATA_DIR: await temporaryFolder() }).ended;
   expect([code, err]).toEqual([

@@ -88,7 +88,7 @@ test('npm start prints a key per plan and a working curl line, also with secret 
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 }, 60_000);
 
-test('npm start stops while nobody reads its output any more', async () => {
+test('npm start stops even if nobody reads its output any more', async () => {
   const DATA_DIR = await temporaryFolder();
   const started = await npmStart(DATA_DIR);
   started.child.stdout?.pause();

@@ -44,7 +44,7 @@ test.for([
   ['with unknown flags', `00-${ID}-${SPAN}-ff`, '03'],
   ['of a future version', `01-${ID}-${SPAN}-01`, '01'],
   ['of a future version with more fields', `cc-${ID}-${SPAN}-01-what-the-future-holds`, '01'],
-] as const)('a trace that is %s reaches the core with the same id and a new parent id', async ([, given, flags]) => {
+] as const)('a trace reaches the core with the same id and a new parent id: %s', async ([, given, flags]) => {
   const { headers } = await ask({ traceparent: given, 'x-request-id': 'trace-test' });
   const there = traceAtCore();
   expect([there.id, there.flags]).toEqual([ID, flags]);
