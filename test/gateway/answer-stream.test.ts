@@ -9,18 +9,18 @@ import { anyPlace, damaged, outcomeOf, type Written, written } from '../support/
 import { cleanUp } from '../support/clean-up.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Reads consecutive answers from a stream that is cut at random places. */
+/** Reads consecutive answers from a stream that is split at random positions. */
 
 const numRuns = thoroughly(2_000, 300);
 const places = fc.array(anyPlace, { maxLength: 20 });
 
-/** These parts of the stream's length, and the lengths around the end of each answer. */
+/** Returns these fractions of the stream's length, and the lengths around the end of each answer. */
 const lengths = (total: number, some: readonly number[], ends: readonly number[]) =>
   [...some.map((part) => Math.floor(part * total)), ...ends.flatMap((end) => [end - 2, end - 1, end, end + 1])]
     .filter((length) => length >= 0 && length <= total)
     .sort((a, b) => a - b);
 
-test('consecutive answers are read as written, wherever their stream is cut', () => {
+test('consecutive answers are read as written, wherever their stream is split', () => {
   fc.assert(
     fc.property(fc.array(written, { minLength: 1, maxLength: 5 }), places, (answers, cuts) => {
       const stream = Buffer.concat(answers.map(({ bytes }) => bytes));
@@ -40,7 +40,7 @@ test('consecutive answers are read as written, wherever their stream is cut', ()
   );
 });
 
-test('an answer that is cut at any byte is not read until the rest arrives', () => {
+test('an answer that is split at any byte is not read until the rest arrives', () => {
   fc.assert(
     fc.property(written, ({ bytes, isHead, answer }) => {
       for (let length = 0; length < bytes.length; length++)
@@ -104,7 +104,7 @@ const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLengt
 const parts = fc.array(fc.string({ minLength: 1, maxLength: 60, unit: 'binary-ascii', size: 'max' }), { maxLength: 6 });
 const trailers = fc.constantFrom('', 'X: a\r\n', 'X: a\r\nContent-Length: 9\r\n');
 
-test('a streamed body is read exactly to its end, wherever it is cut', () => {
+test('a streamed body is read exactly to its end, wherever it is split', () => {
   fc.assert(
     fc.property(parts, trailers, sizes, fc.string(), (parts, trailers, sizes, behind) => {
       const body = parts.join('');

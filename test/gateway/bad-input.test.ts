@@ -141,7 +141,7 @@ test.for([
   expect(headers.allow).toBe(allow);
 });
 
-test('a body gets 400 for an operation that takes none', async () => {
+test('a body for an operation that accepts none gets 400', async () => {
   const { status } = await send(pets, { method: 'GET', key, body: '{}' });
   expect(status).toBe(400);
 });

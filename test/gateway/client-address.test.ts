@@ -58,7 +58,7 @@ test.for([
   },
 );
 
-test('the core receives valid scheme and host of a trusted proxy, and no forwarding headers of others', async () => {
+test('the core receives the scheme and host that a trusted proxy sends, if valid, and no forwarding headers of other peers', async () => {
   const stated = (proto: string, host: string) => ({ 'x-forwarded-proto': proto, 'x-forwarded-host': host });
   expect(await toldOf({})).toBe('127.0.0.1 http gateway.test');
   expect(await toldOf(stated('https', 'store.example:8443'))).toBe('127.0.0.1 https store.example:8443');
@@ -88,7 +88,7 @@ test('behind a trusted proxy each client has its own allowance, and IPv6 clients
   expect(await remaining('2001:db8:1:2::1')).toEqual(left(59));
   expect(await remaining('2001:db8:1:2:ffff::2')).toEqual(left(58));
   expect(await remaining('2001:db8:1:3::1')).toEqual(left(59));
-  // The header of an untrusted peer has no effect: both requests count for the address of the peer.
+  // The header of an untrusted peer has no effect: both requests are charged to the address of the peer.
   expect(await remaining('203.0.113.20', '127.0.0.2')).toEqual(left(59));
   expect(await remaining('203.0.113.21', '127.0.0.2')).toEqual(left(58));
   expect(stack.log.filter(({ status }) => status === 401).map(({ address }) => address)).toEqual([

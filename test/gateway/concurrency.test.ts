@@ -62,7 +62,7 @@ test('after the limit has fallen, callers below their share are admitted, up to 
   expect(shedder.hasRoomFor(keyOf(shedder, 'other 0'))).toBe(false);
 });
 
-test('a caller with few requests under way is admitted while another has many times the limit', () => {
+test('a caller with few requests in progress is admitted while another has many times the limit', () => {
   let limit = 1_000;
   const shedder = new LoadShedder(() => limit);
   fill(shedder, 'greedy');
@@ -188,7 +188,7 @@ test.for([15, 50, 300])('higher latency of a core with %d requests a second does
 const overloads = [15, 150].flatMap((perSecond) => [1.3, 2, 5, 10].map((times) => [perSecond, times] as const));
 
 test.for(overloads)(
-  'a core of %d answers a second gives as many at %d times the load, in time',
+  'a core that can send %d answers a second still does at %d times the load, and in time',
   ([perSecond, times]) => {
     const core = { latencyMs: 2, perSecond };
     const simulation = new Simulation().run(5_000, 0.8 * perSecond, core).run(15_000, times * perSecond, core);
@@ -199,7 +199,7 @@ test.for(overloads)(
   },
 );
 
-test('a core that has reached half of its limit gets no read twice merely to check it', () => {
+test('a core that has reached half of its limit is not sent a read twice merely to check it', () => {
   const core = new Core({ origin: 'http://core', url: 'http://core', connect: {} }, TIMEOUT_MS);
   expect(core.mayProbe(1_000)).toBe(true);
   while (core.limit.inFlight < core.limit.value / 2) core.limit.enter();

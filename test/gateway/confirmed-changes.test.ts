@@ -81,7 +81,7 @@ test('a reset is in force for the next request on every worker', async () => {
   }
 });
 
-test('no process decides by the old state of a key that was revoked or reset just before an outage of Redis', async () => {
+test('no process uses the old state of a key that was revoked or reset just before an outage of Redis', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(() => server.stop());
   const gateway = await startWorkers({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '250' });
@@ -101,7 +101,7 @@ test('no process decides by the old state of a key that was revoked or reset jus
   };
   await expectServed([revoked, other]);
   expect(await left()).toBe(40 - 12);
-  // The primary collects what its workers know.
+  // The primary collects keys and levels from its workers.
   await server.stop();
   await expectServed([revoked, other]);
   expect(await left()).toBe(40 - 24);
@@ -254,7 +254,7 @@ async function changedKey(): Promise<string> {
 
 const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target', target, 'action', 'key.change');
 
-test('each change of a key is reported once; at the start and after a gap, any key may have changed', async () => {
+test('each change of a key is reported once; at the start and after a gap, all keys are reported as possibly changed', async () => {
   const id = await changedKey();
   const { told } = follower();
   expect(await told()).toEqual([{ anyKey: true }]);
@@ -289,7 +289,7 @@ test('new names, tags and secrets affect no decision and are not reported', asyn
   expect(await told()).toEqual([{ key: id }]);
 });
 
-test('after another type of value replaced the audit log for a while, any key may have changed', async () => {
+test('after a value of another type has replaced the audit log, all keys are reported as possibly changed', async () => {
   const { told, tail } = follower();
   await told();
   await redis.set(AUDIT, 'nonsense');

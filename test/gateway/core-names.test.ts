@@ -149,7 +149,7 @@ test('a name that can no longer be resolved keeps its last addresses, and this i
   ]);
 });
 
-test('a name without addresses is an unreachable core until it has one, and IPv4 addresses are preferred', async () => {
+test('a name without addresses counts as an unreachable core until it has one, and IPv4 addresses are preferred', async () => {
   const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([]);
   const ask = async () => (await send(`${gateway}/v1/pets`, { key })).status;
   expect([await ask(), (await send(`${adminUrl}/readyz`)).status]).toEqual([502, 200]);

@@ -18,7 +18,7 @@ import { eventuallyScraped, scrape } from '../support/metrics.ts';
 import { type Stack, startStack, temporaryFolder, UNLIMITED } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** All forms of CORE_URL except host names, which `core-names.test.ts` tests. */
+/** Tests all forms of CORE_URL except host names, which `core-names.test.ts` tests. */
 
 /** Uses each kind of connection to a core: for a read, a write and a WebSocket. */
 async function useAll(stack: Stack): Promise<void> {
@@ -49,7 +49,7 @@ test('reads, writes and tunnels reach a core on a Unix socket', async () => {
   expect(await coreFindings(stack)).toEqual([`good core unix:${path}`]);
 });
 
-test('a missing Unix socket is an unreachable core', async () => {
+test('a missing Unix socket counts as an unreachable core', async () => {
   const path = join(await temporaryFolder(), 'core.sock');
   const stack = await startStack({ CORE_URL: `unix:${path}` });
   expect((await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey() })).status).toBe(502);
@@ -85,7 +85,7 @@ test.for(['cores.test', 'other.test'])(
   },
 );
 
-test('localhost is one core with this name', async () => {
+test('localhost counts as a single core with this name', async () => {
   const core = await listeningCore();
   const CORE_URL = core.url.replace('127.0.0.1', 'localhost');
   const stack = await startStack({ CORE_URL });
@@ -143,7 +143,7 @@ async function startCores() {
   return { dns, one, two, three, records, urls };
 }
 
-test('each SRV target of the first priority is a core, and a change of targets fails no request', async () => {
+test('each SRV target of the first priority is a core, and no request fails when the targets change', async () => {
   const { dns, one, two, three, records, urls } = await startCores();
   dns.set(SRV, [...records.slice(1), { ...records[0], priority: 1 }]);
   const stack = await startStack({ CORE_URL: SRV_URL });

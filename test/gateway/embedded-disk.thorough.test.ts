@@ -7,7 +7,7 @@ import { smallDisk } from '../support/small-disk.ts';
 import { ADMIN_TOKEN } from '../support/stack.ts';
 
 /**
- * A gateway without Redis whose disk is full or read-only. Stored keys and plans stay in force, and the fault is
+ * Tests a gateway without Redis whose disk is full or read-only: stored keys and plans stay in force, and the fault is
  * reported.
  */
 

@@ -59,7 +59,7 @@ const isBan = ({ json }: Answer): boolean => (json as { code?: string }).code ==
 
 const codeOf = ({ status, json }: Answer): unknown => (status === 200 ? 200 : (json as { code: string }).code);
 
-test("an operator's change is in force for the next request: revoked, disabled, banned, lifted, limits, plans", async () => {
+test("an operator's change is in force for the next request: revoking, disabling, banning, lifting a ban, limits, plans", async () => {
   const agent = keptAlive();
   const next = async (key: string) => codeOf(await list(gateway, key, agent));
   for (let round = 0; round < 10; round++) {

@@ -68,7 +68,7 @@ test('a single client gets half of the places, and the next one gets its share a
   expect(places.held('other')).toBe(1);
 });
 
-test('a new client gets a place at once, however many clients hold all they may', () => {
+test('a new client gets a place at once, however many clients hold their maximum', () => {
   const places = share(64);
   for (const client of ['a', 'b', 'c', 'd', 'e']) for (let asked = 0; asked < 64; asked++) places.take(client);
   expect(places.held('a')).toBe(32);

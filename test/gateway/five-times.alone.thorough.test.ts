@@ -12,7 +12,7 @@ import { fact, TIMED } from '../support/timed.ts';
 
 interface Sent {
   readonly status: number;
-  /** From the scheduled start to the end of its answer. */
+  /** The time from the scheduled start to the end of its answer. */
   readonly ms: number;
   /** When its answer was complete, by performance.now(). */
   readonly at: number;

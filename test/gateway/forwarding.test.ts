@@ -7,7 +7,7 @@ import { startStack } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** What the core receives of a request, and what the client receives of the answer. */
+/** Tests what the core receives of a request, and what the client receives of the answer. */
 
 test('the core receives neither the key nor forged headers about the client', async () => {
   const core = await listeningCore();
@@ -68,13 +68,13 @@ test.for([
   },
 );
 
-test('an answer keeps its length although the core names it as a header of its connection', async () => {
+test('an answer keeps its Content-Length even if the core lists it in Connection', async () => {
   const answer = (head: string) => okTo(head).replace('\r\n', '\r\nConnection: content-length\r\n');
   const { get } = await stackBefore((socket, head) => void socket.write(answer(head)), {}, {});
   expect((await get()).headers['content-length']).toBe('2');
 });
 
-test('a 204 has no length, whatever the core says', async () => {
+test('a 204 has no Content-Length, whatever the core sends', async () => {
   const bare = 'HTTP/1.1 204 No Content\r\ncontent-length: 5\r\netag: "e"\r\n\r\n';
   const { get } = await stackBefore((socket, head) => void socket.write(withIdOf(head, bare)), {}, {});
   const { status, headers } = await get();

@@ -16,7 +16,7 @@ function frame(length: number, isMasked: boolean): Buffer {
 const length = fc.oneof(fc.integer({ min: 0, max: 300 }), fc.constantFrom(125, 126, 65_535, 65_536, 70_000));
 const frames = fc.array(fc.tuple(length, fc.boolean()), { minLength: 1, maxLength: 6 });
 
-test('the end of each WebSocket frame is found, however frames are cut into chunks', () => {
+test('the end of each WebSocket frame is found, however frames are split into chunks', () => {
   const cuts = fc.array(fc.integer({ min: 1, max: 5_000 }), { minLength: 1, maxLength: 20 });
   fc.assert(
     fc.property(frames, cuts, (shapes, sizes) => {

@@ -14,7 +14,7 @@ import { stackBefore } from '../support/stack-before.ts';
 import { quantile } from '../support/statistics.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** No head-of-line blocking: a slow read delays no other request. */
+/** Tests that there is no head-of-line blocking: a slow read delays no other request. */
 
 const SLOW_MS = 2_000;
 const BOUND_MS = 100;
@@ -131,7 +131,7 @@ test('other clients never wait behind the repeated slow reads of one client', TI
     await sleep(20);
   }
   expect(new Set(times.map(({ status }) => status))).toEqual(new Set([200]));
-  // Once the client is known to be slow, it gets separate connections.
+  // Once the gateway has found the client to be slow, the client gets separate connections.
   expect(typical(times)).toBeLessThan(2 * typical(alone) + 30);
   expect(new Set((await Promise.all(late)).map(({ status }) => status))).toEqual(new Set([200]));
 });
@@ -152,7 +152,7 @@ test.for([15, 30])('reads of %i ms of one client delay few reads of others', TIM
   expect(beside).toBeLessThan(alone + slowMs / 2);
 });
 
-test('at most a tenth of the reads is sent twice, however many clients are slow one after another', async () => {
+test('at most a tenth of the reads are sent twice, however many clients are slow one after another', async () => {
   const { core, stack, quick } = await setUp(300);
   await pets(stack, quick);
   const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(UNLIMITED)));
@@ -163,7 +163,7 @@ test('at most a tenth of the reads is sent twice, however many clients are slow 
     sent += asked.length;
     expect(new Set((await Promise.all(asked)).map(({ status }) => status))).toEqual(new Set([200]));
   }
-  // A few more at first.
+  // A few more are sent twice at first.
   expect(core.asked() - before).toBeLessThanOrEqual(1.1 * sent + 64);
 });
 

@@ -103,7 +103,7 @@ test('an address with too many new keys that wait for Redis gets 503 at no charg
   const asked = Array.from({ length: 1_200 }, async () => {
     statuses.push((await send(`${stack.gateway}/v1/pets`, { key })).status);
   });
-  // Redis is asked about 60 at once, 1,000 wait, and at least 140 are refused.
+  // Redis looks up 60 keys at once, 1,000 requests wait, and at least 140 are refused.
   await expect.poll(() => statuses.length).toBeGreaterThanOrEqual(140);
   await redis.client('UNPAUSE');
   await Promise.all(asked);
@@ -141,7 +141,7 @@ test('any number of unverified clients get at most a quarter of the capacity', (
   expect([enter(), enter()]).toEqual([true, true]);
 });
 
-test('a flood of refusals is spread over turns of the event loop, and other answers come in between', async () => {
+test('a flood of refusals is spread over turns of the event loop, with other answers in between', async () => {
   const stack = await startStack();
   const key = await stack.issueKey(UNLIMITED);
   const flood = await Promise.all(Array.from({ length: 48 }, () => keepAsking(stack.gateway, () => request(), 16)));

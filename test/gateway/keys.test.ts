@@ -52,7 +52,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(answer.status).toBe(200);
   });
 
-  test('a wrong secret takes no token from the key with the same id', async () => {
+  test('a wrong secret uses no token of the key with the same id', async () => {
     const before = await send(`${stack.gateway}/v1/pets`, { key: good });
     for (let sent = 0; sent < 5; sent++) await send(`${stack.gateway}/v1/pets`, { key: wrongSecret });
     const after = await send(`${stack.gateway}/v1/pets`, { key: good });

@@ -27,7 +27,7 @@ const untilNothingIsHeld = ({ adminUrl }: Stack) =>
 
 const made = new Map<string, Buffer>();
 
-/** Pseudo-random bytes for each seed. They are cached, so that the core is quick. */
+/** Pseudo-random bytes for each seed. They are cached, so that the core answers fast. */
 function bytesOf(seed: number, length: number): Buffer {
   const key = Buffer.alloc(16, seed);
   const bytes = made.get(`${seed} ${length}`) ?? createCipheriv('aes-128-ctr', key, key).update(Buffer.alloc(length));
@@ -37,7 +37,7 @@ function bytesOf(seed: number, length: number): Buffer {
 
 const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** Answers `?seed=…&length=…` with such bytes, `&chunked` in chunks, and anything else with an empty list. */
+/** Answers with the bytes of `?seed=…&length=…`, in chunks if `&chunked`; anything else gets an empty list. */
 const CORE_URL = await serveHttp((request, response) => {
   const { searchParams: query } = new URL(request.url ?? '', 'http://core');
   response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
@@ -85,7 +85,7 @@ test('a client that reads none of its answers holds only its share of connection
   const { stack, key: greedy, get } = await stackBefore(CORE_URL);
   const other = await stack.issueKey(UNLIMITED);
   const query = `?seed=7&length=${2 * MEGABYTE}`;
-  // From the first answer on, the client is known to request large ones.
+  // After this answer, the gateway expects large ones for the client.
   expect((await get(query)).status).toBe(200);
   const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
@@ -93,7 +93,7 @@ test('a client that reads none of its answers holds only its share of connection
     for (let opened = 0; opened < 10; opened++) (await connectRaw(stack.gateway)).socket.pause().write(ask.repeat(50));
   };
   const statuses = new Set<number>();
-  // Lasts until the first requests that wait for a connection to the core time out after 5 s.
+  // Continues until the first requests that wait for a connection to the core time out after 5 s.
   const end = performance.now() + 6_500;
   for (let round = 0; performance.now() < end; round++) {
     if (round % 10 === 0) await openMore();
@@ -128,7 +128,7 @@ describe('a large answer that its core does not complete', () => {
   const close = (socket: net.Socket): void => void socket.end();
   const reset = (socket: net.Socket): void => void sleep(100).then(() => socket.resetAndDestroy());
 
-  /** What a client gets if the core sends `text` and then calls `then`. */
+  /** Returns what a client receives if the core sends `text` and then calls `then`. */
   async function answerTo(text: string, then: (socket: net.Socket) => void = () => {}, version = '1.1') {
     const begin = (socket: net.Socket, head: string) => {
       socket.write(withIdOf(head, text));
@@ -167,7 +167,7 @@ describe('a large answer that its core does not complete', () => {
     expect(await answerTo(`${CHUNKS}0\r\n\r\n`, undefined, '1.0')).toMatchObject({ fault: undefined });
   });
 
-  test('is replaced by an error until a byte of its body has arrived', async () => {
+  test('is replaced by an error if no byte of its body has arrived', async () => {
     const begin = (socket: net.Socket, head: string) => void socket.write(withIdOf(head, HEAD));
     const { stack, get } = await stackBefore(begin, { CORE_TIMEOUT_MS: '500' });
     const { status, json } = await get();
@@ -256,7 +256,7 @@ test('other reads do not wait behind a huge answer that its client does not read
 });
 
 const LARGE = Buffer.alloc(MEGABYTE, 'x');
-/** Long enough for the gateway to see the close, and less than its interval of checks for clients that left. */
+/** Long enough for the gateway to see the close, but shorter than its interval of checks for clients that left. */
 const AHEAD_MS = 5;
 /** Fewer than the connections of one client, so that the core still gets requests if all of a round are held. */
 const ROUNDS = 5;
@@ -276,7 +276,7 @@ async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResp
   return { url, next: async () => asked.shift() ?? (await new Promise((resolve) => waiting.push(resolve))) };
 }
 
-/** A gateway in front of such a core, and a key that is known to request large answers. */
+/** A gateway in front of such a core, and a key for which it expects large answers. */
 async function setUp(settings: Record<string, string> = {}) {
   const core = await heldCore();
   const { stack, key, get } = await stackBefore(core.url, settings);

@@ -5,7 +5,7 @@ import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** When bodies that are too large are refused, what their clients get, and how their connections are closed. */
+/** Tests when bodies that are too large are refused, what their clients get, and how connections are closed. */
 
 const stack = await startStack();
 const key = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
@@ -63,7 +63,7 @@ test('a body of 65,536 bytes is read, both with a length and in chunks', async (
 const CHUNK = `10000\r\n${'x'.repeat(65_536)}\r\n`;
 /** The buffers of the kernel for both ends of a connection, with a margin. */
 const MOST_BYTES = 32_000_000;
-/** At this size the gateway evidently reads forever. */
+/** A gateway that has read this much evidently never stops. */
 const GIVEN_UP_AT = 256_000_000;
 const LONG = 'Content-Length: 1000000000000';
 
@@ -73,7 +73,7 @@ test.for([
   ['in one chunk', POST, [KEY, `${CHUNKED}\r\n\r\nfffffffffff`], 413],
   ['without a key', POST, [CHUNKED], 401],
   ['without a key and with a length', POST, [LONG], 401],
-  ['for an operation that takes none', 'GET /v1/pets HTTP/1.1', [KEY, CHUNKED], 400],
+  ['for an operation that accepts none', 'GET /v1/pets HTTP/1.1', [KEY, CHUNKED], 400],
   ['for an unknown path', 'POST /v1/nothing HTTP/1.1', [KEY, CHUNKED], 404],
 ] as const)('the connection of an endless body is closed: %s', async ([, line, headers, status]) => {
   const { socket, received } = await connectRaw(stack.gateway);

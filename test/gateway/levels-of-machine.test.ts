@@ -8,13 +8,13 @@ import { LevelsOfMachine } from '../../gateway/primary/local-decisions.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
-/** At the beginning of an outage, the primary collects the keys and levels that its workers know. */
+/** At the beginning of an outage, the primary collects the keys and levels of its workers. */
 
 const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const verdict = await redis.limiter.decide(await redis.createKey());
 
-/** A worker that knows this many keys from Redis, the first one most recently. Its answers can be held back. */
+/** A worker that has read this many keys from Redis, the first one most recently. Its answers can be held back. */
 function workerWith(count: number) {
   const known = new Clients(() => redis.plans);
   const keys = Array.from({ length: count }, () => createApiKey().credential);
@@ -25,7 +25,7 @@ function workerWith(count: number) {
     known,
     keys,
     asked,
-    /** Runs after the worker's answer and before the answer arrives. */
+    /** Runs after the worker has answered and before its answer arrives. */
     onAnswer: async (_page: KnownPage): Promise<unknown> => undefined,
     isSilent: false,
     async ask(name: string, question: unknown) {
@@ -58,12 +58,12 @@ function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
 
 test.for([
   ['while the answer that contains it is on its way', 2],
-  ['before its worker is asked', 1],
-] as const)('a key that changes %s is not decided by the primary, and other keys are', async ([, changesAt]) => {
+  ['before the request for it reaches its worker', 1],
+] as const)('a key that changes %s is not decided by the primary, while other keys are', async ([, changesAt]) => {
   const worker = workerWith(600);
   const { known, outcomes, begin } = primaryOf(worker);
   const changed = worker.keys[300] as (typeof worker.keys)[number];
-  // As with a confirmed change, the worker learns of it first.
+  // As with a confirmed change, the worker is notified first.
   const change = () => {
     for (const one of [worker.known, known]) one.noteChange(changed.id);
   };
@@ -74,7 +74,7 @@ test.for([
   expect(outcomes(others)).toEqual(new Set(['admitted']));
 });
 
-test('if workers know more keys than the primary can hold, it keeps those that each worker used last', async () => {
+test('if workers hold more keys than the primary can, it keeps those that each worker used last', async () => {
   const workers = [workerWith(40_000), workerWith(40_000)];
   const { outcomes, begin } = primaryOf(...workers);
   await begin();

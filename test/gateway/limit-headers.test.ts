@@ -25,7 +25,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const pets = `${stack.gateway}/v1/pets`;
 
   test('every answer to a key has the limits of the key, whatever the status', async () => {
-    // The day is the tighter limit. A token of the day takes five minutes, so that none is refilled during the test.
+    // The day limit is the tighter one. It refills a token every five minutes, so none during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
     const answers = [
       await send(pets, { key }),

@@ -13,7 +13,7 @@ import { answer, askOn, lineTo, lineUnderTest, NOT_STREAMED, requestFor, sendInP
 import { freePort } from '../support/port.ts';
 
 /**
- * A connection to the core that reads share: what is written, which request gets which answer, and when it is closed.
+ * Tests the connection to the core that reads share: its requests, which request gets which answer, and when it closes.
  */
 
 const withHeader = (name: string, value: string) =>
@@ -60,7 +60,7 @@ test.for([
   expect(isRepeatable(requestFor({ method, body }))).toBe(expected);
 });
 
-/** A line to a core that answers once it has `count` requests, and what each connection received. */
+/** Returns a line to a core that answers once it has `count` requests, and what each connection received. */
 async function lineToBareCore(count: number) {
   const received: string[] = [];
   const ended: number[] = [];
@@ -120,7 +120,7 @@ test('a connection accepts no more requests than its depth', async () => {
 const LARGE = 'HTTP/1.1 '.repeat(40_000);
 const paths = (count: number) => Array.from({ length: count }, (_, at) => `/${at}`);
 
-test('each request gets its own answer, however the stream is cut', async () => {
+test('each request gets its own answer, however the stream is split', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ maxLength: 200, unit: 'binary-ascii' }), { minLength: 1, maxLength: 10 }),
@@ -211,7 +211,7 @@ test('a connection with a pending answer is not idle', async () => {
   expect(connections).toHaveLength(1);
 });
 
-test('after an answer with Connection: close no other is read, and all waiting requests fail at once', async () => {
+test('after an answer with Connection: close, no other is read, and all waiting requests fail at once', async () => {
   const { ask, connections } = await lineUnderTest((socket, path, connection) => {
     if (connection > 0) socket.write(answer(path));
     // The core sends all answers in one piece and does not close the connection itself.

@@ -10,7 +10,7 @@ import { cleanUp } from '../support/clean-up.ts';
 import { beginPost, sendOn } from '../support/endless-body.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** How a connection is closed while its client still sends. */
+/** Tests how a connection is closed while its client still sends. */
 
 const LINGER_MS = 30_000;
 const SILENCE_MS = 5_000;

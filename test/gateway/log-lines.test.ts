@@ -15,14 +15,14 @@ import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 import { workersEnvironment } from '../support/workers.ts';
 
-/** The lines of a log. Other tests also check, when they stop their services, that each 5xx has a line. */
+/** Tests the lines of a log. Other tests also check, when they stop their services, that each 5xx has a line. */
 
 const FIELDS: readonly [what: string, fields: object][] = [
   ['an ordinary request', { requestId: 'a-b', status: 200, code: undefined, path: '/v1/pets', durationMs: 1.5 }],
   ['no fields', {}],
   ['quotes and line ends', { path: '/v1/"pets"\\\n\r\t\u0000\u001f\u007f\u2028' }],
   ['non-ASCII characters', { path: '/ä/猫/🐈' }],
-  ['numbers that JSON does not have', { durationMs: Number.NaN, bytes: Number.POSITIVE_INFINITY }],
+  ['numbers that JSON cannot represent', { durationMs: Number.NaN, bytes: Number.POSITIVE_INFINITY }],
   ['null and booleans', { code: null, isLate: false }],
 ];
 
@@ -110,7 +110,7 @@ test('the core logs requests with the gateway’s field names, and successful pr
   expect(stack.coreLog.filter(({ requestId }) => requestId === 'a-probe')).toMatchObject([{ level: 20, status: 200 }]);
 });
 
-test("the log line of an operator's request holds no key, wherever one is put", async () => {
+test("the log line of an operator's request contains no key, wherever the request has one", async () => {
   const stack = await startStack();
   const { apiKey } = createApiKey();
   await send(`${stack.adminUrl}/keys/${apiKey}`, { key: apiKey, headers: { 'x-request-id': apiKey } });
@@ -118,7 +118,7 @@ test("the log line of an operator's request holds no key, wherever one is put", 
   expect(JSON.stringify(stack.log)).not.toContain(apiKey.slice(16));
 });
 
-test('the check of logs detects a failure that is not logged, has no cause or is not counted', async () => {
+test('the log check detects a failure that is not logged, has no cause or is not counted', async () => {
   const failure = { status: 503, requestId: 'one' };
   const line = { level: 40, msg: 'request', ...failure, reason: 'away' };
   expect(unexplained([failure], [line])).toEqual([]);
@@ -133,7 +133,7 @@ test('the check of logs detects a failure that is not logged, has no cause or is
   await expect(check()).rejects.toThrow();
 });
 
-test('the check of logs detects missing decisions, and requests that are counted twice or not at all', () => {
+test('the log check detects missing decisions, and requests that are counted twice or not at all', () => {
   const counted = (requests: number, shared: number, byRedis: number) =>
     miscounted(
       new Scrape(

@@ -50,7 +50,7 @@ async function startLogging(end: number | 'socket', settings: NodeJS.ProcessEnv 
 }
 
 /**
- * Reads until the value is stable for longer than the 5 s after which the gateway gives up a connection that was cut.
+ * Reads until the value is stable for longer than the 5 s after which the gateway drops a connection that was cut.
  */
 async function settled(read: () => Promise<number>): Promise<number> {
   for (let before = await read(); ; ) {
@@ -122,7 +122,7 @@ test(
   },
 );
 
-test('workers end and start, and the gateway stops, while nobody reads the socket that it logs to', TIMED, async () => {
+test('workers restart, and the gateway stops, while nobody reads the socket that it logs to', TIMED, async () => {
   const gateway = await startLogging('socket');
   const { pid, stdout } = gateway.child;
   stdout?.pause();

@@ -10,7 +10,7 @@ import { freePort } from '../support/port.ts';
 import { type Started, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** What a person sees of `npm start`: on a terminal, after a demo key was revoked, and when it cannot start. */
+/** Tests what a person sees of `npm start`: on a terminal, after a demo key was revoked, and when it cannot start. */
 
 const FREE_PORTS = { PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
 
@@ -106,7 +106,7 @@ test('npm start replaces a demo key that was revoked or rotated and keeps the ot
   await second.ended;
 });
 
-test('npm start reports an unreachable Redis in a sentence without the password', async () => {
+test('npm start reports an unreachable Redis in a readable message without the password', async () => {
   const REDIS_URL = `redis://someone:hidden-word@127.0.0.1:${await freePort()}`;
   const { code, out, err } = await start({ ...FREE_PORTS, REDIS_URL, DATA_DIR: await temporaryFolder() }).ended;
   expect([code, err]).toEqual([

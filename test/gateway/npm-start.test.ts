@@ -34,16 +34,16 @@ async function npmStart(
 
 const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 'SIGINT');
 
-/** Processes of `npm start` that use this folder. */
+/** Returns the processes of `npm start` that use this folder. */
 const leftOver = (DATA_DIR: string): Promise<string[]> => processesWith(`DATA_DIR=${DATA_DIR}`);
 
-/** Those that run with little memory: the gateway's primary and its worker. */
+/** Returns those that run with little memory: the gateway's primary and its worker. */
 async function withOneArena(DATA_DIR: string): Promise<string[]> {
   const having = await processesWith('MALLOC_ARENA_MAX=1');
   return (await leftOver(DATA_DIR)).filter((one) => having.includes(one));
 }
 
-/** Processes with this variable in their environment. */
+/** Returns the processes with this variable in their environment. */
 async function processesWith(variable: string): Promise<string[]> {
   const { ended } = startProcess('sh', ['-c', `grep -lsz "^${variable}$" /proc/[0-9]*/environ; true`], {});
   return (await ended).out.split('\n').filter((line) => line !== '');
@@ -75,7 +75,7 @@ test('npm start prints a key per plan and a working curl line, also with secret 
   const files = { ADMIN_TOKEN_FILE: join(DATA_DIR, 'a'), DATABASE_URL_FILE: join(DATA_DIR, 'b') };
   await writeFile(files.ADMIN_TOKEN_FILE, 'token-of-the-tests');
   await writeFile(files.DATABASE_URL_FILE, `sqlite:${DATA_DIR}/other.db`);
-  // The write-ahead log is there if it was not merged.
+  // The write-ahead log exists only if it was not merged.
   for (const name of (await readdir(DATA_DIR)).filter((one) => one.startsWith('store.db')))
     await rename(join(DATA_DIR, name), join(DATA_DIR, name.replace('store', 'other')));
   const second = await npmStart(DATA_DIR, { ...files, DATABASE_URL: '' });
@@ -88,7 +88,7 @@ test('npm start prints a key per plan and a working curl line, also with secret 
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 }, 60_000);
 
-test('npm start stops while nobody reads its output any more', async () => {
+test('npm start stops even if nobody reads its output any more', async () => {
   const DATA_DIR = await temporaryFolder();
   const started = await npmStart(DATA_DIR);
   started.child.stdout?.pause();

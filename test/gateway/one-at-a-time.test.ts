@@ -74,7 +74,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   nonsense: { text: 'nonsense\r\n\r\n', closes: true, isNone: true },
 };
 
-/** Only for the listener for clients. The others answer with 404 and may keep the connection open. */
+/** These are sent only to the listener for clients. The others answer with 404 and may keep the connection open. */
 const FOR_CLIENTS: Readonly<Record<string, Kind>> = {
   limits: { text: of('GET /v1/limits HTTP/1.1') },
   'dot segments': { text: of('GET /v1/../v1/pets HTTP/1.1'), closes: true },
@@ -199,7 +199,7 @@ function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): 
 }
 
 test.for(listeners)(
-  '$name: every executed request is charged and answered, however its pipeline is cut',
+  '$name: every executed request is charged and answered, however its pipeline is split',
   async (to) => {
     const count = thoroughly(1_000, 24);
     for (let seed = 1; seed <= count; seed += 8) {

@@ -59,7 +59,7 @@ test('refusals by limits, bans and the scope are listed, newest first, without t
   expect(JSON.stringify(banned)).not.toContain('127.0.0.1');
 });
 
-test('refusals must be true or false, and are looked up for five keys a second, once for each', async () => {
+test('the parameter refusals must be true or false; refusals are looked up for five keys a second, once for each', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   for (const query of ['refusals=yes', 'refusals=', 'refusals=true&refusals=true']) {

@@ -13,7 +13,7 @@ import { limitHeaders } from '../support/limit-headers.ts';
 import { secretWith } from '../support/secrets.ts';
 import { startStack } from '../support/stack.ts';
 
-/** Clients that pace themselves by the RateLimit fields, in simulated time. */
+/** Tests clients that pace themselves by the RateLimit fields, in simulated time. */
 
 const DAY_SECONDS = 86_400;
 const START = 1_795_262_400 * SECOND;
@@ -37,7 +37,7 @@ function limitsIn(field: string): Told[] {
   return [...field.matchAll(/;r=(\d+);t=(\d+)/g)].map(([, r, t]) => ({ r: Number(r), t: Number(t) }));
 }
 
-/** The pause in seconds that uses at most r tokens in t for every limit, or `t` if no token is left. */
+/** Returns the pause in seconds that uses at most r tokens in t for every limit, or `t` if no token is left. */
 const pace = (limits: readonly Told[]): number => Math.max(...limits.map(({ r, t }) => (r === 0 ? t : t / r)));
 
 function stateOf({ minute, day, left }: Key): KeyState {

@@ -134,7 +134,7 @@ const FRAGMENTS = [
   'HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n',
 ];
 
-test('one request runs at a time and none after a close, whatever bytes arrive and however they are cut', async () => {
+test('one request runs at a time and none after a close, whatever bytes arrive and however they are split', async () => {
   let [running, most, behindClose] = [0, 0, 0];
   const server = await startServer({
     host: '127.0.0.1',

@@ -56,7 +56,7 @@ test('the gateway adds missing plan values and keeps those that were set', async
   expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '77' });
 });
 
-test('a plan can be changed as soon as an empty Redis that was away at the start answers', async () => {
+test('a plan can be changed as soon as an empty Redis that was unavailable at the start answers', async () => {
   const { url, redis } = await emptyDatabase();
   const proxy = await startFaultProxy(url);
   proxy.set({ kind: 'reset' });
@@ -94,7 +94,7 @@ test('a missing plan table is logged as an error and restored with entries in th
   );
 });
 
-test('a gateway that starts without a plan table uses the kept copy, and is not ready without it', async () => {
+test('a gateway that starts without a plan table uses the kept copy, and is not ready without either', async () => {
   const { key, restart } = await stopped(62);
   await redis.del('gateway:plans');
   const second = await restart();

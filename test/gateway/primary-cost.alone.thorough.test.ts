@@ -8,7 +8,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** CPU and memory of the primary beside its worker. */
+/** Tests how much CPU and memory the primary uses beside its worker. */
 
 const LISTED = 10_000;
 const CONNECTIONS = 512;

@@ -9,7 +9,7 @@ import { beginPost, sendOn } from '../support/endless-body.ts';
 import { send } from '../support/http.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 
-/** How fast refusals are sent to clients that ignore them while other requests are served. */
+/** Tests how fast refusals are sent to clients that ignore them while other requests are served. */
 
 const CONNECTIONS = 500;
 const PROMPT = 60;

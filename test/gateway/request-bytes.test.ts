@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { RequestBytes } from '../../shared/http/request-head.ts';
 
-/** Finds the ends of requests in a stream of bytes, wherever the stream is cut. */
+/** Finds the ends of requests in a stream of bytes, wherever the stream is split. */
 
 const HEAD = 'POST /x HTTP/1.1\r\nHost: a\r\n';
 const REQUESTS: readonly [head: string, body: string, headers: Record<string, string>][] = [
@@ -24,7 +24,7 @@ const REQUESTS: readonly [head: string, body: string, headers: Record<string, st
   ]),
 ];
 
-/** The heads and bodies that are found in these pieces. `complete` is set as the parser would set it. */
+/** Returns the heads and bodies that are found in these pieces. `complete` is set as the parser would set it. */
 function partsOf(pieces: readonly string[], requests: typeof REQUESTS): string[] {
   const bytes = new RequestBytes();
   const parts: string[] = [''];
@@ -64,7 +64,7 @@ test('every request is divided into its head and its body, wherever a read ends'
   }
 });
 
-test('the parser of Node ends each body at the same byte', async () => {
+test("Node's parser ends each body at the same byte", async () => {
   const ended: string[] = [];
   const server = http.createServer({ requireHostHeader: false }, (request, response) => {
     request.resume().once('end', () => ended.push(request.url ?? ''));

@@ -10,7 +10,7 @@ import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { startStack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** How a request can be found in logs: by its trace and by its id. */
+/** Tests how a request can be found in logs: by its trace and by its id. */
 
 const ID = '0af7651916cd43dd8448eb211c80319c';
 const SPAN = 'b7ad6b7169203331';
@@ -44,7 +44,7 @@ test.for([
   ['with unknown flags', `00-${ID}-${SPAN}-ff`, '03'],
   ['of a future version', `01-${ID}-${SPAN}-01`, '01'],
   ['of a future version with more fields', `cc-${ID}-${SPAN}-01-what-the-future-holds`, '01'],
-] as const)('a trace that is %s reaches the core with the same id and a new parent id', async ([, given, flags]) => {
+] as const)('a trace reaches the core with the same id and a new parent id: %s', async ([, given, flags]) => {
   const { headers } = await ask({ traceparent: given, 'x-request-id': 'trace-test' });
   const there = traceAtCore();
   expect([there.id, there.flags]).toEqual([ID, flags]);

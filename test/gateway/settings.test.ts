@@ -109,7 +109,7 @@ test.for(['x'.repeat(24), 'é'.repeat(12), `whsec_${'A'.repeat(32)}`, `whsec_${'
   },
 );
 
-test('an address in use is reported in a sentence', async () => {
+test('an address in use is reported in a readable message', async () => {
   const { port } = new URL((await listeningCore()).url);
   const environment = { PORT: port, DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db` };
   expect(await startProcess(process.execPath, ['core/main.ts'], environment).ended).toMatchObject({
@@ -124,7 +124,7 @@ test.for([
   ['gateway/main.ts', 'ADMIN_HOST', '999.1.1.1', '999.1.1.1: this name does not resolve.'],
   ['gateway/main.ts', 'ADMIN_HOST', '203.0.113.9', '203.0.113.9: this machine has no such address.'],
 ] as const)(
-  '%s reports the unusable %s=%s in a sentence with the name of the setting',
+  '%s reports the unusable %s=%s in a readable message that names the setting',
   async ([main, name, host, fault]) => {
     const DATA_DIR = await temporaryFolder();
     const ports = {

@@ -16,7 +16,7 @@ async function askTimes(stack: Stack, key: string, times: number): Promise<Answe
   return answers;
 }
 
-/** The day is the tighter limit, so that no token is refilled during the test. A strike lasts 750 ms. */
+/** The day limit is the tighter one, so that no token is refilled during the test. A strike lasts 750 ms. */
 const tight = { plan: 'free', minute: 10, day: 2 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {

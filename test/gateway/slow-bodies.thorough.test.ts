@@ -30,12 +30,12 @@ test("a request that waits for its client's body holds no slot, and afterwards g
   expect(shedder.slot().take(caller)).toBe(false);
 });
 
-test('bodies that arrive together, after their heads, are refused at once when the core would need long for them', async () => {
+test('bodies that arrive together, after their heads, are refused at once when the core would need too long for them', async () => {
   const RATE = 15;
   const stack = await startStack({ CORE_URL: await slowCore(RATE), CORE_TIMEOUT_MS: '5000' });
   const [key = '', greedy = ''] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
   const read = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
-  // Overload shows how fast the core is.
+  // The gateway learns the speed of the core only under overload.
   const begun = Array.from({ length: 30 * RATE }, async (_, at) => {
     await sleep(at * 13);
     await send(`${stack.gateway}/v1/pets`, { key: greedy });

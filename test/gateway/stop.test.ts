@@ -41,7 +41,7 @@ test('on SIGTERM, requests in flight finish, their answers close the connection,
   agent.destroy();
 });
 
-test("SIGTERM drains as soon as a worker serves, even before the operators' listener is open", async () => {
+test("on SIGTERM, the gateway drains as soon as a worker serves, even before the operators' listener is open", async () => {
   const [DATA_DIR, PORT, core] = [await temporaryFolder(), String(await freePort()), await waitingCore()];
   const environment = { ...anyPorts, PORT, CORE_URL: core.url, DATA_DIR };
   const before = await startService('gateway/main.ts', { ...environment, ADMIN_TOKEN });

@@ -10,7 +10,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Behaviour that the listeners for clients, operators and internal services share. */
+/** Tests the behaviour that the listeners for clients, operators and internal services share. */
 
 const { stack, secure, ca, listeners } = await startListeners('GET  a');
 const hostOf = ({ url }: Listener) => `Host: ${new URL(url).host}\r\n`;
@@ -136,12 +136,12 @@ test.for(listeners)('$name: a malformed request leaves one log line with its id 
 
 const LAST = 'Connection: close\r\n\r\n';
 const last = (to: Listener) => get(to).replace(/\r\n$/, LAST);
-/** The text in two pieces, cut at each place. */
+/** Splits the text in two at each position. */
 const cuts = (text: string, upTo: number): [string, string][] =>
   Array.from({ length: upTo }, (_, at) => [text.slice(0, at + 1), text.slice(at + 1)]);
 
 test.for(listeners)(
-  '$name: a request line with two spaces is refused, even after other requests and however it is cut',
+  '$name: a request line with two spaces is refused, even after other requests and however it is split',
   async (to) => {
     const tight = get(to).replaceAll(': ', ':');
     const lines = [get(to), tight].flatMap((text) => [text.replace(' ', '  '), text.replace(' HTTP', '  HTTP')]);
@@ -166,7 +166,7 @@ test.for(listeners)(
 );
 
 test.for(listeners)(
-  '$name: a pipeline is read correctly, however it is cut and whatever its bodies contain',
+  '$name: a pipeline is read correctly, however it is split and whatever its bodies contain',
   async (to) => {
     const [one, other] = [to.body.slice(0, 9), to.body.slice(9)];
     const chunks = writeHead(to, IN_CHUNKS) + chunk(one) + chunk(other) + chunk('');
@@ -250,7 +250,7 @@ test.for(listeners)('$name: a line that ends without a carriage return is refuse
     expect([bytes, statuses(await exchange(to, bytes + get(to)))]).toEqual([bytes, [400]]);
 });
 
-test.for(listeners)('$name: every answer has nosniff, and answers to operators have no-store', async (to) => {
+test.for(listeners)('$name: every answer has nosniff, and answers to operators also have no-store', async (to) => {
   for (const request of [
     get(to),
     get({ ...to, read: '/livez' }),
@@ -297,7 +297,7 @@ test('reads of internal services run concurrently, and none begins after a reque
   expect(stack.coreLog.slice(before).filter(({ msg }) => msg === 'request')).toHaveLength(4);
 });
 
-test('no request begins at the core after one with Expect whose body may stay unread', async () => {
+test('the core receives no request after one with Expect whose body may stay unread', async () => {
   const to = listeners[3] as Listener;
   const EXPECT = 'Expect: 100-continue\r\n';
   const refused: [bytes: string, status: number][] = [

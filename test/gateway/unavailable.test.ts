@@ -24,7 +24,7 @@ test('without Redis the gateway starts, and an unknown key gets a 503 with Retry
   expect(stack.log.filter(({ msg }) => msg === 'redis is away')).toHaveLength(1);
 });
 
-test('a key that Redis no longer knows gets 401 once Redis is back', async () => {
+test('a key that Redis no longer has gets 401 once Redis is back', async () => {
   const server = await startRedisServer();
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '500' });

@@ -93,7 +93,7 @@ test.for([
     300,
   ],
 ] as const)(
-  'an event for a receiver where %s is given up, and the reason is logged',
+  'an event for a receiver where %s is dropped, and the reason is logged',
   async ([, urlOf, reason, timeoutMs]) => {
     const { tell, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
     await tell();
@@ -126,7 +126,7 @@ test('a redirect is not followed', async () => {
   expect(elsewhere.told).toEqual([]);
 });
 
-test('an endless answer to a webhook is not read to its end', async () => {
+test('only the beginning of an endless answer to a webhook is read', async () => {
   const cut = Promise.withResolvers<void>();
   const receiver = await webhookReceiver((response) => {
     response.on('close', cut.resolve);

@@ -25,7 +25,7 @@ import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-r
 import { eventually, startWorkers } from '../support/workers.ts';
 
 /**
- * Which events are sent, by which gateway, and that receivers delay nothing. `webhook-retries.test.ts` tests
+ * Tests which events are sent by which gateway, and that receivers delay nothing. `webhook-retries.test.ts` tests
  * deliveries.
  */
 
@@ -131,7 +131,7 @@ describe.for(bothStacks(REDIS_URL))('with %s, a raised limit', ([, environment])
     await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
     const [full, near] = receiver.told.toSorted((a, b) => (a.event.type < b.event.type ? -1 : 1)) as [Told, Told];
     expect(near.event.data).toMatchObject({ keyId: idOf(unchanged), limit: 10, used: 8 });
-    // The key has no tokens left, although it has used fewer than its new limit.
+    // The key has no tokens left, although it has used fewer requests than its new limit.
     expect(full.event.data).toMatchObject({ keyId: idOf(raised), limit: 20, used: 5 });
     const listed = (await stack.admin('GET', '/keys?near=80&name=raise')).json as { keys: { id: string }[] };
     expect(listed.keys.map(({ id }) => id)).toEqual([idOf(unchanged)]);

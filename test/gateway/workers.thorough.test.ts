@@ -13,14 +13,17 @@ import { startWorkers, workersEnvironment } from '../support/workers.ts';
 const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
   await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
 
-test.for(['PORT', 'ADMIN_PORT'] as const)('a start with a %s that is in use fails with one sentence', async (name) => {
-  const { port } = new URL((await listeningCore()).url);
-  expect(await start({ [name]: port })).toEqual({
-    code: 1,
-    out: '',
-    err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
-  });
-});
+test.for(['PORT', 'ADMIN_PORT'] as const)(
+  'a start with a %s that is in use fails with one readable message',
+  async (name) => {
+    const { port } = new URL((await listeningCore()).url);
+    expect(await start({ [name]: port })).toEqual({
+      code: 1,
+      out: '',
+      err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
+    });
+  },
+);
 
 const workers = await startWorkers();
 
@@ -37,7 +40,7 @@ test('workers share the port for clients, and the primary serves operators for a
   );
   expect(started).toEqual([undefined, '{worker="1"}', '{worker="2"}']);
 
-  // The day is the tighter limit, so that no token is refilled during the test.
+  // The day limit is the tighter one, so that no token is refilled during the test.
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 60 });
   const answers = await Promise.all(Array.from({ length: 60 }, () => send(`${workers.gateway}/v1/pets`, { key })));
   expect(answers.map(({ headers: { 'x-ratelimit-remaining': left } }) => Number(left)).sort((a, b) => a - b)).toEqual(

@@ -43,7 +43,7 @@ test('a body of any size arrives completely', async () => {
   expect(sizes).toEqual(wanted);
 });
 
-test('writes reuse a connection one at a time, never before its answer', async () => {
+test('writes reuse a connection one at a time, each only after the previous answer', async () => {
   const underWay = new Map<Socket, number>();
   let overlaps = 0;
   const { post } = await stackBefore((socket, request) => {
