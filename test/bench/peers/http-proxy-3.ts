@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { parseApiKey } from '../../../gateway/limiter/credential.ts';
 import type { Decision } from '../../../gateway/limiter/limiter.ts';
+import type { PlanTable } from '../../../gateway/limiter/plans.ts';
 import { PlanCache } from '../../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../../gateway/stores/plans.ts';
 import { redisBackend } from '../../../gateway/stores/redis/backend.ts';
@@ -18,7 +19,7 @@ const { CORE_URL = '', REDIS_URL = '' } = process.env;
 
 const logger = createLogger('http-proxy-3', 'warn');
 const redis = await connectRedis(targetOf('single', REDIS_URL, { timeoutMs: 1_000 }), logger);
-const inForce = { table: undefined };
+const inForce: { table: PlanTable | undefined } = { table: undefined };
 const backend = redisBackend(redis, inForce, logger);
 const planCache = new PlanCache(new Plans(backend.storage), logger, inForce);
 await planCache.start();

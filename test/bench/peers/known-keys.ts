@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { parseApiKey } from '../../../gateway/limiter/credential.ts';
-import { keyOf } from '../../../gateway/stores/redis/step.ts';
+import { keyOf } from '../../../gateway/stores/redis/calls.ts';
 
 /**
  * The key lookup for the usual Node stacks. Their limiters only count and leave the ownership and rights of keys to the
