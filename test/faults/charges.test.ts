@@ -35,7 +35,7 @@ const losses: [name: string, fault: Fault, arrives: boolean][] = [
   ['waits for the network to come back', { kind: 'black-hole' }, true],
 ];
 
-test.for(losses)('a decision whose reply %s is charged once or counted as of unknown fate', async (loss) => {
+test.for(losses)('a decision whose reply %s is charged once or counted as having an unknown outcome', async (loss) => {
   const [, fault, arrives] = loss;
   const { redis, proxy, key, probe, askWith, unknown } = await setUp();
   const isShared = async () => (await askWith(probe.apiKey))?.mode === 'shared';

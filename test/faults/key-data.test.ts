@@ -22,7 +22,7 @@ async function withoutSecrets(redis: Redis, hash: string, ...more: string[]): Pr
   await redis.hdel(hash, ...fields, ...more);
 }
 
-/** What a manual change or a partial restore can make of a key's hash. */
+/** States in which a manual change or a partial restore can leave a key's hash. */
 const spoils: [name: string, spoil: (redis: Redis, hash: string) => unknown][] = [
   ['a string', (redis, hash) => redis.multi().del(hash).set(hash, 'text').exec()],
   ['a list', (redis, hash) => redis.multi().del(hash).rpush(hash, 'plan', 'free').exec()],

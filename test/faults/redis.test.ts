@@ -137,7 +137,7 @@ test('a Redis that became a replica of an empty one does not cause a 401 for val
   await redis.replicaof('127.0.0.1', new URL(empty.url).port);
   await expect.poll(() => redis.dbsize()).toBe(0);
   for (let sent = 0; sent < 5; sent++) {
-    // A gateway no longer trusts its data of a key when the last entry that it read from the audit log is gone.
+    // A gateway no longer trusts its data about a key when the last entry that it read from the audit log is gone.
     expect([200, 503]).toContain((await request(stack, seen)).status);
     expect((await request(stack, unseen)).status).toBe(503);
     await sleep(150);

@@ -80,7 +80,7 @@ test('the password of a Redis Cluster is rotated without a failed request', asyn
 
 const told = ({ log }: Stack, text: string): number => log.filter(({ msg }) => msg === text).length;
 
-/** Closes the connections of the gateway's user, and waits until the gateway has reconnected and decides with Redis. */
+/** Closes the connections of the gateway's user, and waits until the gateway has reconnected and shares decisions again. */
 async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
   const before = told(stack, 'redis is back');
   expect(Number(await redis.call('CLIENT', 'KILL', 'USER', 'gateway'))).toBeGreaterThan(0);

@@ -152,7 +152,7 @@ async function untilSettled({ process }: GatewayProcess): Promise<void> {
     .toBe(0);
 }
 
-/** Suspends Redis for `ms` during a request of a known key and one of a new key. */
+/** Suspends Redis for `ms` during a request with a known key and one with a new key. */
 async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: number) {
   const [known, fresh] = [await createKey(redis, ROOMY), await createKey(redis, ROOMY)];
   await expect.poll(async () => (await ask(gateway.url, known.apiKey)).status).toBe(200);
@@ -193,7 +193,7 @@ test('after Redis misses a deadline, known keys are decided locally and new keys
   });
 });
 
-test('the script is loaded before the first decision of a connection', async () => {
+test('the script is loaded before the first decision on a connection', async () => {
   const { rig, gateway } = await setUp();
   const calls = async () => {
     const stats = await rig.redis.info('commandstats');

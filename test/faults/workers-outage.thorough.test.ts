@@ -28,7 +28,7 @@ async function ask(key: string, count: number): Promise<number[]> {
 const countOf = (statuses: readonly number[], status: number) => statuses.filter((one) => one === status).length;
 const issueTight = () => workers.issueKey({ plan: 'free', minute: MINUTE });
 
-/** The number of workers that have logged such requests. */
+/** The number of workers that have logged a matching request. */
 const workersOf = (isMeant: (line: LogLine) => boolean): number =>
   new Set(
     workers
@@ -116,7 +116,7 @@ async function makeKnownToAll(key: string): Promise<void> {
     expect(new Set(await ask(key, 50))).toEqual(new Set([200]));
 }
 
-test('workers whose primary hangs decide by their own data, and each request is charged once', async () => {
+test('workers whose primary hangs decide from their own data, and each request is charged once', async () => {
   const key = await workers.issueKey();
   await makeKnownToAll(key);
   await server.stop();
@@ -134,7 +134,7 @@ test('workers whose primary hangs decide by their own data, and each request is 
   expect(await admitted()).toBe(served());
 });
 
-test('a ban by decision is in force on all workers if the one that returned it is killed and Redis is lost', async () => {
+test('a ban by decision stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {
   await workers.change('PATCH', '/plans/pro', { ban_after: 1, ban_grace_seconds: 0 });
   const key = await workers.issueKey({ plan: 'pro', minute: 400 });
   await makeKnownToAll(key);
