@@ -4,7 +4,7 @@ import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 const SLOWEST_SHOWN = 10;
 const TESTS = join(import.meta.dirname, '..');
-/** With fewer files, only some were selected. */
+/** A run of fewer files is a selection. */
 const WHOLE_RUN = 50;
 
 /**

@@ -33,7 +33,7 @@ export const OUTAGES: readonly RedisFault[] = [
   { name: 'slower than the deadline', cause: network({ kind: 'delay', ms: 600 }), heal: network({ kind: 'pass' }) },
   { name: 'unreachable without notice', cause: network({ kind: 'black-hole' }), heal: network({ kind: 'pass' }) },
   {
-    name: 'heard one byte at a time',
+    name: 'received one byte at a time',
     cause: network({ kind: 'trickle', bytes: 1, everyMs: 10 }),
     heal: network({ kind: 'pass' }),
   },

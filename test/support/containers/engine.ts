@@ -17,7 +17,7 @@ import { type Docker, dockerOn } from './docker.ts';
 export interface Engine {
   readonly socket: string;
   readonly docker: Docker;
-  /** Removes containers, networks and volumes, and ends the engine. Images stay for the next run. */
+  /** Removes containers, networks and volumes, and stops the engine. Images stay for the next run. */
   stop(): Promise<void>;
 }
 
@@ -26,7 +26,7 @@ export const ENGINE_FOLDER = join(tmpdir(), 'animal-store-engine');
 /** The mirror for every image pull. A test may start a registry here; otherwise nothing listens. */
 export const REGISTRY = '127.0.30.50:5000';
 const CGROUP = '/animal-store-engine';
-/** Higher than that of other processes, as for the benchmarks. */
+/** A higher priority than that of other processes, as for the benchmarks. */
 const PRIORITY = -10;
 /**
  * For each version of control groups: its folder, a file that only this version has, the file of the CPU share, and the
