@@ -269,7 +269,8 @@ export class ModelKey {
   }
 
   /**
-   * Until when no refusal causes a ban: after a limit was more than halved, clients return too soon for strikes to expire.
+   * Until when no refusal causes a ban. After a limit was more than halved, clients return too soon for strikes to
+   * expire.
    */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;

@@ -21,7 +21,7 @@ export type Fault =
   | { readonly kind: 'half-open' }
   /** Replies arrive a few bytes at a time. */
   | { readonly kind: 'trickle'; readonly bytes: number; readonly everyMs: number }
-  /** Each connection is reset after this many bytes of its next reply, or of that to this command. */
+  /** Each connection is reset after this many bytes of its next reply, or of its next reply to the command `to`. */
   | { readonly kind: 'cut-reply'; readonly afterBytes: number; readonly to?: string };
 
 export interface FaultProxy {

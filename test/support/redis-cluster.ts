@@ -13,7 +13,7 @@ export interface ClusterNode {
   readonly server: RedisServer;
   /** The URL for clients. */
   readonly url: string;
-  /** Connected to this node only; it redirects keys of other nodes. */
+  /** Connected to this node only; it redirects commands on keys of other nodes. */
   readonly redis: Redis;
   readonly id: string;
   readonly port: number;

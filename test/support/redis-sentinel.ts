@@ -21,7 +21,7 @@ export interface SentinelNode {
 export interface Sentinel extends Started {
   readonly url: string;
   readonly redis: Redis;
-  /** The path of its configuration, which it writes. */
+  /** The path of its configuration, which the sentinel rewrites. */
   readonly configuration: string;
 }
 
