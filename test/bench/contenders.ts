@@ -14,7 +14,7 @@ export interface Contender {
   /** The file with its access log. */
   readonly log: string;
   readonly keys: Keys;
-  /** The most Redis calls per decision; undefined if nothing is decided. */
+  /** The maximum number of Redis calls per decision; undefined if nothing is decided. */
   readonly redisCalls: number | undefined;
 }
 

@@ -16,7 +16,7 @@ export interface Row {
   readonly cores?: number;
   /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
-  /** Set where a POST would certainly fail, because it is sent to a core that does not answer and is never repeated. */
+  /** Set where a POST would certainly fail, because one to a core that does not answer is never repeated. */
   readonly readsOnly?: boolean;
   /** Standard output of the gateway is a pipe that nobody reads. */
   readonly isLogUnread?: boolean;
