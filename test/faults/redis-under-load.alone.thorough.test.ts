@@ -93,7 +93,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 
-  test('causes 503 with Retry-After for unknown keys until its recovery', () => {
+  test('causes 503 with Retry-After for unverified keys until its recovery', () => {
     // Requests that were sent before the outage was detected wait for Redis and may be admitted.
     expect(unseen.during.length).toBeGreaterThan(2);
     const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + DEADLINE_MS * strain;

@@ -99,7 +99,7 @@ test('requests within the limit during an outage of Redis leave no debt', async 
   await request(stack, key);
   server.pause();
   const answers = await ask60(stack, key);
-  // Takes each token as soon as it is refilled, so that the bucket stays empty.
+  // Spends each token as soon as it is refilled, so that the bucket stays empty.
   for (const end = performance.now() + 6_000; performance.now() < end; await sleep(100))
     answers.push(await ask(stack.gateway, key));
   const admitted = admittedOf(answers);

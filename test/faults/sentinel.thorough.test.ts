@@ -92,7 +92,7 @@ function stretch(before: Decided, local: readonly Decided[]): { taken: number; a
   return { taken: admitted(local), allowed: left + elapsed * PER_MS + OVERLAP };
 }
 
-test(`${KILLS} killed primaries cause no 5xx for known keys and admit little more than their allowance`, async () => {
+test(`${KILLS} killed primaries cause no 5xx for verified keys and admit little more than their allowance`, async () => {
   const { watched, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, day: 1_000_000, ban_after: 1_000_000_000 });
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));

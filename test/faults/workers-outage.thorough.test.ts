@@ -53,7 +53,7 @@ beforeEach(async () => {
   await untilServing(workers, WORKERS);
 });
 
-test('all workers know a key that one of them knows, and share its allowance', async () => {
+test('all workers serve a key that one of them has verified, and share its allowance', async () => {
   const keys = await Promise.all([issueTight(), issueTight(), issueTight()]);
   const begun = performance.now();
   for (const key of keys) expect(await ask(key, 1)).toEqual([200]);
@@ -68,7 +68,7 @@ test('all workers know a key that one of them knows, and share its allowance', a
   await eventually(() => workersOf(({ mode }) => mode === 'local')).toBe(WORKERS);
 });
 
-test('a key that no worker knows gets a 503 with Retry-After', async () => {
+test('a key that no worker has verified gets a 503 with Retry-After', async () => {
   const key = await workers.issueKey();
   await server.stop();
   expect(new Set(await ask(key, 40))).toEqual(new Set([503]));
