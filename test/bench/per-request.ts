@@ -59,7 +59,7 @@ async function count(name: string, { pid }: Service, url: string, key: string): 
   const ask = async (times: number) => {
     for (let at = 0; at < times; at++) {
       const { status } = await send(url + LIST, { key, agent });
-      if (status !== 200) throw new Error(`${name} answers ${status}.`);
+      if (status !== 200) throw new Error(`${name} answered with ${status}.`);
     }
   };
   const file = join(folder, `${name}.json`);

@@ -34,7 +34,10 @@ test.for<[string, Stack]>([
   ['kernel: reading and the rest', sample('node-MainThread', 'ffffffff81 tcp_recvmsg', READ, ...RUN)],
   ['log writing, other threads', sample('libuv-worker', 'ffffffff81 vfs_write')],
   ['garbage collection', sample('node-MainThread', '1a v8::internal::Scavenger::Process()', PIPELINE)],
-  ['garbage collection and compilation, other threads', sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor')],
+  [
+    'garbage collection and compilation, other threads',
+    sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor'),
+  ],
   ['event loop, microtasks', sample('node-MainThread', ...RUN)],
 ])('a sample is counted for %s', ([part, stack]) => {
   expect(partOf(stack)).toBe(part);

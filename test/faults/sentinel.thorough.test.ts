@@ -65,8 +65,8 @@ function withModes(stack: Stack, answers: readonly Answered[]): Decided[] {
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
 
 /**
- * Tolerance for concurrent requests with one key: eight clients use few keys in turn. They may finish in any
- * order, and those whose call was lost with the primary may be admitted in addition.
+ * Tolerance for concurrent requests with one key: eight clients use few keys in turn. Requests may finish in any order,
+ * and those whose call was lost with the primary may be admitted in addition.
  */
 const OVERLAP = 4;
 

@@ -113,7 +113,10 @@ export class Judge implements Observer {
       this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} instead of ${left / MINUTE} tokens.`);
     const lacking = told.minute * MINUTE - this.#in(this.#lastHeard, name).minute.levelAt(now, told.minute);
     if (isFull && (due > tokens || (due + 1) * MINUTE <= Math.min(tokens * MINUTE, lacking)))
-      this.fail('charged', `A charge of ${tokens} takes ${due} from the minute bucket, which lacks ${lacking / MINUTE}.`);
+      this.fail(
+        'charged',
+        `A charge of ${tokens} takes ${due} from the minute bucket, which lacks ${lacking / MINUTE}.`,
+      );
     minute.set(told.left, now, told.minute);
     day.set(told.dayLeft, now, told.day);
   }
@@ -319,7 +322,10 @@ export class Judge implements Observer {
     const missing = this.#ids.map((id) => Math.max(0, this.#total(`${id} owed`) - this.#total(`${id} charged`)));
     const sum = missing.reduce((one, other) => one + other, 0);
     if (sum > 0 && sum > unknownFates())
-      this.fail('charged', `${sum} local admissions were not charged, and the outcome of ${unknownFates()} is unknown.`);
+      this.fail(
+        'charged',
+        `${sum} local admissions were not charged, and the outcome of ${unknownFates()} is unknown.`,
+      );
   }
 
   end(): void {

@@ -127,8 +127,7 @@ async function checkLedger(): Promise<void> {
     path = /^<([^>]+)>; rel="next"$/.exec(String(headers.link ?? ''))?.[1] ?? '';
   }
   const there = new Set(names);
-  for (const name of load.acknowledged)
-    if (!there.has(name)) record.broke(`an acknowledged pet is lost: ${name}`);
+  for (const name of load.acknowledged) if (!there.has(name)) record.broke(`an acknowledged pet is lost: ${name}`);
   if (there.size !== names.length) record.broke(`${names.length - there.size} pets exist twice`);
 }
 

@@ -42,7 +42,9 @@ function leftOut(modules: readonly TestModule[]): string[] {
   if (modules.length < WHOLE_RUN || modules.some(({ moduleId }) => isLong(moduleId))) return [];
   const files = readdirSync(TESTS, { recursive: true, encoding: 'utf8' });
   const long = files.filter((file) => isLong(file) && !file.includes('node_modules/'));
-  return [`${long.length} long files were left out; run them with THOROUGH=1, as in CI, or by name: npm test -- <name>`];
+  return [
+    `${long.length} long files were left out; run them with THOROUGH=1, as in CI, or by name: npm test -- <name>`,
+  ];
 }
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
