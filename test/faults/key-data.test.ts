@@ -8,7 +8,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
-// The long deadline is not missed on a busy machine, so only the data of a key causes local decisions here.
+// Even a busy machine meets this long deadline, so only the data of a key causes local decisions here.
 const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
 const bystander = await createKey(redis, { minute: 1_000_000, day: 1_000_000 });
 

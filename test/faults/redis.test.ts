@@ -14,7 +14,7 @@ import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const MINUTE = 60;
 
-/** @param settings by default a deadline that a busy machine does not miss, for faults other than silence */
+/** @param settings by default a deadline that even a busy machine meets, for faults other than silence */
 async function setUp(settings: Record<string, string> = { REDIS_TIMEOUT_MS: '2000' }) {
   const server = await ownRedis({ dir: await temporaryFolder() });
   const redis = connectionTo(server.url, { retryStrategy: () => 50 });

@@ -47,7 +47,7 @@ export function flushedScripts(everyMs: number): RedisFault {
   let flushing: NodeJS.Timeout;
   return {
     name: `without its scripts every ${everyMs} ms`,
-    // A long deadline that a busy machine does not miss: any local decision is then caused by the fault.
+    // Even a busy machine meets this long deadline, so any local decision is caused by the fault.
     settings: { REDIS_TIMEOUT_MS: '2000' },
     cause({ redis }) {
       flushing = setInterval(() => void redis.script('FLUSH'), everyMs);

@@ -103,7 +103,7 @@ async function follows({ redis }: SentinelNode): Promise<void> {
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** A sentinel that checks often; the default intervals are seconds. */
+/** A sentinel that checks often: by default, it checks only every few seconds. */
 async function startSentinel(primaryPort: number, password: string): Promise<Sentinel> {
   const port = await freePort();
   const directory = await temporaryFolder();

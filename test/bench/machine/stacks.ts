@@ -16,7 +16,7 @@ export interface Frame {
 
 export interface Stack {
   readonly thread: string;
-  /** From the inside out. */
+  /** Innermost first. */
   readonly frames: readonly Frame[];
 }
 
