@@ -97,7 +97,7 @@ const isOurs = (url: string): boolean =>
 
 /** For one admitted GET on one connection. */
 export const perRequestTable = (all: readonly PerRequest[]): Table => [
-  ['gateway', 'objects of our code', 'objects in all', 'kB', 'promises', 'our files', 'our functions'],
+  ['gateway', 'our objects', 'all objects', 'kB', 'promises', 'our files', 'our functions'],
   ...all.map(({ name, objects, allObjects, kilobytes, promises, files, functions }) => [
     name,
     ...[objects, allObjects, kilobytes, promises, files, functions].map((value) => value.toFixed(0)),

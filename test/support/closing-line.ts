@@ -22,7 +22,7 @@ export default class ClosingLine implements Reporter {
       ...slowest(modules),
       ...withState('failed').map((test) => `failed: ${nameOf(test)}\n${reasonsOf(test)}`),
       ...brokenModules.map(({ relativeModuleId }) => `failed: ${relativeModuleId}`),
-      ...tests.filter((test) => test.diagnostic()?.flaky).map((test) => `not at the first try: ${nameOf(test)}`),
+      ...tests.filter((test) => test.diagnostic()?.flaky).map((test) => `passed on a retry: ${nameOf(test)}`),
       ...leftOut(modules),
       `${withState('passed').length} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`,
     ];

@@ -237,7 +237,7 @@ export class ModelKey {
       keep(0, NOTHING, { until, isByOperator: false });
       return tell('banned', 0, until, until);
     }
-    if (after.isFull) this.#met.add('full, and within the grace');
+    if (after.isFull) this.#met.add('full, but within the grace period');
     keep(0, after.memory);
     return tell('refused', 0, ban.until, place);
   }
