@@ -111,8 +111,8 @@ const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
 
 /** The effects on clients that are allowed, by service and fault. Any other fault must go unnoticed. */
 const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
-  // A write whose connection was cut may have taken effect, so it is not repeated, and only writes in flight may fail. If
-  // the client's connection has served before, haproxy reports this by closing it.
+  // A write whose connection was cut may have taken effect, so it is not repeated, and only writes in flight may fail.
+  // If the client's connection has served before, haproxy reports this by closing it.
   'gateway-1': { crash: /^POST (502|ECONNRESET)$/ },
   'gateway-2': { crash: /^POST (502|ECONNRESET)$/ },
   'core-1': { crash: /^POST 502$/ },

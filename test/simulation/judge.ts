@@ -257,8 +257,8 @@ export class Judge implements Observer {
   // Changes by operators.
 
   /**
-   * Begins a change, so that the change that it replaces need no longer be in force. @returns functions to call with the
-   * outcome
+   * Begins a change, so that the change that it replaces need no longer be in force.
+   * @returns functions to call with the outcome
    */
   begin(bond: Omit<Bond, 'from' | 'until'>, mayInvalidate: boolean): { acknowledge(): void; fail(): void } {
     if (mayInvalidate) this.#mayBeInvalid.add(bond.id);

@@ -206,7 +206,7 @@ function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt,
     (Object.keys(kind.excused) as Disturbance['kind'][]).some(
       (cause) => includes(kind.excused[cause], seen) && record.wasDisturbed(cause, sentAt, endedAt),
     );
-  // An outage in the gateways' logs may excuse the outcome, so it is judged only once those lines have arrived.
+  // An outage in the gateways' logs may excuse the outcome, so it is judged once the log lines have arrived.
   if (!includes(kind.promised, seen))
     setTimeout(() => isExcused() || complain('this outcome is not promised'), 2 * LOG_LAG_MS);
   if (answer !== undefined) checkHeaders(answer, id, kind.isInternal ? [] : LIMIT_HEADERS, complain);

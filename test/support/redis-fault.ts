@@ -117,7 +117,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   return observation;
 }
 
-/** Sends requests until the gateway has verified the key. On a busy machine even a healthy Redis can miss the deadline. */
+/** Sends requests until the key is verified. On a busy machine even a healthy Redis can miss the deadline. */
 async function meet(gateway: string, key: string): Promise<Answered[]> {
   const answers = [await ask(gateway, key)];
   for (; answers.at(-1)?.status !== 200 && answers.length < 200; await sleep(50)) answers.push(await ask(gateway, key));
