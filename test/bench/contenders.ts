@@ -14,7 +14,7 @@ export interface Contender {
   /** The file with its access log. */
   readonly log: string;
   readonly keys: Keys;
-  /** The most Redis calls per decision; undefined if nothing is decided. */
+  /** The maximum number of Redis calls per decision; undefined if nothing is decided. */
   readonly redisCalls: number | undefined;
 }
 
@@ -27,12 +27,12 @@ export const DESCRIPTIONS = {
   'gateway-quiet': 'this gateway, access log off',
   'gateway-embedded': 'this gateway without Redis, access log on',
   'gateway-2': 'this gateway with WORKERS=2, access log on',
-  'nginx-lua': 'nginx + ngx_lua + Redis, one EVALSHA a request, access log on',
+  'nginx-lua': 'nginx + ngx_lua + Redis, one EVALSHA per request, access log on',
   'nginx-lua-2': 'the same with two worker processes',
   fastify: 'fastify + @fastify/rate-limit + @fastify/http-proxy, fixed windows, no log',
   express: 'express + express-rate-limit + http-proxy-middleware, fixed windows, no log',
   'http-proxy-3': "this gateway's decision, http-proxy-3 as forwarder, no log",
-  floor: 'the floor: a gateway on one page, without any defence, access log on',
+  floor: 'the floor: a gateway on one page without defences, access log on',
   nginx: 'nginx proxy_pass alone: no key, no limit, no log',
   core: 'the core called directly: no proxy at all',
 } as const;

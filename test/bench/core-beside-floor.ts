@@ -48,7 +48,7 @@ export async function coreBesideFloor(rounds: number): Promise<Table> {
   const floor = await start('core-floor', join(import.meta.dirname, 'core-floor.ts'), {
     DATABASE: join(folder, 'core-floor.db'),
   });
-  const table = [['µs of CPU a request', 'core', 'floor', 'ratio']];
+  const table = [['µs of CPU per request', 'core', 'floor', 'ratio']];
   for (const [name, ask] of Object.entries(OPERATIONS)) {
     for (const { url } of [core, floor])
       await runWrk({ url, connections: CONNECTIONS, asks: [ask], seconds: WARM_SECONDS });

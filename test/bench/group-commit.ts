@@ -32,7 +32,7 @@ const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Ma
 
 const folder = mkdtempSync(join(tmpdir(), 'group-commit-'));
 const store = new SqliteStore(join(folder, 'store.db'));
-process.stdout.write('writers   a commit a write   a commit a turn   ratio (spread)\n');
+process.stdout.write('writers  commit per write   commit per turn   ratio (spread)\n');
 for (const writers of WRITERS) {
   const rounds: { alone: number; grouped: number }[] = [];
   for (let at = 0; at < ROUNDS; at++)

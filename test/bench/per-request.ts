@@ -59,7 +59,7 @@ async function count(name: string, { pid }: Service, url: string, key: string): 
   const ask = async (times: number) => {
     for (let at = 0; at < times; at++) {
       const { status } = await send(url + LIST, { key, agent });
-      if (status !== 200) throw new Error(`${name} answers ${status}.`);
+      if (status !== 200) throw new Error(`${name} answered with ${status}.`);
     }
   };
   const file = join(folder, `${name}.json`);
@@ -97,7 +97,7 @@ const isOurs = (url: string): boolean =>
 
 /** For one admitted GET on one connection. */
 export const perRequestTable = (all: readonly PerRequest[]): Table => [
-  ['gateway', 'objects of our code', 'objects in all', 'kB', 'promises', 'our files', 'our functions'],
+  ['gateway', 'our objects', 'all objects', 'kB', 'promises', 'our files', 'our functions'],
   ...all.map(({ name, objects, allObjects, kilobytes, promises, files, functions }) => [
     name,
     ...[objects, allObjects, kilobytes, promises, files, functions].map((value) => value.toFixed(0)),

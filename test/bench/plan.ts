@@ -93,7 +93,7 @@ function check(names: readonly string[] | undefined, known: readonly string[], w
 /**
  * From this number of connections on, a round begins with a second that is not measured. Between its rounds, a proxy
  * closes its connections to the core. Node accepts about one connection per turn, so reopening all of them under load
- * takes up to a second, which would measure the start.
+ * takes up to a second, and the round would measure that.
  */
 const CROWD = 64;
 const LEAD_IN_SECONDS = 1;

@@ -73,7 +73,7 @@ const parts = new Set(rows.flatMap((row) => [...row.parts.keys()]));
 const inOrder = [...parts].sort((a, b) => (first.parts.get(b) ?? 0) - (first.parts.get(a) ?? 0));
 const line = (name: string, values: readonly number[]) =>
   process.stdout.write(`| ${[name, ...values.map((value) => value.toFixed(1))].join(' | ')} |\n`);
-process.stdout.write(`${describeMachine()}\n\n| µs of CPU a request | ${Object.keys(loads).join(' | ')} |\n`);
+process.stdout.write(`${describeMachine()}\n\n| µs of CPU per request | ${Object.keys(loads).join(' | ')} |\n`);
 process.stdout.write(`| --- |${' --- |'.repeat(rows.length)}\n`);
 for (const part of inOrder)
   line(

@@ -32,9 +32,12 @@ test.for<[string, Stack]>([
   ],
   ['other JavaScript of Node', sample('node-MainThread', "7f JS:*'toString node:buffer:971:46", PIPELINE)],
   ['kernel: reading and the rest', sample('node-MainThread', 'ffffffff81 tcp_recvmsg', READ, ...RUN)],
-  ['writing of the log, other threads', sample('libuv-worker', 'ffffffff81 vfs_write')],
-  ['garbage', sample('node-MainThread', '1a v8::internal::Scavenger::Process()', PIPELINE)],
-  ['garbage and compilation, other threads', sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor')],
+  ['log writing, other threads', sample('libuv-worker', 'ffffffff81 vfs_write')],
+  ['garbage collection', sample('node-MainThread', '1a v8::internal::Scavenger::Process()', PIPELINE)],
+  [
+    'garbage collection and compilation, other threads',
+    sample('node-V8Worker', '1a v8::internal::ConcurrentMarking::RunMajor'),
+  ],
   ['event loop, microtasks', sample('node-MainThread', ...RUN)],
 ])('a sample is counted for %s', ([part, stack]) => {
   expect(partOf(stack)).toBe(part);

@@ -86,7 +86,7 @@ async function longestPage(keys: Keys): Promise<number> {
   return longest;
 }
 
-/** The longest time that a search through all keys holds up the event loop. */
+/** The longest time for which a search through all keys blocks the event loop. */
 async function longestHold(keys: Keys): Promise<number> {
   let longest = 0;
   let last = performance.now();
@@ -126,7 +126,7 @@ async function measure(name: string, storage: Storage): Promise<void> {
   await issue(storage, MANY - 2 * AT_ONCE, AT_ONCE);
   const keys = new Keys(storage);
   report(`${name}: a page of 100 out of ${MANY}`, await longestPage(keys), 10, 'ms');
-  report(`${name}: a search through ${MANY} keys holds the process`, await longestHold(keys), 20, 'ms');
+  report(`${name}: a search through ${MANY} keys blocks the event loop`, await longestHold(keys), 20, 'ms');
 }
 
 /** The cost in Redis of keys used once: memory per key, and CPU per decision when many share a call. */
@@ -141,11 +141,11 @@ async function measureUse(redis: Redis, storage: Storage): Promise<void> {
   const before = await cpu();
   for (let at = 0; at < MOST; at += BATCH)
     await Promise.all(issued.slice(at, at + BATCH).map((credential) => limiter.decide(credential)));
-  report('Redis: CPU of a decision, 128 at once', (((await cpu()) - before) * 1e6) / MOST, 8, 'µs');
+  report('Redis: CPU per decision, 128 at once', (((await cpu()) - before) * 1e6) / MOST, 8, 'µs');
   // The marks of changes have expired by then.
   await sleep(MARKS_LAST_MS);
   const each = ((await figure('used_memory')) - memory) / MOST;
-  report(`Redis: memory of a used key out of ${MOST}, with its place`, each, 600, 'bytes');
+  report(`Redis: memory of a used key out of ${MOST}, with its index entry`, each, 600, 'bytes');
 }
 
 const folder = await mkdtemp(join(tmpdir(), 'animal-store-bench-'));

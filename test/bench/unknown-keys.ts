@@ -45,7 +45,7 @@ async function askUntil(end: number, asked: { count: number }): Promise<void> {
   while (asked.count < end) {
     asked.count += 1;
     const statusCode = await ask(createApiKey().apiKey);
-    if (statusCode !== 401 && statusCode !== 429) throw new Error(`A made-up key was answered ${statusCode}.`);
+    if (statusCode !== 401 && statusCode !== 429) throw new Error(`A made-up key got a ${statusCode}.`);
   }
 }
 
@@ -56,15 +56,15 @@ async function p99(): Promise<number> {
     const startedAt = performance.now();
     const statusCode = await ask(hot);
     times.push(performance.now() - startedAt);
-    if (statusCode !== 200) throw new Error(`A good key was answered ${statusCode}.`);
+    if (statusCode !== 200) throw new Error(`A valid key got a ${statusCode}.`);
   }
   return quantile(times, 0.99);
 }
 
 await p99();
 const before = await p99();
-process.stdout.write(`${describeMachine()}; p99 of a good key before: ${before.toFixed(2)} ms\n\n`);
-process.stdout.write('  requests      RSS MB   keys in Redis  p99 of a good key, ms\n');
+process.stdout.write(`${describeMachine()}; p99 of a valid key before: ${before.toFixed(2)} ms\n\n`);
+process.stdout.write('  requests      RSS MB   keys in Redis  p99 of a valid key, ms\n');
 const asked = { count: 0 };
 const resident: number[] = [];
 while (asked.count < REQUESTS) {

@@ -111,8 +111,8 @@ const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
 
 /** The effects on clients that are allowed, by service and fault. Any other fault must go unnoticed. */
 const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
-  // A write whose connection was cut may have been made, so it is not repeated, and only writes in flight may fail. If
-  // the client's connection has served before, haproxy reports this by closing it.
+  // A write whose connection was cut may have taken effect, so it is not repeated, and only writes in flight may fail.
+  // If the client's connection has served before, haproxy reports this by closing it.
   'gateway-1': { crash: /^POST (502|ECONNRESET)$/ },
   'gateway-2': { crash: /^POST (502|ECONNRESET)$/ },
   'core-1': { crash: /^POST 502$/ },
@@ -229,7 +229,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(names).toContain('GatewaySecretElsewhere');
   });
 
-  test.for(SERVICES)('%s', { timeout: 300_000 }, async (service) => {
+  test.for(SERVICES)('faults of %s affect clients no more than is allowed', { timeout: 300_000 }, async (service) => {
     const mishaps = mishapsOf(docker, project);
     for (const mishap of MISHAPS) {
       const from = load.requests.length;
@@ -257,7 +257,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(new Set(acknowledged).size).toBe(acknowledged.length);
   });
 
-  /** The output of ctl on this machine, with a token as its only setting. */
+  /** Runs ctl on this machine, with a token as its only setting. @returns its output */
   async function ctl(...words: readonly string[]): Promise<string> {
     const { code, out, err } = await ctlWith({ ADMIN_TOKEN: project.adminToken }, ...words);
     expect([code, err]).toEqual([0, '']);

@@ -5,7 +5,7 @@ import { startProcess } from '../support/process.ts';
 
 /**
  * Runs the tests of limiter and store on versions of Redis and PostgreSQL that the machine does not have. test/support
- * starts them with testcontainers, as always when an engine runs. They come from Debian 13 and npm, neither of which
+ * starts them with testcontainers, as always when an engine runs. The images come from Debian 13 and npm, neither of which
  * has Redis 7.2. On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
  */
 

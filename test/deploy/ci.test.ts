@@ -45,8 +45,8 @@ test.for<readonly [string, string, string]>([
   ],
   [
     'without an engine',
-    'printf "\\n0 passed, 0 failed, 23 skipped\\nNo containers were tested: it needs root.\\n"',
-    'not tested: it needs root.\n',
+    'printf "\\n0 passed, 0 failed, 23 skipped\\nNo containers were tested: the engine needs root.\\n"',
+    'not tested: the engine needs root.\n',
   ],
   ['that cannot start', 'echo "npm error code"; exit 3', 'no count, ended with 3: npm error code\n'],
 ])('container tests %s are reported and do not affect the result', async ([, containers, told]) => {

@@ -29,13 +29,13 @@ async function setUp() {
 
 /** The ways in which the reply to a decision is lost, and whether the decision itself always reaches Redis. */
 const losses: [name: string, fault: Fault, arrives: boolean][] = [
-  ['comes after the deadline', { kind: 'hold' }, true],
+  ['arrives after the deadline', { kind: 'hold' }, true],
   // This may cut the reply to an earlier call, just before the decision is sent.
   ['is cut off', { kind: 'cut-reply', afterBytes: 5, to: 'evalsha' }, false],
-  ['waits for the network to come back', { kind: 'black-hole' }, true],
+  ['waits for the network to recover', { kind: 'black-hole' }, true],
 ];
 
-test.for(losses)('a decision whose reply %s is charged once or counted as of unknown fate', async (loss) => {
+test.for(losses)('a decision whose reply %s is charged once or counted as having an unknown outcome', async (loss) => {
   const [, fault, arrives] = loss;
   const { redis, proxy, key, probe, askWith, unknown } = await setUp();
   const isShared = async () => (await askWith(probe.apiKey))?.mode === 'shared';

@@ -15,7 +15,7 @@ const DAY_S = 86_400;
 const LIMITS = { minute: 25, day: 20 };
 /** The wait for the next token of the day. Waits in line for a key with such low limits are shorter. */
 const RETRY_S = DAY_S / LIMITS.day;
-/** The delay that a busy machine may add; an hour is far more. */
+/** The delay that a busy machine may add. The error of a wrong clock, at least an hour, is far larger. */
 const TOLERANCE_S = 60;
 
 /** The option that makes the wall clock of a process wrong from its start. */

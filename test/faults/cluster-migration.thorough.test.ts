@@ -86,7 +86,7 @@ test('slots that migrate under load while scripts are flushed fail no request an
   }
 });
 
-test('a node that joins under load and takes slots is discovered without an effect on known keys', async () => {
+test('a node that joins under load and takes slots is discovered without an effect on verified keys', async () => {
   const { cluster, stack, keys } = await setUp();
   await untilAnswered(stack, keys, '/v1/pets');
   const load = loadWith(stack, keys);

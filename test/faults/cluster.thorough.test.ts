@@ -29,7 +29,7 @@ async function keysByNode({ cluster, stack }: { cluster: RedisCluster; stack: St
     if (served.has(node)) unseen.set(node, key);
     else served.set(node, key);
   }
-  // On a busy machine the gateway may lose a node at the start for a moment.
+  // On a busy machine the gateway may briefly lose a node at the start.
   for (const key of served.values())
     await expect.poll(async () => (await ask(stack, key)).status, { timeout: 10_000, interval: 50 }).toBe(200);
   return { served, unseen };
@@ -92,7 +92,7 @@ test.for(faults)(
     }
     expect((await ask(stack, unseen.get(lost) as string)).status).toBe(503);
     for (const node of others) expect((await ask(stack, unseen.get(node) as string)).status).toBe(200);
-    // A node that falls silent is away only after a missed deadline.
+    // A silent node counts as away only after a missed deadline.
     const away = () => stack.log.filter(({ msg }) => msg === 'decisions are local').map(({ node }) => node);
     await expect.poll(away).toEqual([`127.0.0.1:${lost.port}`]);
 

@@ -8,7 +8,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
-// The long deadline is not missed on a busy machine, so only the data of a key causes local decisions here.
+// Even a busy machine meets this long deadline, so only the data of a key causes local decisions here.
 const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' });
 const bystander = await createKey(redis, { minute: 1_000_000, day: 1_000_000 });
 
@@ -22,7 +22,7 @@ async function withoutSecrets(redis: Redis, hash: string, ...more: string[]): Pr
   await redis.hdel(hash, ...fields, ...more);
 }
 
-/** What a manual change or a partial restore can make of a key's hash. */
+/** States in which a manual change or a partial restore can leave a key's hash. */
 const spoils: [name: string, spoil: (redis: Redis, hash: string) => unknown][] = [
   ['a string', (redis, hash) => redis.multi().del(hash).set(hash, 'text').exec()],
   ['a list', (redis, hash) => redis.multi().del(hash).rpush(hash, 'plan', 'free').exec()],

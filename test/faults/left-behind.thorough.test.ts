@@ -53,7 +53,7 @@ test(
     const [, crashed] = await Promise.all([startWorkers(ONE), startWorkers(ONE)]);
     await sleep(8_000 - (performance.now() - before));
     expect(isAlive(hung)).toBe(true);
-    // A worker that is left behind only now gets ten seconds of its own.
+    // A worker left behind after that gets its own ten seconds.
     const later = workerOf(crashed);
     suspend(later);
     crashed.child.kill('SIGKILL');

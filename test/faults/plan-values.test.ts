@@ -11,7 +11,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { median } from '../support/statistics.ts';
 
-/** Invalid limits that people and scripts may write. A valid limit consists of plain digits, from 1 to 10^9. */
+/** Invalid limits that people and scripts may write. A valid limit is a number from 1 to 10^9 in plain digits. */
 const NAUGHTY_VALUES: readonly string[] = [
   // Some parsers accept these as numbers.
   ...'nan NaN -nan inf Infinity -inf 1e3 1E3 6e1 1e-3 1e400 0x3C 0X3c 0b111 0o74'.split(' '),
@@ -61,7 +61,7 @@ const core = await startService('core/main.ts', {
   DATABASE_URL: `sqlite:${await temporaryFolder()}/store.db`,
   LOG_LEVEL: 'warn',
 });
-// The long deadline is not missed on a busy machine, so that Redis makes every decision.
+// Even a busy machine meets this long deadline, so Redis makes every decision.
 const settings = { CORE_URL: core.addresses.core ?? '', REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' };
 const gateways = await Promise.all(Array.from({ length: 4 }, () => startGatewayProcess(settings)));
 

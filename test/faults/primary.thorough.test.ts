@@ -11,7 +11,7 @@ import { ADMIN_TOKEN } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
-/** A primary and its workers: restarts, crashes and hangs of each. */
+/** Restarts, crashes and hangs of a primary and of its workers. */
 
 const ONE = { WORKERS: '1' };
 const list = (workers: Workers, key: string) => send(`${workers.gateway}/v1/pets`, { key });
@@ -52,7 +52,7 @@ test('SIGHUP at any time during a start kills no process and causes a rolling re
   expect(await readyz(workers)).toBe(200);
 });
 
-test('a gateway is ready once it has loaded plans and script from Redis, and stays ready without Redis', async () => {
+test('a gateway is ready once it has loaded the plans and the script from Redis, and stays ready without Redis', async () => {
   const redis = await redisServer();
   await redis.stop();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url });
@@ -68,8 +68,8 @@ test('a gateway is ready once it has loaded plans and script from Redis, and sta
 });
 
 test.for([
-  ['while its worker is renewed', ({ child }: Workers): void => void child.kill('SIGHUP')],
-  ['while its worker is replaced', (workers: Workers): void => kill(workers.pids()[0])],
+  ['during a rolling restart', ({ child }: Workers): void => void child.kill('SIGHUP')],
+  ['while a crashed worker is replaced', (workers: Workers): void => kill(workers.pids()[0])],
   ['and immediately gets a new key from an operator', undefined],
 ] as const)(
   "the operators' plans, not the built-in ones, are restored in a Redis that comes back empty %s",
@@ -115,7 +115,7 @@ test('a new worker waits for Redis while the old one serves verified keys', asyn
 });
 
 test(
-  'the replacement of a crashed worker serves at once without Redis, with known plans, keys and levels',
+  'the replacement of a crashed worker serves at once without Redis, with the last known plans, keys and levels',
   TIMED,
   async () => {
     const redis = await redisServer();
@@ -140,7 +140,7 @@ test(
   },
 );
 
-test('the replacement of the only worker decides a key that was last used before an outage of Redis', async () => {
+test('the replacement of the only worker serves a key that was last used before an outage of Redis', async () => {
   const redis = await redisServer();
   const workers = await startWorkers({ ...ONE, REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });
   const key = await workers.issueKey({ plan: 'enterprise', minute: 1_000, day: 30 });
@@ -210,13 +210,13 @@ test('the workers of a dead primary exit within 10 s, even if an answer never ar
   expect(await inFlight).toBe('ECONNRESET');
 });
 
-test('a successor takes the port of a dead primary and kills only its hanging worker', TIMED, async () => {
+test('a successor takes over the port of a dead primary and kills only its hanging worker', TIMED, async () => {
   const core = await waitingCore();
   const [PORT, other] = [String(await freePort()), await startWorkers()];
   const { url: REDIS_URL } = await emptyDatabase();
   const workers = await startWorkers({ PORT, REDIS_URL, CORE_URL: core.url, CORE_TIMEOUT_MS: '60000' });
   const inFlight = list(workers, await workers.issueKey());
-  // An attempt that fails early leaves this promise unhandled.
+  // If the test fails before it awaits this promise, its rejection would be unhandled.
   inFlight.catch(() => {});
   const answer = await core.arrived;
   const pids = workers.pids();
@@ -234,7 +234,7 @@ test('a successor takes the port of a dead primary and kills only its hanging wo
   await untilServing(other, 2);
 });
 
-/** Whether a process holds a connection of a client to this port. */
+/** Whether a process has an open client connection on this port. */
 function hasConnections(pid: number, port: string): boolean {
   const at = `:${Number(port).toString(16).toUpperCase().padStart(4, '0')}`;
   const lines = readFileSync(`/proc/${pid}/net/tcp`, 'utf8')

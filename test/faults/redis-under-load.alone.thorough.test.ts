@@ -13,7 +13,7 @@ import { quantile } from '../support/statistics.ts';
 /** The gateway's deadline, and the delay that a busy machine may add. */
 const DEADLINE_MS = 250;
 const NOISE_MS = 400;
-/** The median time of requests to a healthy gateway is lower, unless the machine is overloaded. */
+/** Above the median latency of a healthy gateway, unless the machine is overloaded. */
 const USUAL_MS = 10;
 
 const core = await startService('core/main.ts', {
@@ -40,7 +40,7 @@ const codesOf = (answers: readonly Decided[]) =>
 const inMode = (mode: Decided['mode']) => (answer: Decided) => answer.mode === mode;
 const admitted = (answer: Decided) => answer.admitted;
 
-/** How many times slower than usual the machine is, at least 1. Bounds of time are multiplied by it. */
+/** How many times slower than usual the machine is, at least 1. Time bounds are multiplied by it. */
 function strainOf({ roomy, causedAt }: Observation): number {
   return Math.max(1, waitOf(roomy.filter(sentFrom(0, causedAt)), 0.5) / USUAL_MS);
 }
@@ -56,7 +56,7 @@ const waitOf = (answers: readonly Decided[], share: number): number =>
     share,
   );
 
-/** Expects that all admitted requests were charged, except calls of unknown fate, and none twice. */
+/** Expects that all admitted requests were charged, except those with an unknown outcome, and none twice. */
 function expectNothingTwice(
   { unknown }: Observation,
   answers: readonly Decided[],
@@ -93,7 +93,7 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     expect(tightHash).not.toHaveProperty('banned_until');
   });
 
-  test('causes 503 with Retry-After for unknown keys until its recovery', () => {
+  test('causes 503 with Retry-After for unverified keys until its recovery', () => {
     // Requests that were sent before the outage was detected wait for Redis and may be admitted.
     expect(unseen.during.length).toBeGreaterThan(2);
     const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + DEADLINE_MS * strain;

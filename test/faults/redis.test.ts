@@ -14,7 +14,7 @@ import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 const MINUTE = 60;
 
-/** @param settings by default a deadline that a busy machine does not miss, for faults other than silence */
+/** @param settings by default a deadline that even a busy machine meets, for faults other than silence */
 async function setUp(settings: Record<string, string> = { REDIS_TIMEOUT_MS: '2000' }) {
   const server = await ownRedis({ dir: await temporaryFolder() });
   const redis = connectionTo(server.url, { retryStrategy: () => 50 });
@@ -99,7 +99,7 @@ test('requests within the limit during an outage of Redis leave no debt', async 
   await request(stack, key);
   server.pause();
   const answers = await ask60(stack, key);
-  // Takes each token as soon as it is refilled, so that the bucket stays empty.
+  // Spends each token as soon as it is refilled, so that the bucket stays empty.
   for (const end = performance.now() + 6_000; performance.now() < end; await sleep(100))
     answers.push(await ask(stack.gateway, key));
   const admitted = admittedOf(answers);
@@ -137,7 +137,7 @@ test('a Redis that became a replica of an empty one does not cause a 401 for val
   await redis.replicaof('127.0.0.1', new URL(empty.url).port);
   await expect.poll(() => redis.dbsize()).toBe(0);
   for (let sent = 0; sent < 5; sent++) {
-    // A gateway no longer trusts its data of a key when the last entry that it read from the audit log is gone.
+    // A gateway no longer trusts its data about a key when the last entry that it read from the audit log is gone.
     expect([200, 503]).toContain((await request(stack, seen)).status);
     expect((await request(stack, unseen)).status).toBe(503);
     await sleep(150);

@@ -80,7 +80,7 @@ test('the password of a Redis Cluster is rotated without a failed request', asyn
 
 const told = ({ log }: Stack, text: string): number => log.filter(({ msg }) => msg === text).length;
 
-/** Closes the connections of the gateway's user, and waits until the gateway has reconnected and decides with Redis. */
+/** Closes the connections of the gateway's user, and waits until the gateway shares decisions again. */
 async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
   const before = told(stack, 'redis is back');
   expect(Number(await redis.call('CLIENT', 'KILL', 'USER', 'gateway'))).toBeGreaterThan(0);
@@ -130,7 +130,7 @@ test('the password of the sentinels is rotated without a failed request', async 
   }
 });
 
-test('a gateway that is cut off by a changed sentinel password reconnects once its file has it', async () => {
+test('a gateway that is cut off by a changed sentinel password reconnects once its file contains the new one', async () => {
   const { stack, onAll, file, redis } = await startWithSentinels();
   const [away, back] = [told(stack, 'redis is away'), told(stack, 'redis is back')];
   await onAll(`ACL SETUSER gateway resetpass >${NEW}`);

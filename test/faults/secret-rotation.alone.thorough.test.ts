@@ -42,7 +42,7 @@ test('CORE_TOKEN is rotated without a failed request', async () => {
   expect(await Promise.all(direct)).toEqual([401, 200]);
 });
 
-/** A PostgreSQL that requires a password of the core's role, and a connection of its administrator. */
+/** A PostgreSQL that requires a password for the core's role, and an administrator's connection to it. */
 async function startWithPassword() {
   const postgres = await startPostgres();
   cleanUp(postgres.stop);

@@ -12,7 +12,7 @@ const KILLS = thoroughly(10, 4);
 const KEYS = 8;
 const MINUTE_LIMIT = 120;
 const PER_MS = MINUTE_LIMIT / 60_000;
-/** An upper bound of the replication delay on one machine. */
+/** An upper bound for the replication delay on one machine. */
 const UNREPLICATED_MS = 500;
 
 interface Decided extends Answered {
@@ -65,8 +65,8 @@ function withModes(stack: Stack, answers: readonly Answered[]): Decided[] {
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
 
 /**
- * Tolerance for requests of a key that run concurrently: eight clients use few keys in turn. They may finish in any
- * order, and those whose call was lost with the primary may be admitted in addition.
+ * Tolerance for concurrent requests with one key: eight clients use few keys in turn. Requests may finish in any order,
+ * and those whose call was lost with the primary may be admitted in addition.
  */
 const OVERLAP = 4;
 
@@ -92,7 +92,7 @@ function stretch(before: Decided, local: readonly Decided[]): { taken: number; a
   return { taken: admitted(local), allowed: left + elapsed * PER_MS + OVERLAP };
 }
 
-test(`${KILLS} killed primaries cause no 5xx for known keys and admit little more than their allowance`, async () => {
+test(`${KILLS} killed primaries cause no 5xx for verified keys and admit little more than their allowance`, async () => {
   const { watched, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, day: 1_000_000, ban_after: 1_000_000_000 });
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));

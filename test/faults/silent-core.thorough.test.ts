@@ -85,7 +85,7 @@ test('a slow read gets the answer of the faster core, and the other answer is dr
   expect(new Set(answers.map(({ text }) => text))).toEqual(new Set(['[]']));
 });
 
-test('reads and writes leave a core that answers only its probes, until it answers again', async () => {
+test('reads and writes avoid a core that answers only probes, until it answers requests again', async () => {
   let hangs = false;
   let asked = 0;
   const stuck = await faultyCore((socket, head) => {
@@ -110,7 +110,7 @@ test('reads and writes leave a core that answers only its probes, until it answe
   };
   await load('GET', 1);
   hangs = true;
-  // The first writes have waited for a core that nobody knew to be stuck.
+  // The first writes waited for a core that was not yet known to be stuck.
   await load('POST', 1);
   expect(new Set(await load('POST', 4))).toEqual(new Set([200]));
   expect(new Set(await load('GET', 8))).toEqual(new Set([200]));
@@ -121,7 +121,7 @@ test('reads and writes leave a core that answers only its probes, until it answe
   expect(asked - before).toBeGreaterThan(20);
 }, 60_000);
 
-test('a silent core is tried once a second without harm when reads are rare', async () => {
+test('when reads are rare, a silent core is tried once a second and no read fails', async () => {
   const stuck = await faultyCore((socket, head) => void (head.includes('/readyz') && socket.write(okTo(head))));
   const well = await faultyCore((socket, head) => void socket.write(okTo(head)));
   const stack = await startStack({ CORE_URL: `${stuck},${well}`, CORE_TIMEOUT_MS: '2000' });

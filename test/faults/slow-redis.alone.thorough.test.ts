@@ -108,7 +108,7 @@ test.for([0, 60, 100])(
   },
 );
 
-test('a Redis with a latency of 150 ms that lost its scripts still decides unknown keys', async () => {
+test('a Redis with a latency of 150 ms that lost its scripts still decides on unverified keys', async () => {
   const { redis, proxy, stacks, unseen } = await fourGateways();
   proxy.set({ kind: 'delay', ms: 150 });
   for (const key of unseen.slice(0, 4)) {

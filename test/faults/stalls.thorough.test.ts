@@ -152,7 +152,7 @@ async function untilSettled({ process }: GatewayProcess): Promise<void> {
     .toBe(0);
 }
 
-/** Suspends Redis for `ms` during a request of a known key and one of a new key. */
+/** Suspends Redis for `ms` during a request with a verified key and one with a new key. */
 async function pauseRedis({ server, redis }: Rig, gateway: GatewayProcess, ms: number) {
   const [known, fresh] = [await createKey(redis, ROOMY), await createKey(redis, ROOMY)];
   await expect.poll(async () => (await ask(gateway.url, known.apiKey)).status).toBe(200);
@@ -181,7 +181,7 @@ test('a pause of Redis that is shorter than the deadline delays decisions but is
   expect(await localOf(gateway, [ofKnown, ofFresh])).toBe(0);
 });
 
-test('after Redis misses a deadline, known keys are decided locally and new keys get a 503', async () => {
+test('after Redis misses a deadline, verified keys are decided locally and new keys get a 503', async () => {
   const { rig, gateway } = await setUp();
   const { ofKnown, ofFresh } = await pauseRedis(rig, gateway, 2_000);
   expect([ofKnown.status, ofFresh.status]).toEqual([200, 503]);
@@ -193,7 +193,7 @@ test('after Redis misses a deadline, known keys are decided locally and new keys
   });
 });
 
-test('the script is loaded before the first decision of a connection', async () => {
+test('the script is loaded before the first decision on a connection', async () => {
   const { rig, gateway } = await setUp();
   const calls = async () => {
     const stats = await rig.redis.info('commandstats');

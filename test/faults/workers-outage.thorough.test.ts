@@ -28,7 +28,7 @@ async function ask(key: string, count: number): Promise<number[]> {
 const countOf = (statuses: readonly number[], status: number) => statuses.filter((one) => one === status).length;
 const issueTight = () => workers.issueKey({ plan: 'free', minute: MINUTE });
 
-/** The number of workers that have logged such requests. */
+/** The number of workers that have logged a matching request. */
 const workersOf = (isMeant: (line: LogLine) => boolean): number =>
   new Set(
     workers
@@ -53,7 +53,7 @@ beforeEach(async () => {
   await untilServing(workers, WORKERS);
 });
 
-test('all workers know a key that one of them knows, and share its allowance', async () => {
+test('all workers serve a key that one of them has verified, and share its allowance', async () => {
   const keys = await Promise.all([issueTight(), issueTight(), issueTight()]);
   const begun = performance.now();
   for (const key of keys) expect(await ask(key, 1)).toEqual([200]);
@@ -68,7 +68,7 @@ test('all workers know a key that one of them knows, and share its allowance', a
   await eventually(() => workersOf(({ mode }) => mode === 'local')).toBe(WORKERS);
 });
 
-test('a key that no worker knows gets a 503 with Retry-After', async () => {
+test('a key that no worker has verified gets a 503 with Retry-After', async () => {
   const key = await workers.issueKey();
   await server.stop();
   expect(new Set(await ask(key, 40))).toEqual(new Set([503]));
@@ -116,7 +116,7 @@ async function makeKnownToAll(key: string): Promise<void> {
     expect(new Set(await ask(key, 50))).toEqual(new Set([200]));
 }
 
-test('workers whose primary hangs decide by their own data, and each request is charged once', async () => {
+test('workers whose primary hangs decide from their own data, and each request is charged once', async () => {
   const key = await workers.issueKey();
   await makeKnownToAll(key);
   await server.stop();
@@ -134,7 +134,7 @@ test('workers whose primary hangs decide by their own data, and each request is 
   expect(await admitted()).toBe(served());
 });
 
-test('a ban by decision is in force on all workers if the one that returned it is killed and Redis is lost', async () => {
+test('a ban by decision stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {
   await workers.change('PATCH', '/plans/pro', { ban_after: 1, ban_grace_seconds: 0 });
   const key = await workers.issueKey({ plan: 'pro', minute: 400 });
   await makeKnownToAll(key);

@@ -83,7 +83,7 @@ test('a rolling restart is aborted if the new worker does not start, and the old
   expect((await list(workers, await workers.issueKey())).status).toBe(200);
 });
 
-test('restarts that are requested during a restart cause one more restart afterwards', async () => {
+test('requests for a restart during a restart cause one more restart afterwards', async () => {
   const workers = await startWorkers();
   workers.child.kill('SIGHUP');
   await eventually(() => workers.logged('rolling restart begins').length).toBe(1);
@@ -137,7 +137,7 @@ test('a primary that dies while a worker starts leaves no worker behind', async 
   workers.child.kill('SIGHUP');
   const starting = await nextChild(workers, before);
   cleanUp(() => isAlive(starting) && kill(starting));
-  // The new worker now waits for Redis, before it serves.
+  // The new worker waits for Redis before it serves.
   await expect.poll(() => proxy.connections, { interval: 5, timeout: 30_000 }).toBeGreaterThan(connections);
   workers.child.kill('SIGKILL');
   await eventually(() => [...before, starting].some(isAlive)).toBe(false);

@@ -161,7 +161,7 @@ const ALL_RULES = [
   'refused under a higher limit',
   'places of a raised day limit',
   'strikes clamped',
-  'full, and within the grace',
+  'full, but within the grace period',
   'ban doubled',
   'ban ignored in shadow mode',
   'raised meanwhile',

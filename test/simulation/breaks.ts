@@ -43,7 +43,7 @@ const executes =
 /** The breaks by name, each with the invariant that detects it. */
 export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant }>> = {
   'a call is sent twice': {
-    finds: 'asked once',
+    finds: 'decided once',
     server(server) {
       const run = server.run.bind(server);
       server.run = async (gateway, command) => {
@@ -69,7 +69,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       peek: (credential) => clients.peek(credential),
     }),
   },
-  'changes by other gateways are not followed': { finds: 'binds everywhere', isDeaf: true },
+  'changes by other gateways are not applied': { finds: 'binds everywhere', isDeaf: true },
   'one gateway uses its own clock': {
     finds: 'exact',
     server: executes((execute) => (gateway, name, args) => {
@@ -115,7 +115,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
   },
   'the grace period is ignored': { finds: 'hammer is banned', plans: withPlans({ ban_grace_seconds: 0 }) },
   'strikes never ban': { finds: 'hammer is banned', plans: withPlans({ ban_after: 1_000_000 }) },
-  'a gateway does not hear of its own changes': { finds: 'binds here', announce: () => async () => {} },
+  'a gateway does not apply its own changes': { finds: 'binds here', announce: () => async () => {} },
   'scope and address are not checked': {
     finds: 'binds here',
     limiter: (limiter) => ({

@@ -3,7 +3,7 @@ import type { Verdict } from '../../gateway/limiter/limiter.ts';
 /** Statements that must hold after every step. The judge checks them. */
 export const INVARIANTS = {
   exact: 'Redis admits a request exactly when both buckets hold a token, and refuses it otherwise',
-  'asked once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
+  'decided once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
   'slow is not away': 'a gateway whose calls get replies in time decides with Redis, and answers every request',
   'retry time': 'the time in a refusal suffices for a lone client, and is not too long in the first one',
   'local limit': 'without Redis, a gateway admits at most the limit, starting from the level that it last knew',

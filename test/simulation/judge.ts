@@ -49,7 +49,7 @@ type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 /** Checks the actions of Redis and what clients and operators see. Keeps the first violation of an invariant. */
 export class Judge implements Observer {
   violation: Violation | undefined;
-  /** The rate of the client that hammers as a multiple of its limit, if there is such a client. */
+  /** The rate of the hammering client, if there is one, as a multiple of its limit. */
   hammerTimes: number | undefined;
   readonly #time: VirtualTime;
   readonly #ids: readonly string[];
@@ -60,7 +60,8 @@ export class Judge implements Observer {
   /** The reference buckets by key. */
   #inRedis = new Map<string, Buckets>();
   /**
-   * By gateway and key: the levels in the last reply of Redis minus later admissions, and the levels without replies.
+   * By gateway and key: the levels in the last reply of Redis minus later admissions, and the levels that follow from
+   * local admissions alone.
    */
   readonly #lastHeard = new Map<string, Buckets>();
   readonly #localOnly = new Map<string, Buckets>();
@@ -112,7 +113,10 @@ export class Judge implements Observer {
       this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} instead of ${left / MINUTE} tokens.`);
     const lacking = told.minute * MINUTE - this.#in(this.#lastHeard, name).minute.levelAt(now, told.minute);
     if (isFull && (due > tokens || (due + 1) * MINUTE <= Math.min(tokens * MINUTE, lacking)))
-      this.fail('charged', `A charge of ${tokens} takes ${due} of the minute, which lacks ${lacking / MINUTE}.`);
+      this.fail(
+        'charged',
+        `A charge of ${tokens} takes ${due} from the minute bucket, which lacks ${lacking / MINUTE}.`,
+      );
     minute.set(told.left, now, told.minute);
     day.set(told.dayLeft, now, told.day);
   }
@@ -121,7 +125,7 @@ export class Judge implements Observer {
     const { outcome, minute, day } = told;
     if (!DECIDED.includes(outcome)) return;
     if (this.#count(`${id} decided`) > this.#total(`${id} asked`))
-      this.fail('asked once', 'Redis has decided on more requests than were sent.');
+      this.fail('decided once', 'Redis has decided on more requests than were sent.');
     const buckets = this.#in(this.#inRedis, id);
     const before = this.#lastOutcome.get(id);
     this.#lastOutcome.set(id, outcome);
@@ -195,7 +199,7 @@ export class Judge implements Observer {
     if (answer?.outcome === 'admitted' && !answer.isShadowed) {
       if (isLocal) this.#checkLocal(request, answer);
       else if (this.#count(`${id} admitted here`) > this.#total(`${id} admitted`))
-        this.fail('asked once', `k${key} was admitted more often than Redis has admitted it.`);
+        this.fail('decided once', `k${key} was admitted more often than Redis has admitted it.`);
     }
     if (answer?.outcome === 'unauthorized' && !this.#mayBeInvalid.has(id))
       this.fail('never 401', `k${key} is valid, but g${gateway} rejects it as ${answer.reason}.`);
@@ -218,7 +222,7 @@ export class Judge implements Observer {
     };
     for (const [since, buckets] of Object.entries(bounds)) {
       if (buckets.minute.takeToken(now, limits[0]) && buckets.day.takeToken(now, limits[1])) continue;
-      // Redis does not charge admissions of unknown fate again, so it gives their tokens back. They are counted.
+      // Redis never charges admissions with an unknown outcome again, so their tokens return. They are counted.
       const isExcused = since === 'without Redis' && this.#count(`${name} given back`) <= this.#unknownFates();
       if (!isExcused) this.fail('local limit', `g${gateway} admitted more requests of k${key} ${since} than allowed.`);
     }
@@ -226,7 +230,7 @@ export class Judge implements Observer {
 
   #checkLone({ waitedSince, gateway }: Request, answer: Answer): void {
     if (answer?.outcome === 'banned')
-      this.fail('polite is not banned', 'The lone client waits as refusals say, but is banned.');
+      this.fail('polite is not banned', 'The lone client waits as long as each refusal says, but is banned.');
     if (waitedSince === undefined || answer?.outcome === 'admitted') return;
     if (this.#contacts.every((_, at) => this.#hasContact(at, waitedSince - SETTLED_MS)))
       this.fail('retry time', `The lone client has waited, but g${gateway} decides ${answer?.outcome ?? 503}.`);
@@ -253,8 +257,8 @@ export class Judge implements Observer {
   // Changes by operators.
 
   /**
-   * Begins a change, so the change that it replaces may no longer be in force. @returns functions to call with the
-   * outcome
+   * Begins a change, so that the change that it replaces need no longer be in force.
+   * @returns functions to call with the outcome
    */
   begin(bond: Omit<Bond, 'from' | 'until'>, mayInvalidate: boolean): { acknowledge(): void; fail(): void } {
     if (mayInvalidate) this.#mayBeInvalid.add(bond.id);
@@ -318,7 +322,10 @@ export class Judge implements Observer {
     const missing = this.#ids.map((id) => Math.max(0, this.#total(`${id} owed`) - this.#total(`${id} charged`)));
     const sum = missing.reduce((one, other) => one + other, 0);
     if (sum > 0 && sum > unknownFates())
-      this.fail('charged', `${sum} local admissions were not charged, and the fate of ${unknownFates()} is unknown.`);
+      this.fail(
+        'charged',
+        `${sum} local admissions were not charged, and the outcome of ${unknownFates()} is unknown.`,
+      );
   }
 
   end(): void {

@@ -5,7 +5,7 @@ import type { Random } from './random.ts';
 import type { Server } from './server.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** TCP and proxies may deliver what a closed connection has sent for this long. */
+/** For this long, TCP and proxies may still deliver data that was sent on a connection since closed. */
 const LATEST_MS = 15_000;
 
 /** The network link between one gateway and Redis. */

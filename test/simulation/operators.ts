@@ -22,7 +22,7 @@ export interface SimulatedKey {
 export const INSIDE = '10.1.2.3';
 export const OUTSIDE = '192.0.2.1';
 const NETWORK = parseNetwork('10.0.0.0/8') ?? '';
-/** The tolerance for the clock of a gateway without Redis, which is behind by the delay of the last reply. */
+/** The tolerance for a gateway without Redis, whose clock is behind by the delay of the last reply. */
 const CLOCKS_APART_MS = 1_000;
 
 export const digestOf = (text: string) => hash('sha256', text, 'base64url');

@@ -31,7 +31,7 @@ describe('the quick seeds detect the break', () => {
 });
 
 test('a failing seed is reduced to a short history', async () => {
-  const name = 'a gateway does not hear of its own changes';
+  const name = 'a gateway does not apply its own changes';
   const options = { redis, broken: BREAKS[name] };
   const plan = planOf((await firstSeedWith(name, redis)) ?? 0, STEPS);
   const found = await shortest(plan, await run(plan, options), (shorter) => run(shorter, options));

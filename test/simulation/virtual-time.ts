@@ -6,7 +6,7 @@ const BEGIN_MS = 1_795_132_800_123;
 
 /** Between two real immediates, Node runs all pending promise callbacks. */
 const realImmediate = setImmediate;
-/** The number of timers per turn of the real event loop, because a turn costs more than most timers. */
+/** Several timers share a turn of the real event loop, because a turn costs more than most timers. */
 const TIMERS_A_TURN = 16;
 
 /**

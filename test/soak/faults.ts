@@ -21,7 +21,7 @@ const DURATION_MS = 1_500;
 let turn = 0;
 const nextCore = ({ cores }: Stage) => cores[turn++ % cores.length] as SoakProcess;
 
-/** Causes a fault in a part of the stage, and repairs it after a while. */
+/** Causes a fault in a part of the stage, and ends it after a while. */
 const lasting =
   <Part>(part: (stage: Stage) => Part, cause: (part: Part) => unknown, heal: (part: Part) => unknown) =>
   async (stage: Stage): Promise<void> => {

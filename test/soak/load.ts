@@ -206,8 +206,9 @@ function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt,
     (Object.keys(kind.excused) as Disturbance['kind'][]).some(
       (cause) => includes(kind.excused[cause], seen) && record.wasDisturbed(cause, sentAt, endedAt),
     );
-  // An outage in the gateways' logs may excuse the outcome, so it is judged once they have certainly arrived.
-  if (!includes(kind.promised, seen)) setTimeout(() => isExcused() || complain('not promised'), 2 * LOG_LAG_MS);
+  // An outage in the gateways' logs may excuse the outcome, so it is judged once the log lines have arrived.
+  if (!includes(kind.promised, seen))
+    setTimeout(() => isExcused() || complain('this outcome is not promised'), 2 * LOG_LAG_MS);
   if (answer !== undefined) checkHeaders(answer, id, kind.isInternal ? [] : LIMIT_HEADERS, complain);
   if (answer !== undefined && answer.status >= 500)
     record.failed({ url, status: answer.status, requestId: id, at: sentAt });
@@ -227,7 +228,7 @@ function checkHeaders(
     if (!/^\d+$/.test(String(headers[name]))) complain(`${name} is ${headers[name]}`);
   }
   if ((status === 429 || status === 503) && !/^\d+$/.test(String(headers['retry-after']))) complain('no Retry-After');
-  if (headers['x-request-id'] !== id) complain(`the answer to ${headers['x-request-id']}`);
+  if (headers['x-request-id'] !== id) complain(`the X-Request-Id is ${headers['x-request-id']}`);
   const isWhole = status === 200 ? Array.isArray(json) : typeof json === 'object' && json !== null;
   if (!isWhole) complain('an invalid body');
 }

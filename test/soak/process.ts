@@ -12,7 +12,7 @@ export interface Holding {
   readonly fileHandles: number;
 }
 
-/** A process of the soak that can be ended and started again. If it ends by itself, a promise is broken. */
+/** A process of the soak that can be ended and started again. Ending by itself breaks a promise. */
 export class SoakProcess {
   readonly #options: SoakProcessOptions;
   #child: ChildProcess | undefined;
@@ -60,7 +60,7 @@ export class SoakProcess {
     await ended;
   }
 
-  /** Nothing while the process is not running. */
+  /** Zeros while the process is not running. */
   holding(): Holding {
     const pid = this.#child?.pid;
     if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return { megabytes: 0, fileHandles: 0 };

@@ -10,7 +10,7 @@ export interface Disturbance {
   to: number;
 }
 
-/** An answer of status 5xx that a client saw. */
+/** A 5xx answer that a client saw. */
 export interface SeenFailure extends Failure {
   /** Base URL of the listener. */
   readonly url: string;
@@ -127,7 +127,7 @@ export class SoakRecord {
 
   /**
    * Compares the admissions of the metered keys with their allowance, exactly while decisions were shared. In an
-   * outage, each gateway may continue with the remaining tokens, and so may Redis after it.
+   * outage, each gateway may continue with the remaining tokens, and so may Redis afterwards.
    */
   judgeAllowances(allowance: Allowance, gateways: number): void {
     const outages = merged(this.#disturbances.filter(({ kind }) => kind === 'redis'));

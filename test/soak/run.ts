@@ -19,7 +19,7 @@ fails, and checks every answer against the promises to clients.
   --every <seconds>  time between faults: default 20, at least 10
   --help             prints this
 
-Load: reads, writes, keys over their limit, a banned key, invented keys, clients that disconnect, and internal services
+Load: reads, writes, keys over their limit, a banned key, made-up keys, clients that disconnect, and internal services
 that read from the cores directly.
 Faults, in turn: ${FAULTS.map(({ name }) => name).join(', ')}.
 Prints a table at the end, and exits with 1 if a promise was broken.
@@ -127,8 +127,7 @@ async function checkLedger(): Promise<void> {
     path = /^<([^>]+)>; rel="next"$/.exec(String(headers.link ?? ''))?.[1] ?? '';
   }
   const there = new Set(names);
-  for (const name of load.acknowledged)
-    if (!there.has(name)) record.broke(`a pet that was acknowledged is lost: ${name}`);
+  for (const name of load.acknowledged) if (!there.has(name)) record.broke(`an acknowledged pet is lost: ${name}`);
   if (there.size !== names.length) record.broke(`${names.length - there.size} pets exist twice`);
 }
 
@@ -136,8 +135,8 @@ function checkHoldings(): void {
   for (const [at, { name }] of stage.processes.entries()) {
     const [was, is] = [before[at] as Holding, after[at] as Holding];
     if (is.fileHandles - was.fileHandles > MAX_MORE_HANDLES)
-      record.broke(`${name} has ${is.fileHandles} file handles, and had ${was.fileHandles}`);
+      record.broke(`${name} has ${is.fileHandles} file handles; before the load it had ${was.fileHandles}`);
     if (is.megabytes - was.megabytes > MAX_MORE_MEGABYTES)
-      record.broke(`${name} has ${is.megabytes.toFixed(0)} MB, and had ${was.megabytes.toFixed(0)}`);
+      record.broke(`${name} uses ${is.megabytes.toFixed(0)} MB; before the load it used ${was.megabytes.toFixed(0)}`);
   }
 }

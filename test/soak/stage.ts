@@ -102,7 +102,7 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
     client,
     async issueKey(limits) {
       const { status, json } = await post(`${adminUrls[0]}/keys`, { name: 'soak', ...limits }, { key: ADMIN_TOKEN });
-      if (status !== 201) throw new Error(`The gateway answered ${status} to a new key.`);
+      if (status !== 201) throw new Error(`The gateway answered the creation of a key with ${status}.`);
       return (json as { key: string }).key;
     },
     async stop() {

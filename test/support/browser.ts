@@ -13,7 +13,7 @@ export interface WatchedPage {
   readonly faults: string[];
 }
 
-/** Containers that start or stop beside the tests change the machine's network. Chromium then interrupts requests. */
+/** Chromium interrupts requests when containers that start or stop beside the tests change the machine's network. */
 const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 
 const PATIENCE_MS = 60_000;

@@ -4,7 +4,7 @@ import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 const SLOWEST_SHOWN = 10;
 const TESTS = join(import.meta.dirname, '..');
-/** With fewer files, only some were selected. */
+/** A run of fewer files is a selection. */
 const WHOLE_RUN = 50;
 
 /**
@@ -22,7 +22,7 @@ export default class ClosingLine implements Reporter {
       ...slowest(modules),
       ...withState('failed').map((test) => `failed: ${nameOf(test)}\n${reasonsOf(test)}`),
       ...brokenModules.map(({ relativeModuleId }) => `failed: ${relativeModuleId}`),
-      ...tests.filter((test) => test.diagnostic()?.flaky).map((test) => `not at the first try: ${nameOf(test)}`),
+      ...tests.filter((test) => test.diagnostic()?.flaky).map((test) => `passed on a retry: ${nameOf(test)}`),
       ...leftOut(modules),
       `${withState('passed').length} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`,
     ];
@@ -42,7 +42,9 @@ function leftOut(modules: readonly TestModule[]): string[] {
   if (modules.length < WHOLE_RUN || modules.some(({ moduleId }) => isLong(moduleId))) return [];
   const files = readdirSync(TESTS, { recursive: true, encoding: 'utf8' });
   const long = files.filter((file) => isLong(file) && !file.includes('node_modules/'));
-  return [`${long.length} long files run with THOROUGH=1, as in CI, or by name: npm test -- <name>`];
+  return [
+    `${long.length} long files were left out; run them with THOROUGH=1, as in CI, or by name: npm test -- <name>`,
+  ];
 }
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;

@@ -19,7 +19,8 @@ let last: Promise<unknown> = Promise.resolve();
 
 /**
  * Runs a command in a thread that has already loaded the command line, because a new process takes a quarter of a
- * second to load it. Commands run one at a time. Behaviour that needs a process, such as a terminal, is tested in one.
+ * second to load it. Commands run one at a time. Behaviour that depends on a process, such as use of a terminal, is
+ * tested in a process.
  */
 export const ctlWith = (env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> =>
   inThread({ words, env });

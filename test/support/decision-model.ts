@@ -2,8 +2,8 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Plan } from '../../gateway/limiter/plans.ts';
 
 /**
- * A second implementation of the rules of a decision, with which both limiters are compared. A level is an exact
- * integer in shares of a token. Refusals are exact points in time; what is not remembered is undefined. Verdicts are the texts of
+ * A second implementation of the decision rules, against which both limiters are compared. A level is an exact integer
+ * in fractions of a token. Refusals are exact points in time, undefined once forgotten. Verdicts are the texts of
  * decide.lua.
  */
 
@@ -15,7 +15,7 @@ const DAY = 86_400 * SECOND;
 /** The operators' data of a key; times are Unix microseconds. */
 export interface ModelRecord {
   plan: string;
-  /** The secrets, by the presented digest. */
+  /** The secrets by digest. */
   secrets: Readonly<Record<string, ModelSecret>>;
   expiresAt?: number | undefined;
   isDisabled?: boolean;
@@ -23,7 +23,7 @@ export interface ModelRecord {
   day?: number | undefined;
 }
 
-/** The bounds of a secret: operations, networks in CIDR notation, and an expiry. */
+/** The restrictions of a secret: operations, networks in CIDR notation, and an expiry. */
 export interface ModelSecret {
   readonly until?: number | undefined;
   readonly scope?: 'read' | 'write' | undefined;
@@ -60,7 +60,7 @@ interface Before {
 /** Division, rounded up. */
 const up = (a: bigint, b: bigint): bigint => (a + b - 1n) / b;
 
-/** A bucket whose level counts shares of a token. One token has as many shares as its window has ticks. */
+/** A bucket whose level counts fractions of a token. One token has as many fractions as its window has ticks. */
 class Bucket {
   readonly #limit: bigint;
   readonly #window: bigint;
@@ -84,7 +84,7 @@ class Bucket {
     return this.#level >= this.#window;
   }
 
-  /** Ticks until it has a token. */
+  /** Ticks until the bucket has a token. */
   get wait(): bigint {
     const missing = this.#window - this.#level;
     return missing <= 0n ? 0n : up(missing, this.#limit);
@@ -237,7 +237,7 @@ export class ModelKey {
       keep(0, NOTHING, { until, isByOperator: false });
       return tell('banned', 0, until, until);
     }
-    if (after.isFull) this.#met.add('full, and within the grace');
+    if (after.isFull) this.#met.add('full, but within the grace period');
     keep(0, after.memory);
     return tell('refused', 0, ban.until, place);
   }
@@ -269,7 +269,8 @@ export class ModelKey {
   }
 
   /**
-   * Until when no refusal causes a ban: after a limit was more than halved, clients return too soon for strikes to expire.
+   * Until when no refusal causes a ban. After a limit was more than halved, clients return too soon for strikes to
+   * expire.
    */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;

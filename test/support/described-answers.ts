@@ -8,7 +8,7 @@ import { schemaValidator } from './json-schema.ts';
 
 /**
  * Compares the answers that tests get from a gateway with the descriptions of its two APIs: status, body and headers.
- * All required headers must be present, and no undescribed ones. So the two cannot drift apart.
+ * Every required header must be present and every header described, so that the two cannot drift apart.
  */
 
 export interface Seen {
@@ -141,7 +141,7 @@ const isOfReference = (path: string, { status, headers }: Seen): boolean =>
   (status < 400 || headers['content-type']?.startsWith('text/html') === true) &&
   (path === '/v1/openapi.json' || path === '/docs' || path.startsWith('/docs/'));
 
-/** The headers of every answer, from a 404 to a page of pets. */
+/** The headers that every answer has, whatever its status. */
 const everywhere = resolved<Response>(api.components.responses.BadRequest as Response).headers;
 const faultsOfLimits = ({ headers }: Seen): string[] => faultsOfRequired(headers, everywhere);
 
@@ -186,7 +186,7 @@ function faultsOfPresent(given: IncomingHttpHeaders, described: Response['header
 const faultsOfNoBody = ({ text }: Seen): string[] => (text === '' ? [] : ['HEAD has a body']);
 
 function faultsOfBody({ headers, text }: Seen, schema: object): string[] {
-  if (headers['content-type'] !== 'application/json') return [`its type is ${headers['content-type']}`];
+  if (headers['content-type'] !== 'application/json') return [`the content type is ${headers['content-type']}`];
   try {
     return ajv.validate(schema, JSON.parse(text)) ? [] : [`the body: ${ajv.errorsText()}`];
   } catch {

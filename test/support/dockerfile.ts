@@ -34,7 +34,7 @@ export function readDockerfile(): readonly Stage[] {
 }
 
 function expectEmpty({ text }: Instruction): void {
-  if (!text.endsWith('=')) throw new Error(`ARG ${text} has a value, which is not known here.`);
+  if (!text.endsWith('=')) throw new Error(`ARG ${text} has no empty default, which is not supported here.`);
 }
 
 function instructionsOf(text: string): Instruction[] {
@@ -47,7 +47,7 @@ function instructionsOf(text: string): Instruction[] {
 
 function parse(line: string): Instruction {
   const [, name = '', flagged = '', text = ''] = /^([A-Z]+) ((?:--\S+ )*)(.*)$/.exec(line) ?? [];
-  if (name === '') throw new Error(`This is not an instruction of a Dockerfile: ${line}`);
+  if (name === '') throw new Error(`Not a Dockerfile instruction: ${line}`);
   const flags = [...flagged.matchAll(/--([\w-]+)=(\S+)/g)].map(([, flag = '', value = '']) => [flag, value]);
   return { name, text, flags: Object.fromEntries(flags) as Record<string, string> };
 }

@@ -63,7 +63,7 @@ export async function coreWithBadStore(): Promise<Patient> {
   const other = new DatabaseSync(core.file);
   let writing = true;
   const write = async () => {
-    // While it waits for the lock, it answers nothing. Between two writes it can be scraped.
+    // The core answers nothing while it waits for the lock. Between two writes it can be scraped.
     for (; writing; await sleep(700)) await post(`${core.url}/v1/pets`, { name: 'Rex', categoryId: 1 });
   };
   const written = write();

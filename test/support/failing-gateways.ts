@@ -11,6 +11,8 @@ import { startRestartable } from './restartable.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { startWorkers } from './workers.ts';
 
+/** Gateways with faults of their own, of their Redis or of their plans. */
+
 /** A gateway whose keys are damaged by hand, lost, and used from outside their networks. */
 export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const stack = await startStack({ REDIS_URL: url, REDIS_TIMEOUT_MS: '5000' });
@@ -53,13 +55,11 @@ export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: R
   };
 }
 
-/** Gateways, with faults of their own, of their Redis and of their plans. */
-
 const limitOf = (minute: number) => ({ minute, ban_after: 1_000_000 });
 
 /**
- * A gateway whose plan table gets an invalid limit. It then gets CPU only now and then, like a container at its limit,
- * and is finally killed.
+ * A gateway whose plan table gets an invalid limit. It then gets CPU only now and then, like a container at its CPU
+ * limit, and is finally killed.
  */
 export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };

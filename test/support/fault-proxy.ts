@@ -3,7 +3,7 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from './clean-up.ts';
 
-/** A network fault. All except `half-open` affect open connections at once, and new ones. */
+/** A network fault. All except `half-open` affect new connections and, at once, open ones. */
 export type Fault =
   | { readonly kind: 'pass' }
   /** Requests arrive at once. Each piece of a reply is delayed by `ms`, in order. */
@@ -21,7 +21,7 @@ export type Fault =
   | { readonly kind: 'half-open' }
   /** Replies arrive a few bytes at a time. */
   | { readonly kind: 'trickle'; readonly bytes: number; readonly everyMs: number }
-  /** Each connection is reset after this many bytes of its next reply, or of that to this command. */
+  /** Each connection is reset after this many bytes of its next reply, or of its next reply to the command `to`. */
   | { readonly kind: 'cut-reply'; readonly afterBytes: number; readonly to?: string };
 
 export interface FaultProxy {

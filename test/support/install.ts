@@ -44,7 +44,7 @@ export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`
   if (!canInstall()) throw new Error(`This needs ${name}: ${instead}.`);
   install([name]);
   const brought = find(name);
-  if (brought === undefined) throw new Error(`The package ${name} did not bring ${PACKAGES[name][0]}.`);
+  if (brought === undefined) throw new Error(`The package ${name} does not contain ${PACKAGES[name][0]}.`);
   return brought;
 }
 

@@ -99,6 +99,6 @@ export async function burst(under: LimiterUnderTest, credential: Credential, cou
   return runs.join(' ');
 }
 
-/** The decision on one request of a known key. */
+/** The decision on one request with a valid key. */
 export const decision = async (under: LimiterUnderTest, credential: Credential): Promise<Decision> =>
   (await under.limiter.decide(credential)) as Decision;

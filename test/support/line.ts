@@ -46,7 +46,7 @@ export function lineTo(url: string, { keepAliveMs = 60_000, needsEcho = false } 
   return line;
 }
 
-/** The timeout of a request that shares its connection. */
+/** The fields of a request that shares its connection and is not streamed. */
 export const NOT_STREAMED = { isAlone: false, sentAt: 0, streamed() {}, piece() {} };
 
 /** Sends a request without a timeout. Its id is also that of its only attempt. */

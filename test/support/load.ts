@@ -60,7 +60,7 @@ export interface EverydayLoad {
   end(): Promise<void>;
 }
 
-/** After a request without an answer, so that a dead server is not flooded. */
+/** The pause after a request without an answer, so that a dead server is not flooded. */
 const PAUSE_AFTER_FAULT_MS = 100;
 
 /**

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observed } from './allowance-checker.ts';
 import { type Answer, send } from './http.ts';
 
-/** An answer with its duration and the id that finds it in the gateway's log. */
+/** An answer with its duration and its request id in the gateway's log. */
 export interface Answered extends Answer, Observed {
   readonly id: string;
   readonly ms: number;

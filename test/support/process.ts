@@ -23,7 +23,7 @@ export interface Started {
   ended: Promise<Ended>;
 }
 
-/** A process of ours, started as by a person or a container. Killed after the test if it still runs. */
+/** A process of ours, started as a person or a container would start it. Killed after the test if it still runs. */
 export function startProcess(
   command: string,
   args: readonly string[],
@@ -50,8 +50,8 @@ export function startProcess(
 }
 
 /**
- * Chosen below the range that the system assigns to connections. Those ports could be taken before a worker listens, or
- * during a restart.
+ * Ports below the range that the system assigns to connections, because a port in that range could be taken before a
+ * worker listens, or during a restart.
  */
 const ownPorts = async ({ PORT, ADMIN_PORT }: NodeJS.ProcessEnv) => ({
   ...(PORT === '0' && { PORT: String(await freePort()) }),
@@ -88,5 +88,5 @@ function untilItEnds({ ended }: Started, forget: () => void): void {
   cleanUp(forget);
 }
 
-/** At other log levels, failures are not logged. */
+/** The log levels at which failures are logged. */
 const LEVELS_OF_FAILURES = ['trace', 'debug', 'info', 'warn'];

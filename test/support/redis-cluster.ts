@@ -13,7 +13,7 @@ export interface ClusterNode {
   readonly server: RedisServer;
   /** The URL for clients. */
   readonly url: string;
-  /** Connected to this node only; it redirects keys of other nodes. */
+  /** Connected to this node only; it redirects commands on keys of other nodes. */
   readonly redis: Redis;
   readonly id: string;
   readonly port: number;
@@ -99,7 +99,7 @@ async function replicate({ redis }: ClusterNode, primary: ClusterNode): Promise<
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** Attempts after which the nodes are introduced again, because on a busy machine a node may give up a handshake. */
+/** Attempts after which the nodes are introduced again, because a node may abandon a handshake on a busy machine. */
 const MEET_EVERY = 80;
 
 /** Introduces every node to the first, and waits until each knows all others and their slots. */

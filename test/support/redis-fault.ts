@@ -39,9 +39,9 @@ export interface Observation {
   readonly mendedFrom: number;
   /** When Redis answered again to a direct client. */
   readonly healedAt: number;
-  /** A key with more allowance than it uses, from before the fault to after it. */
+  /** A key that stays within its allowance, from before the fault to after it. */
   readonly roomy: Decided[];
-  /** A key that asks for more than its allowance, from before the fault to its end. */
+  /** A key that exceeds its allowance, from before the fault to its end. */
   readonly tight: Decided[];
   /** Keys new to the gateway: each used once during the fault, and one used after it until it is served. */
   readonly unseen: { readonly during: Answered[]; readonly after: Answered[] };
@@ -117,7 +117,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   return observation;
 }
 
-/** Sends requests until the gateway knows the key. On a busy machine even a healthy Redis can miss the deadline. */
+/** Sends requests until the key is verified. On a busy machine even a healthy Redis can miss the deadline. */
 async function meet(gateway: string, key: string): Promise<Answered[]> {
   const answers = [await ask(gateway, key)];
   for (; answers.at(-1)?.status !== 200 && answers.length < 200; await sleep(50)) answers.push(await ask(gateway, key));
@@ -184,7 +184,7 @@ export async function startGatewayProcess(settings: Record<string, string>): Pro
 export function withModes(answers: readonly Answered[], log: readonly LogLine[]): Decided[] {
   const modes = new Map(log.filter(({ msg }) => msg === 'request').map(({ requestId, mode }) => [requestId, mode]));
   return answers.map((answer) => {
-    if (!modes.has(answer.id)) throw new Error(`The log has no line of request ${answer.id}.`);
+    if (!modes.has(answer.id)) throw new Error(`The log has no line for request ${answer.id}.`);
     return { ...answer, mode: modes.get(answer.id) === 'local' ? 'local' : 'shared' };
   });
 }

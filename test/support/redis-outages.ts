@@ -33,7 +33,7 @@ export const OUTAGES: readonly RedisFault[] = [
   { name: 'slower than the deadline', cause: network({ kind: 'delay', ms: 600 }), heal: network({ kind: 'pass' }) },
   { name: 'unreachable without notice', cause: network({ kind: 'black-hole' }), heal: network({ kind: 'pass' }) },
   {
-    name: 'heard one byte at a time',
+    name: 'received one byte at a time',
     cause: network({ kind: 'trickle', bytes: 1, everyMs: 10 }),
     heal: network({ kind: 'pass' }),
   },
@@ -47,7 +47,7 @@ export function flushedScripts(everyMs: number): RedisFault {
   let flushing: NodeJS.Timeout;
   return {
     name: `without its scripts every ${everyMs} ms`,
-    // A long deadline that a busy machine does not miss: any local decision is then caused by the fault.
+    // Even a busy machine meets this long deadline, so any local decision is caused by the fault.
     settings: { REDIS_TIMEOUT_MS: '2000' },
     cause({ redis }) {
       flushing = setInterval(() => void redis.script('FLUSH'), everyMs);

@@ -21,7 +21,7 @@ export interface SentinelNode {
 export interface Sentinel extends Started {
   readonly url: string;
   readonly redis: Redis;
-  /** The path of its configuration, which it writes. */
+  /** The path of its configuration, which the sentinel rewrites. */
   readonly configuration: string;
 }
 
@@ -76,7 +76,7 @@ export async function startSentinels({ password = '' } = {}): Promise<Watched> {
 
 const replicaOf = ({ port }: { port: number }) => ({ replicaof: `127.0.0.1 ${port}` });
 
-/** Waits until a replica has all writes of its primary so far. A swap would lose missing ones. */
+/** Waits until a replica has all writes of its primary so far. A failover would lose missing ones. */
 async function hasCaughtUp(primary: SentinelNode, replica: SentinelNode): Promise<void> {
   const offset = async ({ redis }: SentinelNode, name: string) =>
     Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(await redis.info('replication'))?.[1]);
@@ -103,7 +103,7 @@ async function follows({ redis }: SentinelNode): Promise<void> {
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** A sentinel that checks often; the default intervals are seconds. */
+/** A sentinel that checks often: by default, it checks only every few seconds. */
 async function startSentinel(primaryPort: number, password: string): Promise<Sentinel> {
   const port = await freePort();
   const directory = await temporaryFolder();

@@ -17,7 +17,7 @@ export const WITHIN = { timeout: 30_000 };
 
 const RUNBOOK = await readFile(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
 
-/** The lines of a section that start with `beginning`, which is removed, and with the secrets inserted. */
+/** The lines of a section that start with `beginning`, without it and with the secrets inserted. */
 export function linesOf(section: string, beginning: string): string[] {
   const [, text = ''] = RUNBOOK.split(`### ${section}\n`);
   const lines = (text.split('\n##')[0] ?? '').split('\n').filter((line) => line.startsWith(`    ${beginning} `));

@@ -33,7 +33,7 @@ const isSample = (line: string): boolean => line !== '' && !line.startsWith('#')
 /** @throws {Error} for an invalid line */
 function readSample(line: string): Sample {
   const [, name, labels = '', value] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
-  if (name === undefined || value === undefined) throw new Error(`This is not a sample: ${line}`);
+  if (name === undefined || value === undefined) throw new Error(`Not a sample: ${line}`);
   const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, label, text]) => [label, text]);
   return { name, labels: Object.fromEntries(pairs), value: Number(value.replace('Inf', 'Infinity')) };
 }

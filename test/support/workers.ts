@@ -8,7 +8,7 @@ import { type Started, startService } from './process.ts';
 import { emptyDatabase } from './redis-database.ts';
 import { ADMIN_TOKEN, temporaryFolder } from './stack.ts';
 
-/** A gateway in several processes, started as by a person or a container. */
+/** A gateway in several processes, started as a person or a container would start it. */
 export interface Workers extends Started {
   readonly gateway: string;
   readonly adminUrl: string;
@@ -97,5 +97,5 @@ export const untilServing = (workers: Workers, count: number): Promise<void> =>
     new RegExp(`^gateway_workers_serving ${count}$`, 'm'),
   );
 
-/** Processes and their logs take time on a busy machine. */
+/** Waits long enough for processes and their logs on a busy machine. */
 export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 30_000, interval: 20 });

@@ -7,7 +7,7 @@ import type { Load, LoadResult } from './load.ts';
 
 /** Finer than Node's timers, which count whole milliseconds. */
 const GRAIN_MS = 0.2;
-/** A wait on this never wakes, so it only times out. */
+/** Nothing notifies a wait on this, so that it always times out. */
 const nobody = new Int32Array(new SharedArrayBuffer(4));
 
 interface Answer {
@@ -55,7 +55,7 @@ export class OpenLoop {
     this.#target = target;
   }
 
-  /** Sends `count` requests, then waits for the answers. Requests without an answer by then are given up. */
+  /** Sends `count` requests, then waits for the answers. Requests without an answer by then are abandoned. */
   async drive(count: number, rate: number, request: (number: number, due: number) => Sent): Promise<void> {
     const startedAt = performance.now();
     for (let sent = 0; sent < count; ) {

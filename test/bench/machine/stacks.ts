@@ -16,7 +16,7 @@ export interface Frame {
 
 export interface Stack {
   readonly thread: string;
-  /** From the inside out. */
+  /** Innermost first. */
   readonly frames: readonly Frame[];
 }
 
@@ -65,14 +65,14 @@ const OTHER_OF_NODE = 'other JavaScript of Node';
 
 /** The part of the work that a stack belongs to: by its kernel function, otherwise by its innermost script. */
 export function partOf({ thread, frames }: Stack): string {
-  if (thread.includes('V8')) return 'garbage and compilation, other threads';
-  if (thread.includes('uv')) return 'writing of the log, other threads';
+  if (thread.includes('V8')) return 'garbage collection and compilation, other threads';
+  if (thread.includes('uv')) return 'log writing, other threads';
   const scripts = frames.map(({ symbol }) => scriptOf(symbol));
   const at = scripts.findIndex((script) => script !== undefined);
   const inside = at === -1 ? frames : frames.slice(0, at);
   const symbols = inside.map(({ symbol }) => symbol).join(' ');
   if (inside.some(({ isKernel }) => isKernel)) return kernelPart(symbols);
-  if (GARBAGE.test(symbols)) return 'garbage';
+  if (GARBAGE.test(symbols)) return 'garbage collection';
   const script = scripts[at];
   if (script !== undefined) return SCRIPTS.find(([, pattern]) => pattern.test(script))?.[0] ?? OTHER_OF_NODE;
   return /llhttp|parser/i.test(symbols) ? 'node:http' : 'event loop, microtasks';

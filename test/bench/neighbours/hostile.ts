@@ -25,7 +25,7 @@ export interface Hostile extends Target {
 
 export type HostileName = keyof typeof HOSTILE;
 
-/** Requests a second. */
+/** Requests per second. */
 const FLOOD = 5_000;
 const BODY_BYTES_PER_SECOND = 40_000_000;
 const CHUNK = `10000\r\n${'x'.repeat(65_536)}\r\n`;

@@ -111,7 +111,7 @@ async function startOne(
   const args = atPriority(FIRST, [process.execPath, script]);
   const child = spawnForRun(name, args, env, ['ignore', output, 'inherit', 'ipc']);
   setSessionPriority(child.pid as number, FIRST);
-  const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${name} ended before it was up.`)));
+  const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${name} ended before it was ready.`)));
   const [urls] = (await Promise.race([once(child, 'message'), ended])) as [Record<string, string>];
   ended.catch(() => {});
   return { pid: child.pid as number, child, urls };

@@ -16,7 +16,7 @@ export interface Row {
   readonly cores?: number;
   /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
-  /** Set where a POST would certainly fail, because it is sent to a core that does not answer and is never repeated. */
+  /** Set where a POST would certainly fail, because one to a core that does not answer is never repeated. */
   readonly readsOnly?: boolean;
   /** Standard output of the gateway is a pipe that nobody reads. */
   readonly isLogUnread?: boolean;
@@ -57,7 +57,7 @@ export const ROWS: readonly Row[] = [
   { name: 'sends-on', title: '32 connections without a key that keep sending after their 401', neighbour: 'sends-on' },
   {
     name: 'slow-readers',
-    title: '10 more connections a second, each requests 50 × 100 kB and reads nothing',
+    title: '10 more connections a second, each of which requests 50 × 100 kB and reads nothing',
     neighbour: 'slow-readers',
   },
   { name: 'keyless', title: 'no key, 5,000/s on 256 connections', neighbour: 'keyless' },
@@ -67,10 +67,10 @@ export const ROWS: readonly Row[] = [
   { name: 'over-limit', title: 'a key far over its limit, 5,000/s on 64 connections', neighbour: 'over-limit' },
   { name: 'banned', title: 'a banned key, 5,000/s on 512 connections', neighbour: 'banned' },
   { name: 'most-headers', title: 'headers, as many and as large as are accepted, 200/s', neighbour: 'most-headers' },
-  { name: 'too-many-headers', title: 'headers beyond that, 200/s', neighbour: 'too-many-headers' },
+  { name: 'too-many-headers', title: 'more or larger headers than are accepted, 200/s', neighbour: 'too-many-headers' },
   { name: 'idle', title: '1,000 idle connections', neighbour: 'idle' },
   { name: 'huge-answers', title: 'an answer of 100 MB a second', neighbour: 'huge-answers' },
-  { name: 'stuck-connection', title: 'the core: one connection stuck', neighbour: 'stuck-connection' },
+  { name: 'stuck-connection', title: 'one stuck connection to the core', neighbour: 'stuck-connection' },
   { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
   {
     name: 'operators-list',

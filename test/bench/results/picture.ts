@@ -44,11 +44,11 @@ export function pictureOf(summaries: readonly Summary[], baseline: ContenderName
     y += HEAD + summary.rows.length * (BAR + GAP);
     return group;
   });
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${y + 20}" role="img" aria-label="Requests a second against ${baseline}">
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${y + 20}" role="img" aria-label="Requests per second relative to ${baseline}">
 <style>${STYLE}
 </style>
 <rect class="paper" width="100%" height="100%"/>
-<text class="title" x="16" y="28">Requests a second, against ${baseline} = 1</text>
+<text class="title" x="16" y="28">Requests per second, relative to ${baseline} = 1</text>
 <text class="quiet" x="16" y="48">${escapeXml(subtitle)}</text>
 ${groups.join('\n')}
 </svg>

@@ -190,16 +190,16 @@ const say = (text: string) => process.stdout.write(`${text}\n`);
 const line = (cells: readonly unknown[]) => say(cells.map((cell) => String(cell).padStart(14)).join(''));
 say(`${describeMachine()}\n`);
 say(
-  `a request: ${costs.gatewayMicroseconds.toFixed(0)} µs of the gateway, ${costs.coreMicroseconds.toFixed(0)} of the core`,
+  `a request: ${costs.gatewayMicroseconds.toFixed(0)} µs in the gateway, ${costs.coreMicroseconds.toFixed(0)} µs in the core`,
 );
 say(
-  `a decision: ${redis.call.toFixed(1)} µs of Redis a call, ${redis.decision.toFixed(1)} a key in it and ${ofSameKey.toFixed(1)} for each more of the same key; ${perCall.toFixed(1)} a call on ${CONNECTIONS} connections`,
+  `a decision: ${redis.call.toFixed(1)} µs of Redis per call, ${redis.decision.toFixed(1)} per key in it and ${ofSameKey.toFixed(1)} per further request of that key; ${perCall.toFixed(1)} decisions per call on ${CONNECTIONS} connections`,
 );
 say(
-  `a key: ${costs.bytesPerKey.toFixed(0)} bytes of Redis at the most, ${(await bytesInIndex()).toFixed(0)} of them in the index; a connection: ${(idleConnection / 1_024).toFixed(0)} kB of the gateway`,
+  `a key: at most ${costs.bytesPerKey.toFixed(0)} bytes in Redis, ${(await bytesInIndex()).toFixed(0)} of them in the index; a connection: ${(idleConnection / 1_024).toFixed(0)} kB in the gateway`,
 );
 say(
-  `on the wire: ${costs.bytesPerRequest} bytes a request and answer, ${costs.bytesPerDecision.toFixed(0)} a decision\n`,
+  `on the wire: ${costs.bytesPerRequest} bytes per request and answer, ${costs.bytesPerDecision.toFixed(0)} per decision\n`,
 );
 line(['requests/s', 'a call', 'gateways', 'shards', 'cores', 'Gbit/s', `GB, ${KEYS.toExponential()} keys`]);
 for (const load of LOADS) {

@@ -58,7 +58,7 @@ for (const connections of CONNECTIONS) {
 }
 const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, connect));
 await runWrk({ url, connections: CONNECTIONS[0] ?? 0, seconds: SECONDS, asks: listsOf([hot]) });
-say(`at most, ${IDLE_CONNECTIONS} idle ones beside`, most);
+say(`at most, with ${IDLE_CONNECTIONS} idle ones`, most);
 for (const socket of sockets) socket.destroy();
 await postgres.stop();
 process.exit(0);

@@ -76,7 +76,7 @@ async function issue(redis: Redis, limits: Pick<KeyRecord, 'plan' | 'minute' | '
 export async function issueEmbeddedKeys(adminUrl: string, token: string): Promise<Pick<Keys, 'hot' | 'few'>> {
   const create = async (limits: object) => {
     const { status, json } = await post(`${adminUrl}/keys`, { name: 'bench', ...limits }, { key: token });
-    if (status !== 201) throw new Error(`The gateway answered ${status} to a new key.`);
+    if (status !== 201) throw new Error(`The gateway answered the creation of a key with ${status}.`);
     return (json as { key: string }).key;
   };
   return { hot: await create(BOUNDLESS), few: await create(FEW) };

@@ -35,7 +35,7 @@ export async function addPets(coreUrl: string): Promise<void> {
   for (let number = 1; number <= PETS; number++) {
     const pet = { name: `Rex the ${number}th`, categoryId: number, status: 'available' };
     const { status } = await post(`${coreUrl}/v1/pets`, pet);
-    if (status !== 201) throw new Error(`The core answered ${status} to a new pet.`);
+    if (status !== 201) throw new Error(`The core answered the creation of a pet with ${status}.`);
   }
 }
 

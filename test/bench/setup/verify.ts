@@ -11,12 +11,12 @@ const TOO_MANY = 2;
 
 export async function verify(contender: Contender, stage: Stage): Promise<void> {
   const { url, keys, redisCalls } = contender;
-  const fault = (what: string) => new Error(`${contender.name} is not fit to be compared: ${what}.`);
+  const fault = (what: string) => new Error(`${contender.name} cannot be compared: ${what}.`);
 
   const { text: expected } = await send(stage.coreUrl + LIST);
   const list = await send(url + LIST, { key: keys.hot });
   if (list.status !== 200) throw fault(`GET answers with ${list.status}`);
-  if (list.text !== expected) throw fault(`GET answers with another body than the core: ${list.text.slice(0, 200)}`);
+  if (list.text !== expected) throw fault(`the body of GET differs from that of the core: ${list.text.slice(0, 200)}`);
   const created = await post(url + LIST, NEW_PET, { key: keys.hot });
   if (created.status !== 201) throw fault(`POST answers with ${created.status}`);
   if (redisCalls === undefined) return;

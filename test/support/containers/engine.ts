@@ -17,16 +17,16 @@ import { type Docker, dockerOn } from './docker.ts';
 export interface Engine {
   readonly socket: string;
   readonly docker: Docker;
-  /** Removes containers, networks and volumes, and ends the engine. Images stay for the next run. */
+  /** Removes containers, networks and volumes, and stops the engine. Images stay for the next run. */
   stop(): Promise<void>;
 }
 
-/** Kept between runs, with the images in it. */
+/** The folder is kept between runs, with the images in it. */
 export const ENGINE_FOLDER = join(tmpdir(), 'animal-store-engine');
 /** The mirror for every image pull. A test may start a registry here; otherwise nothing listens. */
 export const REGISTRY = '127.0.30.50:5000';
 const CGROUP = '/animal-store-engine';
-/** Higher than that of other processes, as for the benchmarks. */
+/** A higher priority than that of other processes, as for the benchmarks. */
 const PRIORITY = -10;
 /**
  * For each version of control groups: its folder, a file that only this version has, the file of the CPU share, and the
@@ -71,8 +71,8 @@ export async function startEngine(): Promise<Engine> {
 }
 
 function needPrograms(): void {
-  if (process.platform !== 'linux') throw new Error('it needs Linux');
-  if (process.getuid?.() !== 0) throw new Error('it needs root');
+  if (process.platform !== 'linux') throw new Error('the engine needs Linux');
+  if (process.getuid?.() !== 0) throw new Error('the engine needs root');
   need('docker.io');
   const missing = ['dockerd', 'docker', 'flock', 'setpriv', 'unshare'].filter((name) => pathOf(name) === undefined);
   if (missing.length > 0) throw new Error(`there is no ${missing.join(', no ')}`);
@@ -124,14 +124,14 @@ function removeBridge(): void {
 async function answers(docker: Docker, daemon: ChildProcess, log: string): Promise<void> {
   const until = performance.now() + START_MS;
   while (performance.now() < until) {
-    if (daemon.exitCode === LOCKED) throw new Error('another run uses it');
+    if (daemon.exitCode === LOCKED) throw new Error('another run uses the engine');
     if (daemon.exitCode !== null) break;
     const isUp = await docker(['version', '--format', '{{.Server.Version}}'], 5_000).then(Boolean, () => false);
     if (isUp) return;
     await sleep(100);
   }
   const [last = 'it printed nothing'] = readFileSync(log, 'utf8').trim().split('\n').slice(-1);
-  throw new Error(`dockerd does not start: ${last}`);
+  throw new Error(`dockerd did not start: ${last}`);
 }
 
 /**
