@@ -94,8 +94,8 @@ async function withoutTypes(path: string): Promise<string> {
 }
 
 /**
- * The types are stripped in a separate process: Node loads its TypeScript compiler for that, which would take up 25 MB of
- * this process permanently.
+ * The types are stripped in a separate process: Node loads its TypeScript compiler for that, which would take up 25 MB
+ * of this process permanently.
  */
 async function stripTypes(): Promise<Record<string, string>> {
   const own = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).map((name) => join(FOLDER, name));

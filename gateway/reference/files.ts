@@ -25,7 +25,10 @@ const DOCUMENT = '/v1/openapi.json';
 const PAGE = '/docs/';
 const OUR_PAGE = join(import.meta.dirname, 'page');
 
-/** The limit per address. Hundreds of people behind one address can visit in a minute, and no address can download more than 4 MB a second. */
+/**
+ * The limit per address. Hundreds of people behind one address can visit in a minute, and no address can download more
+ * than 4 MB a second.
+ */
 export const READS_PER_MINUTE = 4_000;
 /** A file costs one more read for each multiple of this size. */
 const BYTES_PER_READ = 65_536;

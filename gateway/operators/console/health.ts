@@ -230,7 +230,7 @@ const workerColumns = (state: TrafficAnswer): readonly Column<Worker>[] => [
     show({ worker, pid }) {
       const finding = findingAbout(state, `worker ${worker}`);
       if (pid !== undefined && finding !== undefined) return html`<${Found} ...${finding} />`;
-      return html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Not serving' : 'Serving'}</span>`;
+      return html`<span class=${`badge ${pid === undefined ? 'fault' : 'good'}`}>${pid === undefined ? 'Does not serve' : 'Serves'}</span>`;
     },
   },
   { title: 'Since', show: ({ since }) => html`<${When} at=${since} />` },
