@@ -66,7 +66,7 @@ const OPTIONS_ANSWER: Response = {
   headers: { ...EVERYWHERE, Allow: ALLOW },
 };
 
-/** The errors for an unknown path and an unknown method, which no operation returns. */
+/** The errors for an unknown path or method. No operation refers to their shared responses. */
 const NO_OPERATION = [404, 405];
 
 function sharedResponses(): Document['components']['responses'] {
@@ -175,7 +175,7 @@ function exampleTarget({ operation, path }: GatewayRoute, parameters: About['par
 const resolved = <T>(components: Readonly<Record<string, unknown>>, value: object): T =>
   ('$ref' in value ? components[String(value.$ref).split('/').at(-1) ?? ''] : value) as T;
 
-/** Put text in single quotes, the first for the shell, the second for JavaScript and Python. */
+/** Puts text in single quotes: this one for the shell, the next one for JavaScript and Python. */
 const inShell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 const inQuotes = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`;
 

@@ -144,7 +144,7 @@ function KeyUse({ id }: { id: string }) {
 interface UseProps {
   readonly title: string;
   readonly step: Step;
-  /** Idle times are left out, and shown as 0. */
+  /** Times without requests are left out of it, and shown as 0. */
   readonly used: KeyUsageAnswer[`${Step}s`];
   readonly now: number;
 }

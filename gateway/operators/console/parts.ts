@@ -173,7 +173,7 @@ const cellOf = <T>({ title, isFigure, show }: Column<T>, row: T) =>
 export const Missing = ({ fault, children }: { fault: Error | undefined; children?: Content }) =>
   html`<p class="empty">${fault === undefined ? (children ?? 'Loading …') : fault.message}</p>`;
 
-/** Warns that the data shown is out of date. */
+/** Warns that the data on the page is out of date. */
 export const Stale = ({ fault }: { fault: Error | undefined }) =>
   fault !== undefined && html`<p class="stale" role="status">Not up to date: ${fault.message}</p>`;
 

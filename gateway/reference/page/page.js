@@ -203,7 +203,8 @@ const NONE = byId('no-refusals').textContent;
 
 /** @param refusals null if they could not be read, in which case the last ones stay */
 function showRefusals(refusals) {
-  byId('no-refusals').textContent = refusals === null ? 'They cannot be read right now. This page will try again.' : NONE;
+  byId('no-refusals').textContent =
+    refusals === null ? 'They cannot be read right now. This page will try again.' : NONE;
   if (refusals === null) return;
   byId('refusals').replaceChildren(
     ...refusals.map((refusal) => {
