@@ -1,8 +1,8 @@
 import type { ActivityAnswer, ActivityView, TrialAnswer, UsageAnswer, UsageOfKey, UsageSum } from './api/answers.ts';
 
 /**
- * What the console and the command line share: how they put together answers in parts, since one call checks a limited
- * number of records, and what they call things. Browsers load it too.
+ * Code that the console and the command line share. It assembles answers that come in parts, because one call checks a
+ * limited number of records, and it puts values into words. Browsers load it too.
  */
 
 /** The User-Agent of the command line, by which the audit log distinguishes it from programs. */
@@ -123,8 +123,8 @@ export interface RunningBan {
 const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'eighth', 'ninth', 'tenth'];
 
 /**
- * What follows `banned until`, such as `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans by
- * decisions come in a row.
+ * Formats what follows `banned until`, such as `14:05 (in 3 min), second ban in a row, refused 1,204 since`. Only bans
+ * by the limiter are counted in a row.
  * @param until the time in the reader's format
  */
 export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
@@ -148,7 +148,7 @@ export const UNITS = [
   { unit: 1, name: 'second', short: 's' },
 ] as const;
 
-/** A duration, rounded, in the largest unit of which it has at least one. */
+/** Rounds a duration to the largest unit that fits into it. */
 export function inLargestUnit(seconds: number): (typeof UNITS)[number] & { readonly count: number } {
   const whole = Math.max(0, Math.round(seconds));
   const largest = UNITS.find(({ unit }) => whole >= unit) ?? UNITS[3];
@@ -161,7 +161,7 @@ function shortLength(seconds: number): string {
   return `${count} ${short}`;
 }
 
-/** Whether TZ names no zone that this machine knows. Times are in UTC then. */
+/** Whether TZ names a zone that this machine lacks, so that times are in UTC. */
 export const isZoneUnknown = (): boolean =>
   [undefined, 'Etc/Unknown'].includes(new Intl.DateTimeFormat().resolvedOptions().timeZone) &&
   new Date().getTimezoneOffset() === 0;
@@ -177,7 +177,7 @@ export function timesInWords(
   return parts.length === 0 ? undefined : parts.join(', ');
 }
 
-/** A key, or its remains in a log: the id, and the rest. */
+/** A key, whole or as redacted in a log: the id, and the rest. */
 const KEY = /as_([0-9A-Za-z]{12})(?![0-9A-Za-z])(_[0-9A-Za-z]*)?/;
 /** The secret of a key with its check, but without the id. */
 const BARE_SECRET = /(?<![0-9A-Za-z])[0-9A-Za-z]{38}(?![0-9A-Za-z])/;

@@ -19,7 +19,7 @@ const PAGE = 'index.html';
 /** The addresses of the console's pages. They all serve the same file, whose script shows the page. */
 const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'nowhere').map((page) => addressOf(page));
 
-/** For other addresses below, the script shows that there is no such page. */
+/** All other addresses, for which the script shows that there is no such page. */
 const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
 
 /** @param of the package, or one of its files */
@@ -94,8 +94,8 @@ async function withoutTypes(path: string): Promise<string> {
 }
 
 /**
- * The types are stripped in a separate process: Node loads its TypeScript compiler for that, which would hold 25 MB of
- * this process for good.
+ * The types are stripped in a separate process: Node loads its TypeScript compiler for that, which would take up 25 MB
+ * of this process permanently.
  */
 async function stripTypes(): Promise<Record<string, string>> {
   const own = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).map((name) => join(FOLDER, name));

@@ -259,7 +259,7 @@ function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: 
     const value = { code, message: ALL_ERRORS[code].message, status };
     return [code, { value }] as const;
   });
-  // The types are explicit, because a generator may take a constant without a type for a string.
+  // The types are explicit, because a generator may mistake a constant without a type for a string.
   const narrowed = {
     type: 'object',
     properties: { code: { type: 'string', enum: codes }, status: { type: 'integer', const: status } },

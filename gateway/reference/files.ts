@@ -25,7 +25,10 @@ const DOCUMENT = '/v1/openapi.json';
 const PAGE = '/docs/';
 const OUR_PAGE = join(import.meta.dirname, 'page');
 
-/** The limit per address. Hundreds of people behind one address can visit in a minute, and none gets over 4 MB a second. */
+/**
+ * The limit per address. Hundreds of people behind one address can visit in a minute, and no address can download more
+ * than 4 MB a second.
+ */
 export const READS_PER_MINUTE = 4_000;
 /** A file costs one more read for each multiple of this size. */
 const BYTES_PER_READ = 65_536;
@@ -34,7 +37,7 @@ const BYTES_PER_READ = 65_536;
 const OURS = 'no-cache';
 /** A redirect never changes. */
 const A_DAY = 'public, max-age=86400';
-/** With a version in the query a file never changes, so that a reload does not request it. */
+/** With a version in the query a file never changes, so a reload need not request it. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const FILES = {
@@ -131,7 +134,7 @@ export function loadReference(plans: () => PlanTable): Reference {
 const pageFile = (body: Buffer): ReferenceFile =>
   new ReferenceFile(PAGE, 200, body, OURS, ['Content-Type', 'text/html; charset=utf-8']);
 
-/** Puts parts in place of their marks in the page. */
+/** Replaces the marks in the page with their parts. */
 const withParts = (template: string, parts: Readonly<Record<string, string>>): string =>
   Object.entries(parts).reduce((text, [mark, part]) => text.replaceAll(`<!-- ${mark} -->`, () => part), template);
 
@@ -142,7 +145,7 @@ const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
     return text.replaceAll(new RegExp(`(<(?:link|script) [^>]*(?:href|src)="${name})"`, 'g'), `$1?${version}"`);
   }, page);
 
-/** Renders the API's name and its operations, by their marks in the page: parameters, with the request and the response side by side. */
+/** Renders the API's name and its operations, keyed by their marks in the page. Request and response are side by side. */
 function operationParts(api: Document): Readonly<Record<string, string>> {
   const base = api.servers[0]?.url ?? '';
   const all = Object.entries(api.paths).flatMap(([path, methods]) =>
@@ -288,7 +291,7 @@ function typeOf(schema: Schema): string[] {
   ].filter((word) => word !== '');
 }
 
-/** Resolves a reference, and adds what is nested in a parameter. */
+/** Resolves a reference and, for a parameter, also that of its schema. */
 function resolved<T extends object>(api: Document, value: T | Ref): T & { schema: Schema } & Schema {
   const path = '$ref' in value ? (value as Ref).$ref.split('/').slice(1) : undefined;
   const found = (path?.reduce((part, name) => (part as Record<string, object>)[name] as object, api as object) ??
@@ -296,7 +299,7 @@ function resolved<T extends object>(api: Document, value: T | Ref): T & { schema
   return found.schema === undefined ? found : { ...found, schema: resolved(api, found.schema) };
 }
 
-/** Renders what comes from tables and rules, by its marks in the page. */
+/** Renders the parts that derive from tables and rules, keyed by their marks in the page. */
 const pageParts = (plans: PlanTable): Readonly<Record<string, string>> => ({
   plans: plansTable(plans),
   example: workedExample(plans),
@@ -321,7 +324,7 @@ function plansTable(plans: PlanTable): string {
 function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   const [perMinute, perDay] = [60 / minute, 86_400 / day];
   const seconds = (value: number) => (Number.isInteger(value) ? number(value) : value.toFixed(1));
-  return `<p>With ${plural(minute, 'request')} per minute, one comes back every ${seconds(perMinute)} s: after ${number(minute)} requests at once, the next one gets <code>Retry-After: ${Math.ceil(perMinute)}</code>. With ${number(day)} per day, one comes back every ${seconds(perDay)} s: once all are used, it gets <code>Retry-After: ${Math.ceil(perDay)}</code>.</p>`;
+  return `<p>With ${plural(minute, 'request')} per minute, a token comes back every ${seconds(perMinute)} s: after ${number(minute)} requests at once, the next one gets <code>Retry-After: ${Math.ceil(perMinute)}</code>. With ${number(day)} per day, a token comes back every ${seconds(perDay)} s: once all are used, it gets <code>Retry-After: ${Math.ceil(perDay)}</code>.</p>`;
 }
 
 const errorsTable = (): string =>

@@ -66,7 +66,7 @@ const OPTIONS_ANSWER: Response = {
   headers: { ...EVERYWHERE, Allow: ALLOW },
 };
 
-/** These answer an unknown path and an unknown method; no operation shares them. */
+/** The errors for an unknown path or method. No operation refers to their shared responses. */
 const NO_OPERATION = [404, 405];
 
 function sharedResponses(): Document['components']['responses'] {
@@ -122,7 +122,7 @@ function errorOf(status: number): ErrorResponse {
   return error;
 }
 
-/** Errors that occur after routing, or before it too. In the latter case only some have the deprecation headers. */
+/** Errors that occur after routing. Those that also occur before it have the deprecation headers only sometimes. */
 const AFTER_ROUTING: Readonly<Record<number, 'always' | 'sometimes'>> = {
   400: 'sometimes',
   404: 'always',
@@ -175,7 +175,7 @@ function exampleTarget({ operation, path }: GatewayRoute, parameters: About['par
 const resolved = <T>(components: Readonly<Record<string, unknown>>, value: object): T =>
   ('$ref' in value ? components[String(value.$ref).split('/').at(-1) ?? ''] : value) as T;
 
-/** Text in single quotes, as the shell needs it, and as JavaScript and Python do. */
+/** Puts text in single quotes: this one for the shell, the next one for JavaScript and Python. */
 const inShell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 const inQuotes = (text: string): string => `'${text.replaceAll(/[\\']/g, '\\$&')}'`;
 

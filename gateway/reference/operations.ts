@@ -19,7 +19,7 @@ export const API = {
 /** Descriptions of the tags by name. */
 export const TAGS = { pets: 'Pets.', store: 'Orders of pets.', limits: 'The limits of your key.' };
 
-/** What the route table does not contain about an operation. */
+/** The details of an operation that the route table lacks. */
 export interface About {
   readonly tag: keyof typeof TAGS;
   readonly summary: string;
@@ -168,7 +168,7 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     description:
       "Returns the key's plan, both of its limits and its usage. It costs the key nothing, and it works even when the limits " +
       "are used up and during a ban. It counts against the limit of the client's address, as a request without a key does. " +
-      '`X-RateLimit-*` are those of the key.',
+      'The `X-RateLimit-*` headers are those of the key.',
     parameters: [
       {
         name: 'refusals',

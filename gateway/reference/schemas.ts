@@ -9,7 +9,7 @@ import { PLAN_NAMES } from '../limiter/plans.ts';
 import { type KeyRefusal, REFUSALS_SHOWN } from '../telemetry/key-refusals.ts';
 import { refTo, type Schema } from './document.ts';
 
-/** The shapes of bodies as JSON Schema: those with which the core checks them, the limits of a key, and Error. */
+/** JSON Schemas of bodies: those with which the core validates pets and orders, the limits of a key, and Error. */
 
 const CHECKED = z.registry<{ id: string }>();
 for (const [id, schema] of Object.entries({ Pet, NewPet, PetStatus, Order, OrderStatus })) CHECKED.add(schema, { id });
@@ -27,7 +27,7 @@ const EXAMPLES: Readonly<Record<string, unknown>> = {
   OrderStatus: 'placed',
 };
 
-/** How schemas are written, so that generators of clients understand them. */
+/** Options for writing schemas that client generators understand. */
 export const FOR_GENERATORS = {
   unrepresentable: 'any',
   uri: (id: string) => refTo('schemas', id).$ref,
@@ -136,7 +136,7 @@ const objectOf = (description: string, example: object, members: Readonly<Record
 
 const bucket = (name: 'minute' | 'day'): Schema =>
   objectOf(`Requests per ${name}.`, LIMITS[name], {
-    limit: count('The limit, which is what a full bucket holds.', 1),
+    limit: count('The limit, which is the capacity of the bucket.', 1),
     remaining: count('Requests left.'),
     reset: count('Unix second at which the bucket is full again.'),
     refillPerSecond: { description: 'Requests refilled per second.', type: 'number', exclusiveMinimum: 0 },
@@ -162,7 +162,7 @@ const refusals: Schema = {
     code: text('The code of its error.'),
     limit: nullable('The limit that refused it, or null.', 'string', { enum: ['minute', 'day', null] }),
     retryAt: nullable('Unix second from which a retry works, or null.', 'integer', { minimum: 0 }),
-    repeated: count('Refused requests like it that followed in the same minute.'),
+    repeated: count('Similar refused requests that followed in the same minute.'),
   }),
   examples: [[REFUSAL]],
 };

@@ -119,7 +119,7 @@ test('a browser without a time zone shows times in UTC, and says so', async () =
   const lost = await launchChromium({ TZ: 'Nonsense' });
   cleanUp(() => lost.close());
   const { page, faults } = await openConsole(lost, stack, `/console/key?id=${idOf(key)}`);
-  await page.getByText('This browser knows no time zone. Times are in UTC.').waitFor();
+  await page.getByText('This browser reports no time zone. Times are in UTC.').waitFor();
   const created = page.locator('dt', { hasText: 'Issued' }).locator('+ dd time');
   const at = (await created.getAttribute('datetime')) ?? '';
   expect(await created.innerText()).toContain(at.slice(11, 16));

@@ -41,7 +41,7 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
 
   await server.stop();
   // Without client requests, only failed reads of keys and plans show the outage.
-  await state.getByText('Redis is not connected. The data on this page is old.').waitFor(PATIENCE);
+  await state.getByText('Redis is not connected. The data on this page is out of date.').waitFor(PATIENCE);
   await isTold(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
   // Data that was read before stays visible, with a note that it is old.
   await page.getByText('Not up to date: Redis is not connected.').first().waitFor();

@@ -181,7 +181,7 @@ test('gateways that did not answer are named, and identical refusals are one row
   );
   await ask('r-stranger');
   await visit(page, '/console/requests?q=r-stranger');
-  await page.getByText('This list is incomplete. These did not answer: host-b:7, host-c:8.').waitFor();
+  await page.getByText('This list is incomplete. These gateways did not respond: host-b:7, host-c:8.').waitFor();
   await rowOf(page, 'Requests', 'r-stranger').first().getByText('and 1,204 more').waitFor();
   await opened(page).getByText('Its address sent 1,204 more like it in the same minute.').waitFor();
   expect(faults).toEqual([]);

@@ -5,7 +5,7 @@ import { ApiError, callApi, keepToken, rememberAuthor, usePolled } from './api.t
 import { ask, showOnce, whyField } from './dialog.ts';
 import { ActionButton, type Column, html, roleInWords, Table, When } from './parts.ts';
 
-/** Access to this console, the API and the command line: named tokens, and the log-in with one. */
+/** Access to the console, the admin API and the command line: named tokens, and the log-in. */
 
 /** Lists the tokens, each with a name and a role. */
 export function AccessPage() {
@@ -37,7 +37,7 @@ function askForToken(): void {
   ask({
     title: 'Create token',
     fields: [
-      { name: 'name', label: 'Name', maxlength: 100, hint: 'The person or program that gets the token.' },
+      { name: 'name', label: 'Name', maxlength: 100, hint: 'The person or program that will use the token.' },
       { name: 'role', label: 'Role', options: Object.entries(ROLE_WORDS) },
     ],
     confirm: 'Create token',

@@ -7,7 +7,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 
 const TOKEN = 'admin-token';
 const AUTHOR = 'author';
-/** The gateway waits up to 5 seconds for Redis, then asks for the result of the change. */
+/** The gateway waits up to 5 seconds for Redis, then queries the result of the change. */
 const TIMEOUT_MS = 15_000;
 
 export const keptToken = (): string | null => sessionStorage.getItem(TOKEN);
@@ -56,7 +56,7 @@ export async function callApi<T = unknown>(
   { body, ifMatch, token = keptToken(), reason, isTrial }: CallOptions = {},
 ): Promise<{ readonly body: T; readonly etag: string | null }> {
   // Calls that were running at logout stop here.
-  if (token === null) throw new Error('Nobody is logged in.');
+  if (token === null) throw new Error('You are not logged in.');
   const headers: Record<string, string> = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (ifMatch) headers['If-Match'] = ifMatch;
@@ -69,7 +69,7 @@ export async function callApi<T = unknown>(
     ? undefined
     : new ApiError((value ?? {}) as { message?: string }, status, received.get('Retry-After'));
   noteAnswer(path, status);
-  // A change may fail although the data is well.
+  // A change may fail although the data can be read.
   if (!isChange && readsStore(path)) note('unreadable', status === 503, fault?.message);
   if (fault === undefined) return { body: value as T, etag: received.get('ETag') };
   if (status === 401 && token === keptToken()) dispatchEvent(new Event('token-refused'));

@@ -58,7 +58,7 @@ function App() {
 
 function Console({ onLogOut }: { onLogOut(): void }) {
   const route = useRoute();
-  // It is polled only because the first call may fail.
+  // This is polled only because the first call may fail.
   const { value: caller } = usePolled<CallerAnswer>('/whoami', 60_000);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
@@ -76,7 +76,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
   return html`
     <${Caller.Provider} value=${caller}>
     <div class="console">
-      <a class="skip unseen" href="#main">Skip to the content</a>
+      <a class="skip unseen" href="#main">Skip to content</a>
       <header class="top">
         <a class="brand" href="/">Animal store gateway</a>
         <${Finder} />
@@ -88,7 +88,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
           ${Object.entries(MENU).map(([page, name]) => html`<li><a href=${addressOf(page as PageName)} aria-current=${isIn(page, route.page) ? 'page' : undefined}>${name}</a></li>`)}
         </ul>
         <${StateOfGateway} />
-        ${isZoneUnknown() && html`<p class="note">This browser knows no time zone. Times are in UTC.</p>`}
+        ${isZoneUnknown() && html`<p class="note">This browser reports no time zone. Times are in UTC.</p>`}
       </nav>
       <main id="main" tabindex="-1" ref=${main}>
         <${View} key=${place} route=${route} />
@@ -100,7 +100,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
 
 const isIn = (page: string, shown: PageName): boolean => page === (shown === 'key' ? 'keys' : shown);
 
-/** Shows the state of the gateway on every page. Any trouble has the time of its start. */
+/** Shows the state of the gateway on every page. With any trouble, it also shows since when. */
 function StateOfGateway() {
   const { value } = usePolled<TrafficAnswer>('/traffic', 1_000);
   const [, render] = useState(0);
@@ -131,13 +131,13 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   const warning = (title: string): State => ({ kind: 'warning', title, text: 'See Health.' });
   const since = found?.since.toISOString();
   if (found?.kind === 'silent')
-    return bad('No answer', 'The gateway does not answer. The data on this page is old.', since);
+    return bad('No answer', 'The gateway does not answer. The data on this page is out of date.', since);
   if (traffic?.mode === 'local') {
     const text = 'Decisions are local. This gateway uses the last known data, and keys that it has not seen get 503.';
     return bad('Redis is away', text, traffic.modeSince);
   }
   if (found?.kind === 'unreadable')
-    return bad('Data cannot be read', `${found.why} The data on this page is old.`, since);
+    return bad('Data cannot be read', `${found.why} The data on this page is out of date.`, since);
   if (traffic === undefined) return { kind: 'good', title: 'Loading …', text: '' };
   const { planTable, workers, health } = traffic;
   if (planTable.rejectedValues > 0) return warning(`${counted(planTable.rejectedValues, 'plan value')} not in force`);
@@ -152,7 +152,7 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
 /** The maximum length of a text for the search of requests. */
 const LONGEST_TEXT = 200;
 
-/** Finds a key or a request from any page by what people have at hand. `/` moves the focus here. */
+/** Finds a key by name, id or whole key, or a request by its id, from any page. `/` moves the focus here. */
 function Finder() {
   const input = useRef<HTMLInputElement>(null);
   const [fault, setFault] = useState('');

@@ -37,9 +37,9 @@ import {
 /** The maximum number of entries in a download. */
 const MOST = 10_000;
 
-/** The gateway's own filters. */
+/** The filters of the admin API. */
 const SPECS: readonly FilterSpec[] = [
-  { name: 'actor', label: 'Who', placeholder: 'the whole name' },
+  { name: 'actor', label: 'Who', placeholder: 'full name' },
   { name: 'action', label: 'Action', options: Object.entries(ACTION_WORDS) },
   { name: 'target', label: 'Target', placeholder: 'name or id of a key, a token or a plan' },
   { name: 'from', label: 'From', type: 'time' },
@@ -103,13 +103,13 @@ const columnsOf = (isOfOneTarget: boolean): readonly Column<ActivityView>[] => [
 ];
 
 interface AuditListProps {
-  /** The query of the call, but for the limit. */
+  /** The query of the call, without the limit. */
   readonly asked: FilterValues;
   readonly limit: number;
   /** Whether the page already names the target. */
   readonly isOfOneTarget?: boolean;
   readonly empty: string;
-  /** The page that the list can turn. */
+  /** The page whose address selects a part of the list. Without it, there is no pager. */
   readonly pages?: Route;
 }
 
@@ -154,7 +154,7 @@ export const Changes = ({ changes, areNew = false }: { changes: readonly Change[
     ${changes.map((change) => html`<li class="wordy">${recordedFieldInWords(change.field)}: ${valuesOf(change, areNew)}</li>`)}
   </ul>`;
 
-/** The id of a changed secret only identifies it. */
+/** The id of a changed secret has no old value, because it only identifies the secret. */
 const valuesOf = ({ field, from, to }: Change, isNew: boolean) =>
   from === undefined && (isNew || field === 'secret')
     ? html`<ins>${shown(field, to)}</ins>`

@@ -252,11 +252,11 @@ const RANGES = {
   ],
 } as const;
 
-/** `The last 15 minutes`, `The last hour`. */
+/** Names a range, such as `The last 15 minutes` or `The last hour`. */
 export const lastInWords = (step: Step, length: number): string =>
   `The last ${(RANGES[step].find(([one]) => one === length)?.[1] ?? '').replace(/^1 /, '')}`;
 
-/** A choice of the range, at first the longest. @returns its length in steps, and its buttons */
+/** Lets the reader choose a range, initially the longest. @returns its length in steps, and the buttons */
 export function useTimeRange(step: Step): readonly [length: number, buttons: Content] {
   const [length, choose] = useState<number>(RANGES[step][1][0]);
   const buttons = html`

@@ -18,7 +18,7 @@ interface Question {
   /** Whether a dialog with nothing to confirm may close now. */
   mayClose?(): boolean;
   /**
-   * Gets the values by name, with empty ones undefined. If it throws, the dialog stays open and shows the errors at
+   * Receives the values by name, with empty ones undefined. If it throws, the dialog stays open and shows the errors at
    * their fields. It may open the next dialog.
    */
   act?(values: Values): Promise<unknown>;
@@ -46,7 +46,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   const [{ faults, rest }, setFound] = useState(NO_FAULTS);
   const [isBusy, setBusy] = useState(false);
 
-  // This runs in the same step as the change of the page, because no element would have the focus in between.
+  // This runs in the same step as the change of the page. Otherwise, no element would have the focus in between.
   useLayoutEffect(() => {
     const shown = dialog.current;
     // The first field gets the focus. Closing returns it to the element that had it.
@@ -74,7 +74,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(false);
   }
 
-  // Escape and Back close a dialog, but the only view of a key opens again: browsers do not let a script prevent it each time.
+  // Escape and Back close a dialog, but one that shows a key opens again, because a script cannot always prevent closing.
   const closed = () => (mayClose === undefined ? onClose() : dialog.current?.showModal());
   const kind = isDangerous ? 'main danger' : 'main';
   // With the focus here, a repeated key press does not confirm an action that cannot be undone.
@@ -196,7 +196,7 @@ export const whyField: FieldSpec = {
   hint: 'The audit log keeps it. You can leave it empty.',
 };
 
-/** @throws {FieldFaults} if one of them is missing. The gateway checks their content */
+/** @throws {FieldFaults} if the name or the reason is missing. The gateway checks their content */
 export function askedOf({ author: name, reason }: Values): { author: string; reason: string } {
   const faults = {
     ...(name === undefined && { author: 'Your name is required.' }),
@@ -210,7 +210,7 @@ export function askedOf({ author: name, reason }: Values): { author: string; rea
 /** Shows a whole key, only once. Closing the dialog removes it from the page. */
 export const showKey = (name: string, apiKey: string): void => showOnce(`The key of ${name}`, 'API key', apiKey);
 
-/** Does the same for any secret text. If the text was not copied, closing must be confirmed once. */
+/** Shows any secret text, only once. If it was not copied, closing must be confirmed once. */
 export function showOnce(title: string, label: string, text: string): void {
   const closing = { mayClose: () => true };
   const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;
@@ -253,12 +253,12 @@ function WholeText({ label, text, closing }: WholeTextProps) {
       wasCopied();
     } catch {
       shown.current?.select();
-      setNote('This browser does not let pages copy. The text is selected: copy it with the keyboard.');
+      setNote('This browser does not allow pages to copy. The text is selected: copy it with the keyboard.');
     }
   }
 
   return html`
-    <p>It is shown only this once.</p>
+    <p>It is shown only once.</p>
     <div class="field">
       <label for="whole-key">${label}</label>
       <textarea id="whole-key" ref=${shown} rows="3" readonly spellcheck=${false} value=${text}

@@ -48,7 +48,7 @@ function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): See
 
 const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
 
-/** Finds a bad result of the checks for a part. It counts more than what the last requests to that part showed. */
+/** Finds a bad result of the checks for a part. It takes precedence over what the last requests to that part showed. */
 const findingAbout = ({ findings }: TrafficAnswer, about: string): SeenFinding | undefined =>
   findings.find((one) => one.about === about);
 
@@ -66,7 +66,7 @@ function Gateway(state: TrafficAnswer) {
   const { mode, modeSince, since, workers, totals } = state;
   const finding = findingOfRedis(state);
   const isLocal = mode === 'local';
-  const [badge, text] = isLocal ? ['fault', 'In this gateway'] : finding ? ['unknown', 'Unknown'] : ['good', 'Exact'];
+  const [badge, text] = isLocal ? ['fault', 'Local'] : finding ? ['unknown', 'Unknown'] : ['good', 'Exact'];
   const from = isLocal ? modeSince : finding?.since;
   const decisions = html`
     <span class=${`badge ${badge}`}>${text}</span>
@@ -141,7 +141,7 @@ const MODES: Readonly<Record<Redis['mode'], string>> = {
 
 const nothing = html`<span class="note">none yet</span>`;
 
-/** Shows the cores as the requests of clients find them. */
+/** Shows the cores as the requests of clients experience them. */
 function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
   const processes = state?.processes ?? 1;
   const columns: readonly Column<Core>[] = [
@@ -170,7 +170,7 @@ function CoresCard({ value: state, fault }: Polled<TrafficAnswer>) {
   return html`
     <${Card} title="Cores">
       <${Table} label="Cores" columns=${columns} rows=${state?.cores} fault=${fault} idOf=${({ origin }: Core) => origin}
-        empty="No name in CORE_URL has an address." />
+        empty="No name in CORE_URL resolves to an address." />
       ${state !== undefined && html`<p class="note">${coverage(state)} Requests shed under load since the start: ${number(state.totals.shed)}.</p>`}
     <//>
   `;
@@ -200,7 +200,7 @@ function CoreState({ core: { state, seenBy, since, reason }, processes, finding 
   `;
 }
 
-/** Shows the connection that makes decisions, and how fast it is. */
+/** Shows the connection over which decisions are made, and its speed. */
 function RedisFacts({ redis, processes, finding }: TrafficAnswer & { finding: SeenFinding | undefined }) {
   const { mode, connected, since, lastCall, p99, missedDeadlines } = redis;
   if (mode === 'embedded') return html`<${Facts} of=${[['Redis', MODES[mode]]]} />`;

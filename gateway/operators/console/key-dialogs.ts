@@ -166,7 +166,7 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
 export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
   ask({
     title: `Lift the ban of ${name}?`,
-    content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests stay used: to give them back too, reset the limits.</p>`,
+    content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests stay used; to restore them too, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
     act: ({ reason }) => callApi('DELETE', `${keyPath(id)}/ban`, { reason }),
@@ -178,7 +178,7 @@ export function askToReset({ id, name }: KeyView): void {
   ask({
     title: `Reset the limits of ${name}?`,
     content: html`<p>The key gets a fresh start: its requests per minute and per day are all available again, any ban is lifted, and its place in line, its strikes and its series of bans are cleared.</p>
-      <p>Lifting a ban does not give used requests back. Neither action changes the counts of admitted and refused requests.</p>`,
+      <p>Lifting a ban does not restore used requests. Neither action changes the counts of admitted and refused requests.</p>`,
     fields: [whyField],
     confirm: 'Reset limits',
     act: ({ reason }) => callApi('POST', `${keyPath(id)}/reset`, { body: {}, reason }),
@@ -190,7 +190,7 @@ export function askToDisable({ id, name, state }: KeyView): void {
   const disabled = state !== 'disabled';
   ask({
     title: `${disabled ? 'Disable' : 'Enable'} ${name}?`,
-    content: html`<p>${disabled ? 'Its requests are answered with 401 until it is enabled again. Its secrets and its usage are kept.' : 'Its requests are decided again, with the limits as they were left.'}</p>`,
+    content: html`<p>${disabled ? 'Its requests are answered with 401 until it is enabled again. Its secrets and its usage are kept.' : 'Its requests are admitted again, within its limits.'}</p>`,
     fields: [whyField],
     confirm: disabled ? 'Disable' : 'Enable',
     isDangerous: disabled,

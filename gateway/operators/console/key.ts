@@ -59,7 +59,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     <${KeyUse} id=${id} />
     <${KeySecrets} ...${key} />
     <${Card} title="Last requests" actions=${html`<a href=${addressOf('requests', { keyId: id })}>All its requests</a>`}>
-      <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="There is no remembered request of this key." />
+      <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="The gateways remember no request of this key." />
     <//>
     <${AuditCard} asked=${{ target: id }} isOfOneTarget=${true} />
   `;
@@ -144,7 +144,7 @@ function KeyUse({ id }: { id: string }) {
 interface UseProps {
   readonly title: string;
   readonly step: Step;
-  /** Idle times are left out, and shown as 0. */
+  /** Times without requests are left out of it, and shown as 0. */
   readonly used: KeyUsageAnswer[`${Step}s`];
   readonly now: number;
 }
@@ -157,7 +157,7 @@ function Use({ title, step, used, now }: UseProps) {
     return { label, color: of, kind: 'bars', values: times.map((at) => byTime.get(at)?.[of] ?? 0) };
   };
   const series = [bars('Admitted', 'admitted'), bars('Refused', 'refused')];
-  // What bans refuse is known as long as the gateways remember the requests.
+  // Refusals by a ban are known only while the gateways remember the requests.
   if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
   return html`
     <${Card} title=${title} actions=${range}>

@@ -32,7 +32,7 @@ const SHOWN = 25;
 const ORDERS = { name: 'By name', used: 'Most used today', idle: 'Longest unused' };
 const STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'];
 
-/** The gateway's own filters. */
+/** The filters of the admin API. */
 const SPECS: readonly FilterSpec[] = [
   { name: 'name', label: 'Name contains' },
   { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
@@ -40,7 +40,7 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'state', label: 'State', options: STATES.map((state) => [state, stateInWords(state)] as const) },
   {
     name: 'near',
-    label: 'Day used',
+    label: 'Day limit used',
     options: Object.entries({ 50: '50 % or more', 80: '80 % or more', 100: 'All of it' }),
   },
   { name: 'sort', label: 'Order', otherwise: 'Newest first', options: Object.entries(ORDERS) },
@@ -55,7 +55,7 @@ const COLUMNS: readonly Column<KeyView>[] = [
   { title: 'Last used', show: ({ lastUsedAt }) => html`<${When} at=${lastUsedAt} none="never" />` },
 ];
 
-/** For an address whose page has gone, as when keys were revoked. */
+/** Shown if the page no longer exists, for example because keys were revoked. */
 const PAST_THE_END = 'The list ends before this page.';
 
 /** Lists all keys, or those that the address selects. */
@@ -129,9 +129,9 @@ export function BansPage({ route }: { route: Route }) {
   `;
 }
 
-/** It takes long with many keys, and changes slowly. */
+/** Usage takes long to read with many keys, and changes slowly. */
 const USAGE_EVERY_MS = 60_000;
-/** The file contains all of them. */
+/** The CSV file contains all rows. */
 const ROWS_SHOWN = 100;
 
 const USAGE_SPECS: readonly FilterSpec[] = [

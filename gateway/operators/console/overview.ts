@@ -141,7 +141,7 @@ function BusiestKeys() {
   return html`
     <${Card} title="Busiest keys" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
       <${Table} label="Busiest keys" columns=${LOUD} rows=${value?.keys} fault=${fault}
-        empty="No key had a request in these minutes." />
+        empty="No key sent a request in these minutes." />
     <//>
   `;
 }

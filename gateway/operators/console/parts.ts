@@ -47,7 +47,7 @@ export const StateOf = (key: KeySummary) =>
 export const BanNote = ({ ban }: { ban: BanView | undefined }) =>
   ban !== undefined && html`<span class="note">banned ${runningBan(ban)}</span>`;
 
-/** Shows a point in time, with the exact time on hover, or what stands for none. */
+/** Shows a point in time, with the exact time on hover, or a text if there is none. */
 export const When = ({ at, none }: { at: string | undefined; none?: string }) =>
   at === undefined
     ? html`<span class="note">${none}</span>`
@@ -60,11 +60,11 @@ export const Card = ({ title, actions, children }: { title: string; actions?: Co
   </section>
 `;
 
-/** Shows names with what is known about each. */
+/** Shows pairs of a name and a fact. */
 export const Facts = ({ of }: { of: readonly (readonly [name: Content, fact: Content])[] }) =>
   html`<dl class="facts">${of.map(([name, fact]) => html`<div><dt>${name}</dt><dd>${fact}</dd></div>`)}</dl>`;
 
-/** The style of what stands for something in a chart. @param color a colour by its name in base.css */
+/** The style of a mark, such as a bar or a legend entry. @param color a colour by its name in base.css */
 export const markOf = (color: string) => ({ '--mark': `var(--${color})` });
 
 /** Shows how much of a limit is used. */
@@ -169,11 +169,11 @@ function Row<T>({ row, columns, more, moreId }: Pick<TableProps<T>, 'columns' | 
 const cellOf = <T>({ title, isFigure, show }: Column<T>, row: T) =>
   html`<td data-label=${title} class=${isFigure ? 'figure' : undefined}><div>${show(row)}</div></td>`;
 
-/** Stands where something cannot be shown yet, and explains why. */
+/** Takes the place of something that cannot be shown yet, and explains why. */
 export const Missing = ({ fault, children }: { fault: Error | undefined; children?: Content }) =>
   html`<p class="empty">${fault === undefined ? (children ?? 'Loading …') : fault.message}</p>`;
 
-/** Says that what is shown is old. */
+/** Warns that the data on the page is out of date. */
 export const Stale = ({ fault }: { fault: Error | undefined }) =>
   fault !== undefined && html`<p class="stale" role="status">Not up to date: ${fault.message}</p>`;
 
@@ -203,7 +203,7 @@ function refusal(caller: CallerAnswer | undefined, needs: Role): string | undefi
   return `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
 }
 
-/** A part of the address that filters a list. Without a type it is a text. */
+/** A filter of a list, kept in the address of the page. Without a type it is text. */
 export interface FilterSpec {
   readonly name: string;
   readonly label: string;
@@ -213,11 +213,11 @@ export interface FilterSpec {
   readonly suggestions?: readonly string[];
   /** The only possible values, as `[value, label]`. A choice takes effect at once. */
   readonly options?: readonly (readonly [string, string])[];
-  /** The label of no choice; `Any` by default. */
+  /** The label of the empty choice; `Any` by default. */
   readonly otherwise?: string;
 }
 
-/** Values of filters by their names, which are the gateway's own. */
+/** Values of filters by name. The names are those of the admin API. */
 export type FilterValues = Readonly<Record<string, string>>;
 
 /** Reads the filters in an address. */

@@ -233,7 +233,7 @@ interface WhatIfProps {
   readonly limits: Readonly<Record<string, unknown>>;
 }
 
-/** Shows what new limits would have refused, by the counts of the last hour. */
+/** Shows what new limits would have refused, based on the counts of the last hour. */
 function WhatIf({ plan, limits }: WhatIfProps) {
   const [trial, setTrial] = useState<Trial | Error | undefined>();
   const isNone = Object.keys(limits).length === 0;
@@ -255,10 +255,10 @@ function trialInWords(trial: Trial | Error | undefined) {
   const { keys, requests, affected, isWhole } = trial;
   const refused = affected.reduce((sum, { wouldRefuse }) => sum + wouldRefuse, 0);
   const scope = isWhole ? '' : ` Only the first ${number(MOST_PAGES * 100)} keys were checked.`;
-  if (requests === 0) return html`<p>No key of this plan had a request.${scope}</p>`;
+  if (requests === 0) return html`<p>No key of this plan sent a request.${scope}</p>`;
   if (refused === 0)
     return html`
-      <p>As far as can be known, these limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>
+      <p>As far as the counts show, these limits would have refused none of ${counted(requests, 'request')} by ${counted(keys, 'key')}.${scope}</p>
       ${LEAST}
     `;
   return html`

@@ -19,9 +19,9 @@ import {
 import type { Route } from './router.ts';
 import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative } from './words.ts';
 
-/** The requests that the gateways remember: a list of them, and one in words. */
+/** The requests that the gateways remember: the list, and a description of each. */
 
-/** These are suggested, but others can be typed. */
+/** Suggested values. Others can be typed. */
 const STATUSES = ['2xx', '4xx', '5xx', '401', '403', '429', '499', '502', '503', '504'];
 const CODES = [
   'rate_limit_exceeded',
@@ -33,7 +33,7 @@ const CODES = [
   'unavailable',
 ];
 
-/** The gateway's own filters. */
+/** The filters of the admin API. */
 const SPECS: readonly FilterSpec[] = [
   { name: 'keyId', label: 'Key id' },
   { name: 'tag', label: 'Tag', placeholder: 'customer:acme' },
@@ -87,7 +87,7 @@ interface RequestListProps {
   /** Whether a single request is opened at once. */
   readonly opensOnlyOne?: boolean;
   readonly empty: string;
-  /** The page that the list can turn. */
+  /** The page whose address selects a part of the list. Without it, there is no pager. */
   readonly pages?: Route;
 }
 
@@ -113,7 +113,7 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   };
   const isStill = held.current !== undefined && held.current.requests.length > 1;
   return html`
-    ${value !== undefined && value.missing.length > 0 && html`<p class="notice wordy" role="status">This list is incomplete. These did not answer: ${value.missing.join(', ')}.</p>`}
+    ${value !== undefined && value.missing.length > 0 && html`<p class="notice wordy" role="status">This list is incomplete. These gateways did not respond: ${value.missing.join(', ')}.</p>`}
     <${Table} label=${label} columns=${hasKeys ? WITH_KEYS : COLUMNS} rows=${rows} fault=${fault} idOf=${idOf} empty=${empty} more=${more} />
     <p class="note" role="status">${isStill && 'While a request is open, the list is not updated.'}</p>
     ${pages && html`<${Pager} route=${pages} next=${value?.next} />`}
@@ -139,11 +139,11 @@ function Outcome(request: RequestView) {
 
 interface RequestDetailsProps {
   readonly of: RequestView;
-  /** Whether to link to the key, which its own page does not need. */
+  /** Whether to link to the key. The key's own page needs no such link. */
   readonly leadsToKey: boolean;
 }
 
-/** Shows one request in plain words: what happened, why, when it works again, and what to check or to change. */
+/** Shows one request in plain words: what happened, why, when requests work again, and what to check or change. */
 function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   const { reason, advice, repeated, decision } = request;
   // When the limit or the ban that refused it admits requests again.
@@ -232,17 +232,17 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   own: 'Answered by the gateway',
   invalid: 'Invalid request',
   failed: 'Failed',
-  left: 'Client left',
+  left: 'Client disconnected',
 };
 
 const LEFT = 499;
 const SERVER_FAULT = 500;
 const FIRST_FAILURE = 400;
 
-/** The text of its badge, and the style. */
+/** Returns the text and the style of a request's badge. */
 function outcomeOf({ status, outcome, decision }: RequestView): { readonly text: string; readonly look: string } {
   if (status === undefined) return { text: 'In progress', look: '' };
-  if (status === LEFT) return { text: 'Client left', look: 'warning' };
+  if (status === LEFT) return { text: 'Client disconnected', look: 'warning' };
   const text = OUTCOMES[outcome] ?? outcome;
   if (outcome === 'admitted' && status >= SERVER_FAULT) return { text: 'Failed', look: 'fault' };
   if (decision?.shadow !== undefined) return { text: 'Over the limit, in shadow mode', look: 'warning' };
@@ -250,7 +250,7 @@ function outcomeOf({ status, outcome, decision }: RequestView): { readonly text:
   return { text, look: status >= SERVER_FAULT || outcome === 'banned' ? 'fault' : 'warning' };
 }
 
-/** Describes what has happened to it so far. */
+/** Describes what has happened to a request so far. */
 function happened({ method, path, status, code, durationMs, address, secretId }: RequestView): string {
   const what = `${method} ${path} came from ${address}${secretId === undefined ? '' : ` with the secret ${secretId}`}`;
   if (status === undefined) return `${what}. It is in progress.`;
@@ -270,7 +270,7 @@ const bucketInWords = ({ before, after, limit }: Bucket): string =>
 /** Rounds down to two decimals, because a bucket with 0.999 has no request left. */
 const tokens = (value: number): string => number(Math.floor(value * 100) / 100);
 
-/** The anchor in the runbook about it; undefined if there is none. */
+/** The anchor of the runbook's section for a request; undefined if there is none. */
 function runbookPageOf({ status, outcome, code }: RequestView): string | undefined {
   if (status === undefined || status === LEFT || status < FIRST_FAILURE) return undefined;
   return OF_OUTCOMES[outcome] ?? OF_CODES[code ?? ''];

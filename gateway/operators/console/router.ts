@@ -25,7 +25,7 @@ export function navigate(to: string, how: 'push' | 'replace' = 'push'): void {
 
 const here = (): string => location.pathname + location.search;
 
-/** The current route. It renders again after each move. */
+/** Returns the current route, and renders again when it changes. */
 export function useRoute(): Route {
   const [address, setAddress] = useState(here());
   useEffect(() => {
@@ -36,7 +36,7 @@ export function useRoute(): Route {
   return routeOf(address);
 }
 
-/** Links within the console do not reload the page. Other clicks, such as Ctrl for a new tab, are the browser's. */
+/** Links within the console do not reload the page. Other clicks, such as Ctrl-click, are left to the browser. */
 export function followLinks(): void {
   document.addEventListener('click', (event) => {
     const link = event.target instanceof Element ? event.target.closest('a') : null;

@@ -69,7 +69,7 @@ export function relative(text: string): string {
   return RELATIVE.format(count * Math.sign(seconds), name);
 }
 
-/** Describes a running ban from its end on, as the command line does. */
+/** Describes a running ban, beginning with its end, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 
 /** Converts a local time from a field of the browser, and back to the second, in the field's own shortest form. */

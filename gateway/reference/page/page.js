@@ -1,4 +1,4 @@
-/** Shows the limits of a customer's own key, and sends requests from the page. The key is only kept in a variable. */
+/** Shows the limits of a customer's own key, and sends requests from the page. The key is kept only in a variable. */
 
 const SAMPLE_ORIGIN = 'http://127.0.0.1:8080';
 const REFRESH_MS = 5_000;
@@ -143,15 +143,15 @@ function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedU
 }
 
 /**
- * A key may be enabled or extended again, so it is asked for again, but rarely: each attempt with a wrong key counts
- * against the address.
+ * A rejected key may be enabled or extended later, so the page tries again, but rarely: each attempt with a wrong key
+ * counts against the address.
  * @returns the time until the next refresh
  */
 function showFault({ status, headers }, { message }) {
   if (status !== 401) return later(message, 1_000 * Number(headers.get('retry-after') ?? 0));
   byId('key-report').hidden = true;
   say(
-    'The gateway does not accept this key: it is mistyped, revoked, disabled, expired or bound to other networks. The page asks again every minute.',
+    'The gateway does not accept this key: it is mistyped, revoked, disabled, expired or bound to other networks. This page tries again every minute.',
     true,
   );
   return SLOWEST_MS;
@@ -201,9 +201,10 @@ function showUsage(usage) {
 
 const NONE = byId('no-refusals').textContent;
 
-/** @param refusals null if they could not be read: then the last ones stay */
+/** @param refusals null if they could not be read, in which case the last ones stay */
 function showRefusals(refusals) {
-  byId('no-refusals').textContent = refusals === null ? 'They cannot be read now. The page asks again.' : NONE;
+  byId('no-refusals').textContent =
+    refusals === null ? 'They cannot be read right now. This page will try again.' : NONE;
   if (refusals === null) return;
   byId('refusals').replaceChildren(
     ...refusals.map((refusal) => {
