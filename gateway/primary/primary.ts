@@ -111,7 +111,7 @@ export async function startPrimary(
     actOn(changed, clients, backend?.planCache);
   }
 
-  /** A worker that is slow to hear of a ban elsewhere is not killed for that, as it is for an acknowledged change. */
+  /** A worker that is slow to apply another gateway's ban is not killed, unlike one that delays an operator's change. */
   async function doubt(changed: Changed): Promise<void> {
     for (const { channel } of workers.all()) channel.send('changed', changed);
     actOn(changed, clients, backend?.planCache);
@@ -179,8 +179,8 @@ async function openStorage(
 }
 
 /**
- * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends the plans to the
- * replacement and takes its decisions. A renewal waits for Redis, because the worker that it replaces still serves.
+ * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends it the plans and
+ * decides in its place. A renewal waits for Redis, because the worker that it replaces still serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
   const plans = planCache?.stored;

@@ -15,7 +15,7 @@ export interface Metrics {
   requests(): (operation: string, status: number, seconds: number) => void;
   /** A value that is read on each scrape; undefined shows no series. `name` is the full name. */
   gauge(name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void;
-  /** As `gauge`, with a value for each of several things, which the label distinguishes. */
+  /** Like `gauge`, with one series for each value of the label. */
   gauges(name: string, help: string, label: string, read: () => LabelledValues | Promise<LabelledValues>): void;
   /**
    * A counter; `name` is the full name. Returns the function that adds one for a value of the label.

@@ -43,7 +43,7 @@ export interface Starting extends Omit<Running, 'addresses'> {
 /** SIGTERM from an operator or orchestrator leaves time for load balancers. Ctrl-C does not. */
 const LAME_DUCK_MS = 1_000;
 const LAST_LINES_MS = 2_000;
-/** A process whose parent is gone must end within 10 s, because nobody else would end it. */
+/** A process whose parent is gone must end within 10 s, because nothing else would stop it. */
 const ORPHAN_MS = 9_000;
 
 /**
@@ -103,7 +103,7 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
 }
 
 /**
- * Waits for log lines in progress, because the end of the process would cut them. The wait is limited, so a log without
+ * Waits for log lines in progress, because the end of the process would truncate them. The wait is limited, so a log without
  * a reader does not block.
  */
 async function lastLines(logger: Logger): Promise<void> {
@@ -144,7 +144,7 @@ export function explain(fault: unknown): string {
 }
 
 /**
- * Takes a port briefly.
+ * Opens a port briefly.
  * @param setting the port's setting
  * @returns the port's number; for 0 a free one
  * @throws the system's fault, which `explain` describes
