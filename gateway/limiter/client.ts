@@ -114,7 +114,7 @@ export function settled(debt: Debt, charged: Debt): boolean {
   return debt.admitted + debt.shadowed + debt.refused === 0;
 }
 
-/** Forgets what the minute bucket has refilled since, as far as it would have overflowed. @param now by the store's clock */
+/** Forgets what the minute bucket has refilled since, as far as it would overflow. @param now by the store's clock */
 export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number, now: number): void {
   const capacity = Math.min(minute.limit ?? limit, limit);
   const { tokens } = refill(minute, capacity, MINUTE, Math.max(0, now - (asOf ?? now)));

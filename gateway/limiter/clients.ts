@@ -41,8 +41,8 @@ export interface LocalDecisions {
 
 /**
  * The keys in use, one record each: the store's last decision, and what was decided here since then. While the store is
- * away, this class decides by the same rules, from the last levels and the running bans. After an operator's change of a
- * key, it does not decide on that key until the store has answered again.
+ * away, this class decides by the same rules, from the last levels and the running bans. After an operator's change of
+ * a key, it does not decide on that key until the store has answered again.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS, (client) => {

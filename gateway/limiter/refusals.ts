@@ -40,8 +40,8 @@ const FORGOTTEN = 8;
 const HELD = 5;
 /**
  * If a limit is lowered by a factor of up to nine, clients that wait collect no strikes: a ninth of their requests is
- * admitted, and the strikes of the others are forgotten as fast as they come. The factor is smaller, because a limit can be
- * lowered again while clients wait.
+ * admitted, and the strikes of the others are forgotten as fast as they come. The factor is smaller, because a limit
+ * can be lowered again while clients wait.
  */
 const LOWERED = 2;
 
@@ -59,7 +59,7 @@ export const patienceOf = (
 /** With a higher `ban_after`, strikes last for more than a minute, so bursts once a minute could ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
-/** The maximum number of places in a line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
+/** The most places in one line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
 export const LINE_MINUTES = 15;
 const LONGEST_LINE = 60 * MINUTE;
 

@@ -66,7 +66,7 @@ export async function startPrimary(
     logger,
     onCrash: () => crashes.add(),
     onReplaced: ({ channel }) => void (owner === undefined && levels.takeOver(channel)),
-    // A connection is used once more or becomes idle, so the limits of clients and cores end all connections by then.
+    // Every connection has ended by then: it is used once more or becomes idle, and both have a time limit.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
       const worker: WorkerProcess = new WorkerProcess(number, port, files.insteadOfBad(), {

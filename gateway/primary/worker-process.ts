@@ -163,13 +163,13 @@ export class WorkerProcess {
 
   /** Announces a change. Resolves when the worker no longer acts on older data, or is gone. */
   async confirm(changed: Changed): Promise<void> {
-    if (this.#hasStarted) await this.#insist('changed', changed, 'It did not confirm a change in time.');
+    if (this.#hasStarted) await this.#insist('changed', changed, 'The worker did not confirm a change in time.');
   }
 
   /** Makes the worker send the state of a key and forget the key. Resolves when it no longer decides on the key. */
   async release(order: AskedOfWorker['release'][0]): Promise<void> {
     if (this.hasKeys)
-      await this.#insist('release', order, 'It did not release a key in time. Its last counts are lost.');
+      await this.#insist('release', order, 'The worker did not release a key in time. Its last counts are lost.');
   }
 
   /** Makes the worker send all states that are not stored. */
@@ -210,7 +210,7 @@ export class WorkerProcess {
       silentSeconds = this.channel.received === received ? silentSeconds + 1 : 0;
       received = this.channel.received;
       if (silentSeconds < (received === 0 ? LOADS_WITHIN_S : HANGS_AFTER_S)) return;
-      this.#stderr.add(`It sent nothing for ${silentSeconds} s.`);
+      this.#stderr.add(`The worker sent nothing for ${silentSeconds} s.`);
       this.kill();
     }, 1_000).unref();
     void this.ended.then(() => clearInterval(timer));

@@ -84,7 +84,7 @@ export class EmbeddedLimiter implements Limiter {
 
   /**
    * Forgets a key. The next decision on the key loads it again.
-   * @param isChanged whether its record changes. Otherwise another worker loads the key, and a load by this one follows
+   * @param isChanged whether its record changes. If not, another worker loads the key, and this one only after it
    * @returns the key's state, if that is not stored
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {

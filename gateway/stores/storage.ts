@@ -164,7 +164,7 @@ export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
 
 /** A sentence for operators about a name in Redis. */
 export const notTheRecord = (name: string): string =>
-  `${name} in Redis holds a value of the wrong type. See what it is, then delete it.`;
+  `${name} in Redis holds a value of the wrong type. Check the value, then delete it.`;
 
 /** The storage answers, but a record's place holds a value of another type. */
 export class OtherValue extends StoreUnavailable {}
@@ -180,7 +180,7 @@ export class NotMade extends Unavailable {
 /** Nobody knows whether a change was made. */
 export class Unknown extends Unavailable {
   constructor(reason: unknown) {
-    super(reason, 'It is not known whether the change was made. It is safe to repeat it.');
+    super(reason, 'It is not known whether the change was made. It is safe to repeat the change.');
   }
 }
 
@@ -188,7 +188,7 @@ export class Unknown extends Unavailable {
 export class Unconfirmed extends Unavailable {
   constructor() {
     const why = 'The change was made, but no replica has confirmed it.';
-    super(why, `${why} It is safe to repeat it.`);
+    super(why, `${why} It is safe to repeat the change.`);
   }
 }
 

@@ -14,8 +14,8 @@ let output: LogOutput | undefined;
 
 /**
  * The service's log: JSON lines on standard output. A slow reader never blocks a request or the end of the process, and
- * the memory for waiting lines is limited. kill -9 loses the waiting lines, which with a fast reader are those of the last half
- * second. Callers log named fields only. They never log a whole request, a header or a key.
+ * the memory for waiting lines is limited. kill -9 loses the waiting lines: with a fast reader, the last half second.
+ * Callers log named fields only. They never log a whole request, a header or a key.
  * @param worker the number of this process among several of the service
  */
 export function createLogger(service: string, level: Level | 'silent', worker?: number): Logger {
@@ -238,7 +238,7 @@ function nonBlocking(fd: number): number {
     // A socket cannot be reopened.
   }
   try {
-    // As node:net does. Like Node, this leaves the terminal of another process unchanged.
+    // node:net makes the target non-blocking. Like Node, this leaves the terminal of another process unchanged.
     new net.Socket({ fd, readable: false, writable: true }).unref();
   } catch {
     // The target is neither a pipe nor a socket.

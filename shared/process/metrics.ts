@@ -42,7 +42,7 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /**
  * @param service the prefix of every name, as in `core_requests_total`
  * @param worker the number of this process among several of the service. It becomes the label `worker` on everything
- *   except `counts`. This makes the restart of one process visible, where a sum over all would only fall.
+ *   except `counts`. The restart of one process is then visible; in a sum over all, it would only be a drop.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
   const registry = new Registry();

@@ -138,7 +138,7 @@ export function explain(fault: unknown): string {
   if (!(fault instanceof Error)) return String(fault);
   const { code = '', address, hostname, port, setting } = fault as ListenFault;
   const advice = setting === undefined ? undefined : LISTEN_FAULTS[code]?.(setting);
-  // The system names no port for a name, nor a port of 0.
+  // The system's fault has no port if a name does not resolve or the port is 0.
   const place = [hostname ?? address, port].filter((part) => part !== undefined).join(':');
   return advice === undefined ? fault.message : `Cannot listen on ${place}: ${advice}`;
 }
