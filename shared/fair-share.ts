@@ -23,8 +23,8 @@ export class KeyedCount {
 }
 
 /**
- * The largest part of a shared total that one holder may have: as much as is still free (dynamic thresholds, Choudhury and
- * Hahne 1998; half for a single holder), or an equal part if that is more.
+ * The largest part of a shared total that one holder may have: as much as is still free (dynamic thresholds, Choudhury
+ * and Hahne 1998; half for a single holder), or an equal part if that is more.
  * @param holders the number of holders with some part of the total
  */
 export const fairPart = (total: number, taken: number, holders: number): number =>

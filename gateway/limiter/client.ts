@@ -68,8 +68,8 @@ export interface Debt {
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /**
-   * How many tokens the minute bucket still owes if the store's own has overflowed meanwhile: fewer than were taken once
-   * it would have been full again.
+   * How many tokens the minute bucket still owes if the store's own has overflowed meanwhile: fewer than were taken
+   * once it would have been full again.
    */
   due: number;
   /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */

@@ -179,8 +179,8 @@ const UNREADABLE = 'Redis answers, but their stream cannot be read. Check what i
 
 /**
  * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store
- * is away. If the last entry seen is gone, too many followed, or something else is in the place of the log,
- * any key may have changed.
+ * is away. If the last entry seen is gone, too many followed, or something else is in the place of the log, any key may
+ * have changed.
  */
 export class TailFollower {
   readonly #followed: Followed;

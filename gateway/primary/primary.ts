@@ -111,7 +111,7 @@ export async function startPrimary(
     actOn(changed, clients, backend?.planCache);
   }
 
-  /** A worker that is slow to apply another gateway's ban is not killed, unlike one that delays an operator's change. */
+  /** A worker that is slow to apply another gateway's ban is not killed, unlike one that delays operators' changes. */
   async function doubt(changed: Changed): Promise<void> {
     for (const { channel } of workers.all()) channel.send('changed', changed);
     actOn(changed, clients, backend?.planCache);

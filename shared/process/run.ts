@@ -103,8 +103,8 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
 }
 
 /**
- * Waits for log lines in progress, because the end of the process would truncate them. The wait is limited, so a log without
- * a reader does not block.
+ * Waits for log lines in progress, because the end of the process would truncate them. The wait is limited, so a log
+ * without a reader does not block.
  */
 async function lastLines(logger: Logger): Promise<void> {
   const { promise: written, resolve } = Promise.withResolvers<void>();

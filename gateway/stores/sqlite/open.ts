@@ -162,7 +162,7 @@ function openCopyIn(parent: string, folder: string): DatabaseSync {
     for (const file of [FILE, FILE + WAL]) {
       if (!existsSync(join(folder, file))) continue;
       copyFileSync(join(folder, file), join(copy, file));
-      // The original may be writable for nobody.
+      // The original may be read-only.
       chmodSync(join(copy, file), 0o600);
     }
     return openDatabase(join(copy, FILE));
@@ -174,7 +174,7 @@ function openCopyIn(parent: string, folder: string): DatabaseSync {
 /** Where SQLite stores `user_version` in a file: 4 bytes, the highest first. */
 const USER_VERSION_AT = 60;
 
-/** The locks of this process. It must not open their files otherwise: closing one would release its lock (fcntl(2)). */
+/** The locks of this process. It must not open these files again: closing one would release its lock (fcntl(2)). */
 const held = new Set<string>();
 
 const LOCKABLE_EVERY_MS = 1_000;
