@@ -90,9 +90,7 @@ export const GatewaySettings = z
         'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: this process stores limits itself',
       ),
     REDIS_MODE: redisMode.default('single').describe('kind of Redis at `REDIS_URL`: single, cluster or sentinel'),
-    REDIS_MASTER_NAME: masterName
-      .optional()
-      .describe('name of the primary that the sentinels watch; required with sentinels'),
+    REDIS_MASTER_NAME: masterName.optional().describe("name of the sentinels' primary; required with sentinels"),
     REDIS_SENTINEL_USERNAME: z
       .string()
       .optional()
