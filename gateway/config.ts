@@ -82,27 +82,25 @@ export const GatewaySettings = z
       .describe(
         'URLs of cores, separated by commas. Names are resolved every 2 s, and each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
-    CORE_TOKEN: tokens.optional().describe('bearer token for the core; of several separated by commas, the first'),
+    CORE_TOKEN: tokens.optional().describe('bearer token for the core; the first of several separated by commas'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
       .describe(
         'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: this process stores limits itself',
       ),
-    REDIS_MODE: redisMode.default('single').describe('what `REDIS_URL` names: single, cluster or sentinel'),
-    REDIS_MASTER_NAME: masterName
-      .optional()
-      .describe('name of the primary that the sentinels watch; required with them'),
+    REDIS_MODE: redisMode.default('single').describe('kind of Redis at `REDIS_URL`: single, cluster or sentinel'),
+    REDIS_MASTER_NAME: masterName.optional().describe("name of the sentinels' primary; required with sentinels"),
     REDIS_SENTINEL_USERNAME: z
       .string()
       .optional()
-      .describe('user of the sentinels; the user in `REDIS_URL` is for Redis itself'),
-    REDIS_SENTINEL_PASSWORD: z.string().meta({ secret: true }).optional().describe('password of the sentinels'),
+      .describe('user name for the sentinels; the one in `REDIS_URL` is for Redis itself'),
+    REDIS_SENTINEL_PASSWORD: z.string().meta({ secret: true }).optional().describe('password for the sentinels'),
     REDIS_CA_FILE: caFile
       .optional()
-      .describe('CA certificates for `rediss://`, in PEM, read for each new connection. Unset: those of Node'),
+      .describe("CA certificates for `rediss://`, in PEM, read for each new connection. Unset: Node's own"),
     REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('longest time for a decision in Redis'),
-    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest time for a response of the core'),
+    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest time for a response from the core'),
     WORKERS: integer(1, 64)
       .default(1)
       .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),
@@ -126,7 +124,7 @@ export const GatewaySettings = z
     ADMIN_TOKEN: token
       .optional()
       .describe(
-        "operators' bearer token, with every right; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`",
+        "operators' bearer token, with full access; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`",
       ),
     ACTOR_HEADER: actorHeader
       .optional()

@@ -25,7 +25,7 @@ const OPERATORS_LIMITS: Partial<ServerLimits> = { connections: 200, connectionsP
 const OPERATORS_HEAD_BYTES = 8_192;
 
 export interface OperatorsServer extends Pick<RunningServer, 'url' | 'stop'> {
-  /** What the owner of a key may know of its requests. */
+  /** What the owner of a key may see of its requests. */
   readonly refusals: KeyRefusals;
 }
 
@@ -59,7 +59,7 @@ export async function serveOperators(
       return [...(seen.length > 1 ? await probeCores(settings.CORE_URL) : []), ...seen.flatMap(checkAnswers)];
     },
     workers: () => checkWorkers(workers?.()),
-    // Orchestrators ask every gateway for readiness, and each of them would ask all others every second.
+    // Orchestrators check the readiness of every gateway. Each gateway would then query all others every second.
     gateways: ({ isNow }) => (isNow ? checkPeers(peers) : undefined),
   });
   const server = await startServer({

@@ -28,7 +28,7 @@ import type { CoreState } from './upstream/core.ts';
 import { Forwarder } from './upstream/forwarder.ts';
 import { type Happening, happeningOf } from './webhooks/message.ts';
 
-/** What serves clients needs of the process that serves operators. */
+/** What serving clients needs from the process that serves operators. */
 export interface ForClients {
   /** Called with each event of a key, for WEBHOOK_URL. */
   notify(happening: Happening): void;
@@ -135,7 +135,7 @@ function certificateFiles({ TLS_CERT_FILE, TLS_KEY_FILE }: GatewaySettings): Cer
   return { certFile: TLS_CERT_FILE, keyFile: TLS_KEY_FILE };
 }
 
-/** Counts connections above a limit and logs them at most once a second, because they come in floods. */
+/** Counts connections above a limit and logs them at most once a second, because they come in large numbers. */
 function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimit) => void {
   const count = metrics.counter('gateway_connections_refused_total', 'Connections over a limit.', 'limit', [
     'address',

@@ -4,7 +4,7 @@
  */
 
 export class Unavailable extends Error {
-  /** What the caller may learn of the fault; undefined for the usual message. */
+  /** What the caller may learn about the fault; undefined for the usual message. */
   readonly shown: string | undefined;
 
   /**

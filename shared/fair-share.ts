@@ -23,8 +23,8 @@ export class KeyedCount {
 }
 
 /**
- * The most of a shared total that one holder may have: as much as is still free (dynamic thresholds, Choudhury and
- * Hahne 1998; half for a single holder), or an equal part if that is more.
+ * The largest part of a shared total that one holder may have: as much as is still free (dynamic thresholds, Choudhury
+ * and Hahne 1998; half for a single holder), or an equal part if that is more.
  * @param holders the number of holders with some part of the total
  */
 export const fairPart = (total: number, taken: number, holders: number): number =>
@@ -94,8 +94,8 @@ export interface Waiter {
 }
 
 /**
- * A fixed number of places, shared fairly: a client may hold as many as are free, so that some always are for another
- * one (dynamic thresholds). Waiting clients take turns.
+ * A fixed number of places, shared fairly: a client may hold as many as are free, so that some are always left for
+ * another one (dynamic thresholds). Waiting clients take turns.
  */
 export class FairShare {
   readonly #places: number;

@@ -112,7 +112,7 @@ const CONNECT_TIMEOUT_MS = 1_000;
  * core's 503.
  */
 const STATEMENT_TIMEOUT_MS = 3_500;
-/** Applies if PostgreSQL itself is too slow to end a statement. */
+/** Applies if PostgreSQL itself is too slow to cancel a statement. */
 const QUERY_TIMEOUT_MS = 3_800;
 
 /** Reads int8 and count() as bigint, and everything else as pg does. */

@@ -12,7 +12,7 @@ export const systemClock: Clock = () => Date.now() * 1_000;
 /** All processes of a machine share this clock; `performance.now()` counts from the start of each. */
 const BEGAN = Number(process.hrtime.bigint() / 1_000n) - performance.now() * 1_000;
 
-/** Microseconds that never go back, for ages and for the order of events on one machine. */
+/** A monotonic clock in microseconds, for ages and for the order of events on one machine. */
 export const monotonicClock: Clock = () => Math.floor(BEGAN + performance.now() * 1_000);
 
 /**

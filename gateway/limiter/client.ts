@@ -4,8 +4,8 @@ import type { Decision } from './limiter.ts';
 import type { Refusals } from './refusals.ts';
 
 /**
- * The last decision of the store. `at` is the time at which it arrived on this machine, in microseconds that never go
- * back. The order of events follows from such times alone: the clock of the store may be set back.
+ * The last decision of the store. `at` is the time at which it arrived on this machine, by the monotonic clock in
+ * microseconds. The order of events follows from such times alone: the clock of the store may be set back.
  */
 export interface Heard {
   readonly decision: Decision;
@@ -21,7 +21,7 @@ export interface KeyFacts {
   readonly days: readonly Count[];
 }
 
-/** What one process knows of a key in use. All secrets of the key share this record. */
+/** What one process knows about a key in use. All secrets of the key share this record. */
 export class Client {
   readonly id: string;
   /** Whether another record of the key may exist. */
@@ -41,7 +41,7 @@ export class Client {
   slowUntil = 0;
   largeUntil = 0;
   largePath = '';
-  /** When a request of the key was last decided, and last refused, in microseconds that never go back. */
+  /** When a request of the key was last decided, and last refused, by the monotonic clock in microseconds. */
   askedAt = Number.NEGATIVE_INFINITY;
   refusedAt = Number.NEGATIVE_INFINITY;
   /** The day, counted from 1970 in UTC, on which each event was last reported; undefined if none was. */
@@ -68,8 +68,8 @@ export interface Debt {
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /**
-   * How many tokens the minute bucket still owes if the store's own has run over meanwhile: fewer than were taken once
-   * it would have been full again.
+   * How many tokens the minute bucket still owes if the store's own has overflowed meanwhile: fewer than were taken
+   * once it would have been full again.
    */
   due: number;
   /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
@@ -114,7 +114,7 @@ export function settled(debt: Debt, charged: Debt): boolean {
   return debt.admitted + debt.shadowed + debt.refused === 0;
 }
 
-/** Forgets what the minute bucket has refilled since, as far as it would have run over. @param now by the store's clock */
+/** Forgets what the minute bucket has refilled since, as far as it would overflow. @param now by the store's clock */
 export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number, now: number): void {
   const capacity = Math.min(minute.limit ?? limit, limit);
   const { tokens } = refill(minute, capacity, MINUTE, Math.max(0, now - (asOf ?? now)));

@@ -20,19 +20,19 @@ import { FRESH, type KeyRecord, type KeyState, UNUSED } from './key-record.ts';
 import { type BucketState, type Decision, later, type Unauthorized, type Verdict } from './limiter.ts';
 import { MAX_LIMIT, type Plan, type PlanTable } from './plans.ts';
 
-/** How long a verdict of the store serves local decisions. */
+/** How long local decisions may use a verdict of the store. */
 const VERDICT_HOLDS = 15 * 60 * SECOND;
-/** How long this process remembers a ban: another gateway's operator may have lifted it. */
+/** How long this process remembers a ban: not longer, because another gateway's operator may have lifted it. */
 const BAN_HOLDS = SECOND;
 export const MAX_CLIENTS = 50_000;
-/** Another process takes over this many keys at once: few enough not to block its event loop. */
+/** How many keys another process takes over at once: few enough not to block its event loop. */
 const PAGE = 250;
 
 /** Decides in place of the store. */
 export interface LocalDecisions {
   /**
    * Decides without the store. Undefined if the key is not, or no longer, verified.
-   * @param owes whether the store is to charge for the request later: not if it may have done so already
+   * @param owes whether the store must charge for the request later; false if it may already have done so
    */
   decide(credential: Credential, owes: boolean): Verdict | undefined | Promise<Verdict | undefined>;
   /** Reads the status of a key without the store. Undefined as for `decide`. */
@@ -41,8 +41,8 @@ export interface LocalDecisions {
 
 /**
  * The keys in use, one record each: the store's last decision, and what was decided here since then. While the store is
- * away, this class decides: by the same rules, from the last levels, and with the running bans. After an operator's
- * change of a key, it decides for that key only once the store has answered again.
+ * away, this class decides by the same rules, from the last levels and the running bans. After an operator's change of
+ * a key, it does not decide on that key until the store has answered again.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS, (client) => {
@@ -58,8 +58,8 @@ export class Clients implements LocalDecisions {
   #othersChangedAt = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param plans in force, undefined until they have been read
-   * @param monotonic microseconds that never go back
+   * @param plans returns the plans in force; undefined until they have been read
+   * @param monotonic a clock in microseconds that never goes back
    * @param onBan called when the store answers for the first time with a ban by decision
    */
   constructor(
@@ -80,7 +80,7 @@ export class Clients implements LocalDecisions {
 
   /**
    * The verdict on a client with a remembered ban, which saves a call to the store. Bans are remembered by secret: a
-   * wrong secret must not reveal that the key is banned, and neither must a right one from a wrong network.
+   * wrong secret must not reveal that the key is banned, nor must the right secret from the wrong network.
    */
   bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
     if (client.heard?.decision.outcome !== 'banned') return undefined;
@@ -133,7 +133,7 @@ export class Clients implements LocalDecisions {
     const { client, record, state, plan, now } = facts;
     const decided = decide(record, state, credential, plan, now);
     const { verdict } = decided;
-    // Usage is counted when the debt is charged, so its marks would only take memory here.
+    // Usage is counted when the debt is charged, so its marks would only use memory here.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
     if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
       owe(client.debt, verdict, facts.heardAt);
@@ -202,7 +202,7 @@ export class Clients implements LocalDecisions {
     if (decision !== undefined) this.#hear(client, { decision, at: this.#monotonic() });
   }
 
-  /** When the last verdict of the store on a key arrived, in microseconds that never go back; 0 for never. */
+  /** When the store's last verdict on a key arrived, by the monotonic clock in microseconds; 0 for never. */
   heardAt(id: string): number {
     return this.#find(id)?.heard?.at ?? 0;
   }
@@ -211,14 +211,14 @@ export class Clients implements LocalDecisions {
     return this.#clients.values();
   }
 
-  /** What this process knows of a key, for another process. */
+  /** What this process knows about a key, for another process. */
   known(id: string): KnownKey | undefined {
     const client = this.#find(id);
     return client && this.#knownOf(client);
   }
 
   /**
-   * The same for all keys in pages, starting with the key used last. A key that is used meanwhile may appear twice or
+   * The same for all keys, in pages, the most recently used key first. A key that is used meanwhile may appear twice or
    * not at all.
    */
   *pages(): Generator<KnownPage> {
@@ -240,8 +240,8 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Takes over what another process knows of a key, unless this process has something newer.
-   * @param askedAt when that process was asked
+   * Takes over what another process knows about a key, unless this process knows something newer.
+   * @param askedAt when that process was queried
    * @returns false if the key may have changed since
    */
   takeOver(id: string, { heard, changedAt, secrets }: KnownKey, askedAt: number): boolean {

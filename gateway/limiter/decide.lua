@@ -9,7 +9,7 @@
 -- ARGV[1 + 2 * i]   SHA-256 of the presented secret, in base64url
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
---                   or '-', and the address in the format of networks.ts or '-'
+--                   or '-', and the address in the format of networks.ts or '-'.
 --                   'charge admitted shadowed refused retry_at as_of spared due' charges the key for requests that were
 --                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket
 --                   goes to at most one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
@@ -53,8 +53,8 @@ local call, pcall = redis.call, redis.pcall
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local find, match, gmatch, gsub, sub, format, tonumber = string.find, string.match, string.gmatch, string.gsub, string.sub, string.format, tonumber
 
--- People type these numbers: plain digits, 1 to 10^9, otherwise nil. tonumber alone accepts nan, inf, 0x3C and 6e1.
--- Many keys have the same limits, so each text is read once a batch.
+-- People type these numbers. Only plain digits from 1 to 10^9 are valid; tonumber alone accepts nan, inf, 0x3C and 6e1.
+-- Many keys have the same limits, so each text is parsed once per batch.
 local limits = {}
 local function read_limit(text)
   if not text then return nil end
@@ -100,7 +100,7 @@ local function with_mark(marks, first, at, totals, kept)
 end
 
 -- The marks are long and seldom needed, so they have a key of their own on the same slot. While the slot migrates, that
--- key may be on the other node, and the use counts for the minute before.
+-- key may be on the other node, and the use then counts for the previous minute.
 local function note_use(key, last, now, admitted)
   local minute, day = floor(now / MINUTE), floor(now / DAY)
   local last_minute, last_day = floor((last or now) / MINUTE), floor((last or now) / DAY)
@@ -125,8 +125,8 @@ local function write_level(tokens, fraction, window, limit)
   return format(shape, sign, tokens, floor(fraction / window * unit + 0.5), limit)
 end
 
--- The level after `elapsed` ticks, which count at the lower of the old and the new limit. A missing or unreadable level
--- counts as full: this gives away at most one capacity.
+-- Returns the level after `elapsed` ticks, refilled at the lower of the old and the new limit. A missing or unreadable
+-- level counts as full: this grants at most one extra capacity.
 local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed)
   if not tokens or #tokens > 10 or #decimals > 12 then return limit, 0 end
   limit = min(read_limit(limit_then) or limit, limit)
@@ -154,8 +154,8 @@ local function time_of(text, now, shift)
   return max((read_time(text) or 0) - shift, now)
 end
 
--- A raised limit shortens the time of a place, not the number of places. If the day bucket is empty, the line waits for
--- that bucket.
+-- A raised limit shortens the time per place and keeps the number of places. If the day bucket is empty, the line waits
+-- for that bucket.
 local function in_places(line, now, is_of_day, minute_then, minute_limit, day_then, day_limit)
   local window, limit_then, limit = MINUTE, minute_then, minute_limit
   if is_of_day then window, limit_then, limit = DAY, day_then, day_limit end
@@ -170,7 +170,7 @@ local function time_or_none(time, past)
   return time > past and write_time(time) or '0'
 end
 
--- Ticks in which one strike is forgotten, and in which a key forgets as many strikes as it holds.
+-- Ticks until one strike is forgotten, and until all strikes that a key can hold are forgotten.
 local function strike_time(minute_limit)
   return max(1, floor(MINUTE / (FORGOTTEN * minute_limit)))
 end
@@ -179,7 +179,7 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
--- Subtracts what is owed from a level, but not below the least. A level below that stays as it is.
+-- Subtracts what is owed from a level, down to `least` at most. A level already below `least` stays as it is.
 local function debited(tokens, fraction, owed, least)
   if tokens - owed >= least then return tokens - owed, fraction end
   if tokens < least then return tokens, fraction end
@@ -195,7 +195,7 @@ local function ticks_until_token(limit, window, tokens, fraction)
   return floor(high / limit) * HALF + floor(rest / limit) + ceil((rest % limit - fraction) / limit)
 end
 
--- The moment at which a refused request may return: one token's time after the last one in line.
+-- The time at which a refused request may return: one token's time after the last request in line.
 local function next_place(line_until, now, minute_limit, minute_tokens, minute_fraction, day_limit, day_tokens, day_fraction)
   local minute_wait = ticks_until_token(minute_limit, MINUTE, minute_tokens, minute_fraction)
   local day_wait = ticks_until_token(day_limit, DAY, day_tokens, day_fraction)
@@ -266,7 +266,7 @@ local function kept_value(key, field)
 end
 
 -- Decides `count` requests with the same key and secret. This is one function, because a table for the key's data would
--- cost a third more.
+-- take a third more time.
 -- @param charge in place of a count: the seven numbers that the head of this file describes
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',

@@ -31,7 +31,7 @@ export interface Decided {
 
 /**
  * @param plan the plan of the key
- * @param takes false for the verdict on the next request, which then takes and counts nothing
+ * @param takes false for the verdict on the next request, without taking or counting anything
  */
 export function decide(
   record: KeyRecord,
@@ -86,7 +86,7 @@ interface Facts {
   readonly levels: Levels;
   /** The end of the stored ban. */
   readonly banEnd: number;
-  /** Whether the ban binds: a plan in shadow mode ignores bans that decisions set. */
+  /** Whether the ban is in force: a plan in shadow mode ignores bans that decisions set. */
   readonly isBanned: boolean;
   readonly isBannedByOperator: boolean;
   readonly refusals: Refusals;
@@ -176,7 +176,7 @@ function levelsOf({ asOf, minute, day }: KeyState, limits: AllLimits, now: numbe
   return { minute: refilled(minute, limits.minute, MINUTE, elapsed), day: refilled(day, limits.day, DAY, elapsed) };
 }
 
-/** The time since the last decision counts at the lower of the old and the new limit. */
+/** Since the last decision, the bucket has refilled at the lower of the old and the new limit. */
 const refilled = (level: StoredLevel, limit: number, window: number, elapsed: number): Level =>
   refill(level, Math.min(level.limit ?? limit, limit), window, elapsed);
 

@@ -104,7 +104,7 @@ export function usedOfDay(
   { usage, ...totals }: Totals & { readonly usage: Usage },
   now: number,
 ): number {
-  // Lists ask this of thousands of keys, and most of them are idle.
+  // Lists compute this for thousands of keys, and most of them are idle.
   if (tokens === limit) return 0;
   const today = Math.floor(now / DAY);
   const counts = countsOf(usage.days, totals);
@@ -116,7 +116,7 @@ export function usedOfDay(
   return limit - Math.max(tokens, least);
 }
 
-/** The most characters in the name of a key or a secret. */
+/** The maximum number of characters in the name of a key or a secret. */
 export const MAX_KEY_NAME_LENGTH = 100;
 
 /** The record of an API key. Times are Unix time in microseconds. */

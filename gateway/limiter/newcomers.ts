@@ -31,7 +31,7 @@ export class Newcomers {
   readonly #asking = new KeyedCount();
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  /** @param monotonic microseconds that never go back */
+  /** @param monotonic a clock in microseconds that never goes back */
   constructor(clients: Pick<Clients, 'hasChangedSince'>, monotonic = monotonicClock) {
     this.#clients = clients;
     this.#monotonic = monotonic;

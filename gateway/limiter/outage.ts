@@ -25,8 +25,8 @@ interface OutageOptions {
 }
 
 /**
- * A limiter that survives an outage of Redis. Slow is not away: a decision waits for its answer up to the deadline.
- * Redis is away once its connection is lost, it answers with an error, or a call stayed unanswered until the deadline.
+ * A limiter that survives an outage of Redis. A slow Redis is not away: a decision waits for its answer up to the
+ * deadline. Redis is away once its connection is lost, it answers with an error, or a call misses the deadline.
  * Verified keys are then decided locally, and all others are refused with Retry-After, until Redis answers a probe in
  * time.
  */
@@ -47,7 +47,7 @@ export function surviveOutages(
     return contact;
   }
 
-  /** @param owes whether Redis is to charge for the request later: not if Redis may have done so already */
+  /** @param owes whether Redis must charge for the request later; false if it may already have done so */
   async function decideHere(credential: Credential, owes: boolean): Promise<Verdict> {
     const verdict = await locals.decide(credential, owes);
     if (verdict === undefined) throw unknownKey();
@@ -110,7 +110,7 @@ export function surviveOutages(
   };
 }
 
-/** A verdict from what is known of a key whose data in the store is bad, which raises the alarm. */
+/** A local verdict on a key whose data in the store is bad. It raises an alarm. */
 const withoutData = (verdict: Verdict): Verdict =>
   'rejected' in verdict ? { ...verdict, rejected: ' data' } : verdict;
 
@@ -140,7 +140,7 @@ class Contact {
     this.#logger = logger;
   }
 
-  /** @param id the key that got no decision. Probes ask about it until one is answered in time */
+  /** @param id the key that got no decision. Probes query it until one is answered in time */
   lose(reason: string, { id }: Credential): void {
     if (this.isAway) return;
     this.isAway = true;

@@ -21,7 +21,7 @@ interface Field {
   readonly absent?: string;
   /** A choice. The first option is the default. */
   readonly options?: readonly [string, ...string[]];
-  /** Below a choice in a form. */
+  /** The text below a choice in a form. */
   readonly hint?: string;
 }
 
@@ -112,12 +112,12 @@ export function parseLimit(text: string): number | undefined {
   return isLimit(value) ? value : undefined;
 }
 
-/** What is declared of a field. */
+/** The declaration of a field. */
 export function ruleOf(field: PlanField): Field & Required<Pick<Field, 'least' | 'most'>> {
   return { least: 1, most: MAX_LIMIT, ...PLAN_FIELDS[field] };
 }
 
-/** What a field takes, in words that follow `must be`. @param write a number */
+/** The valid values of a field, in words that follow `must be`. @param write formats a number */
 export function rangeOf(field: PlanField, write: (value: number) => string = String): string {
   const { options, least, most } = ruleOf(field);
   return options === undefined

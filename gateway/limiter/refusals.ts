@@ -10,7 +10,7 @@ import { PLAN_FIELDS } from './plans.ts';
  * limit; a key holds `ban_after` of them. A refusal that finds no room for its strike, `ban_grace_seconds` or more
  * after the first one that found none, bans the key.
  *
- * These are the rules of decide.lua; a property test holds the two equal. Times are Unix time in microseconds, and
+ * These are the rules of decide.lua; a property test checks that both agree. Times are Unix time in microseconds, and
  * whole numbers: a token's time is rounded up, a strike's time down.
  */
 
@@ -39,9 +39,9 @@ export interface Patience {
 const FORGOTTEN = 8;
 const HELD = 5;
 /**
- * A limit lowered by a factor up to nine makes nobody who waits collect strikes: a ninth of the requests is admitted,
- * and the strikes of the others are forgotten as fast as they come. The factor is smaller, because a limit can be
- * lowered again while clients wait.
+ * If a limit is lowered by a factor of up to nine, clients that wait collect no strikes: a ninth of their requests is
+ * admitted, and the strikes of the others are forgotten as fast as they come. The factor is smaller, because a limit
+ * can be lowered again while clients wait.
  */
 const LOWERED = 2;
 
@@ -56,10 +56,10 @@ export const patienceOf = (
   minute: number,
 ): Patience => ({ minute, ban_after: ban_after ?? usualBanAfter(minute), ban_grace_seconds });
 
-/** With a higher `ban_after`, strikes stand for more than a minute, so bursts once a minute could ban. */
+/** With a higher `ban_after`, strikes last for more than a minute, so bursts once a minute could ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
-/** The most places in a line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
+/** The most places in one line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
 export const LINE_MINUTES = 15;
 const LONGEST_LINE = 60 * MINUTE;
 
@@ -76,7 +76,7 @@ export interface ChangedLimit {
   readonly limit: number;
 }
 
-/** A raised limit shortens the time of a place, not the number of places. */
+/** A raised limit shortens the time per place and keeps the number of places. */
 function inPlaces(line: number, { window, before, limit }: ChangedLimit): number {
   if (limit <= before) return line;
   return Math.min(line, Math.ceil(line / Math.ceil(window / before)) * Math.ceil(window / limit));
@@ -108,14 +108,14 @@ export function refusalsAt(
   const strikes = now + inTimes(time, strikeTime(minuteThen), stored.strikesUntil - shift - now);
   if (strikes <= now) return lineUntil + excused === 0 ? NO_REFUSALS : { lineUntil, strikesUntil: 0, fullAt: excused };
   const most = patience.ban_after * time;
-  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more. Neither alone
-  // must ban.
+  // If there are more strikes than a key holds, or the limit was changed, this leaves room for one more. Neither
+  // may ban by itself.
   if (strikes - now > (minuteThen === patience.minute ? most : most - time))
     return { lineUntil, strikesUntil: most > time ? now + most - time : 0, fullAt: excused };
   return { lineUntil, strikesUntil: strikes, fullAt };
 }
 
-/** How many strikes the key has left before one can ban it. */
+/** How many strikes the key has left before a refusal can ban it. */
 export function strikesLeft({ strikesUntil }: Refusals, now: number, { minute, ban_after }: Patience): number {
   const held = Math.ceil(Math.max(0, strikesUntil - now) / strikeTime(minute));
   return Math.max(0, ban_after - held);

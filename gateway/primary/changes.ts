@@ -98,8 +98,8 @@ const isReset = ({ entries }: Change): boolean => entries.some(({ fields }) => f
 const EVERY_MS = 250;
 
 /**
- * Writes each ban by decision into a log that the other gateways follow. So it binds there too, and is not undone by a
- * loss of contact. The audit log has only what operators do.
+ * Writes each ban by decision into a log that the other gateways follow, so that it is in force there too, even if they
+ * then lose Redis. The audit log holds only what operators do.
  */
 export class BanLog implements Followed {
   readonly log = 'bans';
@@ -169,9 +169,9 @@ export const AUDIT_LOG: Followed = {
   },
 };
 
-/** Entries that are read each time. The second number applies if there are more new ones. */
+/** How many entries are read at a time. The second number applies if there are more new ones. */
 const PAGES = [20, 500];
-/** The tail may be this old without a warning. */
+/** No warning is given while the last read was less than this long ago. */
 const USUAL_MS = 2_000;
 
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
@@ -179,8 +179,8 @@ const UNREADABLE = 'Redis answers, but their stream cannot be read. Check what i
 
 /**
  * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store
- * is away. If the last entry seen is gone, too many followed, or something else is in the place of the log,
- * any key may have changed.
+ * is away. If the last entry seen is gone, too many followed, or something else is in the place of the log, any key may
+ * have changed.
  */
 export class TailFollower {
   readonly #followed: Followed;

@@ -33,7 +33,7 @@ interface Peer {
 type Item = readonly [number: number, name: string | undefined, content: unknown];
 
 export const ANSWER_WITHIN_MS = 1_000;
-/** The most questions without an answer. Beyond this limit no more are asked. */
+/** The maximum number of questions without an answer. Beyond this limit, no more are sent. */
 const MAX_WAITING = 4_096;
 
 /**
@@ -123,9 +123,9 @@ export interface AskedOfWorker {
   readonly report: readonly [undefined, WorkerReport | undefined];
   /** The worker's last matching requests, the newest first. */
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
-  /** What the worker knows of a key. */
+  /** What the worker knows about a key. */
   readonly key: readonly [id: string, KnownKey | undefined];
-  /** What the worker knows of all keys, page by page, the last used keys first. After the last page come empty ones. */
+  /** What the worker knows about all keys, page by page, the last used first. After the last page, pages are empty. */
   readonly keys: readonly ['first' | 'next', KnownPage];
   /** A change was made. Once the worker has answered, it no longer acts on older data. */
   readonly changed: readonly [Changed, true];
@@ -166,7 +166,7 @@ export interface StartOrder {
   readonly isAtStart: boolean;
   /** The worker must not serve before it has loaded plans and script from Redis. */
   readonly mustLoad: boolean;
-  /** How long to wait for Redis otherwise, if not for the usual time. */
+  /** How long to wait for Redis in other cases; by default the usual time. */
   readonly redisWithinMs?: number | undefined;
 }
 
@@ -183,7 +183,7 @@ export interface LocalQuestion {
   readonly id: string;
   readonly digest: string;
   readonly use: Use;
-  /** When the worker last had an answer of Redis about the key, by the machine's monotonic clock; 0 for never. */
+  /** When the worker last got an answer from Redis about the key, by the machine's monotonic clock; 0 for never. */
   readonly heardAt: number;
   /** When the worker asks, by the same clock. If no answer arrives within a second, it decides itself. */
   readonly askedAt: number;

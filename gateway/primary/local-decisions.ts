@@ -13,7 +13,7 @@ import {
 
 /** Shorter than a worker waits for the primary. */
 const GATHERED_WITHIN_MS = 500;
-/** An answer reaches the worker in this time, or the worker has decided itself. */
+/** An answer reaches the worker within this time. If it does not, the worker has decided itself. */
 const TRAVEL_MS = 100;
 /** After this time the workers' data on a key is collected again, because Redis may have answered meanwhile. */
 const FRESH_MS = 100;
@@ -21,8 +21,8 @@ const FRESH_MS = 100;
 type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
 
 /**
- * Local decisions for all workers of a machine, taken in their primary. So a key has one allowance, and a key known to
- * one worker is known to all, replacements included. For each key in question, every worker reports the last decision
+ * Local decisions for all workers of a machine, made in their primary: a key has one allowance, and a key known to one
+ * worker is known to all, replacements included. For each key in question, every worker reports the last decision
  * of Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
  * outage, and before it is replaced, a worker also reports all its keys, because only it may know them.
  */

@@ -66,7 +66,7 @@ export async function startPrimary(
     logger,
     onCrash: () => crashes.add(),
     onReplaced: ({ channel }) => void (owner === undefined && levels.takeOver(channel)),
-    // A connection is used once more or becomes idle, so the limits of clients and cores end all connections by then.
+    // Every connection has ended by then: it is used once more or becomes idle, and both have a time limit.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
       const worker: WorkerProcess = new WorkerProcess(number, port, files.insteadOfBad(), {
@@ -111,7 +111,7 @@ export async function startPrimary(
     actOn(changed, clients, backend?.planCache);
   }
 
-  /** A worker that is slow to hear of a ban elsewhere is not killed for that, as it is for an acknowledged change. */
+  /** A worker that is slow to apply another gateway's ban is not killed, unlike one that delays operators' changes. */
   async function doubt(changed: Changed): Promise<void> {
     for (const { channel } of workers.all()) channel.send('changed', changed);
     actOn(changed, clients, backend?.planCache);
@@ -179,8 +179,8 @@ async function openStorage(
 }
 
 /**
- * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends the plans to the
- * replacement and takes its decisions. A renewal waits for Redis, because the worker that it replaces still serves.
+ * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends it the plans and
+ * decides in its place. A renewal waits for Redis, because the worker that it replaces still serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
   const plans = planCache?.stored;

@@ -19,20 +19,20 @@ import { ASKS_FOR_FILES, type FilesMessage } from './last-good-files.ts';
 export interface WorkerEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** The end of the worker's standard error. */
+  /** The last part of what the worker wrote to standard error. */
   readonly said: string;
 }
 
-/** A worker that sends nothing for this long hangs. */
+/** A worker that sends nothing for this long counts as hanging. */
 const HANGS_AFTER_S = 10;
-/** The limit for a worker that still loads its code, during which it sends nothing. */
+/** The limit for a worker that is still loading its code: it sends nothing meanwhile. */
 const LOADS_WITHIN_S = 60;
 /** How long a change waits for a worker. A starting worker needs longer, because it has much to load. */
 const CONFIRMS_WITHIN_MS = 1_000;
 const CONFIRMS_AT_START_WITHIN_MS = 10_000;
 /** Longer than a server needs to stop after the lame-duck and linger times. */
 const STOP_WITHIN_MS = 20_000;
-/** The most characters that are kept of its standard error: a log line of that length is written atomically. */
+/** How many characters of its standard error are kept: a log line of that length is written atomically. */
 const MAX_SAID = 2_000;
 
 /** Settings for the primary alone: the operators' address and token, and the receiver of webhooks. */
@@ -137,7 +137,7 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /** Lets a serving worker finish its requests for a time, and kills any other. Resolves when the worker is gone. */
+  /** Gives a serving worker time to finish its requests, and kills any other. Resolves when the worker is gone. */
   async stop(how: Stopping): Promise<void> {
     this.isStopping = true;
     const { lameDuckMs, lingerMs = lameDuckMs } = how;
@@ -163,13 +163,13 @@ export class WorkerProcess {
 
   /** Announces a change. Resolves when the worker no longer acts on older data, or is gone. */
   async confirm(changed: Changed): Promise<void> {
-    if (this.#hasStarted) await this.#insist('changed', changed, 'It did not confirm a change in time.');
+    if (this.#hasStarted) await this.#insist('changed', changed, 'The worker did not confirm a change in time.');
   }
 
   /** Makes the worker send the state of a key and forget the key. Resolves when it no longer decides on the key. */
   async release(order: AskedOfWorker['release'][0]): Promise<void> {
     if (this.hasKeys)
-      await this.#insist('release', order, 'It did not release a key in time. Its last counts are lost.');
+      await this.#insist('release', order, 'The worker did not release a key in time. Its last counts are lost.');
   }
 
   /** Makes the worker send all states that are not stored. */
@@ -184,7 +184,7 @@ export class WorkerProcess {
   ): Promise<void> {
     const withinMs = this.#serves ? CONFIRMS_WITHIN_MS : CONFIRMS_AT_START_WITHIN_MS;
     if ((await this.channel.insist(name, question, withinMs)) === true) return;
-    // A disconnected worker ends by itself. If it misses several changes, one complaint is enough.
+    // A disconnected worker ends by itself. If it misses several changes, one message is enough.
     if (this.#worker.isConnected() && !this.#isKilled) this.#stderr.add(complaint);
     this.kill();
     await this.ended;
@@ -210,7 +210,7 @@ export class WorkerProcess {
       silentSeconds = this.channel.received === received ? silentSeconds + 1 : 0;
       received = this.channel.received;
       if (silentSeconds < (received === 0 ? LOADS_WITHIN_S : HANGS_AFTER_S)) return;
-      this.#stderr.add(`It sent nothing for ${silentSeconds} s.`);
+      this.#stderr.add(`The worker sent nothing for ${silentSeconds} s.`);
       this.kill();
     }, 1_000).unref();
     void this.ended.then(() => clearInterval(timer));

@@ -151,7 +151,7 @@ export type Reason = 'first' | 'replacement' | 'renewal';
 interface SlotOptions {
   readonly logger: Logger;
   launch(number: number, reason: Reason): WorkerProcess;
-  /** How long a replaced worker may use its connections. Other workers accept new ones meanwhile. */
+  /** How long a replaced worker may keep its connections. Other workers accept new ones meanwhile. */
   readonly replacedMs: number;
   /** Called for every worker that ends unexpectedly. */
   onCrash(): void;

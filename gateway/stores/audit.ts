@@ -44,7 +44,7 @@ export const REPEATED_MS = 60_000;
 export const canRepeat = ({ log, fields }: LogEntry): boolean => log === 'audit' && fields.requestId !== undefined;
 
 interface ActivityQuery {
-  /** The last id of the page before; undefined for the first page. */
+  /** The last id of the previous page; undefined for the first page. */
   readonly after: string | undefined;
   readonly limit: number;
   /** The earliest time, and the first one after the latest: Unix time in ms. */
@@ -58,7 +58,7 @@ export interface WithActivity {
   readonly activity?: Activity | undefined;
 }
 
-/** Entries that one call checks. The result says where to continue. */
+/** The number of entries that one call checks. The result says where to continue. */
 const CHECKED_AT_ONCE = 5_000;
 const PAGE = 500;
 
@@ -82,7 +82,7 @@ export class AuditLog {
   async list({ after, limit, from = 0, to, isWanted }: ActivityQuery) {
     const activity: RecordedActivity[] = [];
     let last = after;
-    // Skips the entries that are too new, unless the page before has passed them.
+    // Skips the entries that are too new, unless the previous page has passed them.
     if (to !== undefined && (after === undefined || Number.parseInt(after, 10) >= to)) last = `${Math.max(0, to)}-0`;
     for (let checked = 0; checked < CHECKED_AT_ONCE; ) {
       const count = checked === 0 ? Math.min(PAGE, limit + 1) : PAGE;

@@ -10,10 +10,10 @@ import { isUnknownSecret, readKey } from './key-hash.ts';
 import { writeStateChanges } from './key-state.ts';
 import type { FieldChanges, Fields } from './storage.ts';
 
-/** The most keys with a stored state. As many more may have an unsaved one. */
+/** The maximum number of keys held with a stored state. As many again may be held with an unsaved one. */
 const MAX_KEYS = 50_000;
 const SAVE_EVERY_MS = 1_000;
-/** The number of states written at once, so that it takes only a few milliseconds. */
+/** The number of states written at once: so few take only some milliseconds. */
 const STATES_AT_ONCE = 250;
 
 /** The state of a key, as changes of its record. */
@@ -23,7 +23,7 @@ export interface KeySource {
   /** Loads the fields of a key, if there is one. @throws {Unavailable} if they cannot be read now */
   load(id: string): Promise<Fields | undefined>;
   /**
-   * Stores states. The store knows them before anything that is sent later.
+   * Stores states. The store receives them before anything that is sent later.
    * @param mustBeDurable whether they must survive a power cut
    * @returns whether they are stored
    */
@@ -84,7 +84,7 @@ export class EmbeddedLimiter implements Limiter {
 
   /**
    * Forgets a key. The next decision on the key loads it again.
-   * @param isChanged whether its record changes. Otherwise another worker loads the key, and a load by this one follows
+   * @param isChanged whether its record changes. If not, another worker loads the key, and this one only after it
    * @returns the key's state, if that is not stored
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {

@@ -30,7 +30,7 @@ const USUAL = {
 /**
  * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys
  * that were deleted. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit
- * sooner. It accepts and records an edit in one step, and so once. It writes a missing plan table back.
+ * sooner. It accepts and records an edit in one step, so only once. It writes a missing plan table back.
  */
 export class EditWatch {
   readonly #parts: { readonly storage: Storage; readonly plans: Plans; readonly planCache: PlanCache };

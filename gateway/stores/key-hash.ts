@@ -258,7 +258,7 @@ export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): num
 
 export const MAX_NETWORKS = 20;
 
-/** Whether a secret allows less than before, and nothing more. */
+/** Whether a secret allows less than before in some way, and more in none. */
 export function isNarrower(secret: Secret, before: Secret | undefined): boolean {
   if (before === undefined) return false;
   const ends = (secret.expiresAt ?? Infinity) - (before.expiresAt ?? Infinity) || 0;

@@ -35,7 +35,7 @@ import {
 
 const PAGE = 100;
 const ATTEMPTS = 10;
-/** Keys that one search checks. The result says where to continue. */
+/** The number of keys that one search checks. The result says where to continue. */
 const CHECKED_AT_ONCE = 5_000;
 
 const key = (id: string): RecordName => `key:${id}`;
@@ -75,7 +75,7 @@ export class Keys {
   /** The clock of decisions: Unix time in microseconds. */
   now = () => this.#storage.now();
 
-  /** @param activity here and below: an audit entry that is written in the same step, where the store allows */
+  /** @param activity here and below: an audit entry that is written in the same step, if the store allows it */
   async create(id: string, record: KeyRecord, activity?: Activity): Promise<void> {
     const isMade = await this.#storage.change({
       parts: [
@@ -134,7 +134,7 @@ export class Keys {
   }
 
   /**
-   * Changes a key to the result of `make`, which gets the record and state, and again if another change came first.
+   * Changes a key to what `make` returns for its record and state. Calls `make` again if another change came first.
    * @returns the key after the change; undefined if there is no such key
    * @throws {Unreadable} if malformed data would remain, unless the change stops clients
    */
@@ -170,7 +170,7 @@ export class Keys {
 
   /**
    * Revokes a key. The revocation and the key's usage stay on record for 36 days.
-   * @returns false if there is no such key, which is confirmed like a revocation: the call can be a repetition
+   * @returns false if there is no such key. This is confirmed like a revocation, because the call may be a retry
    */
   async remove(id: string, activity?: Activity): Promise<boolean> {
     const moveTo = { record: revoked(id), fields: REVOKED_FIELDS, seconds: REVOKED_KEPT_SECONDS };
@@ -209,9 +209,8 @@ export class Keys {
   }
 
   /**
-   * Restores a key from a backup if its id is free: a present key is not changed, and a revoked key stays revoked. It can
-   * be repeated. The caller checks the age of the backup:
-   * revocations are known for only 36 days.
+   * Restores a key from a backup if its id is free: an existing key is not changed, and a revoked key stays revoked.
+   * The call can be repeated. The caller checks the age of the backup, because revocations are known for only 36 days.
    * @param entryFor the audit entry for a restored key
    * @param isTrial whether to write nothing
    */
@@ -220,7 +219,7 @@ export class Keys {
     if (refused !== undefined) return { refused };
     const [live, gone] = await Promise.all([this.#storage.read(key(id)), this.#storage.read(revoked(id))]);
     if (live !== undefined) {
-      // A repeated restore confirms what the first one has made.
+      // A repeated restore confirms what the first one wrote.
       if (!isTrial) await this.#storage.change({ parts: [{ record: key(id), exists: true }], entries: [] });
       return 'present';
     }
@@ -304,7 +303,8 @@ const NO_FACTS =
 
 /**
  * Reads the facts of keys, and remembers the last ones for outages. Call the result only after the secret has been
- * verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if nobody knows or remembers it.
+ * verified. It returns undefined for a key that is gone, and throws {StoreUnavailable} if the store does not answer and
+ * no facts are remembered.
  */
 export const factsReader =
   (keys: Pick<Keys, 'get'>, clients: Clients) =>
@@ -346,7 +346,7 @@ function whyNotBackedUp(fields: Fields): string | undefined {
   return faultIn(fields);
 }
 
-/** Reports when the last complete backup was made. All gateways report the same. */
+/** Reports when the last complete backup was made. All gateways report the same time. */
 export class Backups {
   readonly #storage: Storage;
 

@@ -37,7 +37,7 @@ export class PlanCache {
   #hasBegun = false;
   #alarmed = '';
   #taken = 0;
-  /** The last table that was taken, and the one in force since. Most reads find the same. */
+  /** The text of the last table that was adopted, and the table in force since. Most reads find the same text. */
   #textTaken = '';
   #tableTaken: PlanTable | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -80,7 +80,7 @@ export class PlanCache {
     return this.#inForce.table && storedPlans(this.#inForce.table);
   }
 
-  /** Takes the plans that another process has read, until this process reads the table itself. */
+  /** Uses the plans that another process has read, until this process reads the table itself. */
   assume(stored: StoredPlans): void {
     this.#adopt(readPlans(stored, this.table).table);
   }
@@ -141,7 +141,7 @@ export class PlanCache {
     this.isReadable = false;
   }
 
-  /** Takes a table that was just read or written. A read that began earlier is ignored: it may be outdated. */
+  /** Adopts a table that was just read or written. A read that began earlier is ignored: it may be outdated. */
   take(stored: StoredPlans): void {
     this.#taken += 1;
     const text = JSON.stringify(stored);

@@ -82,7 +82,7 @@ export function planActivity(
   }));
 }
 
-/** The most characters of a plan's value in an entry: people can write anything into the table. */
+/** The maximum number of characters of a plan's value in an entry: people can write anything into the table. */
 const MOST_CHARACTERS = 100;
 
 const shown = ({ field, from, to }: FieldChange): FieldChange => ({

@@ -5,7 +5,7 @@ import { StoreUnavailable } from '../limiter/limiter.ts';
 
 /**
  * The narrow interface under all stores (keys, plans, audit log, tokens). It has two implementations: Redis, shared by
- * gateways, and one SQLite file. An acknowledged change is durable and binds every later call.
+ * gateways, and one SQLite file. An acknowledged change is durable and visible to every later call.
  *
  * A record is a set of fields with text. There are these records:
  * - `key:<id>`: an API key, and what decisions keep for it.
@@ -33,7 +33,7 @@ export const keyIdOf = (record: RecordName): string | undefined =>
 /** Streams of entries. Each keeps its newest entries. Only gateways on one Redis have a log of bans by decision. */
 export type LogName = 'audit' | 'plan history' | 'bans';
 
-/** More bans than all gateways set in the time that one of them waits before it reads. */
+/** More bans than all gateways together set between two reads of any of them. */
 export const BANS_LENGTH = 1_000;
 
 export interface LogEntry {
@@ -110,7 +110,7 @@ export function readCursor(text: string): KeyCursor | undefined {
 }
 
 export interface KeyListQuery {
-  /** List keys behind this one; undefined for the first page. */
+  /** List the keys after this one; undefined for the first page. */
   readonly after?: KeyCursor | undefined;
   /** Skip this many existing keys, in place of `after`. Not for revoked ones. */
   readonly offset?: number | undefined;
@@ -119,7 +119,7 @@ export interface KeyListQuery {
   readonly withRevoked?: boolean;
 }
 
-/** Entries of a log behind an id, or the newest ones. */
+/** Entries of a log after an id in the list, or the newest ones. */
 export interface TailQuery {
   readonly after?: string | undefined;
   readonly count: number;
@@ -164,14 +164,14 @@ export const withOwn = (storage: Storage, own: Partial<Storage>): Storage =>
 
 /** A sentence for operators about a name in Redis. */
 export const notTheRecord = (name: string): string =>
-  `${name} in Redis holds a value of the wrong type. See what it is, then delete it.`;
+  `${name} in Redis holds a value of the wrong type. Check the value, then delete it.`;
 
 /** The storage answers, but a record's place holds a value of another type. */
 export class OtherValue extends StoreUnavailable {}
 
 /** A change was not made, and will not be made later. */
 export class NotMade extends Unavailable {
-  /** @param why is a sentence for operators */
+  /** @param why a sentence for operators */
   constructor(why: string, reason: unknown = why) {
     super(reason, `The change was not made. ${why}`);
   }
@@ -180,7 +180,7 @@ export class NotMade extends Unavailable {
 /** Nobody knows whether a change was made. */
 export class Unknown extends Unavailable {
   constructor(reason: unknown) {
-    super(reason, 'It is not known whether the change was made. It is safe to repeat it.');
+    super(reason, 'It is not known whether the change was made. It is safe to repeat the change.');
   }
 }
 
@@ -188,7 +188,7 @@ export class Unknown extends Unavailable {
 export class Unconfirmed extends Unavailable {
   constructor() {
     const why = 'The change was made, but no replica has confirmed it.';
-    super(why, `${why} It is safe to repeat it.`);
+    super(why, `${why} It is safe to repeat the change.`);
   }
 }
 

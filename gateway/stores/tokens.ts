@@ -43,7 +43,7 @@ export class Tokens {
 
   /**
    * @param entryFor makes the audit entry from the revoked token
-   * @returns false if there is no such token, which is confirmed like a revocation: the call can be a repetition
+   * @returns false if there is no such token. This is confirmed like a revocation, because the call may be a retry
    */
   async remove(id: string, entryFor: (token: OperatorToken) => Activity): Promise<boolean> {
     const text = (await this.#read())[id];

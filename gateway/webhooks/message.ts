@@ -36,8 +36,8 @@ export function happeningOf(event: KeyEvent, keyId: string, decision: Decision):
 }
 
 /**
- * @returns undefined if the key has not used 80 %: only its limit was raised. A decision without the store is taken at
- * its word, because the store has yet to count it.
+ * @returns undefined if the key has not used 80 %: only its limit was raised. A decision without the store is not
+ * checked again, because the store has yet to count it.
  */
 export function messageOf(happening: Happening, entry: KeyEntry): Message | undefined {
   const { event, keyId, plan, at, limit, tokens, mode, bannedUntil } = happening;

@@ -88,7 +88,7 @@ export class Webhooks {
     this.#events.clear();
   }
 
-  /** Sends an event until it is delivered or must be given up. Never rejects. */
+  /** Sends an event until it is delivered or counts as lost. Never rejects. */
   async #report(event: Event): Promise<void> {
     for (;;) {
       const fault = await this.#inTurn(() =>

@@ -142,7 +142,7 @@ export function readAnswer<S extends z.ZodType>(schema: S, answer: StoreAnswer):
 
 interface Limit {
   readonly signal: AbortSignal;
-  /** When the time is up, by `performance.now()`. */
+  /** The deadline, by `performance.now()`. */
   readonly endsAt: number;
   end(): void;
 }
@@ -195,7 +195,7 @@ async function exchange(pool: Pool, written: Dispatcher.RequestOptions): Promise
   return { status: statusCode, headers, bytes: await body.bytes() };
 }
 
-/** undici reports an abort to a waiting request only when that gets a connection. This function reports it at once. */
+/** undici reports an abort of a waiting request only once it gets a connection. This function reports it at once. */
 async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
   const aborted = Promise.withResolvers<never>();

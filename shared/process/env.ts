@@ -32,7 +32,7 @@ export function readSettings<S extends z.ZodObject>(
   const lines = [
     ...faults.map(([name, message]) => `  ${fileSetting(name)}: ${message}`),
     ...issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`),
-    ...unknown.map(([name, meant]) => `  ${name}: is not a setting; did you mean ${meant}? Set that, or unset this`),
+    ...unknown.map(([name, meant]) => `  ${name}: is not a setting; did you mean ${meant}? Rename or unset it`),
     ...argumentFaults(args, names, secrets).map(([argument, message]) => `  ${argument}: ${message}`),
   ];
   if (result.success && lines.length === 0) return { ...result.data, secretFiles: files };
@@ -115,7 +115,7 @@ export const token = z
 /** Bearer tokens between services, separated by commas. An empty one is a fault. */
 export const tokens = z
   .string()
-  .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), `${TOKEN_FAULT}; several with commas between, none of them empty`)
+  .regex(new RegExp(`^${TOKEN}(?:,${TOKEN})*$`), `${TOKEN_FAULT}; separate several with commas, none of them empty`)
   .transform((text) => text.split(','))
   .meta({ secret: true });
 

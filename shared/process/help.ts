@@ -28,7 +28,7 @@ function defaultOf(schema: z.core.$ZodType): string {
 const GAP = '  ';
 const WIDTHS = { least: 80, most: 100 };
 
-/** @param columns of the terminal; undefined if there is none */
+/** @param columns the width of the terminal; undefined if there is none */
 export function helpText({ about, command, settings }: Program, columns: number = WIDTHS.most): string {
   const width = Math.min(Math.max(columns, WIDTHS.least), WIDTHS.most);
   return `${wrapped(about, width).join('\n')}

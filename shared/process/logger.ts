@@ -14,8 +14,8 @@ let output: LogOutput | undefined;
 
 /**
  * The service's log: JSON lines on standard output. A slow reader never blocks a request or the end of the process, and
- * the waiting lines are limited. kill -9 loses the waiting lines, which with a fast reader are those of the last half
- * second. Callers log named fields only. They never log a whole request, a header or a key.
+ * the memory for waiting lines is limited. kill -9 loses the waiting lines: with a fast reader, the last half second.
+ * Callers log named fields only. They never log a whole request, a header or a key.
  * @param worker the number of this process among several of the service
  */
 export function createLogger(service: string, level: Level | 'silent', worker?: number): Logger {
@@ -26,7 +26,7 @@ export function createLogger(service: string, level: Level | 'silent', worker?: 
   return logger;
 }
 
-/** @param base fields of every line */
+/** @param base the fields of every line */
 export const loggerTo = (destination: DestinationStream, base: object, level: Level | 'silent'): Logger =>
   pino({ level, base, timestamp: isoTime }, destination);
 
@@ -102,13 +102,13 @@ const writeInBackground = promisify(fs.write);
  */
 class LogOutput {
   readonly #fd: number;
-  /** Whether it is a file, which takes a write of any size in one piece. */
+  /** Whether it is a file, which accepts a write of any size in one piece. */
   readonly #isFile: boolean;
   /** Called with the number of dropped lines once there is room again. */
   readonly #onDropped: (lines: number) => void;
   /** Lines that are not encoded yet. */
   #lines = '';
-  /** Whole lines that are written after #underWay. They are encoded soon, because waiting text takes twice their room. */
+  /** Whole lines that are written after #underWay. They are encoded soon, because text takes twice the memory. */
   #chunks: Buffer[] = [];
   #underWay: Buffer = NOTHING;
   #bytes = 0;
@@ -238,7 +238,7 @@ function nonBlocking(fd: number): number {
     // A socket cannot be reopened.
   }
   try {
-    // As node:net does. Like Node, this leaves the terminal of another process unchanged.
+    // node:net makes the target non-blocking. Like Node, this leaves the terminal of another process unchanged.
     new net.Socket({ fd, readable: false, writable: true }).unref();
   } catch {
     // The target is neither a pipe nor a socket.

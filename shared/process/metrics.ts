@@ -15,7 +15,7 @@ export interface Metrics {
   requests(): (operation: string, status: number, seconds: number) => void;
   /** A value that is read on each scrape; undefined shows no series. `name` is the full name. */
   gauge(name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void;
-  /** As `gauge`, with a value for each of several things, which the label distinguishes. */
+  /** Like `gauge`, with one series for each value of the label. */
   gauges(name: string, help: string, label: string, read: () => LabelledValues | Promise<LabelledValues>): void;
   /**
    * A counter; `name` is the full name. Returns the function that adds one for a value of the label.
@@ -42,7 +42,7 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /**
  * @param service the prefix of every name, as in `core_requests_total`
  * @param worker the number of this process among several of the service. It becomes the label `worker` on everything
- *   except `counts`. This makes the restart of one process visible, where a sum over all would only fall.
+ *   except `counts`. The restart of one process is then visible; in a sum over all, it would only be a drop.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
   const registry = new Registry();

@@ -43,7 +43,7 @@ export interface Starting extends Omit<Running, 'addresses'> {
 /** SIGTERM from an operator or orchestrator leaves time for load balancers. Ctrl-C does not. */
 const LAME_DUCK_MS = 1_000;
 const LAST_LINES_MS = 2_000;
-/** A process whose parent is gone must end within 10 s, because nobody else would end it. */
+/** A process whose parent is gone must end within 10 s, because nothing else would stop it. */
 const ORPHAN_MS = 9_000;
 
 /**
@@ -103,8 +103,8 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
 }
 
 /**
- * Waits for log lines in progress, because the end of the process would cut them. The wait is limited, so a log without
- * a reader does not block.
+ * Waits for log lines in progress, because the end of the process would truncate them. The wait is limited, so a log
+ * without a reader does not block.
  */
 async function lastLines(logger: Logger): Promise<void> {
   const { promise: written, resolve } = Promise.withResolvers<void>();
@@ -138,13 +138,13 @@ export function explain(fault: unknown): string {
   if (!(fault instanceof Error)) return String(fault);
   const { code = '', address, hostname, port, setting } = fault as ListenFault;
   const advice = setting === undefined ? undefined : LISTEN_FAULTS[code]?.(setting);
-  // The system names no port for a name, nor a port of 0.
+  // The system's fault has no port if a name does not resolve or the port is 0.
   const place = [hostname ?? address, port].filter((part) => part !== undefined).join(':');
   return advice === undefined ? fault.message : `Cannot listen on ${place}: ${advice}`;
 }
 
 /**
- * Takes a port briefly.
+ * Opens a port briefly.
  * @param setting the port's setting
  * @returns the port's number; for 0 a free one
  * @throws the system's fault, which `explain` describes

@@ -68,7 +68,7 @@ test('a value of the wrong type in Redis is named, and Redis is not reported as 
   cleanUp(() => redis.disconnect());
   const stack = await startStack({ REDIS_URL: server.url });
   await stack.issueKey();
-  const why = (name: string) => `${name} in Redis holds a value of the wrong type. See what it is, then delete it.`;
+  const why = (name: string) => `${name} in Redis holds a value of the wrong type. Check the value, then delete it.`;
   const { page } = await openConsole(await openBrowser(), stack, '/console/keys');
   const state = page.locator('#state');
   await redis.rename('gateway:keys', 'test:keys');

@@ -191,7 +191,7 @@ test('a worker that hangs is replaced', async () => {
   const [before] = workers.pids();
   kill(before, 'SIGSTOP');
   await eventually(() => workers.logged('worker exited')).toMatchObject([
-    { worker: 1, signal: 'SIGKILL', said: 'It sent nothing for 10 s.' },
+    { worker: 1, signal: 'SIGKILL', said: 'The worker sent nothing for 10 s.' },
   ]);
   await eventually(() => workers.pids()[0]).not.toBe(before);
   expect((await list(workers, await workers.issueKey())).status).toBe(200);

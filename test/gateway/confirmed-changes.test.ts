@@ -136,7 +136,7 @@ test('a worker that does not confirm a change is killed, and the change is ackno
   expect(performance.now() - before).toBeLessThan(3_000);
   expect(isAlive(hung)).toBe(false);
   await eventually(() => shared.logged('worker exited')).toMatchObject([
-    { level: 50, pid: hung, said: 'It did not confirm a change in time.' },
+    { level: 50, pid: hung, said: 'The worker did not confirm a change in time.' },
   ]);
   await untilServing(shared, 2);
 });

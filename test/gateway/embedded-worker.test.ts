@@ -147,7 +147,7 @@ test('a frozen worker is killed, and the revocation that waits for it is in forc
   await eventually(() => gateway.pids()).not.toEqual([worker]);
   expect(codeOf(await list(gateway, key))).toBe('unauthorized');
   expect(gateway.logged('worker exited')).toMatchObject([
-    { level: 50, pid: worker, said: 'It did not release a key in time. Its last counts are lost.' },
+    { level: 50, pid: worker, said: 'The worker did not release a key in time. Its last counts are lost.' },
   ]);
 });
 

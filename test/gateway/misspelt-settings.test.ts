@@ -30,7 +30,7 @@ test.for([
 ] as const)('the gateway rejects the setting %s and suggests %s', ([name, meant]) => {
   const read = () => readGatewaySettings({ [name]: 'secret-in-the-wrong-place' });
   if (meant === undefined) return expect(read).not.toThrow();
-  const line = `  ${name}: is not a setting; did you mean ${meant}? Set that, or unset this`;
+  const line = `  ${name}: is not a setting; did you mean ${meant}? Rename or unset it`;
   expect(read).toThrow(new Error(`The settings have a fault:\n${line}`));
 });
 

@@ -124,7 +124,7 @@ test('npm start reports the faults of both services and of its arguments togethe
   expect(err).toBe(`The settings have faults:
   PORT: must be a whole number from 0 to 65535
   CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
-  CORE_TOKEN: must be a token of at least 16 characters, without spaces; several with commas between, none of them empty
+  CORE_TOKEN: must be a token of at least 16 characters, without spaces; separate several with commas, none of them empty
   ADMIN_PORT: must be a whole number from 0 to 65535
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   CORE_HOST: must be a host name or an IP address

@@ -186,7 +186,7 @@ test('a plan change reports a table of the wrong type, and a gateway that has re
   expect(await redis.del(KEPT)).toBe(1);
   expect(await change()).toMatchObject({ minute: 61 });
   await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
-  const message = 'gateway:plans in Redis holds a value of the wrong type. See what it is, then delete it.';
+  const message = 'gateway:plans in Redis holds a value of the wrong type. Check the value, then delete it.';
   expect(await change()).toMatchObject({ status: 503, message });
   await stack.stop();
   await redis.del(KEPT);

@@ -52,7 +52,7 @@ test('invalid or misspelt settings and arguments are all reported without their 
   WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
-  WROKERS: is not a setting; did you mean WORKERS? Set that, or unset this
+  WROKERS: is not a setting; did you mean WORKERS? Rename or unset it
   --prot: is not an argument; settings come from the environment. Did you mean PORT=9000?
 `);
 });

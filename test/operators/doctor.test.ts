@@ -148,7 +148,7 @@ test('the doctor reports an unreachable Redis and an unreachable core', async ()
     'fault keys',
   ]);
   expect(findings.slice(0, 2).map(({ found }) => found)).toEqual([
-    expect.stringMatching(/^gives no answer: ./),
+    expect.stringMatching(/^does not answer: ./),
     expect.stringMatching(/^cannot be reached: ./),
   ]);
 });

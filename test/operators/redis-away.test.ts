@@ -210,7 +210,10 @@ test('a reset that no replica has gets 503 with a note that it was made, and can
   replica.pause();
   expect(await reset()).toMatchObject({
     status: 503,
-    json: { code: 'unavailable', message: expect.stringMatching(/The change was made, .* It is safe to repeat it\.$/) },
+    json: {
+      code: 'unavailable',
+      message: expect.stringMatching(/The change was made, .* It is safe to repeat the change\.$/),
+    },
   });
   replica.resume();
   await expect.poll(async () => (await reset()).status).toBe(200);
@@ -228,12 +231,12 @@ test('a rollback that no replica has can be repeated, and the change stays rolle
   for (let call = 0; call < 2; call++) {
     expect(await stack.admin('POST', '/plans/rollback', { reason: 'a test' })).toMatchObject({
       status: 503,
-      json: { message: expect.stringMatching(/The change was made, .* It is safe to repeat it\.$/) },
+      json: { message: expect.stringMatching(/The change was made, .* It is safe to repeat the change\.$/) },
     });
     expect(await minute()).toBe(60);
     expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
       code: 1,
-      err: expect.stringContaining('It is safe to repeat it.'),
+      err: expect.stringContaining('It is safe to repeat the change.'),
     });
     expect(await minute()).toBe(60);
   }

@@ -31,7 +31,7 @@ test('the outcome of a change without a reply is reported as unknown after 4 s',
   const fault = await storage.change(issuing(idOfKey(1))).catch((thrown) => thrown);
   expect(performance.now() - beganAt).toBeLessThan(7_000);
   expect(fault).toBeInstanceOf(Unknown);
-  expect(fault.shown).toBe('It is not known whether the change was made. It is safe to repeat it.');
+  expect(fault.shown).toBe('It is not known whether the change was made. It is safe to repeat the change.');
   expect(await redis.exists(`gateway:key:{${idOfKey(1)}}`)).toBe(1);
 });
 

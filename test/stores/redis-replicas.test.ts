@@ -37,7 +37,7 @@ test('a change that no replica confirms is made but not acknowledged; later ones
   replica.pause();
   const fault = await storage.change(issuing(idOfKey(2))).catch((thrown) => thrown);
   expect(fault).toBeInstanceOf(Unconfirmed);
-  expect(fault.shown).toBe('The change was made, but no replica has confirmed it. It is safe to repeat it.');
+  expect(fault.shown).toBe('The change was made, but no replica has confirmed it. It is safe to repeat the change.');
   expect(await redis.exists(`gateway:key:{${idOfKey(2)}}`)).toBe(1);
   await expect(storage.change(revoking(idOfKey(1)))).rejects.toThrow(Unconfirmed);
   // A change that only requires the current state is acknowledged once that state is confirmed, on any connection.

@@ -7,7 +7,7 @@ import { keyOf, orUnavailable, type RedisConnection } from './calls.ts';
 import { type Node, nodesOf } from './nodes.ts';
 import { INDEX, REVOKED_INDEX, usageOf } from './step.ts';
 
-/** Revoked keys that each revocation checks for expired usage: more than it adds, so the set shrinks. */
+/** How many revoked keys each revocation checks for expired usage: more than it adds, so the set shrinks. */
 const CHECKED = 10;
 const SCANNED = 1_000;
 
@@ -157,7 +157,7 @@ export async function* scan(node: Node, pattern: string, ...more: string[]): Asy
   } while (cursor !== '0');
 }
 
-/** Keys that are read at once: a decision waits for at most this many reads. */
+/** How many keys are read at once: a decision waits for at most this many reads. */
 const AT_ONCE = 32;
 /** Reads pause after this many keys, and other lists get their turn. A page for an operator needs no pause. */
 const PAGE = 100;

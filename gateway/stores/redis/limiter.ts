@@ -18,7 +18,7 @@ import { type CallCounts, keyOf, mayHaveRun, type RedisConnection, runDecide } f
 import type { ClusterConnection } from './connection.ts';
 
 const MAX_BATCH = 256;
-/** If the last call took longer, the next one need not wait for the present one: a request would wait for two. */
+/** If the last call took longer, the next one does not wait for the current one: a request would wait for two calls. */
 const SLOW_MS = 20;
 
 interface RedisLimiterOptions {
@@ -95,7 +95,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
       () => false,
     );
 
-  /** Has no deadline: a late answer is better than an unknown fate, and the connection is closed if there is none. */
+  /** Has no deadline: a late answer is better than an unknown outcome. Without an answer, the connection is closed. */
   async charge(debts: Parameters<Charger['charge']>[0]): Promise<readonly Charged[]> {
     const presented = debts.flatMap((debt) => ['', chargeText(debt)]);
     const asked = [...debts.map(({ id }) => keyOf(id)), this.#now(), this.#planText(), ...presented];
@@ -119,7 +119,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
 
   #nextBatch(): Question[] {
     const batch = this.#waiting.slice(0, MAX_BATCH).filter(({ isOpen }) => isOpen);
-    // A new list frees memory: after shift() or splice() of a long list, V8 keeps the removed entries for long.
+    // A new list frees memory: after shift() or splice() of a long list, V8 keeps the removed entries for a long time.
     this.#waiting = this.#waiting.slice(MAX_BATCH);
     return batch;
   }
@@ -278,7 +278,7 @@ function readVerdict(reply: string): Verdict {
     case 'unreadable':
       return { outcome: 'undecided', reason: outcome };
   }
-  throw new Error(`decide.lua answered what it never says: ${reply}`);
+  throw new Error(`decide.lua returned an unknown reply: ${reply}`);
 }
 
 function readCharged(reply: string): Charged {

@@ -75,7 +75,7 @@ async function checkNode(redis: Node, about: string): Promise<CheckResult[]> {
     const advice =
       'Is it running, are REDIS_URL and its password correct, and does its user have the permissions of users.acl?';
     const { message } = thrown as Error;
-    return [fault(about, `gives no answer: ${refusalIn({ name: '', message }) ?? message}`, advice)];
+    return [fault(about, `does not answer: ${refusalIn({ name: '', message }) ?? message}`, advice)];
   }
 }
 
@@ -98,7 +98,7 @@ function checkMemory(
   }
   const share = Number(used) / Number(maxmemory);
   if (!Number.isFinite(share) || share <= FULL) return good(name, 'nothing is evicted');
-  const found = `${Math.round(100 * share)} % of maxmemory is used; past it all decisions are local`;
+  const found = `${Math.round(100 * share)} % of maxmemory is used; when it is full, all decisions are local`;
   return warning(name, found, 'Raise maxmemory.');
 }
 

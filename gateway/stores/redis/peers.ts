@@ -7,8 +7,8 @@ import { isRunning } from '../../../shared/process/running.ts';
 import type { RedisConnection } from './calls.ts';
 
 /**
- * The gateways on one Redis ask each other. A gateway puts its question into a list of each other gateway, and they put
- * their answers into a list of the question. All lists expire.
+ * The gateways on one Redis query each other. A gateway adds its question to the list of each other gateway, and they
+ * add their answers to a list for that question. All lists expire.
  */
 
 /** The gateways, scored by when they last looked for questions, in Unix seconds. */
@@ -49,7 +49,7 @@ export class Peers {
   }
 
   /**
-   * Asks all other gateways. Never rejects, and returns in time even if Redis is away or hangs.
+   * Queries all other gateways. Never rejects, and returns in time even if Redis is away or hangs.
    * @returns the answers, and the gateways without one (undefined if the gateways are unknown)
    */
   async ask(content: unknown, withinMs: number) {

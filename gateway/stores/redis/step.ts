@@ -21,8 +21,8 @@ import { isCluster, nodeOf } from './connection.ts';
 /**
  * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
  * step under a random id, so a step can be sent again. A call has a deadline by the clock of Redis, because TCP may
- * deliver it long after the gateway gave up its connection. So a step whose outcome is unknown has been made by then, or
- * never will be.
+ * deliver it long after the gateway closed its connection. So after the deadline, a step with an unknown outcome has
+ * either been made or never will be.
  */
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
@@ -32,7 +32,7 @@ const CLOCK = "return redis.call('TIME')";
 
 /** A mark lives longer than all repetitions of its step. */
 const MARK_SECONDS = 60;
-/** Entries that wait to be moved may be moved once more after this gateway has ended. */
+/** The mark of a moved entry lives longer: after this gateway has ended, another one may move the entry again. */
 const MOVED_SECONDS = 86_400;
 
 /**
@@ -43,7 +43,7 @@ const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
 
 interface Step {
-  /** The part that all names share. */
+  /** The part that the names of all keys in the step share. */
   readonly tag: string;
   readonly id: string;
   readonly parts: readonly Part[];
@@ -54,7 +54,7 @@ interface Step {
   readonly markSeconds?: number;
 }
 
-/** An entry as change.lua takes it: for a stream, or a text for an outbox. */
+/** An entry as change.lua expects it: fields for a stream, or a text for an outbox. */
 interface StepEntry {
   readonly name: string;
   readonly [more: string]: unknown;
@@ -65,8 +65,8 @@ type Reply = readonly [outcome: number, lost: readonly (readonly [place: number,
 export const newId = (): string => randomBytes(12).toString('base64url');
 
 /**
- * @returns whether the step was made: not if a record is not as required; and the places of entries that could not be
- *   added, and why
+ * @returns whether the step was made, which is false if a record is not as required; and the places of entries that
+ *   could not be added, each with the reason
  * @throws {NotMade} if the step was not made and will not be
  * @throws {Unknown} if the answer was lost and nobody answers for 4 s
  */
@@ -150,7 +150,7 @@ function callOf(redis: RedisConnection, step: Step, latest: number) {
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again, latest) as Promise<Reply>;
 }
 
-/** A key is several hashes. A new one takes nothing from hashes left when a key with its id was deleted by hand. */
+/** A key is several hashes. A new key inherits nothing from hashes that a key of the same id, deleted by hand, left. */
 function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: string; keyId?: string })[] {
   const id = keyIdOf(record);
   if (id === undefined) return [{ name: nameOf(record), ...part }];
@@ -189,7 +189,7 @@ async function untilAnswered<T>(ask: () => Promise<T>, reason: string): Promise<
   throw new Unknown(reason);
 }
 
-/** The age of an announcement, in milliseconds, at which its gateway has left it behind. */
+/** The age in milliseconds from which an announcement counts as left behind by its gateway. */
 const LEFT_BEHIND_MS = 5_000;
 
 /** The id of an entry marks it as moved, so that it is not added twice. */
@@ -283,7 +283,7 @@ export class Outboxes {
   }
 }
 
-// Names in Redis. All that one step changes share a tag (a key's id, or a table's name): one slot of a cluster.
+// Names in Redis. All names in one step share a tag (a key's id, or a table's name), and so one slot of a cluster.
 
 /** Ids by time of creation in Unix seconds: one set for existing keys, and one for those revoked recently. */
 export const INDEX = 'gateway:keys';

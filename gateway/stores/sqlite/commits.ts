@@ -5,33 +5,33 @@ import { FULL, isFailedWrite, mayBeMade, type Room, sentenceOf, whyOf } from './
 import { WAL } from './open.ts';
 
 /**
- * The most steps of one transaction, and the pages after which the log is moved into the database. On a full disk the
- * reserved space must be enough to move the log, so both are small.
+ * The maximum number of steps in one transaction, and the length in pages at which the log is moved into the database.
+ * On a full disk the reserved space must be enough to move the log, so both are small.
  */
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
-/** The most urgent steps of one transaction on a full disk: the pages that they change fit into the log as it is. */
+/** The same for urgent steps on a full disk: the pages that so few steps change fit into the log as it is. */
 const MOST_IN_NEED = 25;
 
 /**
- * Room within the files of the database, which nobody else on the disk can take: free pages of this many bytes, and a
+ * Room within the files of the database, which nothing else on the disk can use: free pages of this many bytes, and a
  * log file of four times this length. If too few pages are free, more are made.
  */
 const ROOM_BYTES = 458_752;
 const LEAST_FREE_PAGES = 64;
 const PAGE_BYTES = 4_096;
-/** Bans leave this much for revocations, of the free pages and the reserved space. */
+/** Bans leave this much of the free pages and the reserved space for revocations. */
 const FOR_REVOCATIONS_BYTES = 524_288;
 const LOG_ROOMS = 4;
 
-/** Without this file, changes would be made where nobody finds them again. */
+/** Without the file, changes would be written where nobody finds them again. */
 const GONE =
   'The file of the database was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
 
 interface Step {
   run(): unknown;
-  /** The keys whose states are saved in any case. */
+  /** The keys whose states are saved with the step even on a full disk. */
   readonly ids: readonly string[];
   readonly urgency?: Urgency | undefined;
 }
@@ -161,7 +161,7 @@ export class Commits {
     return this.#freePageCount() * PAGE_BYTES + (this.#options.room?.held() ?? 0) >= FOR_REVOCATIONS_BYTES;
   }
 
-  /** Makes urgent steps a few at a time on a full disk: first in the room of the files, then in the reserved space. */
+  /** Makes urgent steps a few at a time on a full disk: first within the files, then in the reserved space. */
   #commitInNeed(urgent: readonly Waiting[]): void {
     const { room } = this.#options;
     for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {
@@ -174,8 +174,8 @@ export class Commits {
   }
 
   /**
-   * Moves the log into the database, so that the next urgent step writes over it and needs no room. Gives the reserved
-   * room back only if moving the log needs it, and takes what is left again before others can.
+   * Moves the log into the database, so that the next urgent step overwrites the log and needs no room. Releases the
+   * reserved space only if moving the log needs it, and then reserves what is left before other programs use it.
    */
   #saveRoom(room: Room): void {
     try {

@@ -40,8 +40,8 @@ export class Room {
   }
 
   /**
-   * Takes the room, or as much of it as is free.
-   * @returns why not, if the disk is full or cannot be written; undefined if there is room to spare
+   * Reserves the room, or as much of it as is free.
+   * @returns the fault, if the disk is full or cannot be written; undefined if there is room to spare
    */
   hold(): string | undefined {
     try {
@@ -65,7 +65,7 @@ export class Room {
     return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** Makes the kept log, or else the room, the log if there is none: SQLite writes over it. */
+  /** If there is no log, makes the kept log, or else the room, the log: SQLite overwrites it. */
   becomeLog(): void {
     try {
       if (existsSync(this.#log)) return;
@@ -82,7 +82,7 @@ export class Room {
     } catch {}
   }
 
-  /** Keeps the log when SQLite removes it. If SQLite cannot, both names are the log, and the next start drops this one. */
+  /** Keeps the log when SQLite removes it. If SQLite cannot, both names stay, and the next start drops this one. */
   keepLog(): void {
     try {
       this.dropLog();

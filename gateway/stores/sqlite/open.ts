@@ -61,7 +61,8 @@ export interface Opened {
 }
 
 /**
- * Opens the database of a folder, which is created if missing; or a copy, if it cannot be written, to know its data.
+ * Opens the database of a folder. Creates the folder and the database if they are missing. If the database cannot be
+ * written, opens a copy of it, so that its keys still work.
  * @throws {Error} if another gateway uses the folder, or the database is damaged or can be neither written nor copied
  */
 export function openFolder(folder: string): Opened {
@@ -161,7 +162,7 @@ function openCopyIn(parent: string, folder: string): DatabaseSync {
     for (const file of [FILE, FILE + WAL]) {
       if (!existsSync(join(folder, file))) continue;
       copyFileSync(join(folder, file), join(copy, file));
-      // The original may be writable for nobody.
+      // The original may be read-only.
       chmodSync(join(copy, file), 0o600);
     }
     return openDatabase(join(copy, FILE));
@@ -173,14 +174,14 @@ function openCopyIn(parent: string, folder: string): DatabaseSync {
 /** Where SQLite stores `user_version` in a file: 4 bytes, the highest first. */
 const USER_VERSION_AT = 60;
 
-/** The locks of this process. It must not open their files otherwise: closing one would release its lock (fcntl(2)). */
+/** The locks of this process. It must not open these files again: closing one would release its lock (fcntl(2)). */
 const held = new Set<string>();
 
 const LOCKABLE_EVERY_MS = 1_000;
 
 /**
- * Locks a folder, or waits for that while nobody can write it: it may become writable later. If another gateway takes
- * it first, this process ends, because its copy of the data no longer is what that gateway acknowledges.
+ * Locks a folder. While nobody can write the folder, keeps trying: it may become writable later. If another gateway
+ * locks it first, this process ends, because the changes of that gateway are not in its copy of the data.
  * @returns a function that releases the lock
  * @throws {Error} if another gateway uses the folder, or may use it
  */
@@ -199,7 +200,8 @@ function lockFolder(folder: string): () => void {
 
 /**
  * Locks a folder until the lock is released or the process ends. The lock is a file on which SQLite holds an exclusive
- * transaction; its `user_version` is the id of the process, for the message. Who cannot write the file shares the lock.
+ * transaction; its `user_version` is the process id for the error message. Processes that cannot write the file share
+ * the lock.
  * @returns a function that releases the lock; undefined while nobody can write the folder
  * @throws {Error} if another gateway uses the folder, or may use it
  */
@@ -218,7 +220,7 @@ function takeLock(folder: string): (() => void) | undefined {
           'user who owns it.',
         { cause: fault },
       );
-    // A lock would have shown: the file is readable, or it does not exist and nobody like this process can create it.
+    // A lock would have shown: the file is readable, or it does not exist and no process with our rights can create it.
     return undefined;
   }
   held.add(path);
@@ -275,7 +277,7 @@ function holdTransaction(path: string): DatabaseSync {
   }
 }
 
-/** The id of the process that has the lock; 0 if unknown. Who could not write the file left an earlier id in it. */
+/** The id of the process that has the lock; 0 if unknown. If it could not write the file, the id is an earlier one. */
 function readHolder(path: string): number {
   const file = openSync(path, 'r');
   try {

@@ -118,7 +118,7 @@ export class Records {
     else this.#put.run(kind, name, created, null, JSON.stringify(fields));
   }
 
-  /** A revoked key keeps its place in lists. A record without a key gets none. */
+  /** A revoked key keeps its place in lists. If there was no key, the record gets no place. */
   #move(record: RecordName, row: Row | undefined, moveTo: NonNullable<Part['moveTo']>): void {
     const { record: target, fields, seconds, mark = 'revoked' } = moveTo;
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));

@@ -138,7 +138,7 @@ export class SqliteStorage implements Storage, KeySource {
   /**
    * Loads a key for the deciding process, which owns the key's state from then on. Waits for the changes and loads of
    * the key that came before. Send the answer before waiting for anything else.
-   * @param takeOver makes any other process give the key up
+   * @param takeOver makes any other process release the key
    */
   load(id: string, takeOver = async (): Promise<unknown> => undefined): Promise<Fields | undefined> {
     return this.#inTurn(id, async () => {
