@@ -64,7 +64,7 @@ test('requests are listed, found by key, status, code, text and time, and explai
   expect(one).toMatch(/^why {15}The key had used up its limit of 1 request per minute\./m);
   expect(one).toMatch(/^what to do {8}Raise the limit/m);
   expect(one).toMatch(new RegExp(`^key {15}${idOf(acme)} \\(acme zoo\\)$`, 'm'));
-  expect(one).toMatch(/^works again {7}\d{4}-\S+Z$/m);
+  expect(one).toMatch(/^retry at {10}\d{4}-\S+Z$/m);
   expect(one).toMatch(/^minute {12}0[.\d]* -> 0[.\d]* of 1$/m);
   expect(one).toMatch(/^time {14}decision [\d.]+ ms$/m);
   expect((await rows('--text', 'a-served')).join('\n')).toMatch(

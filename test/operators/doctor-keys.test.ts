@@ -43,7 +43,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
   const { keys, ids } = await storeOf(5_200, (at) => at === 5_199);
   const found = [
     expect.stringMatching(
-      new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ has "${MALFORMED}", which is not a network`),
+      new RegExp(`^fault ${ids[5_199]}: networks of secret \\S+ contains "${MALFORMED}", which is not a network`),
     ),
     expect.stringMatching(EVERY_KEY),
   ];
@@ -87,11 +87,11 @@ test('the doctor finds a damaged list of keys and its repair within seconds, how
   expect(before).toBeGreaterThan(0);
   for (let asked = 0; asked < 50; asked++) await list();
   expect(sent('SCAN') - before).toBeLessThanOrEqual(1);
-  await expect.poll(list, { timeout: 5_000 }).toMatch(/^fault 1 keys work and are missing/);
+  await expect.poll(list, { timeout: 5_000 }).toMatch(/^fault lacks 1 working key/);
   await keys.relist();
   expect(await list()).toMatch(EVERY_KEY);
   await redis.del('gateway:keys');
-  expect(await list()).toMatch(/^fault 3 keys work and are missing/);
+  expect(await list()).toMatch(/^fault lacks 3 working keys/);
 });
 
 test('the doctor reports unreadable keys and unlisted keys as faults', async () => {

@@ -110,7 +110,7 @@ test("another server on the port of a stopped core is not checked against the co
   const stack = await startStack();
   const gateway = await serveHttp((_request, response) => void response.writeHead(200, LIMITS_AND_ID).end('[]'));
   cleanUp(knowGateway(gateway, stack.core));
-  await expect(send(`${gateway}/v1/pets`)).rejects.toThrow('its type is undefined');
+  await expect(send(`${gateway}/v1/pets`)).rejects.toThrow('the content type is undefined');
   await stack.stop();
   expect((await send(`${gateway}/v1/pets`)).text).toBe('[]');
 });
