@@ -16,7 +16,7 @@
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
---                   take no token. `due` is what a full minute bucket loses (client.ts).
+--                   take no token. `due` is subtracted from a full minute bucket (client.ts).
 --
 -- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
 --                   spaces: one text is cheaper for both sides than a list.
@@ -26,8 +26,8 @@
 --   charged: as below, but with the number of forgiven tokens in place of retry_at
 --   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
 --     banned_until in microseconds, retry_at in microseconds (0 when admitted),
---     end of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
---     letters for what belongs to the key itself: m and d for its limits, b for a running ban by an operator, or '-',
+--     expiry of the credential in microseconds (0 = none), bounds of the secret ('scope;networks', or '-'),
+--     letters for the key's own settings: m and d for its limits, b for a running ban by an operator, or '-',
 --     names of override fields that hold no limit
 --
 -- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
@@ -179,7 +179,7 @@ local function strike_times(plan, minute_limit)
   return strike, (plan.ban_after or HELD * minute_limit) * strike
 end
 
--- Subtracts what is owed from a level, down to `least` at most. A level already below `least` stays as it is.
+-- Subtracts what is owed from a level, but not below `least`. A level already below `least` stays as it is.
 local function debited(tokens, fraction, owed, least)
   if tokens - owed >= least then return tokens - owed, fraction end
   if tokens < least then return tokens, fraction end
@@ -369,7 +369,7 @@ local function decide(key, digest, count, wanted, address, charge)
     local line_until, strikes_until, first_full = match(refusals, '^(%S+) (%S+) (%S+)$')
     line, strikes = time_of(line_until, now, shift), time_of(strikes_until, now, shift)
     full_at = max((read_time(first_full) or 0) - shift, 0)
-    -- Retry times given under a much higher limit pass before this limit forgets the strikes.
+    -- Retry times given under a much higher limit pass before strikes expire under this limit.
     if line > now and LOWERED * minute_limit < limit_then then full_at = max(full_at, line) end
     line = in_places(line, now, day_tokens < 1, minute_then, minute_limit, day_then, day_limit)
   end

@@ -93,7 +93,7 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
         const isVerified = exchange.client !== undefined;
         const decided = asked instanceof Promise ? await asked : asked;
         if (decided instanceof HttpError) return end(decided);
-        // A verdict without a promise is a remembered ban. Noting it would extend how long it is remembered.
+        // A verdict without a promise is a remembered ban. Noting it again would extend the time it is remembered.
         if (isVerified && asked instanceof Promise) deps.clients.note(credential, decided, askedAt, exchange.client);
         if (decided.outcome !== 'undecided') exchange.decidedAt = performance.now();
         verdict = decided;
@@ -106,8 +106,8 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
       if (refusal !== undefined) return end(refusal);
       pacing.noteAdmitted(payerOf(exchange));
 
-      // 6. Refuse an unknown operation, and read the body. The slot is released while the client sends it. After that,
-      // others may have taken the capacity, and the key may have changed.
+      // 6. Refuse an unknown operation, and read the body. The slot is released while the client sends the body.
+      // After that, others may have taken the capacity, and the key may have changed.
       exchange.route = (match ?? router.find(request.method, request.path)).route;
       refuseKeyInTarget(request.target);
       let body: Buffer | undefined;

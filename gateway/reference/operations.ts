@@ -39,9 +39,9 @@ export interface About {
   readonly cannotBeTried?: true;
 }
 
-/** Errors of only some operations, or of none. */
+/** Errors that at most some operations return. */
 const SPECIAL_ERRORS = [403, 404, 405, 409, 413, 415];
-/** Errors of any operation. */
+/** Errors that any operation may return. */
 export const COMMON_ERRORS = Object.values(ERRORS)
   .map(({ status }) => status)
   .filter((status) => !SPECIAL_ERRORS.includes(status));

@@ -167,7 +167,7 @@ export class Connection {
     return answer === undefined ? 0 : now - this.#slowSince;
   }
 
-  /** @param mayClose whether only the answer decides if the connection closes, so that no request begins before it */
+  /** @param mayClose whether the answer may still close the connection, so that the next request waits for it */
   add(response: ServerResponse, mayClose: boolean): void {
     this.answers.push(response);
     if (mayClose) this.#undecided = response;
@@ -275,7 +275,7 @@ export class Connection {
     socket.resume();
   };
 
-  /** Drops bytes that follow a close. Before the close they are not even read. */
+  /** Drops bytes that arrive after a close. Until the close, none are read. */
   #drop(bytes: number): void {
     const socket = this.#socket;
     socket.pause();

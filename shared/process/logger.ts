@@ -30,7 +30,7 @@ export function createLogger(service: string, level: Level | 'silent', worker?: 
 export const loggerTo = (destination: DestinationStream, base: object, level: Level | 'silent'): Logger =>
   pino({ level, base, timestamp: isoTime }, destination);
 
-/** What a logger of pino has under its symbols: where it writes, and the parts that all of its lines share. */
+/** The members of a pino logger under pino's symbols: its destination, and the parts that all its lines share. */
 interface Parts {
   readonly [pino.symbols.streamSym]: DestinationStream;
   readonly [pino.symbols.timeSym]: () => string;

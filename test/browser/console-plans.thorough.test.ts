@@ -183,7 +183,7 @@ test('the Plans page can be used with the keyboard alone, and the focus is alway
   await question(page).waitFor({ state: 'detached' });
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ free: { day: 2_000 } });
   expect(await focused()).toContain('Change Free');
-  // A slash leads to the search from anywhere on the page.
+  // The / key moves the focus to the search from anywhere on the page.
   await page.keyboard.press('/');
   expect(await page.evaluate('[document.activeElement.id, document.activeElement.value]')).toEqual(['find', '']);
   expect(faults).toEqual([]);

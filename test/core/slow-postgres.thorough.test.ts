@@ -10,7 +10,7 @@ import { startService } from '../support/process.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** A slow PostgreSQL makes requests slow but no core unready. */
+/** A slow PostgreSQL delays requests, but every core stays ready. */
 
 const BIG = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 /** More than the database connections of both cores. */

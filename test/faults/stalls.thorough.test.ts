@@ -10,7 +10,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { signalAll } from '../support/workers.ts';
 
-/** A stall of the gateway is not an outage of Redis: the replies wait in its sockets. */
+/** A stall of the gateway is not an outage of Redis: the replies wait in the gateway's sockets. */
 
 const ROOMY = { minute: 1_000_000, day: 1_000_000 };
 const TIGHT = 10;
@@ -65,7 +65,7 @@ test('a flood of pipelined requests without a key opens no circuit breaker', asy
   await load.stop();
   expect(flood.bytes).toBeGreaterThan(100_000);
   expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
-  // On a busy machine Redis itself may miss a deadline. An open breaker would decide hundreds locally.
+  // On a busy machine Redis itself may miss a deadline. With an open breaker, hundreds would be decided locally.
   expect(await localOf(gateway, load.answers)).toBeLessThan(load.answers.length / 50);
 });
 

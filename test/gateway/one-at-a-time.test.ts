@@ -11,8 +11,8 @@ import { thoroughly } from '../support/thorough.ts';
 
 /**
  * The next request of a connection begins once the previous answer is complete, and none begins after an answer that
- * closes the connection. So every executed request is charged and answered, whatever a client sends and however it is
- * cut.
+ * closes the connection. So every executed request is charged and answered, whatever a client sends and however the
+ * bytes are split.
  */
 
 const { ca, listeners } = await startListeners('Rex', { REDIS_URL: (await emptyDatabase()).url });

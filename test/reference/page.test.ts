@@ -159,7 +159,7 @@ test('an address that reads endlessly is refused: a browser gets a page, a progr
   const reads = await Promise.all(Array.from({ length: 2_500 }, () => send(large, { method: 'HEAD' })));
   const seconds = (performance.now() - begun) / 1_000;
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
-  // A full allowance, its refill meanwhile, and one answer on credit.
+  // The bound is a full allowance, its refill meanwhile, and one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
   // The allowance refills meanwhile; another answer on credit empties it.
   const refusalFor = async (accept: string, path = '/docs/') => {
@@ -246,6 +246,6 @@ test('the figures of the line, the ban and the 80 % signal have a correct text a
   expect(Math.max(...waits)).toBeGreaterThanOrEqual(waits.length - 1);
   expect(Math.max(...waits)).toBeLessThanOrEqual(20);
   expect(ban).toContain('after 336 seconds in all, the key is banned for 300 seconds');
-  // 1,000 tokens go at 100 - 1,000 / 24 an hour: 800 of them in 13.7 hours, all in 17.1.
+  // 1,000 tokens are used up at 100 - 1,000 / 24 an hour: 800 of them in 13.7 hours, all in 17.1.
   expect(day).toMatch(/After 14 hours 80 % are used.*After 17 hours none is left/);
 });

@@ -9,7 +9,7 @@ import { stackBefore } from '../support/stack-before.ts';
 
 const REQUESTS = 600;
 
-/** The mark in the target of a request, which its answer repeats. */
+/** The mark in a request's target. The core repeats it in its answer. */
 const markOf = (head: string): string => /mark=([\w-]+)/.exec(head)?.[1] ?? '';
 
 /** A core that sends some answers twice, as a faulty proxy may, the second time at once or later. */

@@ -3,7 +3,7 @@ import type { Plan } from '../../gateway/limiter/plans.ts';
 
 /**
  * A second implementation of the decision rules, against which both limiters are compared. A level is an exact integer
- * in fractions of a token. Refusals are exact points in time, undefined once forgotten. Verdicts are the texts of
+ * in fractions of a token. The times of refusals are exact, and undefined once forgotten. Verdicts are the texts of
  * decide.lua.
  */
 
@@ -139,7 +139,7 @@ export class ModelKey {
 
   /**
    * The retry time of the last request in line, when the last strike is forgotten, and since when there is no room for
-   * strikes. 0 stands for what is not remembered.
+   * strikes. 0 means that the time is not remembered.
    */
   get remembered(): string {
     const { told = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
@@ -243,8 +243,7 @@ export class ModelKey {
   }
 
   /**
-   * The refusals that still count. If there are more strikes than the key holds, all but one of those that it holds
-   * remain.
+   * The refusals that still count. If there are more strikes than the key can hold, one fewer than it can hold remain.
    */
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
@@ -269,8 +268,8 @@ export class ModelKey {
   }
 
   /**
-   * Until when no refusal causes a ban. After a limit was more than halved, clients return too soon for strikes to
-   * expire.
+   * The time until which no refusal causes a ban. After a limit was more than halved, clients return too soon for
+   * strikes to expire.
    */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;

@@ -20,7 +20,7 @@ export interface Fleet {
   readonly pauseSeconds: number;
   /** The largest delay of a worker after Retry-After, as a share of it. */
   readonly jitter: number;
-  /** By how many seconds a worker may send before Retry-After, because timers can fire too soon. */
+  /** The number of seconds by which a worker may send too early, because timers can fire too soon. */
   readonly hurrySeconds?: number;
   /** The workers wait until X-RateLimit-Reset, each by its own clock, which is off by up to this many seconds. */
   readonly clockErrorSeconds?: number;
@@ -116,8 +116,8 @@ function resetOf(decision: Decision): number {
 }
 
 /**
- * Seconds from the first of these requests, which are sent whatever the answers are, to the ban; undefined without a
- * ban.
+ * The seconds from the first of these requests to the ban; undefined without a ban. The requests are sent whatever the
+ * answers are.
  */
 export async function secondsToBan(decideAt: DecideAt, requests: Iterable<number>): Promise<number | undefined> {
   let first: number | undefined;

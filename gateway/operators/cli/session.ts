@@ -73,7 +73,7 @@ export class Session {
     process.stderr.write(`${text}\n`);
   }
 
-  /** Shows the progress on one line, on a terminal that shows nothing else. */
+  /** Shows the progress on one line, if standard error is a terminal and the answer goes elsewhere. */
   progress(text: string, isLast: boolean): void {
     if (process.stderr.isTTY && !process.stdout.isTTY) process.stderr.write(`\r${text}${isLast ? '\n' : ''}`);
   }

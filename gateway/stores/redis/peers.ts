@@ -11,14 +11,14 @@ import type { RedisConnection } from './calls.ts';
  * add their answers to a list for that question. All lists expire.
  */
 
-/** The gateways, scored by when they last looked for questions, in Unix seconds. */
+/** The gateways, scored by the time of their last poll for questions, in Unix seconds. */
 const GATEWAYS = 'gateway:gateways';
 const questionsOf = (gateway: string): string => `gateway:questions:{${gateway}}`;
 const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
 const LISTED_EVERY_MS = 5_000;
-/** A gateway that has not looked for this long counts as ended. One that hangs must not be forgotten sooner. */
+/** A gateway without a poll for this long counts as ended. One that hangs must not be forgotten sooner. */
 const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
@@ -127,7 +127,7 @@ export class Peers {
     }
   }
 
-  /** When each other gateway last looked, in Unix ms. */
+  /** The time of each other gateway's last poll, in Unix ms. */
   async #others(): Promise<Map<string, number>> {
     const seen = new Map(pairsOf(await this.#redis.zrange(GATEWAYS, 0, '-1', 'WITHSCORES')));
     const oldest = Date.now() / 1_000 - FORGOTTEN_AFTER_SECONDS;

@@ -27,7 +27,7 @@ import { isCluster, nodeOf } from './connection.ts';
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
 const URGENT = TEXT.replace('#!lua', '#!lua flags=allow-oom');
-/** A script, because a cluster routes it like the change. */
+/** A script rather than the command, because a cluster routes a script like the change. */
 const CLOCK = "return redis.call('TIME')";
 
 /** A mark lives longer than all repetitions of its step. */
@@ -36,8 +36,8 @@ const MARK_SECONDS = 60;
 const MOVED_SECONDS = 86_400;
 
 /**
- * After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. Redis
- * makes no change later than this after it was sent.
+ * After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. Once
+ * this time has passed since a change was sent, Redis no longer makes it.
  */
 const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
@@ -150,7 +150,7 @@ function callOf(redis: RedisConnection, step: Step, latest: number) {
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again, latest) as Promise<Reply>;
 }
 
-/** A key is several hashes. A new key inherits nothing from hashes that a key of the same id, deleted by hand, left. */
+/** A key is several hashes. If one with the same id was deleted by hand, a new key inherits nothing from its hashes. */
 function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: string; keyId?: string })[] {
   const id = keyIdOf(record);
   if (id === undefined) return [{ name: nameOf(record), ...part }];
@@ -335,6 +335,6 @@ const outboxOf = (tag: string): string => `gateway:outbox:{${tag}}`;
 /** A set of the changes that may have left entries in an outbox. */
 const OUTBOXES = 'gateway:outboxes';
 
-/** Whether a name is not data: changes and gateways leave it behind for a while. */
+/** Whether a name holds temporary state of changes and gateways rather than data. */
 export const isPassing = (name: string): boolean =>
   /^gateway:(change:|outbox|gateways$|questions:|answers:|bans$)/.test(name);

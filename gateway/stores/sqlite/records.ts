@@ -17,7 +17,7 @@ import {
   withChanges,
 } from '../storage.ts';
 
-/** Expired records that one revocation removes. They are more than it adds, so the table shrinks. */
+/** The number of expired records that one revocation removes. It adds fewer, so the table shrinks. */
 const PURGED = 100;
 
 interface Row {

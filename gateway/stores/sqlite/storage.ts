@@ -23,11 +23,11 @@ import { Log, Records } from './records.ts';
 const PROBE_MS = 3_000;
 const SAVED_AT_ONCE = 100;
 
-/** The process that decides. What it has decided reaches the storage by `save`, before these calls resolve. */
+/** The process that makes decisions. It passes their results to `save` before these calls resolve. */
 export interface Owner {
   /** Saves and forgets a key. */
   release(id: string): Promise<unknown>;
-  /** Saves all keys, and goes on deciding. */
+  /** Saves all keys, and keeps deciding. */
   flush(): Promise<unknown>;
 }
 
@@ -41,8 +41,8 @@ export interface SqliteOptions {
 }
 
 /**
- * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit. What
- * another process decides reaches a record before anybody reads or changes it (`owner`, `load`, `save`).
+ * One SQLite file, which this process alone has open. Changes made in one turn of the event loop share one commit.
+ * Decisions by another process are saved in a record before it is read or changed (`owner`, `load`, `save`).
  */
 export class SqliteStorage implements Storage, KeySource {
   readonly #opened: Opened;
@@ -136,8 +136,8 @@ export class SqliteStorage implements Storage, KeySource {
   }
 
   /**
-   * Loads a key for the deciding process, which owns the key's state from then on. Waits for the changes and loads of
-   * the key that came before. Send the answer before waiting for anything else.
+   * Loads a key for the deciding process, which owns the key's state from then on. Waits for earlier
+   * changes and loads of the key. Send that process the result before waiting for anything else.
    * @param takeOver makes any other process release the key
    */
   load(id: string, takeOver = async (): Promise<unknown> => undefined): Promise<Fields | undefined> {
@@ -151,7 +151,7 @@ export class SqliteStorage implements Storage, KeySource {
    * Saves the changes by decisions to keys that exist. Changes that cannot be saved, for example on a full disk, are
    * kept and saved later.
    * @param mustBeDurable for changes that a client sees, such as a ban
-   * @returns false if they must be durable but could not be written. This process still knows them
+   * @returns false if they must be durable but could not be written. This process keeps them in memory
    */
   async save(states: Iterable<SavedState>, mustBeDurable: boolean): Promise<boolean> {
     const ids: string[] = [];
