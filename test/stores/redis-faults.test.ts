@@ -158,6 +158,7 @@ test('each issued key takes one call, whether keys are issued one by one or at o
   expect(await redis.zcard('gateway:keys')).toBe(2_000);
   const count = (wanted: string) => calls.filter((name) => name === wanted).length;
   await expect.poll(() => count('eval')).toBeGreaterThanOrEqual(2_000);
-  // Replicas and the clock are read once a second.
-  expect(calls.filter((name) => name !== 'info').length).toBeLessThan(2_000 * 1.02);
+  // Replicas and the clock are read once a second, and by all waiting changes if the process was paused for longer. With
+  // two calls per key there would be 4,000.
+  expect(calls.filter((name) => name !== 'info').length).toBeLessThan(2_000 * 1.5);
 });
