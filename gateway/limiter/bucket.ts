@@ -55,13 +55,14 @@ const LEVEL = /^(-?)(\d{1,10})\.?(\d{0,12})\/?(\d*)$/;
  * @returns undefined if the text is unreadable
  */
 export function readLevel(text: string, window: number): (Level & { readonly limit: number }) | undefined {
-  const [, sign, digits, decimals = '', limit = ''] = LEVEL.exec(text) ?? [];
-  if (digits === undefined) return undefined;
-  const tokens = Number(digits);
+  const [, sign, whole, decimals = '', last = ''] = LEVEL.exec(text) ?? [];
+  if (whole === undefined) return undefined;
+  const [tokens, limit] = [Number(whole), Number(last)];
   const fraction = Math.floor(Number(`0.${decimals}`) * window + 0.5);
-  if (sign !== '-') return { tokens, fraction, limit: Number(limit) };
-  if (fraction === 0) return { tokens: -tokens, fraction, limit: Number(limit) };
-  return { tokens: -tokens - 1, fraction: window - fraction, limit: Number(limit) };
+  if (sign !== '-') return { tokens, fraction, limit };
+  return fraction === 0
+    ? { tokens: -tokens, fraction, limit }
+    : { tokens: -tokens - 1, fraction: window - fraction, limit };
 }
 
 /** Ticks until the bucket holds a whole token. 0 if it already does. */

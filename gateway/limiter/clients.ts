@@ -293,14 +293,15 @@ export class Clients implements LocalDecisions {
   #hear(client: Client, heard: Heard): void {
     const [minute] = heard.decision.buckets as [BucketState];
     const { debt } = client;
+    let state: KeyState | undefined;
     if (debt.admitted > 0) {
       // decide.lua charges the debt in the same way.
       if (minute.tokens >= minute.limit - 1) this.#refillDue(client);
       else debt.due = owedBy(debt);
+      if (owedBy(debt) > 0) state = debited(stateAfter(heard.decision), debt);
     }
     client.heard = heard;
-    const isCharged = debt.admitted === 0 || owedBy(debt) === 0;
-    client.state = isCharged ? undefined : debited(stateAfter(heard.decision), debt);
+    client.state = state;
   }
 
   /** Reads the record without marking it as used. */

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
-import { NOT_READ, StoreUnavailable } from '../limiter/limiter.ts';
 import {
   DEFAULT_PLANS,
   type PlanTable,
@@ -66,12 +65,6 @@ export class PlanCache {
 
   /** The table in force; undefined until one has been read, because the built-in limits may be wrong. */
   get ifKnown(): PlanTable | undefined {
-    return this.#inForce.table;
-  }
-
-  /** @throws {StoreUnavailable} until a table has been read */
-  get known(): PlanTable {
-    if (this.#inForce.table === undefined) throw new StoreUnavailable(NOT_READ);
     return this.#inForce.table;
   }
 

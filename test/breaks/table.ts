@@ -112,7 +112,7 @@ export const BREAKS: readonly Break[] = [
     'const wanted = caller.inFlight + 1;',
     'const wanted = caller.inFlight;',
   ),
-  row(HEADERS, 'gateway/forwarding', 'if (status === 204) dropLength(kept);', ''),
+  row(HEADERS, 'gateway/forwarding', 'if (status === 204) return without(kept, LENGTH);', ''),
   row(
     'gateway/pipeline/authorize.ts',
     'gateway/changed-during-body',

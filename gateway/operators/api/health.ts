@@ -16,7 +16,7 @@ type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
 /** @returns undefined to keep the previous findings */
 type Check = (asked: Asked) => Findings | undefined;
 
-export interface Asked {
+interface Asked {
   /** Whether somebody is watching. A sole core may be probed only then. */
   readonly isWatched: boolean;
   /** Whether somebody is watching, or readiness has been requested since the last check. */

@@ -76,11 +76,12 @@ const TableChanges = z.strictObject({
 /** Shows the plan table in force on this gateway. Its ETag is the version: send it as If-Match with a change. */
 export const showPlans = operation({ answer: Plans, isVersioned: true }, async ({ deps }) => {
   await deps.planCache.refresh();
-  if (deps.planCache.ifKnown === undefined) {
+  const { ifKnown } = deps.planCache;
+  if (ifKnown === undefined) {
     const why = 'No complete plan table has been read, so no limits are known. See ctl doctor.';
     throw new Unavailable(why, why);
   }
-  return deps.planCache.known;
+  return ifKnown;
 });
 
 /**
