@@ -6,6 +6,7 @@ import type { Listening } from '../../shared/http/server.ts';
 import { createRouter } from '../../shared/http/service.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { isNear, monotonicClock } from '../limiter/bucket.ts';
+import { Client } from '../limiter/client.ts';
 import type { Clients } from '../limiter/clients.ts';
 import type { Credential } from '../limiter/credential.ts';
 import type { BucketState, Verdict } from '../limiter/limiter.ts';
@@ -133,9 +134,11 @@ export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onR
     const { id, keyId, client, clientAddress, outcome } = exchange;
     deps.recent.decided(exchange);
     if (verdict.outcome === 'banned' && keyId !== undefined) deps.banned.note(keyId);
-    if (client !== undefined && 'buckets' in verdict) {
-      client.askedAt = monotonicClock();
-      if (verdict.outcome !== 'admitted' || isNear(verdict.buckets[1] as BucketState)) deps.watch.note(client, verdict);
+    if (keyId !== undefined && 'buckets' in verdict) {
+      if (client !== undefined) client.askedAt = monotonicClock();
+      // A new key has no record if a change arrived during its decision.
+      if (verdict.outcome !== 'admitted' || isNear(verdict.buckets[1] as BucketState))
+        deps.watch.note(client ?? new Client(keyId), verdict);
     }
     if (outcome === 'elsewhere') elsewhere.note(keyId, clientAddress, id);
   }

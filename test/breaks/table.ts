@@ -129,6 +129,12 @@ export const BREAKS: readonly Break[] = [
     'if (!slot.resume()) return end(shed());',
     'slot.resume();',
   ),
+  row(
+    'gateway/pipeline/pipeline.ts',
+    'gateway/webhooks.test',
+    'deps.watch.note(client ?? new Client(keyId), verdict);',
+    'if (client !== undefined) deps.watch.note(client, verdict);',
+  ),
   row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', 'response.destroy();', 'response.end();'),
   row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', "request.httpVersion === '1.0'", 'false'),
   row('gateway/upstream/answer.ts', 'gateway/answer-reader', 'if (isChunked && length !== undefined)', 'if (false)'),

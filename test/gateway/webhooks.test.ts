@@ -156,6 +156,21 @@ test('each event is sent by only one of several gateways, even after a restart',
   expect(new Set(ids).size).toBe(18);
 });
 
+test('the first use of a key sends its event even if operators change other keys during the decision', async () => {
+  const receiver = await webhookReceiver();
+  const stack = await start(receiver.url, WITH_REDIS);
+  const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey({ day: 1 })));
+  let isChanging = true;
+  const changes = Array.from({ length: 4 }, async () => {
+    while (isChanging) await stack.admin('DELETE', `/keys/${idOf(await stack.issueKey())}`);
+  });
+  for (const key of keys) expect(await ask(stack, key)).toBe(200);
+  isChanging = false;
+  await Promise.all(changes);
+  const usedUp = () => receiver.told.filter(({ event }) => event.type === 'key.day_100');
+  await expect.poll(() => usedUp().length).toBe(30);
+});
+
 test('an event is sent exactly once even if the reply to its claim is late', async () => {
   const proxy = await startFaultProxy(REDIS_URL);
   const redisOfClaims = await connectedRedis(proxy.url, 100);
