@@ -3,6 +3,7 @@ import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
 import { pino } from 'pino';
+import { keepTickClass } from '../../shared/process/run.ts';
 
 /**
  * The floor of the core: a core on one page that does only the necessary work. It reads and adds pets in SQLite, syncs
@@ -10,6 +11,8 @@ import { pino } from 'pino';
  * accepts.
  */
 
+// As in the core. Otherwise an idle time would slow the floor.
+keepTickClass();
 const { DATABASE = '', PORT = '0' } = process.env;
 const log = pino({ base: null }, pino.destination({ sync: false, minLength: 4_096 }));
 const counts = { requests: 0, milliseconds: 0 };

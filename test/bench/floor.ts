@@ -6,6 +6,7 @@ import { Redis } from 'ioredis';
 import { pino } from 'pino';
 import { type Credential, parseApiKey } from '../../gateway/limiter/credential.ts';
 import { DEFAULT_PLANS, planText, readPlans } from '../../gateway/limiter/plans.ts';
+import { keepTickClass } from '../../shared/process/run.ts';
 
 /**
  * The floor: a gateway on one page that does only the necessary work. It authenticates, decides in Redis with
@@ -13,6 +14,8 @@ import { DEFAULT_PLANS, planText, readPlans } from '../../gateway/limiter/plans.
  * clients, its core and its Redis to be well-behaved. The real gateway's additional cost is the price of its promises.
  */
 
+// As in the gateway. Otherwise an idle time would slow the floor.
+keepTickClass();
 const { CORE_URL = '', REDIS_URL = '', PORT = '0' } = process.env;
 const core = new URL(CORE_URL);
 const log = pino({ base: null }, pino.destination({ sync: false, minLength: 4_096 }));

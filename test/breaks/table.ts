@@ -135,6 +135,7 @@ export const BREAKS: readonly Break[] = [
     'deps.watch.note(client ?? new Client(keyId), verdict);',
     'if (client !== undefined) deps.watch.note(client, verdict);',
   ),
+  row('shared/process/run.ts', 'gateway/next-tick', 'kept.push(executionAsyncResource())', 'kept.push({})'),
   row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', 'response.destroy();', 'response.end();'),
   row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', "request.httpVersion === '1.0'", 'false'),
   row('gateway/upstream/answer.ts', 'gateway/answer-reader', 'if (isChunked && length !== undefined)', 'if (false)'),
