@@ -213,7 +213,7 @@ export class Cors {
 
   /**
    * Headers of the answer to a preflight. Undefined for other requests, and when the origin is not allowed.
-   * @param methods of all operations
+   * @param methods the methods of all operations
    */
   preflightHeaders({ method, headers }: IncomingMessage, methods: string): readonly string[] | undefined {
     if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return undefined;
@@ -234,7 +234,7 @@ export class Cors {
   }
 }
 
-/** The cost of a file in reads. @param headers the request's headers: a file that the client already has costs one */
+/** The cost of a file in reads. @param headers the request's headers. A file that the client already has costs one. */
 const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 
@@ -274,7 +274,7 @@ function takesGzip(acceptEncoding = ''): boolean {
   });
 }
 
-/** Only programs read the description of the API. */
+/** Whether the target is a page. The description of the API is not: only programs read it. */
 const isPage = (target: string): boolean => target.startsWith('/docs');
 
 /** Browsers accept text/html when they open a page. Scripts accept other types. */

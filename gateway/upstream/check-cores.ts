@@ -90,9 +90,9 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
       return warning(
         about,
         `has no /readyz: it answers ${status}`,
-        'With several cores, only those whose /readyz answers 200 receive requests.',
+        'With several cores, only those whose /readyz returns 200 receive requests.',
       );
-    return fault(about, `is not ready: /readyz answers ${status}`, 'Its log shows why.');
+    return fault(about, `is not ready: /readyz returned ${status}`, 'Its log shows why.');
   } catch (thrown) {
     return unreachableCore(about, (thrown as Error).message);
   }
