@@ -26,7 +26,7 @@ const ADDRESS_LIMITED = new HttpError(
 function forbidden(wanted: Scope, own: Scope): HttpError {
   return new HttpError(
     'insufficient_scope',
-    `This request needs the scope ${wanted}, and this API key has only the scope ${own}.`,
+    `This request needs the scope ${wanted}, but this API key has only the scope ${own}.`,
     { headers: ['WWW-Authenticate', 'Bearer error="insufficient_scope"'] },
   );
 }
@@ -95,7 +95,7 @@ export class Authorizer {
           this.#clients.note(credential, decided, askedAt);
         return decided;
       }
-      // Overload is no fault of the key, so the address does not pay for it.
+      // Overload is not the key's fault, so the address does not pay for it.
       if (turn === 'crowded') return shed();
       if (turn === 'exhausted') return this.#refuseNewcomer(exchange);
       return await this.#decideNewcomer(credential, exchange, slot);
@@ -121,7 +121,7 @@ export class Authorizer {
 
   /**
    * Checks an admitted request again, because its key was changed after the decision, for example revoked. The request
-   * has its tokens already, so an empty bucket does not refuse it.
+   * already has its tokens, so an empty bucket does not refuse it.
    */
   async refusalOfChanged(credential: Credential, exchange: Exchange): Promise<HttpError | undefined> {
     const verdict = await this.#limiter.peek(credential);
@@ -163,7 +163,7 @@ export function refusalOf(
 }
 
 /**
- * Refuses a key in the URL: browser histories, Referer headers and third-party logs keep URLs (RFC 6750 §5.3).
+ * Refuses a key in the URL, because browser histories, Referer headers and third-party logs keep URLs (RFC 6750 §5.3).
  * @throws {HttpError} 400
  */
 export function refuseKeyInTarget(target: string): void {

@@ -63,7 +63,7 @@ export class RecentRequests {
     this.#redact = redact;
   }
 
-  /** Must be called after the decision on a request, so that an admitted request can be found before its answer ends. */
+  /** Must be called after the decision on a request, so that an admitted one can be found before its answer ends. */
   decided(seen: Exchange): void {
     if (seen.verdict?.outcome === 'admitted') this.#note(seen, 'served');
   }

@@ -80,7 +80,7 @@ const KEEP_ALIVE_MS = 4_000;
 
 /** A wire whose answers flow gets reads up to this depth, so that one slow answer delays no more than these. */
 const DEPTH = 64;
-/** A read avoids wires whose answers do not flow. It first tries this many, so that one packet carries many requests. */
+/** A read avoids wires whose answers do not flow. It first tries this many, so that one write sends many requests. */
 const FEW = 4;
 /** A read prefers a wire whose next answer has been due for less than this, so that few wait behind a slow one. */
 const FRESH_MS = 3;

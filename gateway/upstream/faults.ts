@@ -43,7 +43,7 @@ export class WrongAnswer extends Error {
   override readonly message = 'The answer belongs to another request.';
 }
 
-/** The error for the client when the core fails, by the code of the cause; otherwise 502. */
+/** The error for the client when the core fails: the cause if it is one, 504 for a timeout, otherwise 502. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
   return new HttpError(isTooSlow(cause) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
@@ -56,7 +56,7 @@ const isTooSlow = (cause: unknown): boolean =>
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
-/** Undefined if the core did not fail: the client left. */
+/** Undefined if it was not the core that failed, but the client that left. */
 export function faultKind(cause: unknown): FaultKind | undefined {
   if (cause instanceof ClientGone) return undefined;
   if (cause instanceof HttpError) return 'full';

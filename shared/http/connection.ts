@@ -323,7 +323,7 @@ const [BUFFER, ON_READ] = ['kBuffer', 'kBufferCb'].map((name) =>
   Object.getOwnPropertySymbols(new Socket()).find(({ description }) => description === name),
 );
 
-/** Reads into the shared buffer. Node would create one for each read, which takes longer than parsing a usual request. */
+/** Reads into a shared buffer. Creating one for each read, as Node does, takes longer than parsing a usual request. */
 function readIntoOneBuffer(socket: ParsedSocket, take: (bytes: Buffer) => void): void {
   const { _handle: handle } = socket as unknown as { _handle?: { useUserBuffer?(buffer: Buffer): void } | null };
   if (BUFFER === undefined || ON_READ === undefined || handle?.useUserBuffer === undefined) return;
