@@ -12,7 +12,7 @@ import type { Slot } from './overload.ts';
 /** Errors without variable parts are created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
-/** Errors by the missing scope. A secret with both scopes is never refused for one. */
+/** The error for each missing scope. A secret with both scopes is never refused for one. */
 const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
 const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Its issuer can fix it.';
@@ -45,8 +45,8 @@ type Decided = Verdict | HttpError;
 
 /**
  * Requests decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
- * unverified keys share the capacity of their address. No more of them are decided at once than the address could pay
- * for, and they are refused when its allowance is used up.
+ * unverified keys share the capacity of their address. No more of them are decided at the same time than the address
+ * could pay for, and they are refused when its allowance is used up.
  */
 export class Authorizer {
   readonly #limiter: Limiter;
@@ -60,8 +60,8 @@ export class Authorizer {
   }
 
   /**
-   * Returns a 503 instead of a decision under overload, before anything is spent. If it returns a promise and has set
-   * the client, the caller must note the verdict: one more promise here would slow every request.
+   * Returns a 503 instead of a decision under overload, before a token is spent. If it returns a promise and has set
+   * the client, the caller must note the verdict, because one more promise here would slow every request.
    */
   decide(credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);

@@ -181,7 +181,7 @@ export const networkOf = (address: string): string => (isIPv6(address) ? prefix6
 
 const MAPPED = /^[0:]*:ffff:/i;
 
-/** The address without a zone. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2), in any spelling, is the IPv4 address. */
+/** The address without a zone. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2), in any spelling, becomes IPv4. */
 export function plainAddress(address: string | undefined): string {
   if (address === undefined) return 'unknown';
   if (!address.includes(':')) return address;
@@ -262,7 +262,7 @@ function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: Li
   return Math.max(...waits, (outcome === 'banned' ? bannedUntil : retryAt) - now);
 }
 
-/** Whether a limit or ban refused the request. A forbidden request gets the remaining limit, like an admitted one. */
+/** Whether a limit or ban refused the request. The answer to a forbidden one reports the remaining limit as it is. */
 const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
 
 /** The bucket with the fewest tokens left or, for a refused request, with the longest wait. */

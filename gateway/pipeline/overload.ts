@@ -18,8 +18,8 @@ export interface Caller {
 }
 
 /**
- * Load shedding refuses a request that would only wait and make others wait, before it costs anything, or when its body
- * arrives. The capacity of the cores limits the requests in the gateway, and each caller has a fair part of it
+ * Refuses a request that would only wait and make others wait. Does so before the request costs anything, or when its
+ * body arrives. The capacity of the cores limits the requests in the gateway, and each caller has a fair part of it
  * (fairPart). A caller below its part is admitted even when the total exceeds the limit, unless that part is less than
  * one request. Unverified callers share a fixed part, so that made-up keys never take the capacity of valid ones.
  */
@@ -43,7 +43,7 @@ export class LoadShedder {
   hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
-    // The fair part is at least what is free.
+    // The fair part is never less than the free capacity, which is cheaper to compute.
     const wanted = caller.inFlight + 1;
     return wanted <= limit - this.#total || wanted <= fairPart(limit, this.#total, this.#callers);
   }

@@ -99,7 +99,7 @@ function describeBucket({ limit, tokens, fraction, window }: BucketState, taken:
   return { limit, before: Math.round((after + taken) * DECIMALS) / DECIMALS, after };
 }
 
-/** RFC 3339, to the microsecond. */
+/** Formats a time as in RFC 3339, to the microsecond. */
 export function toTime(microseconds: number): string {
   const seconds = new Date(Math.floor(microseconds / SECOND) * 1_000).toISOString().slice(0, -'.000Z'.length);
   return `${seconds}.${String(microseconds % SECOND).padStart(6, '0')}Z`;

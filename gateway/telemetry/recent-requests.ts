@@ -53,7 +53,7 @@ export class RecentRequests {
 
   /**
    * @param kept the number of requests to keep; half of them are served ones
-   * @param plans has the current version of the plans
+   * @param plans provides the current version of the plans
    * @param redact removes secrets from a path
    */
   constructor(kept: number, plans: { readonly version: string | undefined }, redact = (text: string) => text) {
@@ -79,7 +79,7 @@ export class RecentRequests {
     if (slot !== undefined) this.#finish(slot, seen);
   }
 
-  /** @returns undefined if it is only counted, with the last one of the same outcome, status and code */
+  /** @returns undefined if the refusal is only counted, with an earlier one of the same outcome, status and code */
   #noteRefusal(seen: Exchange, kind: Kind): NotedRequest | undefined {
     const who = kind === 'refused' ? seen.keyId : seen.network;
     const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
@@ -220,7 +220,7 @@ export const RequestQuery = z.object({
   requestId: z.string().optional(),
   /** Only requests with a decision of one of these outcomes. */
   outcomes: z.array(z.string()).optional(),
-  /** Only requests with a decision on an existing key, and only by this gateway. */
+  /** Only requests with a decision on an existing key. Other gateways are not searched then. */
   isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
   status: z.int().optional(),
@@ -237,7 +237,10 @@ export const RequestQuery = z.object({
    * others. Each process reports its own, and `limit` is ignored.
    */
   bansOf: z.array(z.string()).optional(),
-  /** Whether the newest of each minute is reported. Leaves out the request that began the ban: a limit refused it. */
+  /**
+   * Whether the newest of each minute is reported. The request that began the ban is left out, because a limit refused
+   * it.
+   */
   isByMinute: z.boolean().optional(),
 });
 export type RequestQuery = z.infer<typeof RequestQuery>;
@@ -299,7 +302,7 @@ function matches(slot: NotedRequest, query: RequestQuery): boolean {
   return text === undefined || textOf(slot).includes(text);
 }
 
-/** A ban ends a whole number of seconds, to the microsecond, after the decision that began it. */
+/** A ban ends a whole number of seconds after the decision that began it, exact to the microsecond. */
 const beganBan = (verdict: Verdict | undefined): boolean =>
   verdict?.outcome === 'banned' && (verdict.bannedUntil - verdict.now) % SECOND === 0;
 

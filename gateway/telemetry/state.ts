@@ -183,7 +183,7 @@ const isShown = (text: string): text is Shown => SHOWN.has(text);
 /** A bucket of a histogram: its bound in seconds, and the count up to it. */
 type Bucket = readonly [bound: number, count: number];
 
-/** The buckets of a histogram, over all its labels, ascending. */
+/** The buckets of a histogram in ascending order, summed over all its labels. */
 export function bucketsOf(counted: readonly Family[], wanted: string): Bucket[] {
   const buckets = new Map<number, number>();
   for (const { metricName, labels, value } of seriesOf(counted, wanted)) {
@@ -213,7 +213,7 @@ export function quantile(buckets: readonly Bucket[], share: number): number | nu
 export interface TrafficSource {
   /** Their counts since the start. */
   counted(): readonly Family[];
-  /** The keys that a ban last refused in each of them. */
+  /** The keys of the last minute in which a ban refused any, for each of them. */
   banned(): readonly KeysOfMinute[];
   /** Whether any of them decides locally although Redis should decide. */
   isLocal(): boolean;

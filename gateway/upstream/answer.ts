@@ -206,7 +206,7 @@ function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | unde
   }
 }
 
-/** A chunk of a long answer may be long too. */
+/** A streamed answer may have longer chunks than CHUNK_SIZE allows. */
 const SIZE_LINE = /^[0-9A-Fa-f]{1,12}\r\n$/;
 /** The maximum size of the lines between two chunks, or after the last one. */
 const MAX_LINES_BYTES = 16_384;

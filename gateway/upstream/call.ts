@@ -68,11 +68,11 @@ export class Call implements PendingRequest {
   #core: Core | undefined;
   #wire: Wire | undefined;
   #unreachable: readonly Core[] = NONE;
-  /** The head of the answer being streamed, and the time from which its next piece has been due. */
+  /** The head of the answer being streamed, and when its next piece became due. */
   #streamed: AnswerHead | undefined;
   #readSince = 0;
   #attempts = 0;
-  /** Whether this request tests a silent core. Such tests are rare, so resending one does not use up `Resends`. */
+  /** Whether this request tests a silent core. Such tests are rare, so resending one is not charged to `Resends`. */
   #isTry = false;
 
   /** @param extraHeaders flat list, sent after the core's own headers */
@@ -153,7 +153,7 @@ export class Call implements PendingRequest {
 
   #checkStream(now: number): void {
     const isLate = !this.#response.headersSent && this.#isLate(now);
-    // Until the client has received what was read, nothing more is due from the core.
+    // While the client is still receiving a piece, nothing is due from the core.
     if (isLate || now - this.#readSince >= this.#context.timeoutMs) this.#wire?.end(new CoreTooSlow());
   }
 

@@ -34,7 +34,7 @@ interface CoreName {
 }
 
 const SRV = /^(https?)\+srv:\/\/(_[a-z\d-]+\._tcp\.([a-z\d_-]+(?:\.[a-z\d_-]+)*))$/i;
-/** Maximum length of a socket path in the kernel (unix(7)). */
+/** The kernel's maximum length of a socket path (unix(7)). */
 const MAX_PATH_BYTES = 107;
 
 /** The fault of an entry of CORE_URL; undefined if it is valid. */
@@ -83,7 +83,7 @@ function addressOf({ protocol, host }: CoreName, address: string, port: string):
   };
 }
 
-/** A placeholder for a name without an address: it cannot be reached. */
+/** A placeholder for a name without an address. Connections to it fail. */
 function withoutAddress({ text, protocol, host, port }: CoreName): CoreAddress {
   const lookup: LookupFunction = (_name, _options, callback) => {
     const fault = new Error(`${text} has no address yet.`);

@@ -141,7 +141,7 @@ export class Core {
   notReadyBecause: string | undefined;
   /** When it became ready, became not ready, or began to drain: Unix time in ms. */
   since = Date.now();
-  /** Whether a request has waited long for this core, and the core has answered none since. */
+  /** Whether a request has waited too long for this core, which has answered none since. */
   isSilent = false;
   #triedAt = Number.NEGATIVE_INFINITY;
   /** Whether its answers carry the attempt's X-Request-Id, so that they can be matched. Only then are wires reused. */
@@ -215,7 +215,7 @@ export class Core {
     this.#idle.push(wire);
   }
 
-  /** Sends no more requests on a shared wire, and ends it after its last answer. */
+  /** Sends no more requests on a shared wire, and ends it once nobody waits for an answer on it. */
   retire(wire: Wire): void {
     if (this.retired.includes(wire)) return;
     this.quick.remove(wire);

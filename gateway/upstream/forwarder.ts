@@ -89,7 +89,7 @@ export class Forwarder implements CallContext {
     this.#timer = undefined;
   }
 
-  /** Sends the requests behind a late answer again, elsewhere. The wire is closed after that answer. */
+  /** Resends the requests behind a late answer on other wires. The wire is closed after that answer. */
   #passBy(core: Core, wire: Wire, now: number): void {
     const { front } = wire;
     // Requests that were already sent again have left placeholders, which belong to no call.
@@ -255,7 +255,7 @@ class Cores implements CoreChoice {
     }
   }
 
-  /** Takes turns among available cores only, or the neighbour of an unavailable one would get its turns too. */
+  /** Takes turns among available cores only. Otherwise the neighbour of an unavailable one would get its turns too. */
   #inTurn(those: readonly Core[]): Core | undefined {
     return those[this.#turn++ % those.length];
   }

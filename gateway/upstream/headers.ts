@@ -68,8 +68,8 @@ const LENGTH: ReadonlySet<string> = new Set(['content-length']);
 const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
 
 /**
- * The headers for the client: those of the core, except the ones that the gateway sets. Retry-After is the core's
- * decision; every 503 has one.
+ * The headers for the client: those of the core, except the ones that the gateway sets. The core decides on
+ * Retry-After, which every 429 and 503 has.
  */
 export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
   const kept = filter(rawHeaders, OF_CORES);

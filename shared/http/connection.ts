@@ -196,7 +196,7 @@ export class Connection {
     } else {
       last.shouldKeepAlive = false;
       if (last.headersSent) last.once('close', () => this.#socket.destroySoon());
-      // The request's own answer reports the fault, with the limits of its caller.
+      // The request's own answer reports the fault, with the limit headers of its caller.
       else breakBody(last.req, errorOf(fault));
     }
   }

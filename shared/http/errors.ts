@@ -13,7 +13,7 @@ interface ErrorRow {
 const LOOK_FIRST =
   'Send a GET again. Before you repeat a POST, check whether it took effect, or send it with an `Idempotency-Key`.';
 
-/** All errors for clients and internal services, by code. The reference and the OpenAPI documents are generated from them. */
+/** All errors for clients and internal services, by code. The reference and the OpenAPI documents list them. */
 export const ERRORS = {
   invalid_request: {
     status: 400,
@@ -144,7 +144,7 @@ export class HttpError extends Error {
   }
 }
 
-/** A dependency is unavailable. Retry-After is one second. */
+/** The 503 for an unavailable dependency, with a Retry-After of one second. */
 export const unavailable = (cause: unknown, shown?: string): HttpError =>
   new HttpError('unavailable', shown, { cause, headers: ['Retry-After', '1'] });
 

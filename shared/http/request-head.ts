@@ -38,7 +38,7 @@ interface CheckedHead {
 /** The number of header lines that every server here keeps. */
 export const KEPT_HEADER_LINES = 200;
 
-/** The maximum number of options in all Connection headers. Every other header is compared with each option. */
+/** The maximum number of options in all Connection headers, because every other header is compared with each option. */
 const MAX_CONNECTION_OPTIONS = 16;
 
 /** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). The length limit is that of DNS. */
@@ -165,7 +165,7 @@ export const commonHeaders = (socket: Socket): readonly string[] =>
 
 /** The longest request id that the gateway accepts from a client. */
 export const MAX_REQUEST_ID_LENGTH = 64;
-/** A service accepts longer ids: the gateway appends a dot, six characters and up to 16 digits. */
+/** A service accepts longer ids, because the gateway appends a dot, nine digits and a counter of up to 13 digits. */
 const REQUEST_ID = /^[\w.-]{1,87}$/;
 
 /** The request's id: the caller's X-Request-Id if it is safe for logs and headers, else a new one. */
@@ -288,7 +288,8 @@ const EMPTY_LINE = '\r\n\r\n';
 const OTHER_LINE = /^(?![^ \r\n]+ [^ \r\n]+ HTTP\/)[^\r\n]*[\r\n]/;
 const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
 /**
- * Heads are rarely longer, and chunk lines never. Searching a string takes a third of the time of searching a buffer.
+ * Heads are rarely longer than this, and chunk lines never. Searching a string takes a third of the time of searching a
+ * buffer.
  */
 const USUAL_BYTES = 1_024;
 

@@ -217,7 +217,7 @@ export interface ServerLimits {
    * the connections with the most bytes are cut.
    */
   readonly unreadBytes: number;
-  /** The maximum number of requests of one connection in progress. More of them wait until answers have ended. */
+  /** The maximum number of requests in progress on one connection. Further ones wait until answers have ended. */
   readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
@@ -293,8 +293,8 @@ class Connections {
   }
 
   /**
-   * Counts a connection from its first packet on, handshake included. Returns false if there are too many, and closes
-   * the connection.
+   * Counts a connection from its first packet on, handshake included. If there are too many, closes the connection and
+   * returns false.
    */
   #count(socket: Socket): boolean {
     const name = this.#caps.countedAs?.(socket.remoteAddress);

@@ -19,7 +19,7 @@ import type { Listening } from './server.ts';
 const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
 const MAX_LOGGED_CALLER = 64;
 
-/** All requests without a query share this one. It is never changed. */
+/** All requests without a query share this object, which is never changed. */
 const NO_QUERY = new URLSearchParams();
 
 /** The input of an operation. */
@@ -193,7 +193,7 @@ function ownRoutes<Parts, Caller>({ metrics, check }: ServiceOptions<Parts, Call
   return Object.entries(operations).map(([name, operation]) => ({ ...common, name, path: `/${name}`, operation }));
 }
 
-/** A service with an unknown fault is not ready. */
+/** An unknown fault makes the service not ready. */
 function notReady(fault: unknown): never {
   throw fault instanceof HttpError ? fault : unavailable(fault);
 }
