@@ -12,7 +12,7 @@ import type { Slot } from './overload.ts';
 /** Errors without variable parts are created once. */
 export const UNAUTHORIZED = new HttpError('unauthorized');
 const RATE_LIMITED = new HttpError('rate_limit_exceeded');
-/** Errors by the missing scope. A secret with both scopes is never refused for one. */
+/** The error for each missing scope. A secret with both scopes is never refused for one. */
 const FORBIDDEN = { read: forbidden('read', 'write'), write: forbidden('write', 'read') };
 const BANNED = new HttpError('key_banned');
 const UNREADABLE_KEY = 'The stored data of this API key cannot be read. Its issuer can fix it.';
@@ -26,7 +26,7 @@ const ADDRESS_LIMITED = new HttpError(
 function forbidden(wanted: Scope, own: Scope): HttpError {
   return new HttpError(
     'insufficient_scope',
-    `This request needs the scope ${wanted}, and this API key has only the scope ${own}.`,
+    `This request needs the scope ${wanted}, but this API key has only the scope ${own}.`,
     { headers: ['WWW-Authenticate', 'Bearer error="insufficient_scope"'] },
   );
 }
@@ -45,8 +45,8 @@ type Decided = Verdict | HttpError;
 
 /**
  * Requests decisions. A key is unverified until a decision finds it valid, because it may be made up. Requests with
- * unverified keys share the capacity of their address. No more of them are decided at once than the address could pay
- * for, and they are refused when its allowance is used up.
+ * unverified keys share the capacity of their address. No more of them are decided at the same time than the address
+ * could pay for, and they are refused when its allowance is used up.
  */
 export class Authorizer {
   readonly #limiter: Limiter;
@@ -60,8 +60,8 @@ export class Authorizer {
   }
 
   /**
-   * Returns a 503 instead of a decision under overload, before anything is spent. If it returns a promise and has set
-   * the client, the caller must note the verdict: one more promise here would slow every request.
+   * Returns a 503 instead of a decision under overload, before a token is spent. If it returns a promise and has set
+   * the client, the caller must note the verdict, because one more promise here would slow every request.
    */
   decide(credential: Credential, exchange: Exchange, slot: Slot): Decided | Promise<Decided> {
     const client = this.#clients.verified(credential);
@@ -95,7 +95,7 @@ export class Authorizer {
           this.#clients.note(credential, decided, askedAt);
         return decided;
       }
-      // Overload is no fault of the key, so the address does not pay for it.
+      // Overload is not the key's fault, so the address does not pay for it.
       if (turn === 'crowded') return shed();
       if (turn === 'exhausted') return this.#refuseNewcomer(exchange);
       return await this.#decideNewcomer(credential, exchange, slot);
@@ -121,7 +121,7 @@ export class Authorizer {
 
   /**
    * Checks an admitted request again, because its key was changed after the decision, for example revoked. The request
-   * has its tokens already, so an empty bucket does not refuse it.
+   * already has its tokens, so an empty bucket does not refuse it.
    */
   async refusalOfChanged(credential: Credential, exchange: Exchange): Promise<HttpError | undefined> {
     const verdict = await this.#limiter.peek(credential);
@@ -163,7 +163,7 @@ export function refusalOf(
 }
 
 /**
- * Refuses a key in the URL: browser histories, Referer headers and third-party logs keep URLs (RFC 6750 §5.3).
+ * Refuses a key in the URL, because browser histories, Referer headers and third-party logs keep URLs (RFC 6750 §5.3).
  * @throws {HttpError} 400
  */
 export function refuseKeyInTarget(target: string): void {

@@ -181,7 +181,7 @@ export const networkOf = (address: string): string => (isIPv6(address) ? prefix6
 
 const MAPPED = /^[0:]*:ffff:/i;
 
-/** The address without a zone. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2), in any spelling, is the IPv4 address. */
+/** The address without a zone. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2), in any spelling, becomes IPv4. */
 export function plainAddress(address: string | undefined): string {
   if (address === undefined) return 'unknown';
   if (!address.includes(':')) return address;
@@ -196,7 +196,7 @@ function prefix64(address: string): string {
 
 /**
  * The gateway's headers on every answer to a client, as a flat list.
- * @param beside headers of the answer itself. If they already allow any origin, the CORS headers are left out.
+ * @param beside the answer's own headers. If they already allow any origin, the CORS headers are left out.
  */
 export function clientHeaders(
   { id, limitStatus, keyStatus, cors, route, request }: Exchange,
@@ -223,7 +223,7 @@ export function serverTiming(exchange: Exchange): string[] {
 /**
  * Adds all limit headers for a client: X-RateLimit-*, Retry-After after a refusal, and the fields of
  * draft-ietf-httpapi-ratelimit-headers-11 unless they are disabled.
- * @param withRetryAfter is false for an answer that only reports a limit status
+ * @param withRetryAfter false for an answer that only reports a limit status
  */
 export function addLimits(headers: string[], status: LimitStatus, draftFields: boolean, withRetryAfter = true): void {
   const bucket = describedBucket(status);
@@ -262,7 +262,7 @@ function ticksUntilRetry({ outcome, now, buckets, bannedUntil, retryAt = 0 }: Li
   return Math.max(...waits, (outcome === 'banned' ? bannedUntil : retryAt) - now);
 }
 
-/** Whether a limit or ban refused the request. A forbidden request gets the remaining limit, like an admitted one. */
+/** Whether a limit or ban refused the request. The answer to a forbidden one reports the remaining limit as it is. */
 const isLimited = (outcome: LimitStatus['outcome']): boolean => outcome === 'refused' || outcome === 'banned';
 
 /** The bucket with the fewest tokens left or, for a refused request, with the longest wait. */
@@ -283,9 +283,9 @@ const remainingOf = ({ outcome }: LimitStatus, { tokens }: BucketState): number 
   isLimited(outcome) ? 0 : Math.max(0, tokens);
 
 /**
- * Two lists of strings with parameters (RFC 9651). Policy: q requests in w seconds. Limit: r requests in t seconds. r/t
- * is the refill rate: a client that spreads r requests over t seconds is not refused and wastes no token. A refusal
- * lists only the limit that refused, with t = Retry-After.
+ * Adds two lists of strings with parameters (RFC 9651). A policy means q requests in w seconds, a limit r requests in t
+ * seconds. As r/t is the refill rate, a client that spreads r requests over t seconds is not refused and wastes no
+ * token. A refusal lists only the limit that refused, with t = Retry-After.
  */
 function addRateLimitFields(
   headers: string[],
@@ -306,7 +306,7 @@ function addRateLimitFields(
   headers.push('RateLimit-Policy', policies, 'RateLimit', limits);
 }
 
-/** Ticks that it takes to refill as many tokens as are left or, with none left, to get one. */
+/** The ticks needed to refill as many tokens as are left or, if none is left, to gain one. */
 function ticksOf(bucket: BucketState, limit: number, window: number): number {
   return bucket.tokens < 1 ? ticksUntilNextToken(bucket, limit, window) : (bucket.tokens * window) / limit;
 }

@@ -18,8 +18,8 @@ export interface Caller {
 }
 
 /**
- * Load shedding refuses a request that would only wait and make others wait, before it costs anything, or when its body
- * arrives. The capacity of the cores limits the requests in the gateway, and each caller has a fair part of it
+ * Refuses a request that would only wait and make others wait. Does so before the request costs anything, or when its
+ * body arrives. The capacity of the cores limits the requests in the gateway, and each caller has a fair part of it
  * (fairPart). A caller below its part is admitted even when the total exceeds the limit, unless that part is less than
  * one request. Unverified callers share a fixed part, so that made-up keys never take the capacity of valid ones.
  */
@@ -43,7 +43,7 @@ export class LoadShedder {
   hasRoomFor(caller: Caller): boolean {
     const limit = this.#limit();
     if (caller instanceof Address && this.#unverified >= limit * UNVERIFIED_SHARE) return false;
-    // The fair part is at least what is free.
+    // The fair part is never less than the free capacity, which is cheaper to compute.
     const wanted = caller.inFlight + 1;
     return wanted <= limit - this.#total || wanted <= fairPart(limit, this.#total, this.#callers);
   }
@@ -113,7 +113,7 @@ export class Slot {
     this.release();
   }
 
-  /** Takes the capacity back. @returns false if it is used up: many bodies can arrive at once */
+  /** Takes the capacity again. @returns false if it is used up: many bodies can arrive at once */
   resume(): boolean {
     return this.#paused === undefined || this.take(this.#paused);
   }
@@ -130,9 +130,9 @@ export class Slot {
   }
 }
 
-/** Refusals per client and minute that are sent at once. */
+/** Refusals per client and minute that are sent without delay. */
 const PROMPT_A_MINUTE = 60;
-/** While other clients are served, 1,000 further refusals a second are sent, and this many at once. */
+/** While other clients are served, 1,000 further refusals a second are sent, in bursts of at most this many. */
 const MS_PER_REFUSAL = 1;
 const BURST = 4;
 const TICK_MS = 4;
@@ -163,10 +163,10 @@ interface Waiting {
 
 /**
  * Delays refusals when there are too many. A refusal costs about as much as a served request, so clients that keep
- * sending after refusals are slowed down. A client's first refusals in a minute are sent at once. The others share a
- * token bucket, which time and served requests refill; while it is empty, they wait in a queue that takes turns between
- * clients. A client that waits sends nothing meanwhile. If no other client is served, each turn of the event loop sends
- * up to WHEN_IDLE.
+ * sending after refusals are slowed down. A client's first refusals in a minute are sent without delay. The others
+ * share a token bucket, which time and served requests refill; while it is empty, they wait in a queue that serves
+ * clients in turn. A client that waits sends nothing meanwhile. If no other client is served, each turn of the event
+ * loop sends up to WHEN_IDLE of them.
  */
 export class RefusalPacing {
   readonly #prompt = new AddressAllowance(systemClock, PROMPT_A_MINUTE);
@@ -183,7 +183,7 @@ export class RefusalPacing {
   #servedAt = Number.NEGATIVE_INFINITY;
   #otherServedAt = Number.NEGATIVE_INFINITY;
 
-  /** Notes an admitted request, which slows the refusals of other clients, and permits part of one more. */
+  /** Notes an admitted request, which slows the refusals of other clients and permits a fraction of another one. */
   noteAdmitted(client: string): void {
     if (client !== this.#served) this.#otherServedAt = this.#servedAt;
     this.#served = client;

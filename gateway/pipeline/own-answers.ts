@@ -94,7 +94,7 @@ export class OwnAnswers {
     return { status: 204, headers };
   }
 
-  /** The limit status of a key. It takes no token and does not count as a decision. */
+  /** Answers with the limit status of a key. This takes no token and does not count as a decision. */
   async #limits(request: CanonicalRequest, exchange: Exchange): Promise<OwnAnswer> {
     const credential = authenticate(request.authorization, { scope: undefined, address: exchange.clientAddress });
     // Set first, so that a refusal of the address is recorded under the key.
@@ -134,7 +134,7 @@ export class OwnAnswers {
   }
 }
 
-/** Whether a request for limits asks for refusals. They require a call to all gateways. @throws {HttpError} 400 */
+/** Whether a request for limits asks for refusals, which requires a call to all gateways. @throws {HttpError} 400 */
 function readRefusals(target: string): boolean {
   const [given = 'false', ...more] = new URLSearchParams(target.split('?')[1]).getAll('refusals');
   if (more.length === 0 && (given === 'true' || given === 'false')) return given === 'true';
@@ -187,7 +187,7 @@ const EXPOSED = [
 
 /** The headers are listed by name, because the wildcard does not cover Authorization. */
 const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
-/** How long a browser caches a preflight answer. Chromium accepts no more. */
+/** How long a browser caches a preflight answer. Chromium accepts no longer time. */
 const MAX_AGE_SECONDS = '7200';
 
 const NONE: readonly string[] = [];
@@ -213,7 +213,7 @@ export class Cors {
 
   /**
    * Headers of the answer to a preflight. Undefined for other requests, and when the origin is not allowed.
-   * @param methods of all operations
+   * @param methods the methods of all operations
    */
   preflightHeaders({ method, headers }: IncomingMessage, methods: string): readonly string[] | undefined {
     if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return undefined;
@@ -234,12 +234,12 @@ export class Cors {
   }
 }
 
-/** The cost of a file in reads. @param headers the request's headers: a file that the client already has costs one */
+/** The cost of a file in reads. @param headers the request's headers. A file that the client already has costs one. */
 const costOf = (file: ReferenceFile, headers: IncomingHttpHeaders): number =>
   isCurrent(headers['if-none-match'], file.etag) ? 1 : file.cost;
 
 /**
- * Answers with a file of the reference. It needs no key; the address's allowance pays.
+ * Answers with a file of the reference. This needs no key; the address's allowance pays.
  * @throws {HttpError} 429, 405 or 400
  */
 async function answerWithFile(
@@ -274,7 +274,7 @@ function takesGzip(acceptEncoding = ''): boolean {
   });
 }
 
-/** Only programs read the description of the API. */
+/** Whether the target is a page. The description of the API is not: only programs read it. */
 const isPage = (target: string): boolean => target.startsWith('/docs');
 
 /** Browsers accept text/html when they open a page. Scripts accept other types. */
@@ -329,8 +329,8 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
   if (response.closed) return;
   exchange.error = error;
   if (response.headersSent) {
-    // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete. In HTTP/1.0 the end
-    // of the connection is the end of the answer, so it is reset instead.
+    // A half-sent answer cannot be withdrawn. Cutting the connection keeps it from looking complete. In HTTP/1.0 the
+    // end of the connection is the end of the answer, so the connection is reset instead.
     if (request.httpVersion === '1.0') reset(request.socket);
     else response.destroy();
     return;

@@ -47,7 +47,7 @@ interface PipelineDependencies extends ForwardDependencies, OwnAnswersDependenci
   readonly showsTiming: boolean;
 }
 
-/** The path of a request, from top to bottom. */
+/** Creates the listeners that take each request through the steps of `handle`. */
 export function createPipeline(deps: PipelineDependencies): Pick<Listening, 'onRequest' | 'upgrades'> {
   const { allowance, draftFields } = deps;
   const router = createRouter(deps.routes);

@@ -77,7 +77,7 @@ export class Tunnels {
   }
 
   async #closeUnlessValid({ id, digest, cacheKey }: Credential): Promise<void> {
-    // This check costs the key nothing. While key data cannot be read, keys count as valid.
+    // This check costs the key no token. While key data cannot be read, keys count as valid.
     if (await this.#keys.isValid(id, digest).catch(() => true)) return;
     for (const [tunnel, opener] of this.#open)
       if (opener.cacheKey === cacheKey) this.#close(tunnel, CLOSE_CODES.policyViolation);

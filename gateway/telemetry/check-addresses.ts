@@ -58,7 +58,7 @@ function checkNetworks(requests: Requests): CheckResult | undefined {
   return warning(
     ABOUT,
     'all are private',
-    'If some clients are outside, something in front of the gateway hides their addresses (SNAT), so all clients without a key share one allowance. Use externalTrafficPolicy: Local or the PROXY protocol.',
+    'If some clients are outside your network, something in front of the gateway hides their addresses (SNAT), so all clients without a key share one allowance. Use externalTrafficPolicy: Local or the PROXY protocol.',
   );
 }
 

@@ -4,7 +4,7 @@ import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
 import { SECOND } from '../limiter/bucket.ts';
 import type { BucketState, Verdict } from '../limiter/limiter.ts';
 
-/** Describes decisions in words and numbers, for operators. */
+/** Describes decisions for operators. */
 
 /** The maximum number of decisions in one answer. */
 export const MOST_DECISIONS = 1_000;
@@ -24,7 +24,7 @@ export const GatewayProcess = z.object({ host: z.string(), pid: count, worker: c
 const BucketReport = z.object({ limit: count, before: z.number(), after: z.number() });
 type BucketReport = z.infer<typeof BucketReport>;
 
-/** A decision in words and numbers that a person can check. It can be sent to another process. */
+/** A decision, with the numbers that a person needs to check it. It can be sent to another process. */
 export const DecisionReport = z.object({
   requestId: z.string(),
   keyId: z.string(),
@@ -99,7 +99,7 @@ function describeBucket({ limit, tokens, fraction, window }: BucketState, taken:
   return { limit, before: Math.round((after + taken) * DECIMALS) / DECIMALS, after };
 }
 
-/** RFC 3339, to the microsecond. */
+/** Formats a time as in RFC 3339, to the microsecond. */
 export function toTime(microseconds: number): string {
   const seconds = new Date(Math.floor(microseconds / SECOND) * 1_000).toISOString().slice(0, -'.000Z'.length);
   return `${seconds}.${String(microseconds % SECOND).padStart(6, '0')}Z`;

@@ -50,7 +50,7 @@ export class Exchange {
   readonly cors: readonly string[];
   readonly id: string;
   readonly trace: Trace;
-  /** The start, from performance.now() like all times here. */
+  /** When the request began. All times here are from performance.now(). */
   readonly startedAt = performance.now();
 
   canonical: CanonicalRequest | undefined;
@@ -65,7 +65,7 @@ export class Exchange {
   /** The limit status of the key if there is no decision: the request asked for the status, or was shed. */
   keyStatus: Decision | undefined;
   addressStatus: LimitStatus | undefined;
-  /** The ban of the key that began after its request was admitted, while the body arrived. */
+  /** The ban of the key if it began after the request was admitted, while the body arrived. */
   laterBan: Decision | undefined;
   route: GatewayRoute | undefined;
   /** When the request was sent to the core, and when the core began to answer. */
@@ -129,7 +129,7 @@ export class Exchange {
   /** The outcome of the decision, or why there was none. */
   get outcome(): Outcome {
     const { verdict, error } = this;
-    // Also after a decision, if there was no capacity left when the body had arrived.
+    // This can follow a decision, if no capacity was left when the body had arrived.
     if (error?.cause instanceof Shed) return 'shed';
     if (verdict === undefined) return this.#noDecisionReason;
     if (verdict.outcome === 'undecided') return 'unusable';
@@ -197,7 +197,7 @@ export class NotedRequest {
   place = 0;
   /** The place that the slot last had. */
   order = 0;
-  /** When it was recorded: Unix time in ms that never goes back. */
+  /** When it was recorded: a Unix time in ms that never decreases from one record to the next. */
   recordedAt = 0;
   readonly kind: Kind;
   requestId = '';

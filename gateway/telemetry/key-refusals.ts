@@ -16,7 +16,7 @@ export interface KeyRefusal {
 }
 
 export const REFUSALS_SHOWN = 5;
-/** All keys share these queries, because each one goes to all gateways. Each key may use one of them. */
+/** All keys share these queries, because each query goes to all gateways. A key may use only one of them. */
 const QUERIES_PER_SECOND = 5;
 
 const CODES: Readonly<Record<string, string>> = {
@@ -36,7 +36,7 @@ export class KeyRefusals {
     this.#find = find;
   }
 
-  /** The newest first; undefined if there were too many queries in this second. */
+  /** The refusals, the newest first; undefined if there were too many queries in this second. */
   async of(keyId: string): Promise<readonly KeyRefusal[] | undefined> {
     const second = Math.floor(performance.now() / 1_000);
     if (second !== this.#second) this.#queried.clear();

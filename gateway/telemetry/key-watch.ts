@@ -28,9 +28,7 @@ interface KeyCounts {
   readonly near: ByPlan;
 }
 
-/**
- * Watches the keys in use. It keeps its data on their records. Most decisions only set `askedAt`.
- */
+/** Watches the keys in use. Its data is stored in their records. Most decisions only set `askedAt`. */
 export class KeyWatch {
   readonly #clients: Pick<Clients, 'all' | 'isBanned'>;
   readonly #notify: (event: KeyEvent, keyId: string, decision: Decision) => void;
@@ -40,7 +38,7 @@ export class KeyWatch {
 
   /**
    * @param notify called once per key, event and UTC day, as far as this process remembers
-   * @param monotonic microseconds that never go back
+   * @param monotonic a clock in microseconds that never goes back
    */
   constructor(
     clients: Pick<Clients, 'all' | 'isBanned'>,

@@ -36,7 +36,7 @@ const SEARCHED_AT_ONCE = 250;
 const FIRST_FAILURE = 400;
 const TOO_MANY = 429;
 
-/** Longer texts are copied before a part of them is kept: a part keeps the whole alive. */
+/** A part of a longer text is copied before it is kept, because it would otherwise keep the whole text alive. */
 const KEPT_WHOLE = 256;
 const ownText = (part: string, whole = ''): string =>
   whole.length > KEPT_WHOLE ? Buffer.from(part, 'latin1').toString('latin1') : part;
@@ -53,7 +53,7 @@ export class RecentRequests {
 
   /**
    * @param kept the number of requests to keep; half of them are served ones
-   * @param plans their current version
+   * @param plans provides the current version of the plans
    * @param redact removes secrets from a path
    */
   constructor(kept: number, plans: { readonly version: string | undefined }, redact = (text: string) => text) {
@@ -63,7 +63,7 @@ export class RecentRequests {
     this.#redact = redact;
   }
 
-  /** Must be called after the decision on a request, so that an admitted one without an answer can be found. */
+  /** Must be called after the decision on a request, so that an admitted one can be found before its answer ends. */
   decided(seen: Exchange): void {
     if (seen.verdict?.outcome === 'admitted') this.#note(seen, 'served');
   }
@@ -79,7 +79,7 @@ export class RecentRequests {
     if (slot !== undefined) this.#finish(slot, seen);
   }
 
-  /** @returns undefined if the last one with the same outcome, status and code only counts it */
+  /** @returns undefined if the refusal is only counted, with an earlier one of the same outcome, status and code */
   #noteRefusal(seen: Exchange, kind: Kind): NotedRequest | undefined {
     const who = kind === 'refused' ? seen.keyId : seen.network;
     const alike = `${who} ${seen.outcome} ${seen.status} ${seen.error?.code}`;
@@ -220,7 +220,7 @@ export const RequestQuery = z.object({
   requestId: z.string().optional(),
   /** Only requests with a decision of one of these outcomes. */
   outcomes: z.array(z.string()).optional(),
-  /** Only requests with a decision on an existing key, and only by this gateway. */
+  /** Only requests with a decision on an existing key. Other gateways are not searched then. */
   isDecided: z.boolean().optional(),
   /** A status, or its first digit. */
   status: z.int().optional(),
@@ -237,14 +237,17 @@ export const RequestQuery = z.object({
    * others. Each process reports its own, and `limit` is ignored.
    */
   bansOf: z.array(z.string()).optional(),
-  /** Whether the newest of each minute is reported, without the request that began the ban, which a limit refused. */
+  /**
+   * Whether the newest of each minute is reported. The request that began the ban is left out, because a limit refused
+   * it.
+   */
   isByMinute: z.boolean().optional(),
 });
 export type RequestQuery = z.infer<typeof RequestQuery>;
 
 const milliseconds = z.number().optional();
 
-/** A request in words and numbers. It can be sent to another process. */
+/** A report on a request, which can be sent to another process. */
 export const RequestReport = z.object({
   /** Sorts the reports of several processes by the time of recording. */
   cursor: z.string(),
@@ -261,14 +264,14 @@ export const RequestReport = z.object({
   code: z.string().optional(),
   durationMs: z.number(),
   /**
-   * How long each part took; undefined for a part that was not reached: the time to the decision; the wait for the rest
-   * of the body and for a connection to the core; the time until the core began to answer; the time until the answer
-   * was handed over.
+   * How long each part took; undefined for a part that was not reached. The parts are the time to the decision, the
+   * wait for the rest of the body and for a connection to the core, the time until the core began to answer, and the
+   * time until the answer was handed over.
    */
   times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
   address: z.string(),
   outcome: z.string(),
-  /** When requests of the key or the address work again, if a limit or a ban refused this one. */
+  /** When requests of the key or the address are accepted again, if a limit or a ban refused this one. */
   retryAt: time.optional(),
   repeated: count,
   /** The decision, if there was one on a valid key. */
@@ -299,7 +302,7 @@ function matches(slot: NotedRequest, query: RequestQuery): boolean {
   return text === undefined || textOf(slot).includes(text);
 }
 
-/** A ban ends a whole number of seconds, to the microsecond, after the decision that began it. */
+/** A ban ends a whole number of seconds after the decision that began it, exact to the microsecond. */
 const beganBan = (verdict: Verdict | undefined): boolean =>
   verdict?.outcome === 'banned' && (verdict.bannedUntil - verdict.now) % SECOND === 0;
 

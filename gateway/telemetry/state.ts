@@ -24,7 +24,7 @@ export function exposeState(
   const { planCache } = backend;
   metrics.gauge(
     'gateway_redis_nodes_away',
-    'Redis nodes that are unavailable, so that their decisions are made locally.',
+    'Unavailable Redis nodes, whose decisions are made locally.',
     backend.nodesAway,
   );
   metrics.gauge('gateway_bans_active', 'Banned keys, as far as this process knows.', () => watch.counts().bans);
@@ -48,7 +48,7 @@ export function exposeState(
   );
   metrics.gauge(
     'gateway_plans_changed_timestamp_seconds',
-    'When this process last applied a change of the plans.',
+    'When this process last applied a change to the plans.',
     () => planCache.changedAt.getTime() / 1_000,
   );
   metrics.gauge(
@@ -85,7 +85,7 @@ export function exposeCertificate(metrics: Metrics, certificate: WatchedCertific
   );
 }
 
-/** It is exposed once per gateway. Redis is queried on each scrape; a node that does not answer has no series. */
+/** Called once per gateway. Redis is queried on each scrape; a node that does not answer has no series. */
 export function exposeRedisMemory(metrics: Metrics, { memoryUsed }: Pick<Backend, 'memoryUsed'>): void {
   metrics.gauges(
     'gateway_redis_memory_used_ratio',
@@ -95,7 +95,7 @@ export function exposeRedisMemory(metrics: Metrics, { memoryUsed }: Pick<Backend
   );
 }
 
-/** It is exposed once per gateway. The store is queried on each scrape. */
+/** Called once per gateway. The store is queried on each scrape. */
 export function exposeBackup(metrics: Metrics, last: () => Promise<number | undefined>): void {
   metrics.gauge(
     'gateway_backup_completed_timestamp_seconds',
@@ -183,7 +183,7 @@ const isShown = (text: string): text is Shown => SHOWN.has(text);
 /** A bucket of a histogram: its bound in seconds, and the count up to it. */
 type Bucket = readonly [bound: number, count: number];
 
-/** The buckets of a histogram, over all its labels, ascending. */
+/** The buckets of a histogram in ascending order, summed over all its labels. */
 export function bucketsOf(counted: readonly Family[], wanted: string): Bucket[] {
   const buckets = new Map<number, number>();
   for (const { metricName, labels, value } of seriesOf(counted, wanted)) {
@@ -195,9 +195,9 @@ export function bucketsOf(counted: readonly Family[], wanted: string): Bucket[] 
 }
 
 /**
- * Computes a quantile as Prometheus' histogram_quantile does: by linear interpolation within a bucket; above the last
- * finite bound, it is that bound.
- * @returns milliseconds with two decimals; null without a count
+ * Computes a quantile as Prometheus' histogram_quantile does, by linear interpolation within a bucket. Above the last
+ * finite bound, the result is that bound.
+ * @returns milliseconds with two decimals; null if nothing was counted
  */
 export function quantile(buckets: readonly Bucket[], share: number): number | null {
   const total = buckets.at(-1)?.[1] ?? 0;
@@ -213,7 +213,7 @@ export function quantile(buckets: readonly Bucket[], share: number): number | nu
 export interface TrafficSource {
   /** Their counts since the start. */
   counted(): readonly Family[];
-  /** The keys that a ban last refused in each of them. */
+  /** The keys of the last minute in which a ban refused any, for each of them. */
   banned(): readonly KeysOfMinute[];
   /** Whether any of them decides locally although Redis should decide. */
   isLocal(): boolean;
@@ -249,12 +249,12 @@ export interface ProcessState {
 
 const UPDATE_EVERY_MS = 500;
 const MINUTE_MS = 60_000;
-/** These are an hour of full minutes and the current one. */
+/** An hour of full minutes, and the current one. */
 const KEPT = 61;
 const FIRST_SERVER_ERROR = 500;
 
 interface Minute {
-  /** Counted since 1970. */
+  /** The number of minutes since 1970. */
   readonly minute: number;
   /** The running totals at its beginning and at its end. */
   readonly before: Counts;

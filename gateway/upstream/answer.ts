@@ -4,9 +4,9 @@ import { listed } from '../../shared/lists.ts';
 import { EndUnknown, Unreadable } from './faults.ts';
 import { hasBody, responseHeaders } from './headers.ts';
 
-/** Parses the answers on one connection, which follow each other: small ones as a whole, large ones in pieces. */
+/** Parses the answers that follow each other on one connection: small ones as a whole, large ones in pieces. */
 
-/** A longer body is streamed, so that what a slow client has not read yet does not fill the memory. */
+/** A longer body is streamed, so that the unread data of slow clients does not fill the memory. */
 const MAX_BODY_BYTES = 65_536;
 const MAX_HEAD_BYTES = 16_384;
 const MAX_TEXT_BYTES = 16_384;
@@ -19,7 +19,7 @@ export interface AnswerHead {
   readonly headers: readonly string[];
   /** The X-Request-Id; undefined if there is none, or if there are several different ones. */
   readonly requestId: string | undefined;
-  /** How long the core keeps an idle connection, in ms; undefined if it does not state this. */
+  /** How long the core keeps an idle connection open, in ms; undefined if it does not state this. */
   readonly keepAliveMs: number | undefined;
   /** The length of the body in bytes, if the core states it. */
   readonly length: number | undefined;
@@ -105,14 +105,14 @@ function findHead(bytes: Buffer, start: number): { head: string; status: number;
   }
 }
 
-/** The lengths of the names of headers that are read here: other names need not be lowercased. */
+/** The lengths of the header names that are read here, so that other names need not be lowercased. */
 const LENGTHS_READ: ReadonlySet<number> = new Set(
   ['content-length', 'transfer-encoding', 'connection', 'keep-alive', 'x-request-id'].map(({ length }) => length),
 );
 const LENGTH = /^\d{1,15}$/;
 const TIMEOUT = /\btimeout=(\d{1,9})/i;
 
-/** @param head well-formed @returns an answer whose body is still empty */
+/** @param head a well-formed head @returns an answer whose body is still empty */
 function readHead(head: string, status: number): { -readonly [field in keyof Answer]: Answer[field] } {
   const headers: string[] = [];
   let requestId: string | undefined;
@@ -206,7 +206,7 @@ function readChunks(bytes: Buffer, from: number): Body | typeof TOO_LARGE | unde
   }
 }
 
-/** A chunk of a long answer may be long too. */
+/** A streamed answer may have longer chunks than CHUNK_SIZE allows. */
 const SIZE_LINE = /^[0-9A-Fa-f]{1,12}\r\n$/;
 /** The maximum size of the lines between two chunks, or after the last one. */
 const MAX_LINES_BYTES = 16_384;
@@ -284,7 +284,7 @@ function helpWith(body: Answer['body']): readonly string[] {
   return code !== undefined && Object.hasOwn(ERRORS, code) ? helpFor(code) : [];
 }
 
-/** Sends an answer. If it is short, head and body are one string and one write; latin1 keeps every byte. */
+/** Sends an answer. If it is short, head and body are one string, sent in one write; latin1 preserves every byte. */
 export function sendAnswer(
   { status, headers, isChunked, body }: Answer,
   response: ServerResponse,

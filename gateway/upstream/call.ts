@@ -21,7 +21,7 @@ const MAX_ATTEMPTS = { read: 2, write: 1 };
 
 const NONE: readonly never[] = [];
 
-/** Where the answer goes, and when the request was sent and answered. All times here are those of performance.now(). */
+/** Where the answer goes, and when the request was sent and answered. All times here are from performance.now(). */
 export interface Destination {
   readonly response: ServerResponse;
   /** When the last attempt was handed to a wire. */
@@ -32,7 +32,7 @@ export interface Destination {
   lateHeaders?: (() => readonly string[]) | undefined;
 }
 
-/** Called once: when the answer has been handed over, or with the {HttpError} that prevented it: 502, 503 or 504. */
+/** Called once: after the whole answer was passed on, or with the {HttpError} that prevented it (502, 503 or 504). */
 export type Done = (fault?: HttpError) => void;
 
 export interface CallContext {
@@ -42,8 +42,8 @@ export interface CallContext {
 }
 
 /**
- * One request to the cores. At any moment it is on one wire or waits for one: once it is sent again elsewhere, the
- * first answer is no longer wanted.
+ * One request to the cores. At any moment it is on one wire or waits for one. Once it is sent again elsewhere, the
+ * answer to its first attempt is dropped.
  */
 export class Call implements PendingRequest {
   readonly request: UpstreamRequest;
@@ -68,11 +68,11 @@ export class Call implements PendingRequest {
   #core: Core | undefined;
   #wire: Wire | undefined;
   #unreachable: readonly Core[] = NONE;
-  /** The head of the answer that is being streamed, and since when its next piece has been due. */
+  /** The head of the answer being streamed, and when its next piece became due. */
   #streamed: AnswerHead | undefined;
   #readSince = 0;
   #attempts = 0;
-  /** Whether this request tests a silent core. Such requests are few, so resending one does not count in `Resends`. */
+  /** Whether this request tests a silent core. Such tests are rare, so resending one is not charged to `Resends`. */
   #isTry = false;
 
   /** @param extraHeaders flat list, sent after the core's own headers */
@@ -99,7 +99,7 @@ export class Call implements PendingRequest {
     return this.request.client.id;
   }
 
-  /** Whether another attempt may be made while this one has no answer. */
+  /** Whether another attempt may be made before this one is answered. */
   get mayBeResent(): boolean {
     return this.isWanted && this.#attempts < MAX_ATTEMPTS[this.#kind];
   }
@@ -146,23 +146,23 @@ export class Call implements PendingRequest {
     if (other !== undefined && this.mayBeResent) this.resend(other, now);
   }
 
-  /** Whether the deadline of all attempts together has passed. */
+  /** Whether the deadline, which all attempts share, has passed. */
   #isLate(now: number): boolean {
     return now - this.#arrivedAt >= this.#context.timeoutMs;
   }
 
   #checkStream(now: number): void {
     const isLate = !this.#response.headersSent && this.#isLate(now);
-    // Until the client has received what was read, nothing more is due from the core.
+    // While the client is still receiving a piece, nothing is due from the core.
     if (isLate || now - this.#readSince >= this.#context.timeoutMs) this.#wire?.end(new CoreTooSlow());
   }
 
-  /** Called when a place for a wire of its own is free. */
+  /** Called when the request may have a wire of its own. */
   start(): void {
     const core = this.#core as Core;
     const wire = core.takeOwn();
     this.#wire = wire;
-    // The poll phase shows whether the core has closed the wire or sent unsolicited bytes.
+    // First, the poll phase shows whether the core has closed the wire or sent unsolicited bytes.
     const { id } = this;
     setImmediate(() => this.#send(wire, id));
   }
@@ -214,7 +214,7 @@ export class Call implements PendingRequest {
     if (CoreRefusedUs.saysSo(head.status)) this.#wire?.end(new CoreRefusedUs(head.status));
   }
 
-  /** Sends the head with the first piece: if the core fails before that, the client still gets an error. */
+  /** Sends the head only with the first piece, so that the client still gets an error if the core fails before that. */
   piece(parts: readonly Buffer[], isEnd: boolean): void {
     const response = this.#response;
     const { status, headers } = this.#streamed as AnswerHead;
@@ -262,7 +262,7 @@ export class Call implements PendingRequest {
     Object.assign(this.request.client, { largeUntil: now + LARGE_NOTED_MS, largePath });
   }
 
-  /** Sends the request again on a wire of its own, where the answer can be streamed. A shared wire would mean a 502. */
+  /** Sends the request again on a wire of its own, where the answer can be streamed instead of failing with a 502. */
   #resendForLarge(late: Core): void {
     const now = performance.now();
     this.#noteLarge(now);
@@ -291,7 +291,7 @@ export class Call implements PendingRequest {
     this.#placesAt(core).take(this);
   }
 
-  /** Begins an attempt. @returns false if the core is full, so that the call has failed */
+  /** Begins an attempt. @returns false if the core is full; the call has then failed */
   #begin(core: Core, now: number): boolean {
     if (core.limit.isFull) {
       const fault = unavailable('The queue for connections to a core is full.');
@@ -337,7 +337,7 @@ export class Call implements PendingRequest {
     this.#fail(new CoreTooSlow());
   }
 
-  /** Does nothing if the call has ended already, because one sweep can find a call twice. */
+  /** Does nothing if the call has already ended, because one sweep can find a call twice. */
   #fail(fault: unknown): void {
     if (!this.isWanted) return;
     if (this.#isSent && this.#streamed === undefined) this.#noteTimes(performance.now());
@@ -355,7 +355,7 @@ export class Call implements PendingRequest {
     else if (this.isAlone) this.#wire?.end();
   }
 
-  /** Ends the current attempt, because another follows. */
+  /** Ends the current attempt before another begins. */
   #forget(): void {
     if (!this.#isSent) {
       this.#stopWaiting();
@@ -377,7 +377,7 @@ export class Call implements PendingRequest {
     return this.#kind === 'read' ? reads : writes;
   }
 
-  /** Ends its own wire, because the rest of an answer must not reach the next request. */
+  /** Ends the call's own wire, so that the rest of an answer cannot reach the next request. */
   #endOwn(): void {
     if (this.isAlone) this.#wire?.end();
     this.#leave();

@@ -20,7 +20,7 @@ const SLOW_MS = 250;
 /**
  * Checks whether each address of each core is reachable, is ready, and accepts our token.
  * @param urls entries of CORE_URL
- * @param path of a read with which the token is checked; undefined if there is none
+ * @param path the path of a read with which the token is checked; undefined if there is none
  */
 export const checkCores = (
   urls: readonly string[],
@@ -89,10 +89,10 @@ async function probe(address: CoreAddress, isOnly: boolean): Promise<CheckResult
     if (status === NO_PROBE && isOnly)
       return warning(
         about,
-        `has no /readyz: it answers ${status}`,
-        'With several cores, only those whose /readyz answers 200 receive requests.',
+        `has no /readyz: it returned ${status}`,
+        'With several cores, only those whose /readyz returns 200 receive requests.',
       );
-    return fault(about, `is not ready: /readyz answers ${status}`, 'Its log shows why.');
+    return fault(about, `is not ready: /readyz returned ${status}`, 'Its log shows why.');
   } catch (thrown) {
     return unreachableCore(about, (thrown as Error).message);
   }

@@ -1,6 +1,6 @@
 /** The limit never falls below this, because a core must be able to show that it has recovered. */
 const FEWEST = 8;
-/** A healthy core answers several thousand requests a second, so the last of these waits a fraction of a second. */
+/** A healthy core answers several thousand requests a second, so the last of this many waits a fraction of a second. */
 const MOST = 2_048;
 /** The maximum number of requests handed to one core, whatever the limit. */
 const MAX_IN_FLIGHT = 4_096;
@@ -30,18 +30,18 @@ export class ConcurrencyLimit {
   readonly #lateMs: number;
   #value = MOST;
   #inFlight = 0;
-  /** How many more requests than answers there were since the queue was last empty. */
+  /** How many more requests than answers there have been since the queue was last empty. */
   #queued = 0;
   #mayRise = true;
   readonly #base = new Quickest();
   #window = new Window(0);
   #late = 0;
-  /** How many answers the core gave in the time allowed for a queue, as of `#inTimeAt`. Old ones fade. */
+  /** How many answers the core gave in the time allowed for a queue, as of `#inTimeAt`. Older ones count less. */
   #recent = 0;
   #inTimeAt = Number.NEGATIVE_INFINITY;
   #loweredAt = Number.NEGATIVE_INFINITY;
 
-  /** @param timeoutMs timeout of an answer */
+  /** @param timeoutMs the timeout of an answer */
   constructor(timeoutMs: number) {
     this.#queueMs = timeoutMs * QUEUE;
     this.#lateMs = timeoutMs * LATE;
@@ -75,7 +75,7 @@ export class ConcurrencyLimit {
 
   /**
    * Notes the beginning of an answer, or a timeout.
-   * @param sentAt when it was requested; both times are those of performance.now()
+   * @param sentAt when it was requested; both times are from performance.now()
    */
   learn(sentAt: number, now: number): void {
     const tookMs = now - sentAt;
@@ -99,7 +99,7 @@ export class ConcurrencyLimit {
     const { startedAt, sent, answered, quickestMs } = this.#window;
     const lastedMs = now - startedAt;
     this.#window = new Window(now);
-    // After a silence it is unknown how many could have been answered.
+    // After a silence it is unknown how many requests could have been answered.
     if (!this.#base.isKnown) this.#base.note(quickestMs, now);
     if (lastedMs > this.#queueMs / 2) return;
     const isDelayed = quickestMs - this.#base.ms >= this.#queueMs / 4;

@@ -34,7 +34,7 @@ interface CoreName {
 }
 
 const SRV = /^(https?)\+srv:\/\/(_[a-z\d-]+\._tcp\.([a-z\d_-]+(?:\.[a-z\d_-]+)*))$/i;
-/** Maximum length of a socket path in the kernel (unix(7)). */
+/** The kernel's maximum length of a socket path (unix(7)). */
 const MAX_PATH_BYTES = 107;
 
 /** The fault of an entry of CORE_URL; undefined if it is valid. */
@@ -83,7 +83,7 @@ function addressOf({ protocol, host }: CoreName, address: string, port: string):
   };
 }
 
-/** A placeholder for a name without an address: it cannot be reached. */
+/** A placeholder for a name without an address. Connections to it fail. */
 function withoutAddress({ text, protocol, host, port }: CoreName): CoreAddress {
   const lookup: LookupFunction = (_name, _options, callback) => {
     const fault = new Error(`${text} has no address yet.`);
@@ -97,7 +97,7 @@ const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '');
 
 const pathOf = (text: string): string => text.slice('unix:'.length);
 
-/** CoreDNS caches an answer for 5 s more. The sum is below the 8 s for which a core stays in use without its name. */
+/** CoreDNS caches an answer for another 5 s. The sum is below the 8 s for which a core that stops still serves. */
 const RESOLVE_EVERY_MS = 2_000;
 /** The gateway's start waits this long for names, then continues without them. */
 const START_WITHIN_MS = 2_000;
@@ -129,7 +129,7 @@ export class CoreNames {
     enough.abort();
   }
 
-  /** How many names cannot be resolved at present. */
+  /** How many names currently cannot be resolved. */
   get lost(): number {
     return this.#watched().filter(({ isLost }) => isLost).length;
   }
@@ -165,7 +165,7 @@ class Watched {
     this.addresses = [withoutAddress(name)];
   }
 
-  /** Resolves the name at once, and then regularly. Returns after the first time. */
+  /** Resolves the name at once, and then regularly. Returns after the first attempt. */
   async watch(): Promise<void> {
     try {
       const found = await resolveName(this.#name);
@@ -191,7 +191,7 @@ class Watched {
     const left = this.#known.filter((origin) => !origins.includes(origin));
     if (added.length + left.length === 0) return;
     for (const core of added) this.#logger.info({ core, name }, 'core added');
-    for (const core of left) this.#logger.info({ core, name }, 'core left');
+    for (const core of left) this.#logger.info({ core, name }, 'core removed');
     this.#known = origins;
     this.addresses = found;
     this.#onChange();
@@ -207,7 +207,7 @@ export async function resolveCores(text: string): Promise<CoreAddress[]> {
   return isName(parsed) ? await resolveName(parsed) : [parsed];
 }
 
-/** @throws as above */
+/** @throws like {resolveCores} */
 async function resolveName(name: CoreName): Promise<CoreAddress[]> {
   const found = name.srv === undefined ? await lookup(name, name.host, name.port) : await lookupTargets(name, name.srv);
   if (found.length === 0) throw new Error(`${name.text} has no address.`);

@@ -71,28 +71,28 @@ export class CoreCounts {
   }
 }
 
-/** The number of wires that reads share, and of requests that may each have a wire of their own. */
+/** How many wires the reads share, and how many requests may each have a wire of their own. */
 const SHARED = 16;
 const OWN = 64;
 const CONNECT_TIMEOUT_MS = 1_000;
-/** Less than the core's own 5 s, so that no wire is used while the core closes it. */
+/** Less than the core's own keep-alive of 5 s, so that no wire is used while the core closes it. */
 const KEEP_ALIVE_MS = 4_000;
 
-/** Up to this depth, reads go to a wire whose answers flow. One slow answer delays at most this many. */
+/** A wire whose answers flow gets reads up to this depth, so that one slow answer delays no more than these. */
 const DEPTH = 64;
-/** A read avoids wires whose answers do not flow. It first tries a few, so that writes carry many requests. */
+/** A read avoids wires whose answers do not flow. It first tries this many, so that one write sends many requests. */
 const FEW = 4;
-/** A read prefers a wire whose next answer has been due for less than this: few reads then wait behind a slow one. */
+/** A read prefers a wire whose next answer has been due for less than this, so that few wait behind a slow one. */
 const FRESH_MS = 3;
 /** After this long without an answer, a read prefers any other wire. */
 export const LATE_AFTER_MS = 40;
 
-/** How long a client counts as slow, and its answers on one path as large. The first large one is requested twice. */
+/** How long a client counts as slow, and its answers on one path as large. A first large one costs a second request. */
 export const NOTED_MS = 10_000;
 export const LARGE_NOTED_MS = 600_000;
 const SUSPECTED_MS = 1_000;
 
-/** The number of reads that may be sent twice: this many at first, then a tenth of the answers. */
+/** The number of reads that may be sent twice: this many at first, then one more for every ten answers. */
 const MAX_RESENDS = 64;
 const RESENDS_PER_ANSWER = 0.1;
 
@@ -125,8 +125,8 @@ export class Core {
   readonly counts: CoreCounts;
   readonly limit: ConcurrencyLimit;
   /**
-   * Limits the requests that have a wire of their own. Reads cannot use the wires of writes, because a read holds its
-   * wire until the client has read a large answer.
+   * Limits the requests that have a wire of their own. Reads cannot use the wires of writes, because a read with a
+   * large answer holds its wire until the client has read it.
    */
   readonly reads = new FairShare(OWN);
   readonly writes = new FairShare(OWN);
@@ -135,18 +135,18 @@ export class Core {
    */
   readonly quick: SharedWires;
   readonly slow: SharedWires;
-  /** No more requests are sent on these, but their answers are still due. */
+  /** These get no new requests, but their answers are still due. */
   retired: Wire[] = [];
   ready = true;
   notReadyBecause: string | undefined;
   /** When it became ready, became not ready, or began to drain: Unix time in ms. */
   since = Date.now();
-  /** Whether a request has waited long for this core, and it has answered none since. */
+  /** Whether a request has waited too long for this core, which has answered none since. */
   isSilent = false;
   #triedAt = Number.NEGATIVE_INFINITY;
   /** Whether its answers carry the attempt's X-Request-Id, so that they can be matched. Only then are wires reused. */
   echoes = false;
-  /** When the most recent of the answered requests was sent, by performance.now(). */
+  /** The latest time at which an answered request was sent, by performance.now(). */
   newestAnswered = Number.NEGATIVE_INFINITY;
   /** When it last answered a client (Unix time in ms, 0 before the first answer), and how long that took. */
   #answeredAt = 0;
@@ -187,7 +187,7 @@ export class Core {
   /**
    * Marks a client as slow if its read takes eight times as long as those of others. If that is not certain, the client
    * is suspected: its next read gets a wire of its own, which settles the question.
-   * @param blocker the request whose late answer others have waited for until now
+   * @param blocker the request whose late answer held up others until now
    */
   noteSlow(answered: PendingRequest, blocker: PendingRequest | undefined, now: number): void {
     const late = blocker ?? answered;
@@ -215,7 +215,7 @@ export class Core {
     this.#idle.push(wire);
   }
 
-  /** Ends a shared wire after the answer that is due. */
+  /** Sends no more requests on a shared wire, and ends it once nobody waits for an answer on it. */
   retire(wire: Wire): void {
     if (this.retired.includes(wire)) return;
     this.quick.remove(wire);
@@ -236,8 +236,8 @@ export class Core {
   }
 
   /**
-   * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. False if the
-   * core has reached half of its limit, which a single client can fill: it is then busy enough.
+   * Whether a read may be sent twice, or on a wire of its own, only to check whether the core is slow. False once half
+   * of the core's limit is in use, which a single client can cause: the core is then busy enough.
    */
   mayProbe(now: number): boolean {
     if (now - this.#probedAt < PROBE_EVERY_MS || 2 * this.limit.inFlight >= this.limit.value) return false;
@@ -245,7 +245,7 @@ export class Core {
     return true;
   }
 
-  /** Notes that the core has begun to answer. @param createdAt by performance.now(), like the other times */
+  /** Notes that the core has begun to answer. All times are from performance.now(). */
   answered(createdAt: number, sentAt: number, now: number): void {
     this.limit.learn(createdAt, now);
     this.counts.answered(now - createdAt);
@@ -263,7 +263,7 @@ export class Core {
     this.notReadyBecause = ready ? undefined : because;
   }
 
-  /** Probes whether it is ready, on a separate connection: on a busy one the probe would measure the gateway. */
+  /** Probes whether it is ready, on a separate connection. On a busy one, the probe would measure the gateway. */
   async probe(): Promise<void> {
     const { url, connect } = this.address;
     const client = new Client(url, { connect, connectTimeout: CONNECT_TIMEOUT_MS });
@@ -273,7 +273,7 @@ export class Core {
       await body.dump();
       // A core that is ready again has probably restarted, so it no longer counts as silent.
       if (!this.ready) this.isSilent = false;
-      this.setReady(statusCode === 200, `/readyz answers ${statusCode}.`);
+      this.setReady(statusCode === 200, `/readyz returned ${statusCode}.`);
     } catch (fault) {
       this.setReady(false, (fault as Error).message);
     } finally {
@@ -337,7 +337,7 @@ export class SharedWires {
     this.all.splice(this.all.indexOf(wire), 1);
   }
 
-  /** The first of this many wires whose answers flow. */
+  /** The first wire whose answers flow, among the first `of`. */
   #flowing(now: number, withinMs: number, of: number): Wire | undefined {
     for (let at = 0; at < of; at++) {
       const wire = this.all[at];
@@ -364,9 +364,9 @@ export class SharedWires {
 /** The state of a core as one process sees it, for operators. */
 export interface CoreState {
   readonly origin: string;
-  /** A single core is not probed: its last answer counts, or a failed connection. */
+  /** A single core is not probed. Instead, its last answer or failed connection counts. */
   readonly ready: boolean;
-  /** Whether it has left CORE_URL and gets no new requests. */
+  /** Whether it was removed from CORE_URL and gets no new requests. */
   readonly isDraining: boolean;
   /** Whether its requests go to other cores because it answers none. */
   readonly isSilent: boolean;

@@ -43,7 +43,7 @@ export class WrongAnswer extends Error {
   override readonly message = 'The answer belongs to another request.';
 }
 
-/** The error for the client when the core fails, by the code of the cause; otherwise 502. */
+/** The error for the client when the core fails: the cause if it is an {HttpError}, 504 for a timeout, else 502. */
 export function upstreamFault(cause: unknown): HttpError {
   if (cause instanceof HttpError) return cause;
   return new HttpError(isTooSlow(cause) ? 'gateway_timeout' : 'bad_gateway', undefined, { cause });
@@ -52,11 +52,11 @@ export function upstreamFault(cause: unknown): HttpError {
 const isTooSlow = (cause: unknown): boolean =>
   cause instanceof CoreTooSlow || (cause as { code?: string }).code === 'UND_ERR_CONNECT_TIMEOUT';
 
-/** The kinds of core failures in metrics. `full` means that the request was not sent because the core had too many. */
+/** The kinds of core failures in metrics. `full` means that the request was not sent, because the core had too many. */
 export const FAULT_KINDS = ['broken', 'timeout', 'unreachable', 'token', 'full'] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
-/** Undefined if the core did not fail: the client left. */
+/** Undefined if the client left, because the core is not to blame then. */
 export function faultKind(cause: unknown): FaultKind | undefined {
   if (cause instanceof ClientGone) return undefined;
   if (cause instanceof HttpError) return 'full';

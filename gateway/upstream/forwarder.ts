@@ -19,7 +19,7 @@ const REMOVED = -1;
 /**
  * Forwards to one core, or to several in turn. Small answers are read as a whole, large ones are streamed. Reads are
  * pipelined where they are likely to be answered first, and sent at most twice. Writes have their own connection and
- * are sent once; another core gets them only if they certainly never arrived.
+ * are sent once; another core gets them only if they certainly did not reach the first.
  */
 export class Forwarder implements CallContext {
   readonly cores: Cores;
@@ -36,19 +36,19 @@ export class Forwarder implements CallContext {
     this.#names = new CoreNames(urls, logger, (addresses) => this.cores.set(addresses));
   }
 
-  /** Resolves the names of the cores. Returns after that, or when it takes too long. */
+  /** Resolves the names of the cores. The promise resolves after that, or when that takes too long. */
   start(): Promise<void> {
     return this.#names.start();
   }
 
-  /** How many names of cores cannot be resolved at present. */
+  /** How many core names currently cannot be resolved. */
   get namesLost(): number {
     return this.#names.lost;
   }
 
   /**
-   * Forwards a request to a core and its answer to the client. If a part has been sent when a fault occurs, the client's
-   * connection is closed.
+   * Forwards a request to a core, and the core's answer to the client. If a fault occurs when a part of the answer has
+   * been sent, the client's connection is closed.
    * @param extraHeaders flat list, sent after the core's own headers
    */
   forward(request: UpstreamRequest, destination: Destination, extraHeaders: readonly string[], done: Done): void {
@@ -89,10 +89,10 @@ export class Forwarder implements CallContext {
     this.#timer = undefined;
   }
 
-  /** Sends the requests behind a late answer again, elsewhere. The wire is closed after that answer. */
+  /** Resends the requests behind a late answer on other wires. The wire is closed after that answer. */
   #passBy(core: Core, wire: Wire, now: number): void {
     const { front } = wire;
-    // Requests that were sent again before have left placeholders, for which no call waits.
+    // Requests that were already sent again have left placeholders, which belong to no call.
     const behind = wire.blocked.filter((one) => one instanceof Call && one.mayBeResent) as Call[];
     if (front !== undefined && core.newestAnswered <= front.sentAt + OVERTAKEN_BY_MS) {
       // All answers of the core may be late, not only the first.
@@ -111,16 +111,16 @@ export class Forwarder implements CallContext {
 /** A client's reads of one path are expected to be equally slow. */
 const kindOf = ({ request: { client, target } }: PendingRequest): string => `${client.id} ${pathOf(target)}`;
 
-/** Several probes per second: a core that shuts down still serves for about a second. */
+/** Several times per second, because a core that shuts down serves for only about another second. */
 const PROBE_EVERY_MS = 250;
-/** A core with twice as many running requests as another, and this many more, is skipped: it may be silent. */
+/** A core with more than twice as many running requests as another, plus this many, is skipped: it may be silent. */
 const AHEAD = 4;
-/** The maximum number of cores that have left and whose counts are still reported. */
+/** The maximum number of removed cores whose counts are still reported. */
 const MAX_PAST = 32;
 
 /**
- * Chooses between the cores. If there are several, they are probed, so that one that shuts down gets no new requests. A
- * single core is not probed.
+ * Chooses between the cores. Several cores are probed, so that a core that shuts down gets no new requests. A single
+ * core is not probed.
  */
 class Cores implements CoreChoice {
   readonly #timeoutMs: number;
@@ -140,7 +140,7 @@ class Cores implements CoreChoice {
     return this.#all;
   }
 
-  /** All cores, including those that have left but still have to answer. */
+  /** All cores, including removed ones that still have to answer. */
   get open(): readonly Core[] {
     return this.#leaving.size === 0 ? this.#all : [...this.#all, ...this.#leaving];
   }
@@ -178,7 +178,7 @@ class Cores implements CoreChoice {
     return this.#all.find((core) => core.ready && core.isSilent && core.mayTry(kind, now)) ?? this.next();
   }
 
-  /** The next core in turn. Skips cores that are not ready, busy or already tried, as long as there is another. */
+  /** The next core in turn. Skips cores that are busy, already tried or not ready, as long as there is another. */
   next(tried: readonly Core[] = []): Core {
     if (this.#all.length === 1) return this.#all[0] as Core;
     const others = this.#all.filter((core) => !tried.includes(core));
@@ -211,12 +211,12 @@ class Cores implements CoreChoice {
     return this.#all.map((core) => core.state(false));
   }
 
-  /** The states of the cores that have left and still have to answer. */
+  /** The states of the removed cores that still have to answer. */
   draining(): CoreState[] {
     return [...this.#leaving].map((core) => core.state(true));
   }
 
-  /** The metric families, each with the series of all cores, including a limited number of those that left. */
+  /** The metric families, each with the series of all cores, including a limited number of removed ones. */
   counted(): Family[] {
     const each = [...this.open.map(({ counts }) => counts), ...this.#past.values()].map((counts) => counts.families());
     return (each[0] ?? []).map((family, at) => ({ ...family, values: each.flatMap((one) => one[at]?.values ?? []) }));
@@ -227,7 +227,7 @@ class Cores implements CoreChoice {
     for (const core of this.open) core.close();
   }
 
-  /** A core that returns continues its earlier counts. */
+  /** A core that is added again continues its earlier counts. */
   #open(address: CoreAddress): Core {
     const counts = this.#past.get(address.origin);
     this.#past.delete(address.origin);
@@ -255,7 +255,7 @@ class Cores implements CoreChoice {
     }
   }
 
-  /** Takes turns among available cores only, or the neighbour of an unavailable one would get its turns too. */
+  /** Takes turns among available cores only. Otherwise the neighbour of an unavailable one would get its turns too. */
   #inTurn(those: readonly Core[]): Core | undefined {
     return those[this.#turn++ % those.length];
   }

@@ -68,8 +68,8 @@ const LENGTH: ReadonlySet<string> = new Set(['content-length']);
 const OURS_TO_SAY = /^(?:x-ratelimit|access-control)-/;
 
 /**
- * The headers for the client: those of the core, except the ones that the gateway sets. Retry-After is the core's
- * decision; every 503 has one.
+ * The headers for the client: those of the core, except the ones that the gateway sets. The core decides on
+ * Retry-After, which every 429 and 503 has.
  */
 export function responseHeaders(rawHeaders: readonly string[], status: number): string[] {
   const kept = filter(rawHeaders, OF_CORES);
@@ -79,7 +79,7 @@ export function responseHeaders(rawHeaders: readonly string[], status: number): 
   return kept;
 }
 
-/** The core's value in seconds, or until its date (RFC 9110 §10.2.3); one second if there is none. */
+/** The seconds until the core's Retry-After, which may be a date (RFC 9110 §10.2.3); one second if there is none. */
 function waitOf(headers: readonly string[]): string {
   const at = headers.findIndex((name, place) => place % 2 === 0 && name.toLowerCase() === 'retry-after');
   const wait = at === -1 ? undefined : headers[at + 1];
@@ -99,7 +99,7 @@ const PLAIN = /^[a-z0-9-]+$/;
 
 type Treatment = 'keep' | 'drop' | 'connection';
 
-/** Most senders use the same few spellings, which are kept. Further and longer names are looked up each time. */
+/** Most senders use the same few spellings, so these are cached. Further and longer names are looked up each time. */
 const MAX_SPELLINGS = 500;
 const MAX_SPELLING_LENGTH = 64;
 
@@ -159,9 +159,9 @@ const without = (headers: readonly string[], named: ReadonlySet<string>): string
 /** The client that sends a request. */
 export interface Sender {
   readonly id: string;
-  /** Until when, by performance.now(), its reads are expected to block those behind them on one connection. */
+  /** The time, by performance.now(), until which its reads are expected to block others on the same connection. */
   slowUntil: number;
-  /** Until when its answers on `largePath` are expected to be too large for a shared connection. */
+  /** The time until which its answers on `largePath` are expected to be too large for a shared connection. */
   largeUntil: number;
   largePath: string;
 }
@@ -178,21 +178,21 @@ export interface UpstreamRequest {
   readonly body: Buffer | undefined;
   /** The id that the client sees. Other requests may have the same one. */
   readonly id: string;
-  /** Clients share connections fairly. */
+  /** The client, because connections are shared fairly between clients. */
   readonly client: Sender;
 }
 
-/** Whether it may be sent twice and share a connection: it only reads, and has no body. All others are writes. */
+/** Whether a request only reads and has no body, so that it may be sent twice and share a connection. */
 export const isRepeatable = ({ method, body }: UpstreamRequest): boolean =>
   (method === 'GET' || method === 'HEAD') && body === undefined;
 
-/** Random, and of a fixed length: several processes may get requests with the same id. */
+/** A random number of a fixed length, because several processes may get requests with the same id. */
 const PROCESS = String(randomInt(1e9)).padStart(9, '0');
 let attempts = 0;
 
 /**
- * The X-Request-Id that the core gets with an attempt: the request's id and a suffix that is unique to the attempt. So
- * an answer shows which attempt it belongs to, and one id finds a request in every log.
+ * The X-Request-Id that the core gets with an attempt: the request's id and a suffix that is unique to the attempt. An
+ * answer then shows which attempt it belongs to, and one id finds a request in every log.
  */
 export const attemptIdOf = (requestId: string): string => `${requestId}.${PROCESS}${++attempts}`;
 
@@ -201,7 +201,7 @@ const NOT_IN_VALUES = /[^\t\x20-\x7e\x80-\xff]/;
 
 /**
  * The text of a request, head and body, one character per byte (RFC 9112 §3).
- * @param id of the attempt
+ * @param id the id of the attempt
  * @param host the Host of the core
  * @throws for a value that no known parser would have accepted
  */
@@ -215,6 +215,6 @@ export function writeRequest(request: UpstreamRequest, id: string, host: string)
   }
   text += `X-Request-Id: ${id}\r\n`;
   if (isRepeatable(request)) return `${text}\r\n`;
-  // A write without a body states this (RFC 9110 §8.6).
+  // A write has a Content-Length even if it has no body (RFC 9110 §8.6).
   return `${text}Content-Length: ${body?.length ?? 0}\r\n\r\n${body?.toString('latin1') ?? ''}`;
 }

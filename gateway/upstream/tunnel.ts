@@ -42,7 +42,7 @@ const UPGRADE = ['Connection', 'Upgrade', 'Upgrade', 'websocket'];
 
 /**
  * Requests a WebSocket from the core, and connects it to the client once the core accepts.
- * @throws the fault if it does not, with nothing sent to the client: {HttpError} for any answer except 101
+ * @throws if the core does not accept, before anything is sent to the client: {HttpError} for any answer except 101
  */
 export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): Promise<Tunnel> {
   // The socket's 'close' event has already fired, so the core's side would stay open until its idle timeout.
@@ -54,7 +54,7 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
   // The core's certificate is checked against this Host.
   const headers = { host };
   const proxy = createProxyServer({ target: url, agent, headers, connectTimeout: CONNECT_TIMEOUT_MS });
-  // Faults are handled where they occur: below before the tunnel is open, then by the tunnel.
+  // Until the tunnel is open, faults are handled below, then by the tunnel.
   proxy.on('error', () => {});
   proxy.once('proxyReqWs', (outgoing) => {
     ask(outgoing, asked);
@@ -79,7 +79,7 @@ export function openTunnel(asked: TunnelRequest, { request, socket }: Upgrade): 
       resolve(new Tunnel(socket, core));
     });
   });
-  // Otherwise Node would send the head with the client's headers before `ask` replaces them.
+  // With Expect, Node would send the head with the client's headers before `ask` replaces them.
   delete request.headers.expect;
   proxy.ws(request, socket, NOTHING);
   return promise;
@@ -108,7 +108,7 @@ function byName(headers: readonly string[]): Map<string, string | string[]> {
   return values;
 }
 
-/** The refusals of a WebSocket that a core may give. Any other status is not a usable answer. */
+/** The statuses with which a core may refuse a WebSocket. Any other becomes a 502. */
 const REFUSALS: Readonly<Record<number, ErrorCode>> = { 400: 'invalid_request', 404: 'not_found', 503: 'unavailable' };
 
 function refusal({ statusCode = 0 }: IncomingMessage): HttpError {
@@ -175,7 +175,7 @@ function endWithin(socket: Socket): void {
   socket.once('close', () => clearTimeout(timer));
 }
 
-/** Follows the frames of a WebSocket in one direction (RFC 6455 §5.2), to insert our own frame between two others. */
+/** Follows the frames of a WebSocket in one direction (RFC 6455 §5.2), so that ours can be inserted between two. */
 export class FrameBoundary {
   #head: number[] = [];
   #payloadLeft = 0;

@@ -8,7 +8,7 @@ import { type UpstreamRequest, writeRequest } from './headers.ts';
 
 /** The maximum number of bytes read from a connection at once. */
 const READ_BYTES = 65_536;
-/** Maximum unanswered requests on one connection: a fault can delay no more than these. */
+/** The maximum number of unanswered requests on one connection, so that a fault delays no more than these. */
 export const MAX_DEPTH = 128;
 /** The maximum number of bytes kept of an incomplete answer. */
 const MAX_REST_BYTES = 1_048_576;
@@ -35,14 +35,14 @@ export interface PendingRequest {
   readonly isAlone: boolean;
   /**
    * @param now when it was read, by performance.now()
-   * @param blocker the request, perhaps this one, whose late answer others have waited for until now
+   * @param blocker the request, perhaps this one, whose late answer held up others until now
    */
   answered(answer: Answer, now: number, blocker: PendingRequest | undefined): void;
   /** The head of an answer that is too large to be read as a whole. Its body follows in pieces. */
   streamed(head: AnswerHead, now: number): void;
   /**
-   * A piece of its body. Nothing more is read, and the parts stay unchanged, until `goOn` of the wire is called: the
-   * client sets the pace.
+   * A piece of its body. Nothing more is read, and the parts stay unchanged, until the wire's `goOn` is called, so that
+   * the client sets the pace.
    * @param isEnd whether it is the last one
    */
   piece(parts: readonly Buffer[], isEnd: boolean): void;
@@ -82,7 +82,7 @@ export class Wire {
   #skipped = 0;
   /** When the oldest request became the oldest. */
   #frontSince = 0;
-  /** The request whose late answer others have waited for until the current read. */
+  /** The request whose late answer held up others until the current read. */
   #blocker: PendingRequest | undefined;
   #readAt = 0;
 
@@ -92,7 +92,7 @@ export class Wire {
     this.#open = connectorTo(this.#url, options, this.#incoming, (length) => this.#read(length));
   }
 
-  /** Requests without an answer. */
+  /** The number of unanswered requests. */
   get depth(): number {
     return this.#pending.length;
   }
@@ -345,7 +345,7 @@ const placeholderOf = ({ request, id, sentAt }: PendingRequest): PendingRequest 
 });
 
 /**
- * Makes connections to a core, by TCP, TLS or a Unix socket.
+ * Returns a function that connects to a core by TCP, TLS or a Unix socket.
  * @param onRead called with the length of each piece of data, which is in `buffer` until it returns; false pauses reading
  */
 function connectorTo(

@@ -6,7 +6,7 @@ import { HttpError } from './errors.ts';
 import { announcesBody, type BegunRequest, BODY_BYTES, type BrokenRequest, FAULT } from './request-head.ts';
 
 /**
- * The whole body of a JSON request, as bytes. Answers `Expect: 100-continue` once the headers are acceptable.
+ * Reads the whole body of a JSON request. Answers `Expect: 100-continue` once the headers are acceptable.
  * @throws {HttpError} 415 for another media type or a compressed body, 413 as soon as it exceeds `maxBytes`, 400 when
  * it ends early
  */
@@ -43,15 +43,13 @@ function isJson(contentType: string): boolean {
 
 const UTF_8 = /^charset="?utf-?8"?$/;
 
-/** Ends the reading of an incomplete body with an error. A request whose body is not read stays unaffected. */
+/** Makes the reading of an incomplete body fail. A request whose body is not being read is not affected. */
 export function breakBody(request: BrokenRequest, fault: HttpError): void {
   request[FAULT] ??= fault;
   request.emit('close');
 }
 
-/**
- * Listeners are used because leaving a `for await` loop early destroys the connection, and the 413 could not be sent.
- */
+/** Uses listeners, because leaving a `for await` loop early would destroy the connection before a 413 is sent. */
 function collect(request: BrokenRequest & BegunRequest, maxBytes: number): Promise<Buffer> {
   // A request that announces no body has ended from the start and emits no event (optimizeEmptyRequests).
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0));
@@ -77,7 +75,7 @@ function collect(request: BrokenRequest & BegunRequest, maxBytes: number): Promi
   return promise;
 }
 
-/** No valid body has nearly as many values. */
+/** No valid body comes near this number of values. */
 export const MAX_VALUES = 1_000;
 
 /**

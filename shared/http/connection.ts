@@ -20,7 +20,7 @@ type ParsedSocket = Socket & { readonly _paused?: boolean; readonly parser?: Par
 const CONNECT: Fault = { code: 'CONNECT' };
 /** After an ignored upgrade, Node's parser stops reading without an error. */
 const UNREPORTED: Fault = { code: 'HPE_UNREPORTED' };
-/** OpenSSL's code for a request without TLS instead of a handshake. */
+/** OpenSSL's code for a plain HTTP request in place of a TLS handshake. */
 export const PLAIN_HTTP = 'ERR_SSL_HTTP_REQUEST';
 /** llhttp's message for a well-formed version that is not supported. Any other error after HTTP/ is bad syntax. */
 const OTHER_VERSION = 'Invalid HTTP version';
@@ -71,7 +71,7 @@ export class Rules {
     this.unanswered = unanswered;
   }
 
-  /** How long the next read must wait after a read of this many bytes, which were dropped. */
+  /** How long the next read must wait after this many bytes were read and dropped. */
   turnBehind(bytes: number, now: number): number {
     this.#nextReadAt = Math.max(this.#nextReadAt, now) + Math.max(bytes / BYTES_PER_MS, MS_PER_READ);
     return this.#nextReadAt - now;
@@ -101,10 +101,10 @@ export class Connection {
   readonly #onData: (bytes: Buffer) => void;
   /** The unfinished answer that closes the connection unless the body is read. */
   #undecided: ServerResponse | undefined;
-  /** The answer whose reader is slow, and since when. */
+  /** The answer whose reader is slow, and when the reader became slow. */
   #slow: ServerResponse | undefined;
   #slowSince = 0;
-  /** Until when the client of a closing connection may send. */
+  /** The time until which the client of a closing connection may send. */
   #lingersUntil = 0;
 
   constructor(socket: ParsedSocket, rules: Rules) {
@@ -180,8 +180,8 @@ export class Connection {
   }
 
   /**
-   * Handles bytes that are not a request, or a request that takes too long. The rest of a request gets no answer of its
-   * own.
+   * Handles bytes that are not a request, or a request that takes too long. A fault in the rest of a request gets no
+   * answer of its own.
    */
   fail(fault: Fault): void {
     if (this.#socket.parser?.incoming?.complete !== false) {
@@ -196,14 +196,14 @@ export class Connection {
     } else {
       last.shouldKeepAlive = false;
       if (last.headersSent) last.once('close', () => this.#socket.destroySoon());
-      // The request's own answer reports the fault, with the limits of its caller.
+      // The request's own answer reports the fault, with the limit headers of its caller.
       else breakBody(last.req, errorOf(fault));
     }
   }
 
   /**
-   * Called when the server stops: the last answer closes the connection. The answer in progress is the last one if no
-   * request waits behind it.
+   * Called when the server stops. If no request waits behind the last answer in progress, that answer closes the
+   * connection.
    */
   drain(): void {
     const last = this.answers.at(-1);
@@ -254,7 +254,7 @@ export class Connection {
     return read === bytes.length;
   }
 
-  /** Runs in a separate turn of the event loop, so that connections take turns. */
+  /** Runs in a separate turn of the event loop, so that other connections are served in between. */
   readonly #proceed = (): void => {
     if (this.answers.length <= this.#rules.unanswered >> 1) this.#socket.resume();
   };
@@ -298,8 +298,8 @@ export function handleRequests(
     connections.get(request.socket)?.add(response, mayClose);
     onRequest(request, response);
   };
-  // The reader of the body sends 100 Continue. After an earlier refusal, the client does not send its body (RFC 9110
-  // §10.1.1).
+  // The reader of the body sends 100 Continue. If the request is refused before that, the client does not send its body
+  // (RFC 9110 §10.1.1).
   for (const event of ['request', 'checkExpectation'] as const)
     server.on(event, (request, response) => handle(request, response, false));
   server.on('checkContinue', (request, response) => handle(request, response, true));
@@ -318,12 +318,12 @@ const READ = Buffer.allocUnsafeSlow(65_536);
 /** Copies the bytes if they lie in the shared buffer. */
 const own = (bytes: Buffer): Buffer => (bytes.buffer === READ.buffer ? Buffer.from(bytes) : bytes);
 
-/** The fields behind `onread` of net.connect, which a server's connections lack. */
+/** The fields behind the `onread` option of net.connect. A server's connections have no such option. */
 const [BUFFER, ON_READ] = ['kBuffer', 'kBufferCb'].map((name) =>
   Object.getOwnPropertySymbols(new Socket()).find(({ description }) => description === name),
 );
 
-/** Otherwise Node would create a buffer for each read, which takes longer than parsing a usual request. */
+/** Reads into a shared buffer. Creating one for each read, as Node does, takes longer than parsing a usual request. */
 function readIntoOneBuffer(socket: ParsedSocket, take: (bytes: Buffer) => void): void {
   const { _handle: handle } = socket as unknown as { _handle?: { useUserBuffer?(buffer: Buffer): void } | null };
   if (BUFFER === undefined || ON_READ === undefined || handle?.useUserBuffer === undefined) return;

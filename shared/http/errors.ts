@@ -13,7 +13,7 @@ interface ErrorRow {
 const LOOK_FIRST =
   'Send a GET again. Before you repeat a POST, check whether it took effect, or send it with an `Idempotency-Key`.';
 
-/** All errors for clients and internal services, by code. The reference and the OpenAPI documents are generated from them. */
+/** All errors for clients and internal services, by code. The reference and the OpenAPI documents list them. */
 export const ERRORS = {
   invalid_request: {
     status: 400,
@@ -28,7 +28,7 @@ export const ERRORS = {
   unauthorized: {
     status: 401,
     message: 'A valid API key is required in the header Authorization: Bearer as_...',
-    cure: 'Send `Authorization: Bearer as_…` with the whole key. If the key is complete, it has been revoked, disabled or replaced, it has expired, or it is bound to other networks: ask whoever issued it.',
+    cure: 'Send `Authorization: Bearer as_…` with the whole key. If the key is complete, it has been revoked, disabled or replaced, has expired, or is bound to other networks: ask its issuer.',
   },
   insufficient_scope: {
     status: 403,
@@ -68,12 +68,12 @@ export const ERRORS = {
   rate_limit_exceeded: {
     status: 429,
     message: 'Rate limit exceeded. Retry after the time in the Retry-After header.',
-    cure: 'Wait for the seconds in `Retry-After`, then send the request again. If this happens often, spread your requests, or ask for a larger plan.',
+    cure: 'Wait the number of seconds in `Retry-After`, then send the request again. If this happens often, spread your requests, or ask for a larger plan.',
   },
   key_banned: {
     status: 429,
     message: 'This API key is temporarily banned. Retry after the time in the Retry-After header.',
-    cure: 'Stop sending until the time in `Retry-After`. Have your client wait after each 429: then it is never banned.',
+    cure: 'Stop sending for the time in `Retry-After`. A client that waits after each 429 is never banned.',
     isForClientsOnly: true,
   },
   headers_too_large: {
@@ -110,7 +110,7 @@ export const ERRORS = {
   },
 } as const satisfies Record<string, ErrorRow>;
 
-/** These include the error that only the operators' listener sends. */
+/** All errors, including the one that only the operators' listener sends. */
 export const ALL_ERRORS = { ...ERRORS, forbidden: { status: 403, message: 'This is not allowed.' } } as const;
 
 export type ErrorCode = keyof typeof ERRORS;
@@ -144,7 +144,7 @@ export class HttpError extends Error {
   }
 }
 
-/** A dependency is unavailable. Retry-After is one second. */
+/** The 503 for an unavailable dependency, with a Retry-After of one second. */
 export const unavailable = (cause: unknown, shown?: string): HttpError =>
   new HttpError('unavailable', shown, { cause, headers: ['Retry-After', '1'] });
 

@@ -7,7 +7,7 @@ import { type ErrorCode, HttpError } from './errors.ts';
 
 /**
  * The checks of a request's head that every server here makes. Node's parser accepts heads that another parser may read
- * differently (RFC 9112 §11.2). Such a request has no certain end, so its refusal closes the connection.
+ * differently (RFC 9112 §11.2). The end of such a request is uncertain, so its refusal closes the connection.
  */
 
 /**
@@ -20,25 +20,25 @@ export type BrokenRequest = IncomingMessage & { [FAULT]?: HttpError };
 export const BODY_BYTES = Symbol('bytes of a body');
 export type BegunRequest = IncomingMessage & { [BODY_BYTES]?: () => number };
 
-/** The limits of a request's head. Node drops lines above KEPT_HEADER_LINES silently, so `lines` is lower. */
+/** The limits of a request's head. Node silently drops lines beyond KEPT_HEADER_LINES, so `lines` must be lower. */
 export interface HeadLimits {
   readonly lines: number;
   /** The length of target, header names and values together. */
   readonly bytes: number;
 }
 
-/** What the checks have read. */
+/** What the checks have read in a head. */
 interface CheckedHead {
   /** Undefined only in HTTP/1.0. */
   readonly host: string | undefined;
-  /** Empty for two credentials, which count as an invalid one. */
+  /** Empty if there are two such headers, which count as an invalid credential. */
   readonly authorization: string | undefined;
 }
 
 /** The number of header lines that every server here keeps. */
 export const KEPT_HEADER_LINES = 200;
 
-/** The maximum number of options in all Connection headers. Every other header is compared with each option. */
+/** The maximum number of options in all Connection headers, because every other header is compared with each option. */
 const MAX_CONNECTION_OPTIONS = 16;
 
 /** host [ ":" port ], with an IP literal in brackets (RFC 9110 §7.2). The length limit is that of DNS. */
@@ -142,7 +142,7 @@ function checkFraming({ headers, httpVersion }: IncomingMessage): void {
 /** The only accepted spelling of a length. */
 const LENGTH = /^(?:0|[1-9]\d*)$/;
 
-/** Refuses a request that has no certain end or meaning. @throws {HttpError} which closes the connection */
+/** Refuses a request whose end or meaning is uncertain. @throws {HttpError} which closes the connection */
 export function refuse(message: string | undefined, code: ErrorCode = 'invalid_request'): never {
   throw new HttpError(code, message, { closes: true });
 }
@@ -156,7 +156,7 @@ export function announcesBody({ headers }: IncomingMessage): boolean {
 
 /** Browsers must not guess another type (Fetch §3.6). */
 const ALWAYS = ['X-Content-Type-Options', 'nosniff'];
-/** After this header, a browser uses only TLS for a year (RFC 6797). */
+/** Makes browsers use only TLS for a year (RFC 6797). */
 const OVER_TLS = [...ALWAYS, 'Strict-Transport-Security', 'max-age=31536000'];
 
 /** The headers of every answer on a connection, as a flat list. */
@@ -165,7 +165,7 @@ export const commonHeaders = (socket: Socket): readonly string[] =>
 
 /** The longest request id that the gateway accepts from a client. */
 export const MAX_REQUEST_ID_LENGTH = 64;
-/** A service accepts longer ids: the gateway appends a dot, six characters and up to 16 digits. */
+/** A service accepts longer ids, because the gateway appends a dot, nine digits and a counter of up to 13 digits. */
 const REQUEST_ID = /^[\w.-]{1,87}$/;
 
 /** The request's id: the caller's X-Request-Id if it is safe for logs and headers, else a new one. */
@@ -178,9 +178,7 @@ export function requestIdOf({ headers }: IncomingMessage, isFit: (id: string) =>
 export const IDEMPOTENCY_KEY = 'idempotency-key';
 export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 
-/**
- * Identifies the sender of a request to the core by the public part of an API key. Never accepted from a client.
- */
+/** The public part of the sender's API key, for the core. Never accepted from a client. */
 export const CALLER_ID = 'x-caller-id';
 
 /** The scheme in any case, then spaces, then one token (`1*SP`, RFC 6750 §2.1, RFC 9110 §11.4). */
@@ -240,7 +238,7 @@ export function traceOf({ headers: { traceparent, tracestate } }: IncomingMessag
   return { id, flags: known, state: TRACESTATE.test(state) ? state : undefined };
 }
 
-/** Starts a new trace. Later services decide whether to record the trace. */
+/** Starts a new trace. Later services decide whether to record it. */
 const beginTrace = (): Trace => ({ id: randomHex(32), flags: NOT_SAMPLED });
 
 /** Adds headers for the next service to a flat list: the same trace, with this request as the parent. */
@@ -253,7 +251,7 @@ const POOL_BYTES = 8_192;
 let pool = '';
 let used = 0;
 
-/** Random digits. They are drawn in bulk, because a few cost as much as thousands. */
+/** Random hexadecimal digits. They are generated in bulk, because a few cost as much as thousands. */
 function randomHex(digits: number): string {
   if (used + digits > pool.length) {
     pool = randomBytes(POOL_BYTES).toString('hex');
@@ -263,14 +261,14 @@ function randomHex(digits: number): string {
   return pool.slice(used - digits, used);
 }
 
-/** A fault in the bytes of a connection, with a code of Node or llhttp, or one of those below. */
+/** A fault in the bytes of a connection, with a code from Node or llhttp, or one of those below. */
 export interface Fault {
   readonly code?: string;
   readonly reason?: string;
 }
 const NO_REQUEST_LINE: Fault = { code: 'NO_REQUEST_LINE' };
 const NO_CHUNK_SIZE: Fault = { code: 'NO_CHUNK_SIZE' };
-/** llhttp's code for long extensions. */
+/** llhttp's code for chunk extensions that are too long. */
 const LONG_CHUNK_LINE: Fault = { code: 'HPE_CHUNK_EXTENSIONS_OVERFLOW' };
 const MANY_CHUNKS: Fault = { code: 'MANY_CHUNKS' };
 
@@ -290,7 +288,8 @@ const EMPTY_LINE = '\r\n\r\n';
 const OTHER_LINE = /^(?![^ \r\n]+ [^ \r\n]+ HTTP\/)[^\r\n]*[\r\n]/;
 const CHUNK_LINE = /^([\da-f]+)[^\r\n]*\r\n/i;
 /**
- * Heads are rarely longer, and chunk lines never. Searching a string takes a third of the time of searching a buffer.
+ * Heads are rarely longer than this, and chunk lines never. Searching a string takes a third of the time of searching a
+ * buffer.
  */
 const USUAL_BYTES = 1_024;
 
@@ -307,7 +306,7 @@ export class RequestBytes {
    * line.
    */
   #begun = '';
-  /** Whether the request line of the present head is complete. */
+  /** Whether the request line of the current head is complete. */
   #hasLine = false;
   /** The bytes left of a body with a length, or of a chunk. */
   #left = 0;
@@ -342,7 +341,7 @@ export class RequestBytes {
     const near = text.indexOf(EMPTY_LINE);
     const far = near === -1 ? bytes.indexOf(EMPTY_LINE, Math.max(from, read - EMPTY_LINE.length), 'latin1') : -1;
     this.#isEnded = near !== -1 || far !== -1;
-    // If the part ends here, other requests can follow. They are not converted to text.
+    // If the part ends here, the bytes after it are not converted to text: they can be other requests.
     if (!this.#isEnded) text += bytes.toString('latin1', read);
     if (!this.isInBody && !this.#hasLine && OTHER_LINE.test(text)) return NO_REQUEST_LINE;
     this.#hasLine = !this.#isEnded && !this.isInBody && (this.#hasLine || text.includes('\n'));
@@ -353,7 +352,7 @@ export class RequestBytes {
 
   /**
    * Called when the parser has read a part.
-   * @param request the request that the parser is reading, or has read last
+   * @param request the request that the parser is reading or read last
    */
   follow(request: IncomingMessage | null): void {
     if (!this.#isEnded) return;
@@ -370,7 +369,7 @@ export class RequestBytes {
   }
 }
 
-/** The parser skips line breaks before a request. */
+/** Skips line breaks before a request, as the parser does. */
 function behindBreaks(bytes: Buffer, from: number): number {
   let at = from;
   while (bytes[at] === RETURN || bytes[at] === LINE_FEED) at++;

@@ -51,7 +51,7 @@ export interface RunningServer {
   readonly url: string;
   /** True as soon as `stop` is called: readiness probes fail and answers carry `Connection: close`. */
   readonly stopping: boolean;
-  /** Uses another certificate for new connections; open ones continue. Only for servers with TLS. */
+  /** Uses another certificate for new connections; open ones keep theirs. Only for servers with TLS. */
   renew(certificate: Certificate): void;
   stop(options?: StopOptions): Promise<void>;
 }
@@ -124,8 +124,8 @@ export async function startServer(listening: Listening): Promise<RunningServer> 
     const bare = fault.code === PLAIN_HTTP ? connections.handshakeOf(socket) : undefined;
     if (bare !== undefined) {
       const request = noRequest(bare, fault);
-      // Node destroys the connection in this turn, with the handshake. Keeping it gives the client time to read the
-      // answer.
+      // Node destroys the connection in this turn, with the failed handshake. Keeping it open gives the client time to
+      // read the answer.
       bare.destroy = () => bare;
       setImmediate(() => Reflect.deleteProperty(bare, 'destroy'));
       bare.destroySoon = () => bare.end();
@@ -200,9 +200,9 @@ function lastResponse(request: IncomingMessage, socket: Socket): ServerResponse 
 
 /** What a server allows its clients. Times are in milliseconds. */
 export interface ServerLimits {
-  /** Time until the head of a request has arrived, and for the first request of a connection to begin. */
+  /** Time for the head of a request to arrive, and for the first request of a connection to begin. */
   readonly headersMs: number;
-  /** Time until a whole request has arrived. */
+  /** Time for a whole request to arrive. */
   readonly requestMs: number;
   /** Time for the client to read an answer, from the moment when the answer first waits for the client. */
   readonly answerMs: number;
@@ -217,7 +217,7 @@ export interface ServerLimits {
    * the connections with the most bytes are cut.
    */
   readonly unreadBytes: number;
-  /** Requests of one connection that are served at the same time. The next one begins when answers have ended. */
+  /** The maximum number of requests in progress on one connection. Further ones wait until answers have ended. */
   readonly unanswered: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
@@ -241,8 +241,8 @@ export const DEFAULT_LIMITS: ServerLimits = {
 };
 
 /**
- * How long a client may take until it begins a request, to send it, and to read the answer. Node keeps an idle
- * connection a second longer than it announces.
+ * How long a client may take to begin a request, send it and read the answer. Node keeps an idle connection open a
+ * second longer than it announces.
  */
 export const LONGEST_USE_MS = DEFAULT_LIMITS.keepAliveMs + 1_500 + DEFAULT_LIMITS.requestMs + DEFAULT_LIMITS.answerMs;
 
@@ -293,8 +293,8 @@ class Connections {
   }
 
   /**
-   * Counts a connection from its first packet on, handshake included. Returns false if there are too many, and closes
-   * the connection.
+   * Counts a connection from its first packet on, handshake included. If there are too many, closes the connection and
+   * returns false.
    */
   #count(socket: Socket): boolean {
     const name = this.#caps.countedAs?.(socket.remoteAddress);
@@ -323,7 +323,7 @@ class Connections {
     return this.#rules.isStopping;
   }
 
-  /** Makes every connection close after its next answer, which announces this. */
+  /** Makes every connection close after its next answer, which announces the close. */
   drain(): void {
     this.#rules.isStopping = true;
     for (const connection of this.all.values()) connection?.drain();

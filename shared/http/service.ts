@@ -19,7 +19,7 @@ import type { Listening } from './server.ts';
 const HEAD_LIMITS: HeadLimits = { lines: 150, bytes: Number.POSITIVE_INFINITY };
 const MAX_LOGGED_CALLER = 64;
 
-/** All requests without a query share this one. It is never changed. */
+/** All requests without a query share this object, which is never changed. */
 const NO_QUERY = new URLSearchParams();
 
 /** The input of an operation. */
@@ -55,7 +55,7 @@ export interface ServiceRoute<Parts, Caller = undefined> extends Route {
   /** The permission that a caller needs, as the access rules name it; undefined for their default. */
   readonly needs?: string;
   readonly isOpen?: boolean;
-  /** Whether machines call the operation all the time, so that only its failures are logged. */
+  /** Whether machines call the operation continually, so that only its failures are logged. */
   readonly isRoutine?: boolean;
 }
 
@@ -68,8 +68,8 @@ export interface Access<Caller> {
 }
 
 /**
- * Bearer tokens, each of which allows everything. Undefined requires no token.
- * @param tokens is called for every request
+ * Access by bearer tokens, each of which allows every operation.
+ * @param tokens called for every request; no token is required if it returns undefined
  * @throws {RangeError} for an empty token or list of tokens, because its meaning is unclear
  */
 export function bearerTokens(tokens: () => readonly string[] | undefined): Access<undefined> {
@@ -127,7 +127,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
       // This check comes before any wait, so that no request begins after a head that closes the connection.
       const { authorization, host } = checkHead(request, HEAD_LIMITS);
       [path, search] = splitTarget(originForm(request.url ?? '', host));
-      // Of two credentials Node would keep the first.
+      // Of two Authorization headers, Node would keep the first.
       if (authorization === '') request.headers.authorization = authorization;
       const found = router.lookUp(request.method ?? '', path);
       caller = await access.identify(request, found?.route.isOpen ?? open.has(path));
@@ -193,7 +193,7 @@ function ownRoutes<Parts, Caller>({ metrics, check }: ServiceOptions<Parts, Call
   return Object.entries(operations).map(([name, operation]) => ({ ...common, name, path: `/${name}`, operation }));
 }
 
-/** A service with an unknown fault is not ready. */
+/** An unknown fault makes the service not ready. */
 function notReady(fault: unknown): never {
   throw fault instanceof HttpError ? fault : unavailable(fault);
 }
@@ -266,7 +266,7 @@ function toPattern(template: string): RegExp {
   return new RegExp(`^${source}$`);
 }
 
-/** No path of the API is longer. Longer paths could make a log line too long for one atomic write. */
+/** No path of the API is longer than this. A longer one could make a log line too long for one atomic write. */
 export const MAX_LOGGED_PATH = 1_024;
 
 /** The fields that every service logs for a request. A service adds its own. */
@@ -281,7 +281,7 @@ interface RequestLine {
  * Writes the log line of a request. Every failure includes its cause: `err` with the stack for unknown faults,
  * otherwise `reason`.
  * @param error the error in the answer
- * @param isRoutine whether machines send this request all the time, so that a success is logged at debug level only
+ * @param isRoutine whether machines send this request continually, so that a success is logged at debug level only
  */
 export function logRequest(
   logger: Logger,

@@ -109,7 +109,7 @@ test('each address of a name is a core with an equal share, and no request fails
   expectEvenShares(await during([one, two, three]));
 
   await hosts.set({ [NAME]: [ONE, THREE, NOWHERE] });
-  await expect.poll(told).toContain(`core left ${url(TWO)}`);
+  await expect.poll(told).toContain(`core removed ${url(TWO)}`);
   await expect.poll(() => two.connections.size).toBe(0);
   const probes = two.probes;
   const [stays, left, stays2] = await during([one, two, three]);
@@ -119,7 +119,7 @@ test('each address of a name is a core with an equal share, and no request fails
   await load.end();
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 200']);
   const added = [ONE, TWO, THREE, NOWHERE].map((address) => `core added ${url(address)}`);
-  expect(told()).toEqual([...added, `core left ${url(TWO)}`]);
+  expect(told()).toEqual([...added, `core removed ${url(TWO)}`]);
   // The Host header contains the name, while metrics are labelled with the address.
   for (const core of cores.all) expect([...core.hosts]).toEqual([`${NAME}:${cores.port}`]);
   const metrics = await scrape(adminUrl);
@@ -141,11 +141,11 @@ test('a name that can no longer be resolved keeps its last addresses, and this i
   for (let sent = 0; sent < 4; sent++) expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await scrape(adminUrl)).series('gateway_upstream_ready')).toHaveLength(2);
   await hosts.set({ [NAME]: [TWO] });
-  await expect.poll(told).toContain(`core left ${url(ONE)}`);
+  await expect.poll(told).toContain(`core removed ${url(ONE)}`);
   expect(told().slice(2)).toEqual([
     `core name cannot be resolved ${name}`,
     `core name is resolved again ${name}`,
-    `core left ${url(ONE)}`,
+    `core removed ${url(ONE)}`,
   ]);
 });
 
@@ -175,7 +175,7 @@ test('each worker resolves names itself, and the doctor checks each address', as
   };
   expect(await examine()).toEqual([`good core ${url(ONE)}`, `good core ${url(TWO)}`, `fault core ${url(NOWHERE)}`]);
   await hosts.set({ [NAME]: [ONE] });
-  await eventually(() => told().filter((line) => line === `core left ${url(TWO)}`)).toHaveLength(2);
+  await eventually(() => told().filter((line) => line === `core removed ${url(TWO)}`)).toHaveLength(2);
   await hosts.set({});
   expect(await examine()).toEqual([`fault core http://${NAME}:${cores.port}`]);
 });

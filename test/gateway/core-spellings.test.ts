@@ -155,7 +155,7 @@ test('each SRV target of the first priority is a core, and no request fails when
   dns.set(SRV, records);
   await expect.poll(() => told(stack)).toContain(`core added ${urls[0]}`);
   dns.set(SRV, records.slice(0, 1));
-  await expect.poll(() => told(stack)).toContain(`core left ${urls[1]}`);
+  await expect.poll(() => told(stack)).toContain(`core removed ${urls[1]}`);
   await sleep(300);
   expect((await askedDuring([two, three], () => sleep(500))).concat(told(stack).length)).toEqual([0, 0, 5]);
   await load.end();
@@ -201,7 +201,7 @@ test(
     await expect.poll(() => leaves.asked + stays.asked).toBe(4);
     expect(leaves.asked).toBeGreaterThan(0);
     dns.set(SRV, targets.slice(0, 1));
-    await expect.poll(() => told(stack)).toContain(`core left http://127.0.0.2:${port}`);
+    await expect.poll(() => told(stack)).toContain(`core removed http://127.0.0.2:${port}`);
     const before = leaves.asked;
     const statuses = (await Promise.all(slow)).map(({ status }) => status);
     await fact(() => expect([...statuses, stays.asked + leaves.asked]).toEqual([200, 200, 200, 200, 4]));

@@ -227,8 +227,8 @@ const findingsOn = async (CORE_URL: string) =>
 
 test.for([
   [200, 200, 'good', /^is ready, and answers in \d+ ms$/],
-  [204, 200, 'fault', /^is not ready: \/readyz answers 204$/],
-  [404, 200, 'warning', /^has no \/readyz: it answers 404$/],
+  [204, 200, 'fault', /^is not ready: \/readyz returned 204$/],
+  [404, 200, 'warning', /^has no \/readyz: it returned 404$/],
   // Any answer to the read shows that the core responds.
   [200, 400, 'good', /^is ready/],
   [200, 404, 'good', /^is ready/],

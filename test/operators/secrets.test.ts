@@ -147,7 +147,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
       403,
       {
         code: 'insufficient_scope',
-        message: 'This request needs the scope write, and this API key has only the scope read.',
+        message: 'This request needs the scope write, but this API key has only the scope read.',
         status: 403,
       },
     ]);
