@@ -82,7 +82,7 @@ export const GatewaySettings = z
       .describe(
         'URLs of cores, separated by commas. Names are resolved every 2 s, and each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
-    CORE_TOKEN: tokens.optional().describe('bearer token for the core; the first of several separated by commas'),
+    CORE_TOKEN: tokens.optional().describe('bearer token for the core; of several, separated by commas, the first is sent'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
@@ -106,7 +106,7 @@ export const GatewaySettings = z
       .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216)
       .default(65_536)
-      .describe('largest request body; the unfinished ones of a worker share 32 MB'),
+      .describe('largest request body; all unfinished bodies of a worker share 32 MB'),
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe(
@@ -131,10 +131,10 @@ export const GatewaySettings = z
       .describe("header with the operator's name, such as `X-Forwarded-User`; trusted only from `TRUSTED_PROXIES`"),
     ACTIVITY_LENGTH: integer(100, 1_000_000)
       .default(ACTIVITY_LENGTH)
-      .describe('number of entries in the audit log, some 220 bytes each'),
+      .describe('number of entries in the audit log, about 220 bytes each'),
     RECENT_REQUESTS: integer(100, 1_000_000)
       .default(RECENT_REQUESTS)
-      .describe('requests that each gateway remembers for operators, some 1.6 kB each'),
+      .describe('requests that each gateway remembers for operators, about 1.6 kB each'),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')

@@ -68,8 +68,8 @@ export interface Debt {
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /**
-   * How many tokens the minute bucket still owes if the store's own has overflowed meanwhile: fewer than were taken
-   * once it would have been full again.
+   * How many tokens to take from the store's minute bucket if it has overflowed meanwhile: fewer than were taken here,
+   * once the bucket would have been full again.
    */
   due: number;
   /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
@@ -114,7 +114,7 @@ export function settled(debt: Debt, charged: Debt): boolean {
   return debt.admitted + debt.shadowed + debt.refused === 0;
 }
 
-/** Forgets what the minute bucket has refilled since, as far as it would overflow. @param now by the store's clock */
+/** Reduces `due` by what the minute bucket would have refilled beyond its capacity. @param now by the store's clock */
 export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number, now: number): void {
   const capacity = Math.min(minute.limit ?? limit, limit);
   const { tokens } = refill(minute, capacity, MINUTE, Math.max(0, now - (asOf ?? now)));

@@ -30,7 +30,7 @@ const forAll = (value: number) => ({ free: value, pro: value, business: value, e
 /**
  * Every field of a plan by its name in `gateway:plans`, after `<plan>.`. The text for decide.lua, the checks, the admin
  * API, the command line, the console and deploy/SETTINGS.md derive from this table. A number is optional unless
- * it says otherwise, so that a table that was stored before its field existed is still whole. Enterprise has no limits:
+ * `isRequired` is set, so that a table stored before the field existed is still complete. Enterprise has no limits:
  * each of its keys has its own.
  */
 export const PLAN_FIELDS = {
@@ -52,7 +52,7 @@ export const PLAN_FIELDS = {
     absent: '5 × minute',
   },
   ban_grace_seconds: {
-    label: 'Grace time before a ban in seconds',
+    label: 'Grace period before a ban in seconds',
     help: 'how long strikes must stay at their maximum before a refusal bans the key; with 0, the first refusal at the maximum does',
     defaults: forAll(30),
     least: 0,
@@ -65,9 +65,9 @@ export const PLAN_FIELDS = {
   },
   mode: {
     label: 'Mode',
-    help: 'enforce, or shadow: refuse nothing, count and log it',
+    help: 'enforce, or shadow: refuse nothing, but count and log what would be refused',
     options: ['enforce', 'shadow'],
-    hint: 'Shadow: refuse nothing, count and log it.',
+    hint: 'Shadow: refuse nothing, but count and log what would be refused.',
   },
 } as const satisfies Record<string, Field>;
 
@@ -140,7 +140,7 @@ function firstOption(field: PlanField): string | undefined {
 /** The value in force of a field; undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
 
-/** What is in force while a number is absent; undefined for one that may not be. */
+/** What is in force while a number is absent; undefined for a required one. */
 export function whenAbsent(field: PlanField): string | undefined {
   const { options, defaults = {}, absent } = ruleOf(field);
   if (options !== undefined || !mayBeAbsent(field)) return undefined;

@@ -24,10 +24,11 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what operators need, and it can be stopped meanwhile. Without Redis, it opens the storage.
- * @param readAgain reads the settings, and throws if the settings have a fault
+ * this process loads what operators need, and the gateway can be stopped meanwhile. Without Redis, this process opens
+ * the storage.
+ * @param readAgain reads the settings, and throws if they are invalid
  * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
- * @throws the error of DATA_DIR or PORT
+ * @throws if DATA_DIR or a port cannot be used
  */
 export async function startPrimary(
   settings: GatewaySettings,
@@ -95,7 +96,7 @@ export async function startPrimary(
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
   if (owner === undefined) setInterval(watch, WATCH_MS).unref();
-  // Workers of a first start can then load what this process has compiled. The call is repeated below.
+  // The first workers can then load the code that this process has compiled. The call is repeated below.
   flushCompileCache();
   begun.resolve(workers);
 

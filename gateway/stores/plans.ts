@@ -125,8 +125,8 @@ export class Plans {
   }
 
   /**
-   * Writes the built-in table into an empty store, and completes a table that people typed into one. In any other
-   * store, it only keeps a copy of a complete table.
+   * Writes the built-in table into an empty store, and completes a table that people began to type into one. In any
+   * other store, it only keeps a copy of a complete table.
    */
   async begin(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
@@ -158,7 +158,7 @@ export class Plans {
    *   another change came first
    * @returns undefined if `make` returns no changes. `change` is undefined if nothing changed; `unrecorded` is the
    *   reason why the history lacks the change, if it does
-   * @throws {Conflict} if there is no table and the fields do not make a complete one
+   * @throws {Conflict} if there is no table and the fields do not form a complete one
    */
   async change(make: MakeChanges, about: AboutChange) {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -234,7 +234,7 @@ export class Plans {
   }
 }
 
-/** Holds the whole table as last seen, bad values too, as JSON, so that each edit is recorded only once. */
+/** Holds the whole table as last seen, including bad values, as JSON, so that each edit is recorded only once. */
 const SEEN = 'seen';
 /** The plans that nobody has changed since `begin` wrote them, by name. */
 const BUILT_IN = 'built_in';

@@ -6,7 +6,7 @@ import { argumentFaults, misspelt } from './arguments.ts';
 /** All faults in the environment, one per line. */
 export class SettingsError extends Error {}
 
-/** Without a token the core is open, which must be intended. So an empty value is a fault. */
+/** Without a token, the core accepts any request. An empty value may be an accident, so it is a fault. */
 const NEVER_EMPTY = 'CORE_TOKEN';
 
 /**

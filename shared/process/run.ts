@@ -7,7 +7,7 @@ import type { Logger } from './logger.ts';
 /**
  * V8 records which code creates long-lived objects, and then allocates them in old space. When load begins, everything
  * in a small young generation is still in use. V8 then treats the objects of all later requests as long-lived. Each of
- * them keeps others alive, which makes 15 MB at every scavenge with 512 concurrent requests.
+ * them keeps others alive, which adds up to 15 MB at every scavenge with 512 concurrent requests.
  */
 function disablePretenuring(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');

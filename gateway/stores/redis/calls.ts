@@ -21,8 +21,8 @@ class DecideCommand extends Command {
 }
 
 /**
- * Runs decide.lua; the head of that file describes the parameters. Sends the script's text to a node that does not know
- * it.
+ * Runs decide.lua; the head of that file describes the parameters. Sends the script's text to a node that lacks the
+ * script.
  * @param onText called before the text is sent, which is a call of its own
  */
 export const runDecide = (
@@ -104,7 +104,7 @@ export class CallCounts {
 }
 
 /**
- * Returns the answer of Redis. Any failed command means that the data is unavailable, though Redis may answer.
+ * Returns the answer of Redis. Any failed command means that the data is unavailable, even if Redis answers.
  * @throws {StoreUnavailable} with a reason for operators
  */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {

@@ -25,7 +25,7 @@ interface RedisLimiterOptions {
   /** By default Redis' clock applies. */
   readonly clock?: Clock | undefined;
   readonly calls?: CallCounts | undefined;
-  /** The deadline of a call in milliseconds, after which waiting requests are answered; by default never. */
+  /** The deadline of a call in milliseconds, after which waiting requests are answered. There is none by default. */
   readonly timeoutMs?: number | undefined;
   /** The secrets known to be bound, shared by the limiters of one process. */
   readonly bound?: BoundedMap<string, true>;
@@ -222,7 +222,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return [...groups.values()];
   }
 
-  /** Empty selects the clock of Redis. */
+  /** An empty text selects the clock of Redis. */
   #now(): string {
     const { clock } = this.#options;
     return clock === undefined ? '' : String(clock());
@@ -318,9 +318,9 @@ function readDecision(
 }
 
 /**
- * Decides in a cluster: one call per API key, and one call at a time for each. No call holds two keys. Two keys in one
- * slot are rare, and while that slot migrates such a call is refused (TRYAGAIN) until both have moved. Keys do not wait
- * for each other, so that a slow node delays no other keys.
+ * Decides in a cluster: one call per API key, and one call at a time for each. No call has two keys: two keys rarely
+ * share a slot, and while that slot migrates, Redis refuses a call with both (TRYAGAIN) until both have moved. Keys do
+ * not wait for each other, so that a slow node delays no other keys.
  */
 export class ClusterLimiter extends RedisLimiter {
   override readonly atOnce = 1;

@@ -20,7 +20,7 @@ export const fieldsOf = (info: string): Fields =>
   Object.fromEntries([...info.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name, value]));
 
 /**
- * How many replicas follow a node. A replica that is still being filled confirms nothing.
+ * How many replicas follow a node. A replica that is still loading the data confirms nothing.
  * @param replication that section of INFO
  */
 export const followersIn = (replication: Fields): number =>

@@ -18,7 +18,7 @@ const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
 const LISTED_EVERY_MS = 5_000;
-/** A gateway without a poll for this long counts as ended. One that hangs must not be forgotten sooner. */
+/** A gateway that has not polled for this long counts as stopped. One that hangs must not be forgotten sooner. */
 const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;

@@ -10,7 +10,7 @@ import { WAL } from './open.ts';
  */
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
-/** The same for urgent steps on a full disk: the pages that so few steps change fit into the log as it is. */
+/** The maximum of urgent steps on a full disk: the pages that so few steps change fit into the existing log. */
 const MOST_IN_NEED = 25;
 
 /**
@@ -44,7 +44,7 @@ interface Waiting {
 
 interface CommitOptions {
   readonly room: Room | undefined;
-  /** Saves the states of these keys, or of all, with a transaction. */
+  /** Saves the states of these keys, or of all, in the current transaction. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;
   readonly onCommitted: () => void;
   /** Removes old entries of the audit log. */
@@ -56,13 +56,13 @@ interface CommitOptions {
 
 /**
  * Runs steps in transactions. The steps of one turn of the event loop share one transaction and one fsync, and are
- * answered after it. A failed step is undone alone. On a full disk only urgent steps are made.
+ * answered after it. A failed step is undone alone. On a full disk, only urgent steps are run.
  */
 export class Commits {
   readonly #database: DatabaseSync;
   readonly #options: CommitOptions;
   readonly #path: string;
-  /** The numbers of the database's file and of its log in the file system. */
+  /** The inode numbers of the database file and of its log. */
   readonly #inodes: string;
   readonly #freePages: StatementSync;
   #waiting: Waiting[] = [];
@@ -105,8 +105,8 @@ export class Commits {
   }
 
   /**
-   * @throws {NotMade} if the step was certainly not made
-   * @throws {Unknown} if nobody knows
+   * @throws {NotMade} if the step was certainly not committed
+   * @throws {Unknown} if it may have been committed
    * @throws what `run` throws
    */
   make<T>(step: Step & { run(): T }): Promise<T> {
@@ -161,7 +161,7 @@ export class Commits {
     return this.#freePageCount() * PAGE_BYTES + (this.#options.room?.held() ?? 0) >= FOR_REVOCATIONS_BYTES;
   }
 
-  /** Makes urgent steps a few at a time on a full disk: first within the files, then in the reserved space. */
+  /** Runs urgent steps a few at a time on a full disk: first within the files, then in the reserved space. */
   #commitInNeed(urgent: readonly Waiting[]): void {
     const { room } = this.#options;
     for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {
@@ -181,7 +181,7 @@ export class Commits {
     try {
       const growth = growthOf(this.#database);
       if (growth > 0) room.giveBack();
-      // Half of the log would take all the room and leave the log in use.
+      // Moving half of the log would take all the room and still leave the log in use.
       if (growth <= room.available()) this.#database.exec('PRAGMA wal_checkpoint(PASSIVE)');
     } catch {}
     room.hold();
@@ -260,7 +260,7 @@ export class Commits {
       this.#database.exec('RELEASE step');
       return () => resolve(result);
     } catch (fault) {
-      // A fault of the disk concerns all steps, and SQLite may have rolled back the whole transaction.
+      // A fault of the disk affects all steps, and SQLite may have rolled back the whole transaction.
       if (whyOf(fault) !== undefined || !this.#database.isTransaction) throw fault;
       this.#database.exec('ROLLBACK TO step; RELEASE step');
       this.#options.onUndone();
