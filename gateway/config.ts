@@ -82,7 +82,9 @@ export const GatewaySettings = z
       .describe(
         'URLs of cores, separated by commas. Names are resolved every 2 s, and each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
-    CORE_TOKEN: tokens.optional().describe('bearer token for the core; of several, separated by commas, the first is sent'),
+    CORE_TOKEN: tokens
+      .optional()
+      .describe('bearer token for the core; of several, separated by commas, the first is sent'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()

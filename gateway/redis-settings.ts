@@ -26,7 +26,7 @@ export const redisUrls = z.string().transform((text, context) => {
 
 export const redisMode = z.enum(['single', 'cluster', 'sentinel'], { error: 'must be single, cluster or sentinel' });
 
-export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name by which the sentinels know the primary');
+export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name that the sentinels use for the primary');
 
 /** The path of a file that contains certificates. */
 export const caFile = z.string().refine(hasCertificates, { error: 'must be a file that holds certificates in PEM' });

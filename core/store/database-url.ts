@@ -4,8 +4,9 @@ import { Unavailable } from '../../shared/domain-errors.ts';
 const REFUSED_MS = 1_000;
 
 /**
- * The URL of a database whose password can change while the core runs. It changes in two places, the database and the
- * URL, one after the other. In between, the database refuses either the present or the last URL and accepts the other.
+ * The URL of a database whose password can change while the core runs. The password changes in two places, the database
+ * and the URL, one after the other. In between, the database refuses either the present or the last URL and accepts the
+ * other.
  */
 export class DatabaseUrl {
   readonly #read: () => string;
@@ -64,7 +65,7 @@ function placeOf(url: string): string {
   if (url.startsWith('sqlite:')) return `the SQLite file ${url.slice('sqlite:'.length)}`;
   if (!URL.canParse(url)) return 'PostgreSQL';
   const { hostname, port, pathname } = new URL(url);
-  return `PostgreSQL at ${hostname || 'localhost'}:${port || 5432}, database ${pathname.slice(1) || 'by default'},`;
+  return `PostgreSQL at ${hostname || 'localhost'}:${port || 5432}, database ${pathname.slice(1) || '(default)'},`;
 }
 
 function reasonOf(cause: unknown): string {

@@ -70,11 +70,11 @@ export function later<Status extends LimitStatus>(status: Status, elapsed: numbe
 }
 
 /** Why there is no decision before the first table of plans has been read. */
-export const NOT_READ = 'The plans were not read yet.';
+export const NOT_READ = 'The plans have not been read yet.';
 
 /** The message to a client without a decision. */
 export const NO_DECISION =
-  'The limits of this API key cannot be checked: the store of the gateway does not answer. Retry after the time in Retry-After.';
+  "The limits of this API key cannot be checked: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /** The decision on a request with a known key. */
 export interface Decision extends LimitStatus {
@@ -86,7 +86,7 @@ export interface Decision extends LimitStatus {
   /** When the credential expires, as far as known: with the key or with the secret. 0 for never. */
   readonly endsAt: number;
   readonly bounds?: Bounds | undefined;
-  /** Local: this gateway took the decision from the last known state, because Redis was away. */
+  /** Local: this gateway made the decision from the last known state, because Redis was away. */
   readonly mode: 'shared' | 'local';
   /** Set if only shadow mode admitted the request. */
   readonly isShadowed?: boolean;
@@ -98,7 +98,7 @@ export interface Decision extends LimitStatus {
 export interface Unauthorized extends Omit<Rejection, 'reason'> {
   readonly outcome: 'unauthorized';
   readonly reason: 'malformed' | Rejection['reason'];
-  /** Set if this gateway took the decision while Redis was away. */
+  /** Set if this gateway made the decision while Redis was away. */
   readonly mode?: 'local';
 }
 

@@ -102,7 +102,7 @@ export async function startPrimary(
 
   async function check(): Promise<string | undefined> {
     if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');
-    if (workers.serving === 0) throw new HttpError('unavailable', 'No worker serves.');
+    if (workers.serving === 0) throw new HttpError('unavailable', 'No worker is serving clients.');
     if (!hasLoaded) throw new HttpError('unavailable', 'No worker has read the plans yet.');
     return storage?.fault();
   }

@@ -148,7 +148,7 @@ export const reported = (hash: Fields): FieldChanges => ({
 export function handEditsOf(id: string, hash: Fields, now: number): { entries: Activity[]; changes: FieldChanges } {
   const edits = [recordEdit(hash), banEdit(hash, now)].filter((edit) => edit !== undefined);
   return {
-    entries: edits.map(({ action, why = 'In Redis.', shown }) => byHand(action, id, why, shown)),
+    entries: edits.map(({ action, why = '', shown }) => byHand(action, id, why, shown)),
     changes: Object.assign({}, ...edits.map(({ changes }) => changes)),
   };
 }
@@ -171,7 +171,7 @@ const byHand = (
   actor: 'unknown',
   action,
   target,
-  reason: `Made outside the gateway. ${why}`,
+  reason: `Made outside the gateway. ${why}`.trimEnd(),
   via: 'by hand',
   changes: [...changes],
 });

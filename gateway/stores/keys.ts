@@ -299,7 +299,7 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
 const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;
 
 const NO_FACTS =
-  'The usage of this API key cannot be read: the store of the gateway does not answer. Retry after the time in Retry-After.';
+  "The usage of this API key cannot be read: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /**
  * Reads the facts of keys, and remembers the last ones for outages. Call the result only after the secret has been

@@ -36,7 +36,7 @@ export function readSettings<S extends z.ZodObject>(
     ...argumentFaults(args, names, secrets).map(([argument, message]) => `  ${argument}: ${message}`),
   ];
   if (result.success && lines.length === 0) return { ...result.data, secretFiles: files };
-  throw new SettingsError(`The settings have ${lines.length === 1 ? 'a fault' : 'faults'}:\n${lines.join('\n')}`);
+  throw new SettingsError(`The settings are invalid:\n${lines.join('\n')}`);
 }
 
 /** The values of all settings, and for secret settings the files from which they were read. */
@@ -60,7 +60,7 @@ function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
   for (const name of secrets) {
     const path = set[fileSetting(name)];
     if (path === undefined) continue;
-    if (set[name] !== undefined) faults.push([name, `must not be set beside ${name}`]);
+    if (set[name] !== undefined) faults.push([name, `must not be set together with ${name}`]);
     else
       try {
         files[name] = path;

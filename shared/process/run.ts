@@ -84,7 +84,10 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
         (fault) => die(fault, 'did not stop cleanly'),
       );
   };
-  process.on('message', (message: Partial<StopMessage>) => message?.stop && stop('asked to', message.stop));
+  process.on(
+    'message',
+    (message: Partial<StopMessage>) => message?.stop && stop('requested by the parent', message.stop),
+  );
   process.on('disconnect', () => {
     setTimeout(() => process.exit(1), ORPHAN_MS).unref();
     stop('parent gone', { lameDuckMs: 0 });

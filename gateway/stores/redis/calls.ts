@@ -130,7 +130,7 @@ const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^(LOADING|MASTERDOWN) /, 'Redis is not ready yet.'],
   [/^CLUSTERDOWN /, 'The Redis cluster is down.'],
   [/^(TRYAGAIN|MOVED|ASK|Too many Cluster redirections)/, 'A slot of the Redis cluster is being moved.'],
-  [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, 'The user of this gateway may not do that in Redis.'],
+  [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, "The gateway's Redis user lacks a permission."],
   [/^BUSY /, 'A script keeps Redis busy.'],
   [/^WRONGTYPE /, 'A name in Redis holds a value of the wrong type.'],
 ];
@@ -140,7 +140,7 @@ export function refusalIn({ name, message }: Error): string | undefined {
   const [, record] = /^WRONGTYPE in (\S+)/.exec(message) ?? [];
   if (record !== undefined) return notTheRecord(record);
   const [, why] = REFUSALS.find(([beginning]) => beginning.test(message)) ?? [];
-  return why ?? (name === 'ReplyError' ? 'Redis refused it.' : undefined);
+  return why ?? (name === 'ReplyError' ? 'Redis refused the command.' : undefined);
 }
 
 export const mayHaveRun = (fault: Error): boolean => refusalIn(fault) === undefined;

@@ -145,8 +145,8 @@ const OF_SQLITE: Readonly<Record<number, string>> = {
 
 const OF_THE_SYSTEM: Readonly<Record<string, string>> = {
   EROFS: READ_ONLY,
-  EACCES: 'The gateway may not write to DATA_DIR.',
-  EPERM: 'The gateway may not write to DATA_DIR.',
+  EACCES: 'The gateway has no permission to write to DATA_DIR.',
+  EPERM: 'The gateway has no permission to write to DATA_DIR.',
   ENOSPC: FULL,
   EDQUOT: FULL,
   EIO: 'The disk of DATA_DIR reports an error.',
