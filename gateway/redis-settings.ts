@@ -57,7 +57,7 @@ interface RedisSettings {
 
 type Fault = readonly [setting: keyof RedisSettings, isFault: boolean, error: string];
 
-/** Conflicts between settings: the setting and the message. */
+/** Conflicts between settings, each with a setting and a message. */
 export function redisFaults(settings: RedisSettings): (readonly [setting: keyof RedisSettings, error: string])[] {
   const { REDIS_MODE: mode, REDIS_URL: given } = settings;
   const urls = (given ?? []).filter((url) => URL.canParse(url)).map((url) => new URL(url));

@@ -40,10 +40,10 @@ export class DatabaseUrl {
   }
 }
 
-/** What the system's error codes mean. PostgreSQL and SQLite have messages of their own. */
+/** What the system's error codes mean. PostgreSQL and SQLite have their own messages. */
 const WORDS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'there is no host of this name',
+  ECONNREFUSED: 'nothing is listening there',
+  ENOTFOUND: 'there is no host with this name',
   EAI_AGAIN: 'the name of the host cannot be resolved',
   EHOSTUNREACH: 'the host cannot be reached',
   ENETUNREACH: 'the network cannot be reached',

@@ -257,7 +257,7 @@ const PASSWORD_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
 /** PostgreSQL accepted the connection but did not answer in time, so it can be reached. */
 class PostgresSilent extends Error {
   constructor() {
-    super('PostgreSQL accepted the connection but did not reply in time.');
+    super('PostgreSQL accepted the connection but did not answer in time.');
   }
 }
 
@@ -286,7 +286,7 @@ const isToBeRunAgain = (fault: unknown): boolean => RUN_AGAIN.has(codeOf(fault))
 
 const codeOf = (fault: unknown): string => (fault as NodeJS.ErrnoException | undefined)?.code ?? '';
 
-/** A check is answered within this time, whatever the database does. A gateway gives a probe twice as long. */
+/** A check is answered within this time, whatever the database does. A gateway allows a probe twice as long. */
 export const CHECK_WITHIN_MS = 500;
 const LOCK_TIMEOUT_MS = 100;
 

@@ -35,7 +35,7 @@ export class Client {
   /** When this gateway last learned of a change by an operator. Earlier verdicts are not used. */
   changedAt = Number.NEGATIVE_INFINITY;
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
-  /** Requests of the key in the gateway that take capacity (overload.ts). */
+  /** Requests of the key that take up capacity in the gateway (overload.ts). */
   inFlight = 0;
   /** Until when reads of the client are expected to be slow, and answers to be large (upstream/call.ts). */
   slowUntil = 0;
@@ -121,7 +121,7 @@ export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number,
   debt.due = Math.min(debt.due, capacity - tokens);
 }
 
-/** A state minus the tokens owed. The minute bucket goes to at most one capacity below zero, the day bucket to zero. */
+/** A state minus the tokens owed. The minute bucket can go down to one capacity below zero, the day bucket to zero. */
 export function debited(state: KeyState, debt: Debt): KeyState {
   return { ...state, minute: lowered(state.minute, debt.due, -1), day: lowered(state.day, owedBy(debt), 0) };
 }

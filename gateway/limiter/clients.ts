@@ -56,7 +56,7 @@ export class Clients implements LocalDecisions {
   readonly #monotonic: () => number;
   readonly #onBan: (client: Client) => void;
   #doubtedAt = Number.NEGATIVE_INFINITY;
-  /** The last change of any key without a record. A record for each restored key would evict those in use. */
+  /** The last change to any key without a record. Records for all restored keys would evict those in use. */
   #othersChangedAt = Number.NEGATIVE_INFINITY;
 
   /**
@@ -169,7 +169,7 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Whether an answer to a query sent at `askedAt` may be older than a change of the key.
+   * Whether an answer to a query sent at `askedAt` may be older than a change to the key.
    * @param inHand the record of the key, if the caller has it
    */
   hasChangedSince(id: string, askedAt: number, inHand?: Client): boolean {

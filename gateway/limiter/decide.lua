@@ -11,8 +11,8 @@
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'.
 --                   'charge admitted shadowed refused retry_at as_of spared due' charges the key for requests that were
---                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket
---                   goes to at most one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
+--                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket can
+--                   go down to one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
@@ -32,7 +32,7 @@
 --
 -- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
 -- uses integers: microseconds, whole tokens, and a fraction counted in 1/window of a token. Nothing is rounded
--- (bucket.ts says why). Replies are texts because Redis truncates Lua's floats. All checks precede the first write:
+-- (see bucket.ts). Replies are texts because Redis truncates Lua's floats. All checks precede the first write:
 -- Redis does not roll back. The first line (Redis 7) makes Redis check first: if it would refuse a write (out of
 -- memory, too few replicas, or a read-only replica), the script does not start.
 
@@ -86,7 +86,7 @@ local function add(changes, field, value)
 end
 
 -- Usage (key-record.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
--- marks. A damaged list is started again. The first mark is written together with the second: until then, all requests
+-- marks. A damaged list is discarded. The first mark is written together with the second: until then, all requests
 -- belong to the minute of the last decision.
 local function with_mark(marks, first, at, totals, kept)
   local from = 1
@@ -139,7 +139,7 @@ local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed
     -- A lowered limit lowers a debt too.
     if tokens < -limit then tokens, fraction = -limit, 0 end
   end
-  -- elapsed * limit / window. The product can exceed 2^53, so it is computed in two halves that stay below.
+  -- elapsed * limit / window. The product can exceed 2^53, so it is computed in two halves that stay below it.
   local high = elapsed * floor(limit / HALF)
   local rest = (high % window) * HALF + elapsed * (limit % HALF)
   tokens = tokens + floor(high / window) * HALF + floor(rest / window)

@@ -21,7 +21,7 @@ export interface Question {
   /** Called even if nobody waits any longer. */
   answered(verdict: Verdict): void;
   /**
-   * A deadline has passed; called again at every further one while the question is open.
+   * Called when a deadline has passed, and again at every further one, while the question is open.
    * @param wasSent whether the request may have been charged
    */
   late(wasSent: boolean): void;
@@ -36,7 +36,7 @@ export interface RemoteLimiter extends Limiter {
 
 /**
  * The store cannot be reached. A decision that fails with this may have been charged. The message describes a Redis
- * fault in words, without the library's error: that can contain the command, and so digests.
+ * fault in words, without the library's error, which can contain the command and so digests.
  */
 export class StoreUnavailable extends Unavailable {}
 
@@ -81,7 +81,7 @@ export interface Decision extends LimitStatus {
   readonly plan: PlanName;
   /** Which limits are the key's own. The plan sets the others. */
   readonly own: { readonly minute: boolean; readonly day: boolean };
-  /** Whether the running ban is an operator's, which binds in shadow mode too. */
+  /** Whether the running ban is an operator's, which applies in shadow mode too. */
   readonly isBannedByOperator: boolean;
   /** When the credential expires, as far as known: with the key or with the secret. 0 for never. */
   readonly endsAt: number;

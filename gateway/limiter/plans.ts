@@ -48,7 +48,7 @@ export const PLAN_FIELDS = {
   },
   ban_after: {
     label: 'Ban after strikes',
-    help: "maximum of a key's strikes. Each refused request adds one; strikes expire at eight times the minute limit",
+    help: 'maximum number of strikes of a key. Each refused request adds one; they expire at eight times the rate of the minute limit',
     absent: '5 × minute',
   },
   ban_grace_seconds: {
@@ -76,7 +76,7 @@ export const FIELD_NAMES = Object.keys(PLAN_FIELDS) as PlanField[];
 
 type ValueOf<F extends Field> = F extends { readonly options: readonly (infer Option)[] } ? Option : number;
 
-/** The values of a plan. It lacks fields that the plan does not have and choices that are not set. */
+/** The values of a plan. It omits fields that the plan does not have and choices that are not set. */
 export type Plan = { readonly [F in PlanField]?: ValueOf<(typeof PLAN_FIELDS)[F]> };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 

@@ -6,9 +6,9 @@ import { PLAN_FIELDS } from './plans.ts';
  * more than nine times its limit, without a pause, is banned.
  *
  * A refused request takes the next place: one token's time after the last place given. A request that finds a token
- * takes it, however long the line is. A refused request is also a strike. Strikes are forgotten at eight times the
- * minute limit; a key holds `ban_after` of them. A refusal that finds no room for its strike, `ban_grace_seconds` or
- * more after the first one that found none, bans the key.
+ * takes it, however long the line is. A refused request is also a strike. Strikes are forgotten at eight times the rate
+ * of the minute limit; a key holds `ban_after` of them. A refusal that finds no room for its strike,
+ * `ban_grace_seconds` or more after the first one that found none, bans the key.
  *
  * These are the rules of decide.lua; a property test checks that both agree. Times are Unix time in microseconds, and
  * whole numbers: a token's time is rounded up, a strike's time down.
@@ -35,7 +35,10 @@ export interface Patience {
   readonly ban_grace_seconds: number;
 }
 
-/** Strikes are forgotten at FORGOTTEN times the minute limit, and a key holds HELD times the minute limit of them. */
+/**
+ * Strikes are forgotten at FORGOTTEN times the rate of the minute limit, and a key holds HELD times the minute limit of
+ * them.
+ */
 const FORGOTTEN = 8;
 const HELD = 5;
 /**
@@ -65,7 +68,7 @@ const LONGEST_LINE = 60 * MINUTE;
 
 const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (FORGOTTEN * minute)));
 
-/** Converts the time of strikes to that of another limit. The number of strikes stays. */
+/** Converts the time of strikes to that of another limit. The number of strikes stays the same. */
 const inTimes = (time: number, timeThen: number, strikes: number): number =>
   time === timeThen ? strikes : Math.floor((strikes * time) / timeThen);
 

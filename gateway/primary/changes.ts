@@ -172,7 +172,7 @@ export const AUDIT_LOG: Followed = {
 
 /** How many entries are read at a time. The second number applies if there are more new ones. */
 const PAGES = [20, 500];
-/** No warning is given while the last read was less than this long ago. */
+/** No warning is given if the last read was less than this long ago. */
 const USUAL_MS = 2_000;
 
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';

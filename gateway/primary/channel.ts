@@ -48,7 +48,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   #number = 0;
   #isSilent = false;
   received = 0;
-  /** When the last message arrived, as of performance.now(). */
+  /** When the last message arrived, by performance.now(). */
   receivedAt = performance.now();
 
   constructor(peer: Peer, answerers: Answerers<Theirs>) {
@@ -162,7 +162,7 @@ export interface AskedOfPrimary {
   readonly load: readonly [id: string, { readonly fields: Fields | undefined } | undefined];
   /** Stores states. The answer says whether they are stored. */
   readonly save: readonly [{ readonly states: readonly SavedState[]; readonly mustBeDurable: boolean }, boolean];
-  /** A call of the storage, which only the primary has open. */
+  /** A call to the storage, which only the primary has open. */
   readonly call: readonly [{ readonly method: keyof Storage; readonly args: readonly unknown[] }, CallAnswer];
 }
 

@@ -42,7 +42,7 @@ export async function startPrimary(
   // If there is only one worker, its replacement must find the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
-  // These checks run before a worker serves. A PORT in use does not stop the start by itself, because the process that
+  // These checks run before a worker serves. A PORT in use does not abort the start by itself, because the process that
   // uses it may be about to end.
   const tried = await Promise.allSettled([
     tryPort(settings.HOST, port, 'PORT'),
@@ -180,8 +180,8 @@ async function openStorage(
 }
 
 /**
- * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends it the plans and
- * decides in its place. A renewal waits for Redis, because the worker that it replaces still serves.
+ * How a worker starts. A replacement waits only briefly for Redis, which may be away: the primary sends it the plans
+ * and decides in its place. A renewal waits for Redis, because the worker that it replaces still serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
   const plans = planCache?.stored;

@@ -294,7 +294,7 @@ function isListening(pid: number, port: number): boolean {
   return socketsAt(port, pid).some((inode) => own.has(`socket:[${inode}]`));
 }
 
-/** The inodes of the sockets that listen on this port, in the network of a process. */
+/** The inodes of the sockets that listen on this port, in the network namespace of a process. */
 function socketsAt(port: number, pid: number | 'self'): string[] {
   const at = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
   // The tables can have tens of thousands of lines.

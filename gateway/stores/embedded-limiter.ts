@@ -13,10 +13,10 @@ import type { FieldChanges, Fields } from './storage.ts';
 /** The maximum number of keys held with a stored state. As many again may be held with an unsaved one. */
 const MAX_KEYS = 50_000;
 const SAVE_EVERY_MS = 1_000;
-/** The number of states written at once. So few take only a few milliseconds. */
+/** The number of states written at once. Writing so few takes only a few milliseconds. */
 const STATES_AT_ONCE = 250;
 
-/** The state of a key, as changes of its record. */
+/** The state of a key, as changes to its record. */
 export type SavedState = readonly [id: string, changes: FieldChanges];
 
 export interface KeySource {

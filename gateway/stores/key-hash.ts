@@ -19,8 +19,8 @@ import { readState, readUsed, USED, withoutSecrets, writeUsed } from './key-stat
 import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from './storage.ts';
 
 /**
- * The fields of an API key, in its hash in Redis and in a line of a backup. Times are decimal Unix seconds, and other
- * values are as people type them. The reading functions accept any hash, because people edit hashes.
+ * The fields of an API key, as stored in its hash in Redis and in a line of a backup. Times are decimal Unix seconds,
+ * and other values are as people type them. The reading functions accept any hash, because people edit hashes.
  */
 
 /** The fields of the record, and the member for each. */
@@ -55,7 +55,7 @@ const EDITABLE = Object.keys(CHECKS) as Editable[];
 
 /**
  * The editable fields as a gateway last left them, and a digest of the secrets. A difference shows an edit by hand.
- * decide.lua also uses these copies in place of bad values. The digest also reveals concurrent changes of the secrets.
+ * decide.lua also uses these copies in place of bad values. The digest also reveals concurrent changes to the secrets.
  */
 const KEPT = 'ok_';
 const KEPT_SECRETS = `${KEPT}secrets`;
@@ -137,7 +137,7 @@ function faultInCreation({ created_at: text }: Fields): string | undefined {
   const createdAt = readTime(text);
   if (createdAt === undefined) return 'created_at is not a time in Unix seconds.';
   // Lists are sorted by this time. The tolerance of a day allows for clocks that differ.
-  return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at lies in the future.' : undefined;
+  return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at is in the future.' : undefined;
 }
 
 /** The fields of a key for a backup: those in force, which a restore accepts. */

@@ -5,7 +5,7 @@ import { isLimit, MAX_LIMIT } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import { type FieldChanges, type Fields, readTime, writeTime } from './storage.ts';
 
-/** A ban that begins this long after the end of the last one begins a new series. */
+/** A ban that begins this long after the end of the last one starts a new series. */
 const SERIES = DAY;
 
 /** The fields of a key that decisions write: levels, refusals, bans, and when the key and its secrets were used. */

@@ -210,7 +210,8 @@ export class Keys {
 
   /**
    * Restores a key from a backup if its id is free: an existing key is not changed, and a revoked key stays revoked.
-   * The call can be repeated. The caller checks the age of the backup, because revocations are known for only 36 days.
+   * The call can be repeated. The caller checks the age of the backup, because revocations are on record for only 36
+   * days.
    * @param entryFor the audit entry for a restored key
    * @param isTrial whether to write nothing
    */

@@ -68,7 +68,7 @@ export interface AboutChange extends About {
   entriesFor(changes: readonly FieldChange[]): readonly Activity[];
 }
 
-/** The audit entries of a change of plans, one for each plan. */
+/** The audit entries of a change to plans, one for each plan. */
 export function planActivity(
   changes: readonly FieldChange[],
   about: Omit<Activity, 'action' | 'target' | 'changes'>,
@@ -154,8 +154,8 @@ export class Plans {
 
   /**
    * Sets fields and records the change, in one step. A change without effect is not recorded.
-   * @param make returns the changes of the present table, given the plans that are still built-in. Called again if
-   *   another change came first
+   * @param make returns the changes to the present table, given the plans that still have their built-in values. Called
+   *   again if another change came first
    * @returns undefined if `make` returns no changes. `change` is undefined if nothing changed; `unrecorded` is the
    *   reason why the history lacks the change, if it does
    * @throws {Conflict} if there is no table and the fields do not form a complete one

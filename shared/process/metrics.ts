@@ -104,8 +104,7 @@ let ofProcess: readonly Metric[] | undefined;
 function metricsOfProcess(): readonly Metric[] {
   if (ofProcess === undefined) {
     const registry = new Registry();
-    // By default the library wakes the process a hundred and ten times a second, which is most of what an idle process
-    // costs.
+    // By default the library wakes the process 110 times a second, which is most of what an idle process costs.
     const seldom = { eventLoopUtilizationTimeout: 1_000, eventLoopMonitoringPrecision: 50 };
     collectDefaultMetrics({ register: registry, ...seldom });
     ofProcess = registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetric(name) as Metric);

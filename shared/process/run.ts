@@ -48,9 +48,9 @@ const ORPHAN_MS = 9_000;
 
 /**
  * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or ends. A
- * fault at the start is written to standard error and exits with status 1; a second signal exits with status 1 too. The
- * first signal after a stop message does not count as the second: a terminal or supervisor may signal all processes
- * after the parent has asked its children to stop.
+ * fault at the start is written to standard error, and the process exits with status 1, as it does after a second
+ * signal. The first signal after a stop message does not count as the second: a terminal or supervisor may signal all
+ * processes after the parent has asked its children to stop.
  */
 export async function run(start: () => Promise<{ running: Starting; logger: Logger }>): Promise<void> {
   disablePretenuring();

@@ -23,7 +23,7 @@ class DecideCommand extends Command {
 /**
  * Runs decide.lua; the head of that file describes the parameters. Sends the script's text to a node that lacks the
  * script.
- * @param onText called before the text is sent, which is a call of its own
+ * @param onText called before the text is sent, which is a separate call
  */
 export const runDecide = (
   redis: RedisConnection,

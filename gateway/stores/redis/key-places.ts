@@ -53,7 +53,7 @@ export class KeyPlaces {
       // One of many overloads stands for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
       const page = toCursors(await orUnavailable(this.#redis.zrange(set, ...options)));
-      // An entry that is not a key id was added by hand. It is removed, because it would shift all pages behind it.
+      // An entry that is not a key id was added by hand. It is removed, because it would shift all pages after it.
       const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
       if (foreign.length > 0 && (await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) continue;
       found.push(...page.filter((cursor) => isKeyId(cursor.id) && isBehind(cursor)));

@@ -113,7 +113,7 @@ function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_statu
 
 function checkReplicas(name: string, replication: Fields): CheckResult {
   const count = followersIn(replication);
-  if (count > 0) return good(name, `${count} connected: each change of an operator waits for one of them`);
+  if (count > 0) return good(name, `${count} connected: each change by an operator waits for one of them`);
   const why = Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected';
   const advice = 'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.';
   return warning(name, `none ${why}: acknowledged changes are lost with this node`, advice);

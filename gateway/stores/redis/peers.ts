@@ -69,7 +69,7 @@ export class Peers {
     };
   }
 
-  /** Removes silent gateways whose process has ended: it ran on this host, or another one has its name now. */
+  /** Removes silent gateways whose process has ended: it ran on this host, or another gateway now has its name. */
   #endedOf(silent: readonly string[], heard: readonly string[]): readonly string[] {
     const names = heard.map(nameOf);
     const ended = silent.filter((gateway) => {

@@ -76,7 +76,7 @@ export async function take(redis: RedisConnection, step: Step) {
     return outcomeOf(await send(''));
   } catch (fault) {
     if (fault instanceof NotMade) throw fault;
-    // Only the text is safe: the library's fault contains the command.
+    // Only this part of the message is safe to log: the rest contains the command.
     const reason = `Redis failed: ${(fault as Error).message.split(', with args')[0]}`;
     const why = refusalIn(fault as Error);
     if (why !== undefined) throw new NotMade(why, reason);

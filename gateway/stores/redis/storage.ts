@@ -228,7 +228,7 @@ export class Replicas {
   }
 
   /**
-   * Call this as soon as Redis has answered a change of `name`. The returned function waits for the confirmation.
+   * Call this as soon as Redis has answered a change to `name`. The returned function waits for the confirmation.
    * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
    */
   noteWrite(name: string): () => Promise<void> {

@@ -10,7 +10,10 @@ import { WAL } from './open.ts';
  */
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
-/** The maximum of urgent steps on a full disk: the pages that so few steps change fit into the existing log. */
+/**
+ * The maximum number of urgent steps in one transaction on a full disk: the pages that so few steps change fit into the
+ * existing log.
+ */
 const MOST_IN_NEED = 25;
 
 /**
@@ -26,7 +29,7 @@ const LOG_ROOMS = 4;
 
 /** Without the file, changes would be written where nobody finds them again. */
 const GONE =
-  'The file of the database was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
+  'The database file was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
 
 interface Step {
@@ -97,7 +100,7 @@ export class Commits {
   }
 
   /**
-   * Call this before anything that a step needs, which could itself use the reserved space.
+   * Call this before any work for a step, because that work could itself use the reserved space.
    * @throws {NotMade} while the disk is full, if the step is not urgent
    */
   refuse(urgency: Urgency | undefined): void {
@@ -187,7 +190,7 @@ export class Commits {
     room.hold();
   }
 
-  /** Notices a full disk before the last of its room is used. */
+  /** Detects a full disk before the last of its room is used. */
   #watchRoom(): void {
     if (this.#options.room?.isDiskFull()) this.failed(FULL);
     else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
