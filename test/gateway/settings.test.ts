@@ -181,7 +181,7 @@ test('unusable TLS files are reported as faults of the settings', async () => {
   ] as const) {
     const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
     // The fault is reported together with all others.
-    expect(read).toThrow(`faults:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
+    expect(read).toThrow(`invalid:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
   }
 });
 

@@ -95,7 +95,7 @@ const ROWS: readonly Row[] = [
     [{ minute: 5, author: 'a\u001b[2Jb' }, 'author must not be empty or contain control characters'],
     [{ minute: 5, reason: 'a'.repeat(501) }, 'reason'],
   ),
-  ['PATCH', '/plans/enterprise', { minute: 5 }, 'enterprise has no minute of its own'],
+  ['PATCH', '/plans/enterprise', { minute: 5 }, 'enterprise has no minute limit'],
   ...bodies(
     'PATCH',
     '/plans',
@@ -107,7 +107,7 @@ const ROWS: readonly Row[] = [
     [{ plans: { free: 7 } }, 'plans.free must be an object'],
     [{ plans: { gold: { minute: 5 } } }, '"gold" is not known.'],
     [{ plans: { free: { minute: '5' } } }, 'plans.free.minute must be a whole number'],
-    [{ plans: { free: { minute: 5 }, enterprise: { minute: 5 } } }, 'enterprise has no minute of its own'],
+    [{ plans: { free: { minute: 5 }, enterprise: { minute: 5 } } }, 'enterprise has no minute limit'],
     [{ plans: { free: { minute: 7 }, __proto: { minute: 7 } } }, '"__proto" is not known'],
     [JSON.parse('{"plans": {"free": {"minute": 7}, "__proto__": {}}}'), 'plans.__proto__ is not a plan'],
   ),
@@ -124,7 +124,7 @@ const ROWS: readonly Row[] = [
     [{ minute: 0 }, 'minute must be a whole number from 1'],
     [{ ban_after: 5 }, '"ban_after" is not known'],
   ),
-  ['POST', '/plans/enterprise/try', { minute: 5 }, 'enterprise has no limits of its own'],
+  ['POST', '/plans/enterprise/try', { minute: 5 }, 'enterprise has no limits'],
   ['POST', '/plans/free/try?after=x', { minute: 5 }, 'after must be'],
   ...queries(
     '/keys',

@@ -295,7 +295,7 @@ function readHolder(path: string): number {
 
 /** @param pid the process that uses the folder; 0 if unknown */
 function inUse(folder: string, pid: number): Error {
-  const who = pid > 0 ? ` (process ${pid})` : '';
+  const who = pid > 0 ? `, process ${pid}` : '';
   return new Error(
     `DATA_DIR ${folder} is in use by another gateway${who}. Gateways share keys through Redis: set REDIS_URL for ` +
       'each of them. Otherwise give this gateway its own DATA_DIR.',
