@@ -96,7 +96,7 @@ export async function startPrimary(
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
   if (owner === undefined) setInterval(watch, WATCH_MS).unref();
-  // The first workers can then load the code that this process has compiled. The call is repeated below.
+  // On a first start, workers can then load the code that this process has compiled. The call is repeated below.
   flushCompileCache();
   begun.resolve(workers);
 

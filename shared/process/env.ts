@@ -140,7 +140,7 @@ export function readSettingFile(path: string): string {
 /** The text last read from each file that a setting names. */
 export const textsRead = (): ReadonlyMap<string, string> => new Map(read);
 
-/** Uses these texts in place of their files from now on; undefined goes back to the files. */
+/** Uses these texts in place of their files from now on; undefined restores the files. */
 export function readInstead(texts: ReadonlyMap<string, string> | undefined): void {
   instead = texts ?? new Map();
 }
