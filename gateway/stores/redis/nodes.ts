@@ -104,7 +104,7 @@ function checkMemory(
 
 function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {
   if (aof !== '1') {
-    const found = 'no append-only file: a crash loses all keys and usage since the last snapshot';
+    const found = 'no append-only file: a crash loses keys issued and usage counted since the last snapshot';
     return warning(name, found, 'CONFIG SET appendonly yes');
   }
   if (status === 'ok') return good(name, 'an append-only file is written');
