@@ -94,7 +94,7 @@ async function openDatabase(current: () => string, metrics: Metrics): Promise<St
   });
 }
 
-/** Deletes expired idempotent answers, now and every hour. */
+/** Deletes expired stored answers, now and every hour. */
 function forgetRegularly(store: Store, logger: Logger): () => void {
   const forget = () =>
     store

@@ -9,7 +9,7 @@ export interface CheckResult {
   readonly found: string;
   /** What the operator can do. */
   readonly advice?: string | undefined;
-  /** Since when; undefined if only repeated checks can show it. */
+  /** When this began; undefined if only repeated checks can show it. */
   readonly since?: string;
 }
 

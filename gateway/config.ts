@@ -56,7 +56,7 @@ const corsOrigins = z
 
 const FILE_SETTINGS = { certFile: 'TLS_CERT_FILE', keyFile: 'TLS_KEY_FILE' } as const;
 
-/** The faults of the two TLS settings: the setting and the message. */
+/** The faults of the two TLS settings, each with its setting and a message. */
 function tlsFaults(certFile?: string, keyFile?: string): [setting: string, error: string][] {
   if (certFile === undefined && keyFile === undefined) return [];
   if (certFile === undefined) return [['TLS_CERT_FILE', 'is required with TLS_KEY_FILE']];
@@ -82,7 +82,7 @@ export const GatewaySettings = z
       .describe(
         'URLs of cores, separated by commas. Names are resolved every 2 s, and each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
-    CORE_TOKEN: tokens.optional().describe('bearer token for the core; the first of several separated by commas'),
+    CORE_TOKEN: tokens.optional().describe('bearer token for the core; of a comma-separated list, the first is sent'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
@@ -99,14 +99,14 @@ export const GatewaySettings = z
     REDIS_CA_FILE: caFile
       .optional()
       .describe("CA certificates for `rediss://`, in PEM, read for each new connection. Unset: Node's own"),
-    REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('longest time for a decision in Redis'),
-    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest time for a response from the core'),
+    REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('longest wait for a decision from Redis'),
+    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest wait for a response from the core'),
     WORKERS: integer(1, 64)
       .default(1)
       .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),
     BODY_LIMIT_BYTES: integer(1, 16_777_216)
       .default(65_536)
-      .describe('largest request body; the unfinished ones of a worker share 32 MB'),
+      .describe('largest request body; all unfinished bodies of a worker share 32 MB'),
     TRUSTED_PROXIES: addressBlocks
       .default([])
       .describe(
@@ -131,14 +131,14 @@ export const GatewaySettings = z
       .describe("header with the operator's name, such as `X-Forwarded-User`; trusted only from `TRUSTED_PROXIES`"),
     ACTIVITY_LENGTH: integer(100, 1_000_000)
       .default(ACTIVITY_LENGTH)
-      .describe('number of entries in the audit log, some 220 bytes each'),
+      .describe('number of entries in the audit log, about 220 bytes each'),
     RECENT_REQUESTS: integer(100, 1_000_000)
       .default(RECENT_REQUESTS)
-      .describe('requests that each gateway remembers for operators, some 1.6 kB each'),
+      .describe('requests that each gateway remembers for operators, about 1.6 kB each'),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
-      .describe("whether to send the `RateLimit` fields of the IETF's draft: on or off"),
+      .describe('whether to send the `RateLimit` fields of the IETF draft: on or off'),
     SERVER_TIMING: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('off')

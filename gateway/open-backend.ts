@@ -48,7 +48,7 @@ export interface OpenOptions {
   /** Required without Redis. */
   readonly embedded?: Embedded | undefined;
   readonly plans?: StoredPlans | undefined;
-  /** Whether the gateway starts, rather than one of its workers starting again. True by default. */
+  /** Whether the gateway is starting, rather than restarting one of its workers. True by default. */
   readonly isAtStart?: boolean | undefined;
   readonly withinMs?: number | undefined;
 }

@@ -26,7 +26,7 @@ export const redisUrls = z.string().transform((text, context) => {
 
 export const redisMode = z.enum(['single', 'cluster', 'sentinel'], { error: 'must be single, cluster or sentinel' });
 
-export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name by which the sentinels know the primary');
+export const masterName = z.string().regex(/^[\w.-]+$/, 'must be the name that the sentinels use for the primary');
 
 /** The path of a file that contains certificates. */
 export const caFile = z.string().refine(hasCertificates, { error: 'must be a file that holds certificates in PEM' });
@@ -57,7 +57,7 @@ interface RedisSettings {
 
 type Fault = readonly [setting: keyof RedisSettings, isFault: boolean, error: string];
 
-/** Conflicts between settings: the setting and the message. */
+/** Conflicts between settings, each with a setting and a message. */
 export function redisFaults(settings: RedisSettings): (readonly [setting: keyof RedisSettings, error: string])[] {
   const { REDIS_MODE: mode, REDIS_URL: given } = settings;
   const urls = (given ?? []).filter((url) => URL.canParse(url)).map((url) => new URL(url));

@@ -55,11 +55,11 @@ export async function serveOperators(
     async cores({ isWatched }) {
       if (isWatched) return lookAtCores();
       const seen = coresOf(processes()).filter(({ state }) => state !== 'draining');
-      // The workers probe several cores anyway.
+      // If there are several cores, the workers probe them anyway.
       return [...(seen.length > 1 ? await probeCores(settings.CORE_URL) : []), ...seen.flatMap(checkAnswers)];
     },
     workers: () => checkWorkers(workers?.()),
-    // Orchestrators check the readiness of every gateway. Each gateway would then query all others every second.
+    // Orchestrators check the readiness of every gateway, so each gateway would query all others every second.
     gateways: ({ isNow }) => (isNow ? checkPeers(peers) : undefined),
   });
   const server = await startServer({

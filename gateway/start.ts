@@ -135,7 +135,7 @@ function certificateFiles({ TLS_CERT_FILE, TLS_KEY_FILE }: GatewaySettings): Cer
   return { certFile: TLS_CERT_FILE, keyFile: TLS_KEY_FILE };
 }
 
-/** Counts connections above a limit and logs them at most once a second, because they come in large numbers. */
+/** Counts connections above a limit and logs them at most once a second, because they occur in large numbers. */
 function countRefusals(metrics: Metrics, logger: Logger): (limit: ConnectionLimit) => void {
   const count = metrics.counter('gateway_connections_refused_total', 'Connections over a limit.', 'limit', [
     'address',

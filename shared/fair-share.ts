@@ -70,7 +70,7 @@ export class FairQueue<T> {
 
   /**
    * Takes out the oldest entry of the client whose turn it is. That client goes to the end of the line.
-   * @param mayHaveTurn returns false for clients to pass over
+   * @param mayHaveTurn returns false for clients to skip
    */
   take(mayHaveTurn: (client: string) => boolean = () => true): T | undefined {
     for (const [client, queue] of this.#queues) {

@@ -4,8 +4,9 @@ import { Unavailable } from '../../shared/domain-errors.ts';
 const REFUSED_MS = 1_000;
 
 /**
- * The URL of a database whose password can change while the core runs. It changes in two places, the database and the
- * URL, one after the other. In between, the database refuses either the present or the last URL and accepts the other.
+ * The URL of a database whose password can change while the core runs. The password changes in two places, the database
+ * and the URL, one after the other. In between, the database refuses either the present or the last URL and accepts the
+ * other.
  */
 export class DatabaseUrl {
   readonly #read: () => string;
@@ -39,10 +40,10 @@ export class DatabaseUrl {
   }
 }
 
-/** What the system's error codes mean. PostgreSQL and SQLite have messages of their own. */
+/** What the system's error codes mean. PostgreSQL and SQLite have their own messages. */
 const WORDS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'there is no host of this name',
+  ECONNREFUSED: 'nothing is listening there',
+  ENOTFOUND: 'there is no host with this name',
   EAI_AGAIN: 'the name of the host cannot be resolved',
   EHOSTUNREACH: 'the host cannot be reached',
   ENETUNREACH: 'the network cannot be reached',
@@ -64,7 +65,7 @@ function placeOf(url: string): string {
   if (url.startsWith('sqlite:')) return `the SQLite file ${url.slice('sqlite:'.length)}`;
   if (!URL.canParse(url)) return 'PostgreSQL';
   const { hostname, port, pathname } = new URL(url);
-  return `PostgreSQL at ${hostname || 'localhost'}:${port || 5432}, database ${pathname.slice(1) || 'by default'},`;
+  return `PostgreSQL at ${hostname || 'localhost'}:${port || 5432}, database ${pathname.slice(1) || '(default)'},`;
 }
 
 function reasonOf(cause: unknown): string {

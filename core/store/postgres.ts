@@ -67,7 +67,7 @@ export class PostgresStore implements Store {
     await this.#pool.end();
   }
 
-  /** @throws {Unavailable} if no connection is available, if it breaks, or if PostgreSQL lacks something at present */
+  /** @throws {Unavailable} if no connection is available, if it breaks, or if PostgreSQL currently lacks a resource */
   async #withConnection<T>(use: (client: pg.PoolClient) => Promise<T>): Promise<T> {
     let broken = false;
     const client = await this.#retryRefused(() => this.#pool.connect()).catch((cause: unknown) => {
@@ -85,7 +85,7 @@ export class PostgresStore implements Store {
     }
   }
 
-  /** Connects. If the password is refused during its change, tries the other one. */
+  /** Connects. If the password is refused while it is being changed, tries the other one. */
   async #retryRefused<T>(connect: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -128,7 +128,7 @@ const CONNECTION_OPTIONS = {
   types,
 } satisfies pg.ClientConfig;
 
-/** The class of connections that read the present URL when they connect. */
+/** The class of connections that read the current URL when they connect. */
 const connectionsTo = (url: DatabaseUrl) =>
   class extends pg.Client {
     readonly #url: string;
@@ -170,7 +170,7 @@ const connectionsTo = (url: DatabaseUrl) =>
 /** The names of statements by their text. All texts are constants, so there are few. */
 const names = new Map<string, string>();
 
-/** A name makes a statement a prepared one, once per connection. */
+/** A named statement is prepared once per connection. */
 function nameOf(sql: string): string {
   const name = names.get(sql) ?? `s${names.size}`;
   names.set(sql, name);
@@ -212,7 +212,7 @@ async function inTransaction<T>(client: pg.ClientBase, use: () => Promise<T>): P
   }
 }
 
-/** The meaning of PostgreSQL's faults and connection faults. Any other fault is one of the core itself. */
+/** Classifies the faults of PostgreSQL and of connections. Any other fault is a bug in the core. */
 
 /** Codes of a shutdown or a lost connection, by their first characters (appendix A of PostgreSQL's manual). */
 const LOST_CLASSES = ['08', '57P'];
@@ -251,20 +251,20 @@ const RUN_AGAIN: ReadonlySet<string> = new Set(['40001', '40P01']);
 
 const LOCK_NOT_AVAILABLE = '55P03';
 
-/** Wrong password, unknown user, or not allowed from here. */
+/** Wrong password, unknown user, or a host that is not allowed. */
 const PASSWORD_REFUSED: ReadonlySet<string> = new Set(['28P01', '28000']);
 
 /** PostgreSQL accepted the connection but did not answer in time, so it can be reached. */
 class PostgresSilent extends Error {
   constructor() {
-    super('PostgreSQL accepted the connection and did not answer in time.');
+    super('PostgreSQL accepted the connection but did not answer in time.');
   }
 }
 
 /** PostgreSQL answers, but is short of time, memory or connections. */
 const SHORT = /^(53...|57014|55P03)$/;
 
-/** Whether the database is slow or busy, as opposed to out of reach or refusing the core. */
+/** Whether the database is slow or busy, rather than unreachable or refusing the core. */
 const isSlow = (fault: unknown): boolean =>
   fault instanceof PostgresSilent ||
   SHORT.test(codeOf(fault)) ||
@@ -286,7 +286,7 @@ const isToBeRunAgain = (fault: unknown): boolean => RUN_AGAIN.has(codeOf(fault))
 
 const codeOf = (fault: unknown): string => (fault as NodeJS.ErrnoException | undefined)?.code ?? '';
 
-/** A check is answered within this time, whatever the database does. A gateway gives a probe twice as long. */
+/** A check is answered within this time, whatever the database does. A gateway allows a probe twice as long. */
 export const CHECK_WITHIN_MS = 500;
 const LOCK_TIMEOUT_MS = 100;
 
@@ -294,9 +294,9 @@ const LOCK_TIMEOUT_MS = 100;
  * Checks whether PostgreSQL can serve. The check has its own connection, because in the pool it would wait behind
  * requests.
  *
- * A slow database makes no core unready: it is slow for all cores, so they would all become unready at once. Only a
- * fact changes readiness: PostgreSQL cannot be reached, refuses the core, lacks a table or takes no writes. A check
- * that takes too long returns the last result again.
+ * A slow database does not make a core unready: it is slow for all cores, so they would all become unready at once.
+ * Only a definite fault does: PostgreSQL cannot be reached, refuses the core, lacks a table or accepts no writes. A
+ * check that takes too long returns the last result again.
  */
 class PostgresReadiness {
   readonly #open: () => Promise<pg.Client>;
@@ -304,7 +304,7 @@ class PostgresReadiness {
   #underWay: Promise<void> | undefined;
   #lastFault: unknown;
 
-  /** @param open opens a connection that nobody else uses */
+  /** @param open opens a connection for this object alone */
   constructor(open: () => Promise<pg.Client>) {
     this.#open = open;
   }
@@ -342,7 +342,7 @@ class PostgresReadiness {
     }
   }
 
-  /** A new connection also gets settings that an old one does not notice, such as read-only mode. */
+  /** A new connection also picks up settings that an old one misses, such as read-only mode. */
   async #drop(): Promise<void> {
     const client = this.#client;
     this.#client = undefined;

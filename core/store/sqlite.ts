@@ -103,8 +103,8 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * If one write fails, all begin again, each with a savepoint. Otherwise there are none, because a savepoint costs as
-   * much as a write.
+   * If one write fails, all of them run again, each with a savepoint. The first run has none, because a savepoint costs
+   * as much as a write.
    */
   #attemptAll(group: readonly Waiting[]): Outcome[] {
     try {

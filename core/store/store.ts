@@ -8,7 +8,7 @@ import { Conflict, Unavailable } from '../../shared/domain-errors.ts';
 export interface Store {
   /** Runs statements that change nothing. */
   read<T>(transaction: () => Transaction<T>): Promise<T>;
-  /** Runs all of a transaction or nothing of it. May run it again from the start if the database requires that. */
+  /** Runs a transaction completely or not at all. May run it again from the start if the database requires that. */
   write<T>(transaction: () => Transaction<T>): Promise<T>;
   /** Checks what serving needs, without changing anything. @throws if something is missing */
   check(): Promise<void>;

@@ -35,7 +35,7 @@ export class Client {
   /** When this gateway last learned of a change by an operator. Earlier verdicts are not used. */
   changedAt = Number.NEGATIVE_INFINITY;
   facts: { readonly facts: KeyFacts; readonly askedAt: number } | undefined;
-  /** Requests of the key in the gateway that take capacity (overload.ts). */
+  /** Requests of the key that take up capacity in the gateway (overload.ts). */
   inFlight = 0;
   /** Until when reads of the client are expected to be slow, and answers to be large (upstream/call.ts). */
   slowUntil = 0;
@@ -68,8 +68,8 @@ export interface Debt {
   /** How many of the admitted requests, counted from the first, take no token because the key has been reset since. */
   spared: number;
   /**
-   * How many tokens the minute bucket still owes if the store's own has overflowed meanwhile: fewer than were taken
-   * once it would have been full again.
+   * How many tokens to take from the store's minute bucket if it has overflowed meanwhile: fewer than were taken here,
+   * once the bucket would have been full again.
    */
   due: number;
   /** The time of the levels from which the first token was taken, by the store's clock; 0 for none. */
@@ -114,14 +114,14 @@ export function settled(debt: Debt, charged: Debt): boolean {
   return debt.admitted + debt.shadowed + debt.refused === 0;
 }
 
-/** Forgets what the minute bucket has refilled since, as far as it would overflow. @param now by the store's clock */
+/** Reduces `due` by what the minute bucket would have refilled beyond its capacity. @param now by the store's clock */
 export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number, now: number): void {
   const capacity = Math.min(minute.limit ?? limit, limit);
   const { tokens } = refill(minute, capacity, MINUTE, Math.max(0, now - (asOf ?? now)));
   debt.due = Math.min(debt.due, capacity - tokens);
 }
 
-/** A state minus the tokens owed. The minute bucket goes to at most one capacity below zero, the day bucket to zero. */
+/** A state minus the tokens owed. The minute bucket can go down to one capacity below zero, the day bucket to zero. */
 export function debited(state: KeyState, debt: Debt): KeyState {
   return { ...state, minute: lowered(state.minute, debt.due, -1), day: lowered(state.day, owedBy(debt), 0) };
 }

@@ -22,7 +22,9 @@ import { MAX_LIMIT, type Plan, type PlanTable } from './plans.ts';
 
 /** How long local decisions may use a verdict of the store. */
 const VERDICT_HOLDS = 15 * 60 * SECOND;
-/** How long this process remembers a ban: not longer, because another gateway's operator may have lifted it. */
+/**
+ * How long this process remembers a ban. It is short, because an operator may have lifted the ban at another gateway.
+ */
 const BAN_HOLDS = SECOND;
 export const MAX_CLIENTS = 50_000;
 /** How many keys another process takes over at once: few enough not to block its event loop. */
@@ -41,8 +43,8 @@ export interface LocalDecisions {
 
 /**
  * The keys in use, one record each: the store's last decision, and what was decided here since then. While the store is
- * away, this class decides by the same rules, from the last levels and the running bans. After an operator's change of
- * a key, it does not decide on that key until the store has answered again.
+ * away, this class decides by the same rules, from the last levels and the running bans. After an operator changes a
+ * key, it does not decide on that key until the store has answered again.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS, (client) => {
@@ -54,7 +56,7 @@ export class Clients implements LocalDecisions {
   readonly #monotonic: () => number;
   readonly #onBan: (client: Client) => void;
   #doubtedAt = Number.NEGATIVE_INFINITY;
-  /** The last change of any key without a record. A record for each restored key would evict those in use. */
+  /** The last change to any key without a record. Records for all restored keys would evict those in use. */
   #othersChangedAt = Number.NEGATIVE_INFINITY;
 
   /**
@@ -122,7 +124,7 @@ export class Clients implements LocalDecisions {
     // The secret is still valid in its own network.
     if (reason !== 'elsewhere') client?.secrets.delete(digest);
     if (!isOfKey || client === undefined) return;
-    // The key may have been revoked by hand, which no operator's change reports.
+    // The key may have been revoked by hand, which is not announced.
     client.secrets.clear();
     client.changedAt = this.#monotonic();
   }
@@ -167,7 +169,7 @@ export class Clients implements LocalDecisions {
   }
 
   /**
-   * Whether an answer to a query sent at `askedAt` may be older than a change of the key.
+   * Whether an answer to a query sent at `askedAt` may be older than a change to the key.
    * @param inHand the record of the key, if the caller has it
    */
   hasChangedSince(id: string, askedAt: number, inHand?: Client): boolean {

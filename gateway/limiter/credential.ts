@@ -4,7 +4,7 @@ import { addressDigits, isWithin } from './networks.ts';
 
 /**
  * API keys: `as_<id>_<secret><check>`. The id is public and may appear in logs. The secret is 190 bits from a CSPRNG.
- * The check is a CRC-32 over everything before it: a typo or an invented key is refused locally.
+ * The check is a CRC-32 of everything before it, so a mistyped or invented key is refused locally.
  */
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -15,7 +15,7 @@ const SECRET_START = 'as_'.length + ID_LENGTH + '_'.length;
 const CHECK_START = SECRET_START + SECRET_LENGTH;
 const PATTERN = `as_[0-9A-Za-z]{${ID_LENGTH}}_[0-9A-Za-z]{${SECRET_LENGTH + CHECK_LENGTH}}`;
 const API_KEY = new RegExp(`^${PATTERN}$`);
-/** Without the `a`, which an escape before it can include: `%5as_`. */
+/** Omits the `a`, which can be part of an escape before it: `%5as_`. */
 const WHOLE_API_KEY = new RegExp(PATTERN.slice(1), 'g');
 const API_KEY_IN_TEXT = new RegExp(`(as_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z]+`, 'g');
 const DECODED_API_KEY = new RegExp(`(s_[0-9A-Za-z]{${ID_LENGTH}}_)[0-9A-Za-z].*`, 's');
@@ -50,7 +50,7 @@ export function parseApiKey(text: string, use = NO_USE): Credential | undefined 
 export const redactApiKeys = (text: string): string =>
   text.includes('as_') || text.includes('%') ? redact(text, API_KEY_IN_TEXT, DECODED_API_KEY) : text;
 
-/** @param decoded matches the rest of a decoded text, from a secret on */
+/** @param decoded matches the rest of a decoded text, from a secret onwards */
 export function redact(text: string, secret: RegExp, decoded: RegExp): string {
   const plain = decode(text);
   if (plain === text) return text.replaceAll(secret, '$1…');

@@ -5,23 +5,23 @@
 -- KEYS[i]           hash of the presented API key
 -- ARGV[1]           Unix time in microseconds, or '' for the server's clock
 -- ARGV[2]           plan table; each plan is one line after a line feed: name minute=60 day=1000 …
---                   A field that the plan does not have is left out.
+--                   Fields that the plan lacks are left out.
 -- ARGV[1 + 2 * i]   SHA-256 of the presented secret, in base64url
 -- ARGV[2 + 2 * i]   number of requests. 0 peeks: one verdict, nothing is taken or written.
 --                   For a secret bound to a scope or to networks: 'count scope address', with the required scope
 --                   or '-', and the address in the format of networks.ts or '-'.
 --                   'charge admitted shadowed refused retry_at as_of spared due' charges the key for requests that were
---                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket
---                   goes to at most one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
+--                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket can
+--                   go down to one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
 --                   take no token. `due` is subtracted from a full minute bucket (client.ts).
 --
--- reply             one verdict for each request, in the order of the keys. Each is a text of words separated by
---                   spaces: one text is cheaper for both sides than a list.
+-- reply             one verdict for each request, in the order of the keys. Each is one string of words separated by
+--                   spaces, which is cheaper for both sides than a list.
 --   unknown | gone | disabled | ended | expired | elsewhere | misconfigured | unreadable
---     gone: there is no such key. ended: the secret has expired; expired: the key has
+--     gone: no such key. ended: the secret has expired. expired: the key has expired
 --   bound: the secret is bound, but scope and address were not given; nothing was decided
 --   charged: as below, but with the number of forgiven tokens in place of retry_at
 --   admitted | shadowed | refused | banned | forbidden, plan, now and the levels as in the field `left`,
@@ -32,9 +32,9 @@
 --
 -- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
 -- uses integers: microseconds, whole tokens, and a fraction counted in 1/window of a token. Nothing is rounded
--- (bucket.ts says why). Replies are texts because Redis truncates Lua's floats. Everything is checked before anything
--- is written: Redis does not roll back. The first line (Redis 7) makes Redis check first: if it would refuse a write
--- (out of memory, too few replicas, or a read-only replica), the script does not start.
+-- (see bucket.ts). Replies are texts because Redis truncates Lua's floats. All checks precede the first write:
+-- Redis does not roll back. The first line (Redis 7) makes Redis check first: if it would refuse a write (out of
+-- memory, too few replicas, or a read-only replica), the script does not start.
 
 local SECOND, MINUTE, DAY = 1000000, 60000000, 86400000000
 local LONGEST_BAN, SERIES, MAX_DOUBLINGS = DAY, DAY, 17
@@ -42,7 +42,7 @@ local HELD, FORGOTTEN, LINE_MINUTES, LONGEST_LINE, LOWERED = 5, 8, 15, 60 * MINU
 local MINUTES_KEPT, DAYS_KEPT, LONGEST_MARKS = 61, 36, 4096
 -- Room for twenty secrets, each with its last use.
 local LONGEST_USED = 400
--- What follows the eight characters of a secret's id if the secret has no expiry, both scopes and no networks.
+-- Follows the eight-character id of a secret that has no expiry, both scopes and no networks.
 local USUAL_SECRET, USUAL_PLACE = ' - read,write - ', 9
 local ANY_SECRET = '--------' .. USUAL_SECRET
 local MAX_LIMIT, HALF, LATEST = 1000000000, 32768, 10000000000
@@ -86,8 +86,8 @@ local function add(changes, field, value)
 end
 
 -- Usage (key-record.ts): adds a mark with the totals before the first decision of a minute or a day, and drops old
--- marks. A damaged list starts again. The first mark is only written with the second: until then, all requests belong
--- to the minute of the last decision.
+-- marks. A damaged list is discarded. The first mark is written together with the second: until then, all requests
+-- belong to the minute of the last decision.
 local function with_mark(marks, first, at, totals, kept)
   local from = 1
   if not marks then marks = format('%d:0:0', first) end
@@ -115,8 +115,8 @@ local function note_use(key, last, now, admitted)
   pcall('EXPIRE', marks_key, DAYS_KEPT * DAY / SECOND)
 end
 
--- A level: `59.50000000/60`, the tokens and the limit now. The decimals distinguish any two fractions of a minute and
--- of a day. Many levels have no fraction.
+-- A level: `59.50000000/60`, the tokens and the current limit. There are enough decimals to distinguish any two
+-- fractions of a minute or a day.
 local function write_level(tokens, fraction, window, limit)
   if fraction == 0 then return tokens .. '/' .. limit end
   local sign, shape, unit = '', '%s%d.%08d/%d', 1e8
@@ -139,7 +139,7 @@ local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed
     -- A lowered limit lowers a debt too.
     if tokens < -limit then tokens, fraction = -limit, 0 end
   end
-  -- elapsed * limit / window. The product can exceed 2^53, so it is computed in two halves that stay below.
+  -- elapsed * limit / window. The product can exceed 2^53, so it is computed in two halves that stay below it.
   local high = elapsed * floor(limit / HALF)
   local rest = (high % window) * HALF + elapsed * (limit % HALF)
   tokens = tokens + floor(high / window) * HALF + floor(rest / window)
@@ -149,7 +149,7 @@ local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed
   return tokens, fraction
 end
 
--- Reads a time that the rule of refusals uses (refusals.ts explains it). A time that has passed counts as `now`.
+-- Reads a time for the rule of refusals, which refusals.ts explains. A time that has passed counts as `now`.
 local function time_of(text, now, shift)
   return max((read_time(text) or 0) - shift, now)
 end
@@ -205,8 +205,8 @@ local function next_place(line_until, now, minute_limit, minute_tokens, minute_f
   return max(token, min(line_until + token_time, now + min(LINE_MINUTES * minute_limit * token_time, LONGEST_LINE)))
 end
 
--- Plans are parsed on first use and kept for the rest of the batch. A name must be one word: with spaces or line feeds
--- it could imitate lines of the table or of the reply.
+-- Plans are parsed on first use and kept for the rest of the batch. A name must be one word: with spaces or line feeds,
+-- it could forge lines of the table or words of the reply.
 local plans = {}
 local function plan_of(name)
   local plan = plans[name]
@@ -229,7 +229,7 @@ end
 local clock_text, minute = write_time(clock) .. ' ', floor(clock / MINUTE)
 local clock_minute = format('%d', minute * 60)
 
--- When each secret was used last, to the minute: `k3JtQz81:1795132800 x8aPw02m:1795132740`.
+-- When each secret was last used, to the minute: `k3JtQz81:1795132800 x8aPw02m:1795132740`.
 local function with_use(used, secret_id, use)
   local others = used and #used <= LONGEST_USED and gsub(used, secret_id .. ':%d+ ?', '') or ''
   return (others == '' and '' or match(others, '^.*%S') .. ' ') .. use
@@ -265,8 +265,8 @@ local function kept_value(key, field)
   return kept[2] or nil
 end
 
--- Decides `count` requests with the same key and secret. This is one function, because a table for the key's data would
--- take a third more time.
+-- Decides `count` requests with the same key and secret. This is one function, because passing the key's data in a
+-- table would make it a third slower.
 -- @param charge in place of a count: the seven numbers that the head of this file describes
 local function decide(key, digest, count, wanted, address, charge)
   local fields = pcall('HMGET', key, 'secret:' .. digest, 'used', 'disabled', 'expires_at', 'plan', 'minute', 'day',
@@ -361,8 +361,8 @@ local function decide(key, digest, count, wanted, address, charge)
   local rest = ends_at == 0 and bounds == '-' and ' 0 - ' .. own .. rejected
     or format(' %d %s %s%s', ends_at, bounds, own, rejected)
 
-  -- Drops the refusals that no longer count. If there are more strikes than a key holds, a limit was changed. That
-  -- alone must not ban, so there is room for the next strike.
+  -- Drops the refusals that no longer count. A key has more strikes than its maximum only if a limit was changed. That
+  -- alone must not ban the key, so room is made for the next strike.
   local line, strikes, full_at, strike, most = now, now, 0, nil, nil
   local limit_then = read_limit(minute_then) or minute_limit
   if refusals then
@@ -378,7 +378,7 @@ local function decide(key, digest, count, wanted, address, charge)
     full_at = excused
   else
     strike, most = strike_times(plan, minute_limit)
-    -- A changed limit changes the time of a strike, not the number of strikes.
+    -- A changed limit changes how long a strike lasts, not the number of strikes.
     local ceiling = most
     if limit_then ~= minute_limit then
       strikes = now + floor((strikes - now) * strike / strike_time(limit_then))
@@ -390,8 +390,8 @@ local function decide(key, digest, count, wanted, address, charge)
 
   -- A request takes from both buckets or from neither. In shadow mode every request is admitted and counted as
   -- admitted. A refusal is a strike, and takes the next place in line. It bans the key if there is no room for its
-  -- strike, and an earlier refusal found no room at least the grace period ago. A ban that begins less than a day after
-  -- the last one ended is twice as long.
+  -- strike, and the first refusal without room was at least the grace period ago. A ban that begins less than a day
+  -- after the last one ended is twice as long.
   local more_admitted, more_refused, more_shadowed, bans, left = 0, 0, 0, nil, nil
   -- The time of a reset moves back with the clock.
   local reset_at = (charge or shift > 0) and read_time(call('HGET', key, 'reset_at'))

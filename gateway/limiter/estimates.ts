@@ -4,7 +4,7 @@ import type { Plan } from './plans.ts';
 import { LINE_MINUTES } from './refusals.ts';
 
 /**
- * A lower bound of what other limits would have refused. Counts per minute do not show when in the minute requests
+ * A lower bound on what other limits would have refused. Counts per minute do not show when in the minute requests
  * arrived, so this assumes the best case: full buckets at the beginning, and requests that arrive whenever there is a
  * token. Bans would refuse even more.
  */

@@ -194,7 +194,7 @@ export interface KeyEntry extends KeyState {
   readonly record: Omit<KeyRecord, 'plan'> & { readonly plan: string };
 }
 
-/** An operator's change of a key. A member that is present but undefined is removed. */
+/** An operator's change to a key. A member that is present but undefined is removed. */
 export interface KeyChange {
   readonly record?: Partial<KeyRecord>;
   /**
@@ -202,6 +202,6 @@ export interface KeyChange {
    * No other change alters levels.
    */
   readonly ban?: BanReason | 'lift' | 'reset';
-  /** Whether the change takes a secret away. */
+  /** Whether the change revokes or replaces a secret. */
   readonly isUrgent?: boolean;
 }

@@ -21,7 +21,7 @@ export interface Question {
   /** Called even if nobody waits any longer. */
   answered(verdict: Verdict): void;
   /**
-   * A deadline has passed; called again at every further one while the question is open.
+   * Called when a deadline has passed, and again at every further one, while the question is open.
    * @param wasSent whether the request may have been charged
    */
   late(wasSent: boolean): void;
@@ -36,7 +36,7 @@ export interface RemoteLimiter extends Limiter {
 
 /**
  * The store cannot be reached. A decision that fails with this may have been charged. The message describes a Redis
- * fault in words, without the library's error: that can contain the command, and so digests.
+ * fault in words, without the library's error, which can contain the command and so digests.
  */
 export class StoreUnavailable extends Unavailable {}
 
@@ -70,23 +70,23 @@ export function later<Status extends LimitStatus>(status: Status, elapsed: numbe
 }
 
 /** Why there is no decision before the first table of plans has been read. */
-export const NOT_READ = 'The plans were not read yet.';
+export const NOT_READ = 'The plans have not been read yet.';
 
 /** The message to a client without a decision. */
 export const NO_DECISION =
-  'The limits of this API key cannot be checked: the store of the gateway does not answer. Retry after the time in Retry-After.';
+  "The limits of this API key cannot be checked: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /** The decision on a request with a known key. */
 export interface Decision extends LimitStatus {
   readonly plan: PlanName;
   /** Which limits are the key's own. The plan sets the others. */
   readonly own: { readonly minute: boolean; readonly day: boolean };
-  /** Whether the running ban is an operator's, which binds in shadow mode too. */
+  /** Whether the running ban is an operator's, which applies in shadow mode too. */
   readonly isBannedByOperator: boolean;
   /** When the credential expires, as far as known: with the key or with the secret. 0 for never. */
   readonly endsAt: number;
   readonly bounds?: Bounds | undefined;
-  /** Local: this gateway took the decision from the last known state, because Redis was away. */
+  /** Local: this gateway made the decision from the last known state, because Redis was away. */
   readonly mode: 'shared' | 'local';
   /** Set if only shadow mode admitted the request. */
   readonly isShadowed?: boolean;
@@ -98,7 +98,7 @@ export interface Decision extends LimitStatus {
 export interface Unauthorized extends Omit<Rejection, 'reason'> {
   readonly outcome: 'unauthorized';
   readonly reason: 'malformed' | Rejection['reason'];
-  /** Set if this gateway took the decision while Redis was away. */
+  /** Set if this gateway made the decision while Redis was away. */
   readonly mode?: 'local';
 }
 

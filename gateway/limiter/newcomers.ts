@@ -148,7 +148,8 @@ export class AddressAllowance {
     // Reading an entry must not protect it from eviction.
     const entry = this.#entries.peek(address);
     const common = { name: 'address', limit: this.#limit, window: MINUTE } as const;
-    // If the clock was set back, the address starts again with a full bucket, so nobody is refused for it.
+    // If the clock was set back, the address starts again with a full bucket, so nobody is refused because of the
+    // clock.
     if (entry === undefined || entry.asOf > now)
       return { now, bucket: { ...common, ...full(this.#limit) }, refusals: NO_REFUSALS };
     const level = refill(entry.level, this.#limit, MINUTE, now - entry.asOf);

@@ -102,7 +102,7 @@ export function surviveOutages(
       return verdict;
     },
     nodesAway: () => [...contacts.values()].filter(({ isAway }) => isAway).length,
-    /** Why Redis last gave no decision; undefined if no outage is under way. */
+    /** Why Redis last made no decision; undefined if no outage is under way. */
     outage: () => [...contacts.values()].find(({ outage }) => outage !== undefined)?.outage,
     stop() {
       for (const contact of contacts.values()) contact.stop();

@@ -30,7 +30,7 @@ const forAll = (value: number) => ({ free: value, pro: value, business: value, e
 /**
  * Every field of a plan by its name in `gateway:plans`, after `<plan>.`. The text for decide.lua, the checks, the admin
  * API, the command line, the console and deploy/SETTINGS.md derive from this table. A number is optional unless
- * it says otherwise, so that a table that was stored before its field existed is still whole. Enterprise has no limits:
+ * `isRequired` is set, so that a table stored before the field existed is still complete. Enterprise has no limits:
  * each of its keys has its own.
  */
 export const PLAN_FIELDS = {
@@ -48,11 +48,11 @@ export const PLAN_FIELDS = {
   },
   ban_after: {
     label: 'Ban after strikes',
-    help: "maximum of a key's strikes. Each refused request adds one; strikes expire at eight times the minute limit",
+    help: 'maximum number of strikes of a key. Each refused request adds one; they expire at eight times the rate of the minute limit',
     absent: '5 × minute',
   },
   ban_grace_seconds: {
-    label: 'Grace time before a ban in seconds',
+    label: 'Grace period before a ban in seconds',
     help: 'how long strikes must stay at their maximum before a refusal bans the key; with 0, the first refusal at the maximum does',
     defaults: forAll(30),
     least: 0,
@@ -65,9 +65,9 @@ export const PLAN_FIELDS = {
   },
   mode: {
     label: 'Mode',
-    help: 'enforce, or shadow: refuse nothing, count and log it',
+    help: 'enforce, or shadow: refuse nothing, but count and log what would be refused',
     options: ['enforce', 'shadow'],
-    hint: 'Shadow: refuse nothing, count and log it.',
+    hint: 'Shadow: refuse nothing, but count and log what would be refused.',
   },
 } as const satisfies Record<string, Field>;
 
@@ -76,7 +76,7 @@ export const FIELD_NAMES = Object.keys(PLAN_FIELDS) as PlanField[];
 
 type ValueOf<F extends Field> = F extends { readonly options: readonly (infer Option)[] } ? Option : number;
 
-/** The values of a plan. It lacks fields that the plan does not have and choices that are not set. */
+/** The values of a plan. It omits fields that the plan does not have and choices that are not set. */
 export type Plan = { readonly [F in PlanField]?: ValueOf<(typeof PLAN_FIELDS)[F]> };
 export type PlanTable = { readonly [plan in PlanName]: Plan };
 
@@ -140,7 +140,7 @@ function firstOption(field: PlanField): string | undefined {
 /** The value in force of a field; undefined for a number that is absent. */
 export const valueIn = (plan: Plan, field: PlanField): number | string | undefined => plan[field] ?? firstOption(field);
 
-/** What is in force while a number is absent; undefined for one that may not be. */
+/** What is in force while a number is absent; undefined for a required one. */
 export function whenAbsent(field: PlanField): string | undefined {
   const { options, defaults = {}, absent } = ruleOf(field);
   if (options !== undefined || !mayBeAbsent(field)) return undefined;

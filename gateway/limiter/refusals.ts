@@ -6,9 +6,9 @@ import { PLAN_FIELDS } from './plans.ts';
  * more than nine times its limit, without a pause, is banned.
  *
  * A refused request takes the next place: one token's time after the last place given. A request that finds a token
- * takes it, whatever the line. A refused request is also a strike. Strikes are forgotten at eight times the minute
- * limit; a key holds `ban_after` of them. A refusal that finds no room for its strike, `ban_grace_seconds` or more
- * after the first one that found none, bans the key.
+ * takes it, however long the line is. A refused request is also a strike. Strikes are forgotten at eight times the rate
+ * of the minute limit; a key holds `ban_after` of them. A refusal that finds no room for its strike,
+ * `ban_grace_seconds` or more after the first one that found none, bans the key.
  *
  * These are the rules of decide.lua; a property test checks that both agree. Times are Unix time in microseconds, and
  * whole numbers: a token's time is rounded up, a strike's time down.
@@ -21,8 +21,8 @@ export interface Refusals {
   readonly strikesUntil: number;
   /**
    * When a refusal first found no room for its strike; 0 for never. It is cleared with the last strike. If it lies in
-   * the future, no refusal bans before it: clients may then return at moments that a limit of more than twice this one,
-   * or a gateway without Redis, gave them.
+   * the future, no refusal bans before it: until then, clients may return at times that were given under a limit of
+   * more than twice this one, or by a gateway without Redis.
    */
   readonly fullAt: number;
 }
@@ -35,7 +35,10 @@ export interface Patience {
   readonly ban_grace_seconds: number;
 }
 
-/** Strikes are forgotten at FORGOTTEN times the minute limit, and a key holds HELD times the minute limit of them. */
+/**
+ * Strikes are forgotten at FORGOTTEN times the rate of the minute limit, and a key holds HELD times the minute limit of
+ * them.
+ */
 const FORGOTTEN = 8;
 const HELD = 5;
 /**
@@ -56,7 +59,7 @@ export const patienceOf = (
   minute: number,
 ): Patience => ({ minute, ban_after: ban_after ?? usualBanAfter(minute), ban_grace_seconds });
 
-/** With a higher `ban_after`, strikes last for more than a minute, so bursts once a minute could ban. */
+/** With a higher `ban_after`, strikes last for more than a minute, so bursts once a minute could lead to a ban. */
 export const mostBanAfter = (minute: number): number => FORGOTTEN * minute;
 
 /** The most places in one line: this many minutes' worth of the minute limit. A line ends at most an hour ahead. */
@@ -65,7 +68,7 @@ const LONGEST_LINE = 60 * MINUTE;
 
 const strikeTime = (minute: number): number => Math.max(1, Math.floor(MINUTE / (FORGOTTEN * minute)));
 
-/** Converts the time of strikes to that of another limit. The number of strikes stays. */
+/** Converts the time of strikes to that of another limit. The number of strikes stays the same. */
 const inTimes = (time: number, timeThen: number, strikes: number): number =>
   time === timeThen ? strikes : Math.floor((strikes * time) / timeThen);
 

@@ -12,11 +12,10 @@ const NAME = '[A-Za-z0-9][A-Za-z0-9_.-]{0,63}';
 const NEXT = `,\\s*${NAME}[=:]`;
 
 export const TAG_NAME = new RegExp(`^${NAME}$`);
-export const TAG_NAME_RULE = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
+export const TAG_NAME_RULE = 'at most 64 letters, digits, _, . and -, and begins with a letter or digit';
 /** A value must not look like the next tag, so that texts and filters can be parsed. */
 export const TAG_VALUE = new RegExp(`^(?=[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,64}$)(?!.*${NEXT})\\S(?:.*\\S)?$`, 'u');
-export const TAG_VALUE_RULE =
-  '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
+export const TAG_VALUE_RULE = '1 to 64 characters, without control characters, spaces at its ends, or “, name=”';
 const BETWEEN = new RegExp(`(?=${NEXT}),\\s*`);
 
 /** Undefined for an invalid text. */

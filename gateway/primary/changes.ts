@@ -32,7 +32,8 @@ export function actOn(changed: Changed, clients: Clients, planCache: PlanCache |
 /**
  * The storage of operators, which acknowledges a change once every worker of this gateway acts on it.
  * @param announce resolves when no worker acts on older data
- * @param begin makes sure that there are plans: a store that contains a key is no longer empty, and would get none
+ * @param begin makes sure that there are plans: a store that contains a key is no longer empty, and would not get the
+ *   built-in ones
  */
 export function confirmed(storage: Storage, announce: Announce, begin: () => Promise<void>): Storage {
   /** Records that may have been changed. Reading one of them back acknowledges the change, so it is announced first. */
@@ -81,9 +82,9 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
 }
 
 /**
- * The records that workers keep in memory and that decisions may now see differently: a key that is new, renamed or
- * tagged stays usable in an outage. A restored key may have been refused before. A change of an existing key without an
- * entry changes nothing.
+ * The records that workers keep in memory and must now read again. A key that was only created, renamed or tagged is
+ * not among them, so it stays usable in an outage. A restored key is, because it may have been refused before. A change
+ * to an existing key without an audit entry does not affect decisions.
  */
 function watchedIn({ parts, entries }: Change): RecordName[] {
   const concerns = entries.some(({ fields }) => concernsDecisions(fields));
@@ -117,7 +118,7 @@ export class BanLog implements Followed {
     this.#waiting.add(key);
   }
 
-  /** Runs until the signal. What cannot be written now is written later. */
+  /** Runs until the signal is aborted. What cannot be written now is written later. */
   run(signal: AbortSignal): void {
     void repeat(EVERY_MS, signal, () => this.write());
   }
@@ -171,7 +172,7 @@ export const AUDIT_LOG: Followed = {
 
 /** How many entries are read at a time. The second number applies if there are more new ones. */
 const PAGES = [20, 500];
-/** No warning is given while the last read was less than this long ago. */
+/** No warning is given if the last read was less than this long ago. */
 const USUAL_MS = 2_000;
 
 const UNREACHABLE = 'Restore the connection between this gateway and Redis.';
@@ -201,7 +202,7 @@ export class TailFollower {
     this.#announce = announce;
   }
 
-  /** Runs until the signal. While the store is away, it reads nothing. */
+  /** Runs until the signal is aborted. While the store is away, it reads nothing. */
   run(signal: AbortSignal): void {
     void repeat(EVERY_MS, signal, () => this.follow());
   }

@@ -38,7 +38,7 @@ const MAX_WAITING = 4_096;
 
 /**
  * Questions and answers between the primary and a worker. All items of one turn of the event loop go into one message,
- * which arrives whole and in order. A process that missed a deadline is not asked again until it sends something.
+ * which arrives whole and in order. A process that missed a deadline gets no more questions until it sends something.
  */
 export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Theirs>> {
   readonly #peer: Peer;
@@ -48,7 +48,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
   #number = 0;
   #isSilent = false;
   received = 0;
-  /** When the last message arrived, as of performance.now(). */
+  /** When the last message arrived, by performance.now(). */
   receivedAt = performance.now();
 
   constructor(peer: Peer, answerers: Answerers<Theirs>) {
@@ -64,7 +64,7 @@ export class Channel<Mine extends Questions<Mine>, Theirs extends Questions<Thei
     return await this.insist(name, question, withinMs);
   }
 
-  /** Also asks a process that missed a deadline, for questions that it must answer. */
+  /** Like `ask`, but also for a process that missed a deadline: for questions that must be answered. */
   async insist<Name extends keyof Mine & string>(name: Name, question: Mine[Name][0], withinMs: number) {
     if (!this.#isConnected) return undefined;
     const { promise, resolve } = Promise.withResolvers<Mine[Name][1] | undefined>();
@@ -125,7 +125,10 @@ export interface AskedOfWorker {
   readonly requests: readonly [RequestQuery, readonly RequestReport[]];
   /** What the worker knows about a key. */
   readonly key: readonly [id: string, KnownKey | undefined];
-  /** What the worker knows about all keys, page by page, the last used first. After the last page, pages are empty. */
+  /**
+   * What the worker knows about all keys, page by page, the most recently used first. After the last page, pages are
+   * empty.
+   */
   readonly keys: readonly ['first' | 'next', KnownPage];
   /** A change was made. Once the worker has answered, it no longer acts on older data. */
   readonly changed: readonly [Changed, true];
@@ -152,17 +155,20 @@ export interface AskedOfPrimary {
   readonly peek: readonly [LocalQuestion, Verdict | undefined];
   /** The last refusals of a key by all gateways. Undefined if they cannot be read now. */
   readonly refusals: readonly [id: string, readonly KeyRefusal[] | undefined];
-  /** Without Redis, like the next two: loads the fields of a key, if there is one. No answer if they cannot be read. */
+  /**
+   * Used only without Redis, like the next two. Loads the fields of a key, if it exists. Undefined if they cannot be
+   * read.
+   */
   readonly load: readonly [id: string, { readonly fields: Fields | undefined } | undefined];
   /** Stores states. The answer says whether they are stored. */
   readonly save: readonly [{ readonly states: readonly SavedState[]; readonly mustBeDurable: boolean }, boolean];
-  /** A call of the storage, which only the primary has open. */
+  /** A call to the storage, which only the primary has open. */
   readonly call: readonly [{ readonly method: keyof Storage; readonly args: readonly unknown[] }, CallAnswer];
 }
 
 export interface StartOrder {
   readonly plans?: StoredPlans | undefined;
-  /** Whether the gateway starts, so that an empty store gets the built-in plans. */
+  /** Whether the gateway is starting, so that an empty store gets the built-in plans. */
   readonly isAtStart: boolean;
   /** The worker must not serve before it has loaded plans and script from Redis. */
   readonly mustLoad: boolean;

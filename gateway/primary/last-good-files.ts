@@ -2,7 +2,7 @@ import { readSettingFile, textsRead } from '../../shared/process/env.ts';
 
 const LOOK_EVERY_MS = 1_000;
 
-/** Set in the environment of a worker that must ask its primary for the texts of the settings' files. */
+/** Set in the environment of a worker that must ask its primary for the contents of the files that settings name. */
 export const ASKS_FOR_FILES = 'GATEWAY_ASKS_FOR_FILES';
 /** The worker's question, and the answer. */
 export interface FilesMessage {
@@ -17,7 +17,7 @@ export class LastGoodFiles {
   readonly #readSettings: () => unknown;
   #good = textsRead();
 
-  /** @param readSettings throws if the settings have a fault */
+  /** @param readSettings throws if the settings are invalid */
   constructor(readSettings: () => unknown) {
     this.#readSettings = readSettings;
     if (this.#good.size > 0) setInterval(() => this.#areGood(), LOOK_EVERY_MS).unref();

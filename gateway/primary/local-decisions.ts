@@ -44,13 +44,13 @@ export class LevelsOfMachine {
   ): Promise<Verdict | undefined> {
     if (!this.#gatherings.has(id) && !this.#isCurrent(id, heardAt)) this.#gatherings.set(id, this.#gather(id));
     await this.#gatherings.get(id);
-    // After a stall of this process: the worker has decided, so the request would be charged twice.
+    // After a stall of this process, the worker has already decided, so the request would be charged twice.
     if (monotonicClock() - askedAt > (ANSWER_WITHIN_MS - TRAVEL_MS) * MILLISECOND) return undefined;
     const credential = credentialOf(id, digest, use);
     return name === 'decide' ? this.#known.decide(credential, owes) : this.#known.peek(credential);
   }
 
-  /** Call this at intervals. Asks each worker once in an outage for all its keys. */
+  /** Call this at intervals. Once per outage, it asks each worker for all its keys. */
   watch(isRedisAway: boolean): void {
     if (!isRedisAway) {
       if (this.#outage !== undefined) this.#outage.isOver = true;
@@ -77,7 +77,7 @@ export class LevelsOfMachine {
       if (page === undefined) outage.asked.delete(worker);
       if (page === undefined || page.length === 0) return;
       for (const [id, known] of page) {
-        // More keys would evict those that were used later, because workers send the last used keys first.
+        // More keys would evict those that were used later, because workers send the most recently used keys first.
         if (outage.learned.size === MAX_CLIENTS) return;
         outage.learned.add(id);
         // A change may outdate more keys than this one, so the worker is asked again from the start.
@@ -110,7 +110,7 @@ interface Collection {
 const newCollection = (): Collection => ({ asked: new Set(), learned: new Set(), isOver: false });
 
 /**
- * A worker's local decisions. The primary takes them because it knows what all workers know. If it is gone, does not
+ * A worker's local decisions. The primary makes them because it knows what all workers know. If it is gone, does not
  * answer in time or does not know the key, the worker decides from its own data.
  */
 export function keysOfMachine(own: Clients, primary: Channel<AskedOfPrimary, AskedOfWorker>): LocalDecisions {

@@ -24,10 +24,11 @@ const REPLACED_WITHIN_MS = 250;
 
 /**
  * The gateway: this process serves operators and supervises the workers, which serve clients. The workers start before
- * this process loads what operators need, and it can be stopped meanwhile. Without Redis, it opens the storage.
- * @param readAgain reads the settings, and throws if the settings have a fault
+ * this process loads what operators need, and the gateway can be stopped meanwhile. Without Redis, this process opens
+ * the storage.
+ * @param readAgain reads the settings, and throws if they are invalid
  * @returns addresses that reject with the errors of workers that cannot start, and of the operators' listener
- * @throws the error of DATA_DIR or PORT
+ * @throws if DATA_DIR or a port cannot be used
  */
 export async function startPrimary(
   settings: GatewaySettings,
@@ -41,7 +42,7 @@ export async function startPrimary(
   // If there is only one worker, its replacement must find the same port.
   const port = settings.PORT === 0 ? await tryPort(settings.HOST, 0, 'PORT') : settings.PORT;
   await endLeftBehind(port, logger);
-  // These checks run before a worker serves. A PORT in use does not stop the start by itself, because the process that
+  // These checks run before a worker serves. A PORT in use does not abort the start by itself, because the process that
   // uses it may be about to end.
   const tried = await Promise.allSettled([
     tryPort(settings.HOST, port, 'PORT'),
@@ -95,13 +96,13 @@ export async function startPrimary(
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
   if (owner === undefined) setInterval(watch, WATCH_MS).unref();
-  // Workers of a first start can then load what this process has compiled. The call is repeated below.
+  // On a first start, workers can then load the code that this process has compiled. The call is repeated below.
   flushCompileCache();
   begun.resolve(workers);
 
   async function check(): Promise<string | undefined> {
     if (workers.stopping) throw new HttpError('unavailable', 'The service is stopping.');
-    if (workers.serving === 0) throw new HttpError('unavailable', 'No worker serves.');
+    if (workers.serving === 0) throw new HttpError('unavailable', 'No worker is serving clients.');
     if (!hasLoaded) throw new HttpError('unavailable', 'No worker has read the plans yet.');
     return storage?.fault();
   }
@@ -179,8 +180,8 @@ async function openStorage(
 }
 
 /**
- * How a worker starts. A replacement hardly waits for Redis, which may be away: the primary sends it the plans and
- * decides in its place. A renewal waits for Redis, because the worker that it replaces still serves.
+ * How a worker starts. A replacement waits only briefly for Redis, which may be away: the primary sends it the plans
+ * and decides in its place. A renewal waits for Redis, because the worker that it replaces still serves.
  */
 function orderFor(reason: Reason, planCache: PlanCache | undefined): StartOrder {
   const plans = planCache?.stored;

@@ -12,7 +12,9 @@ const FAULTS = { 'not made': NotMade, unknown: Unknown, unavailable: Unavailable
 
 const METHODS = ['now', 'read', 'readMany', 'isEmpty', 'countKeys', 'listKeys', 'unlistedKeys', 'relistKeys', 'tail'];
 
-/** The storage of a worker without Redis. The worker's primary has it open, so a call can wait for a commit there. */
+/**
+ * The storage of a worker without Redis. Only the worker's primary has it open, so a call can wait for a commit there.
+ */
 export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>): Storage & KeySource {
   async function call(method: string, ...args: readonly unknown[]): Promise<unknown> {
     const answer = await primary.ask('call', { method: method as keyof Storage, args });
@@ -37,7 +39,7 @@ export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>
 }
 
 /**
- * The keys that workers hold without Redis. One process holds a key: before the key's record changes, and before
+ * The keys that workers hold without Redis. Only one process holds a key: before the key's record changes, and before
  * another worker loads it, the holder sends the state and forgets the key. During a restart there are two workers.
  */
 export class KeyOwner implements Owner {
@@ -68,7 +70,7 @@ export class KeyOwner implements Owner {
 
   /** @returns the fields of a key; undefined if they cannot be read now */
   load(worker: WorkerProcess, id: string) {
-    // A worker that is loading the key too goes on waiting, because its turn follows.
+    // Another worker that is loading the key keeps waiting, because its turn follows.
     const others = () => this.#workers().filter((other) => other !== worker && other.hasKeys);
     const takeOver = () => Promise.all(others().map((other) => other.release({ id, isChanged: false })));
     return this.storage.load(id, takeOver).then(

@@ -25,9 +25,9 @@ export interface WorkerEnd {
 
 /** A worker that sends nothing for this long counts as hanging. */
 const HANGS_AFTER_S = 10;
-/** The limit for a worker that is still loading its code: it sends nothing meanwhile. */
+/** The limit for a worker that is still loading its code and sends nothing meanwhile. */
 const LOADS_WITHIN_S = 60;
-/** How long a change waits for a worker. A starting worker needs longer, because it has much to load. */
+/** How long a change waits for a worker to confirm it. A starting worker has much to load and needs longer. */
 const CONFIRMS_WITHIN_MS = 1_000;
 const CONFIRMS_AT_START_WITHIN_MS = 10_000;
 /** Longer than a server needs to stop after the lame-duck and linger times. */
@@ -70,12 +70,12 @@ export class WorkerProcess {
   /** Whether the worker has asked how to start. From then on it reads data that may change. */
   #hasStarted = false;
   #serves = false;
-  /** Whether the worker may have connections, which is shortly before it reports that it serves. */
+  /** Whether the worker may have connections. It can have some shortly before it reports that it serves. */
   #listens = false;
-  /** Set so that a late message of a killed worker cannot undo a newer change. */
+  /** Whether the worker was killed. A late message of a killed worker must not undo a newer change. */
   #isKilled = false;
 
-  /** @param files the texts of the settings' files, if one of the files is bad now */
+  /** @param files the contents of the files that settings name, if one of those files is now invalid */
   constructor(
     number: number,
     port: number,
@@ -83,14 +83,14 @@ export class WorkerProcess {
     answers: Answerers<AskedOfPrimary>,
   ) {
     this.number = number;
-    // JSON has no undefined, which removes a field of a record.
+    // Messages contain undefined, which removes a field of a record. JSON cannot carry it.
     const serialization = 'advanced';
     cluster.setupPrimary({
       args: [String(number)],
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', logDescriptor],
       serialization,
     });
-    // One arena of malloc is enough: only the main thread allocates much, and more arenas would keep 10 MB.
+    // One malloc arena is enough: only the main thread allocates much, and more arenas would hold on to 10 MB.
     const own = { [MARK]: process.pid, PORT: port, NODE_COMPILE_CACHE: compiledFolder(), MALLOC_ARENA_MAX: 1 };
     const asks = files && { [ASKS_FOR_FILES]: '1' };
     this.#worker = cluster.fork({ ...NOT_FOR_WORKERS, ...LOGS_TO_4, ...own, ...asks });
@@ -241,14 +241,16 @@ function endOf(child: ChildProcess, said: () => string): Promise<WorkerEnd> {
 }
 
 /**
- * Finds workers whose primary died. They end by themselves unless they hang; a worker that hangs might keep the port
- * for ever. A worker carries the process id of its primary in its environment. The kernel keeps the environment as it
+ * Finds workers whose primary died. They end by themselves unless they hang; a hanging worker might keep the port
+ * forever. A worker carries the process id of its primary in its environment. The kernel keeps the environment as it
  * was at the start (proc_pid_environ(5)), so nothing is written to disk, and no other process is mistaken for a worker.
  */
 
 const MARK = 'GATEWAY_WORKER_OF';
 
-/** How long workers that do not hang may take, after their primary died, to close the port and end. */
+/**
+ * How long workers may take, after their primary died, to close the port and to end. Any that take longer are hanging.
+ */
 const CLOSED_WITHIN_MS = 1_000;
 const ENDED_WITHIN_MS = 10_000;
 const LOOK_EVERY_MS = 50;
@@ -264,7 +266,7 @@ export async function endLeftBehind(port: number, logger: Logger): Promise<void>
     if (listeners().length === 0) break;
   }
   kill(listeners(), logger);
-  // The socket may be on its way to a worker that hung at its start. No process has it then, and it closes when that
+  // The socket may be on its way to a worker that hung at its start. Then no process has it, and it closes when that
   // worker ends.
   while (left().length > 0 && socketsAt(port, 'self').length > 0) await sleep(LOOK_EVERY_MS);
 }
@@ -292,7 +294,7 @@ function isListening(pid: number, port: number): boolean {
   return socketsAt(port, pid).some((inode) => own.has(`socket:[${inode}]`));
 }
 
-/** The inodes of the sockets that listen on this port, in the network of a process. */
+/** The inodes of the sockets that listen on this port, in the network namespace of a process. */
 function socketsAt(port: number, pid: number | 'self'): string[] {
   const at = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
   // The tables can have tens of thousands of lines.

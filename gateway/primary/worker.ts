@@ -20,15 +20,15 @@ const REPORT_EVERY_MS = 500;
 const REFUSALS_WITHIN_MS = 3_000;
 
 /**
- * A worker: serves clients on the port shared by all workers. Operators talk to the primary. @param number the worker's
- * own
+ * A worker: serves clients on the port shared by all workers. Operators connect to the primary. @param number the
+ * worker's number
  */
 export async function startWorker(
   settings: GatewaySettings,
   logger: Logger,
   { number }: { readonly number: number },
 ): Promise<Starting> {
-  // A terminal that closes signals all its processes; only the primary must react.
+  // A terminal that is closed signals all its processes, but only the primary must react.
   process.on('SIGHUP', () => {});
   const clients = new Clients(
     () => opened?.planCache.ifKnown,
@@ -58,7 +58,7 @@ export async function startWorker(
       return true;
     },
     async release({ id, isChanged }) {
-      // A loaded key may have arrived in the same message: what waits for it is decided first.
+      // The key may have been loaded by the same message: requests that wait for it are decided first.
       await nextTurn();
       const state = embedded?.release(id, isChanged);
       if (state !== undefined) primary.send('save', { states: [[id, state]], mustBeDurable: true });
@@ -114,7 +114,7 @@ export async function startWorker(
       clearInterval(reporting);
       const last = report?.();
       await backend.close();
-      // The answer confirms that the last counts have arrived, and the state of each released key.
+      // The answer confirms that the last counts and the state of each released key have arrived.
       await primary.ask('report', last);
     },
   };

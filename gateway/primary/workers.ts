@@ -73,7 +73,7 @@ export class Workers {
 
   /**
    * A rolling restart: each slot in turn gets a new process, and the old one ends once the new one serves. A call
-   * during a restart makes another one follow.
+   * during a restart starts another one afterwards.
    */
   renew(): void {
     if (this.#isRenewalWaiting) return;
@@ -247,7 +247,7 @@ class Slot {
     void this.#refill(servedMs);
   }
 
-  /** Starts workers until one serves. The waits in between grow with every early end. */
+  /** Starts workers until one serves. The waits in between grow with every early exit. */
   async #refill(servedMs: number): Promise<void> {
     const { signal } = this.#stopping;
     for (let lastedMs = servedMs; this.current === undefined && !signal.aborted; lastedMs = 0) {
@@ -265,7 +265,7 @@ const LONGEST_MS = 30_000;
 const HEALTHY_MS = 30_000;
 
 /**
- * The wait before a worker is restarted. It doubles with each early end, up to half a minute.
+ * The wait before a worker is restarted. It doubles with each early exit, up to half a minute.
  * @param before the last wait; 0 for none
  * @param servedMs how long the ended worker served; 0 if it never did
  */

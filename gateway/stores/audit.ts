@@ -47,7 +47,7 @@ interface ActivityQuery {
   /** The last id of the previous page; undefined for the first page. */
   readonly after: string | undefined;
   readonly limit: number;
-  /** The earliest time, and the first one after the latest: Unix time in ms. */
+  /** The earliest time (inclusive) and the latest (exclusive), in Unix ms. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
   isWanted(entry: RecordedActivity): boolean | Promise<boolean>;
@@ -138,7 +138,7 @@ export function logged(storage: Storage, logger: Logger): Storage {
   return withOwn(storage, { change });
 }
 
-/** Changes of these fields concern no decision. `secret` says which secret changed. */
+/** Changes of these fields do not affect decisions. `secret` says which secret changed. */
 const WITHOUT_EFFECT = ['name', 'tags', 'secret'];
 
 /** Whether decisions on a key may differ after what an entry records. A new secret changes nothing for the others. */

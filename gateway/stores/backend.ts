@@ -45,7 +45,7 @@ export interface Backend {
   redis(): RedisState | undefined;
   /** Metrics of the calls for decisions. */
   counted(): Family[];
-  /** The share of its memory that each node of Redis uses, 0 to 1; without nodes that do not answer. */
+  /** The share of its memory that each node of Redis uses, 0 to 1. Nodes that do not answer are left out. */
   memoryUsed(): Promise<[node: string, share: number][]>;
   /**
    * The other gateways on the same store, once `operatorsStorage` was opened; undefined if there can be none.

@@ -13,10 +13,10 @@ import type { FieldChanges, Fields } from './storage.ts';
 /** The maximum number of keys held with a stored state. As many again may be held with an unsaved one. */
 const MAX_KEYS = 50_000;
 const SAVE_EVERY_MS = 1_000;
-/** The number of states written at once: so few take only some milliseconds. */
+/** The number of states written at once. Writing so few takes only a few milliseconds. */
 const STATES_AT_ONCE = 250;
 
-/** The state of a key, as changes of its record. */
+/** The state of a key, as changes to its record. */
 export type SavedState = readonly [id: string, changes: FieldChanges];
 
 export interface KeySource {
@@ -84,7 +84,8 @@ export class EmbeddedLimiter implements Limiter {
 
   /**
    * Forgets a key. The next decision on the key loads it again.
-   * @param isChanged whether its record changes. If not, another worker loads the key, and this one only after it
+   * @param isChanged whether its record changes. If not, another worker loads the key, and this one may load it again
+   *   only after that
    * @returns the key's state, if that is not stored
    */
   release(id: string, isChanged: boolean): FieldChanges | undefined {
@@ -96,7 +97,10 @@ export class EmbeddedLimiter implements Limiter {
     return held && writeStateChanges(held.state);
   }
 
-  /** Sends all states that are not stored yet, in parts, with requests between them. Resolves once they are sent. */
+  /**
+   * Sends all states that are not stored yet, in parts, so that requests are handled in between. Resolves once they are
+   * sent.
+   */
   async flush(): Promise<void> {
     const keys = [...this.#unsaved.values()];
     for (let at = 0; at < keys.length; at += STATES_AT_ONCE) {
@@ -167,7 +171,7 @@ export class EmbeddedLimiter implements Limiter {
   #load(id: string): Promise<Fields | undefined> {
     const underWay = this.#loads.get(id);
     if (underWay !== undefined) return underWay.fields;
-    if (this.#unsaved.size >= MAX_KEYS) throw new StoreUnavailable('Too many states of keys wait to be stored.');
+    if (this.#unsaved.size >= MAX_KEYS) throw new StoreUnavailable('Too many key states are waiting to be stored.');
     const { promise: fields, resolve } = Promise.withResolvers<Fields | undefined>();
     const load = { fields, isOutdated: false };
     this.#loads.set(id, load);

@@ -30,7 +30,8 @@ const USUAL = {
 /**
  * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys
  * that were deleted. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit
- * sooner. It accepts and records an edit in one step, so only once. It writes a missing plan table back.
+ * sooner. It accepts and records an edit in one step, so each edit is recorded only once. It also writes a missing plan
+ * table back.
  */
 export class EditWatch {
   readonly #parts: { readonly storage: Storage; readonly plans: Plans; readonly planCache: PlanCache };
@@ -45,7 +46,7 @@ export class EditWatch {
     this.#times = times;
   }
 
-  /** Runs until the signal. While the store is away, it finds nothing. */
+  /** Runs until the signal is aborted. While the store is away, it finds nothing. */
   run(signal: AbortSignal): void {
     void repeat(PLANS_EVERY_MS, signal, () => this.#checkPlans());
     void repeat(this.#times.everyMs, signal, () => this.#checkKeys());
@@ -147,7 +148,7 @@ export const reported = (hash: Fields): FieldChanges => ({
 export function handEditsOf(id: string, hash: Fields, now: number): { entries: Activity[]; changes: FieldChanges } {
   const edits = [recordEdit(hash), banEdit(hash, now)].filter((edit) => edit !== undefined);
   return {
-    entries: edits.map(({ action, why = 'In Redis.', shown }) => byHand(action, id, why, shown)),
+    entries: edits.map(({ action, why = '', shown }) => byHand(action, id, why, shown)),
     changes: Object.assign({}, ...edits.map(({ changes }) => changes)),
   };
 }
@@ -170,7 +171,7 @@ const byHand = (
   actor: 'unknown',
   action,
   target,
-  reason: `Made outside the gateway. ${why}`,
+  reason: `Made outside the gateway. ${why}`.trimEnd(),
   via: 'by hand',
   changes: [...changes],
 });
@@ -182,7 +183,7 @@ interface Edit {
   readonly changes: FieldChanges;
 }
 
-/** Keeps the present values from now on. An invalid value is reported, and the last good one stays. */
+/** Accepts the present values. An invalid one is reported, and the last good one stays in force. */
 function recordEdit(hash: Fields): Edit | undefined {
   const edited = editedFields(hash);
   if (edited === undefined) return undefined;
@@ -201,7 +202,7 @@ function recordEdit(hash: Fields): Edit | undefined {
   };
 }
 
-/** Makes a key that was typed by hand a key like any other, except for its invalid values. */
+/** Turns a key that was typed by hand into a key like any other, except for its invalid values. */
 function adoption(hash: Fields, shown: readonly FieldChange[]): Edit {
   const fault = faultIn(hash);
   const why = fault && `The key is not valid. ${fault}`;

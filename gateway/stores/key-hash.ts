@@ -19,8 +19,8 @@ import { readState, readUsed, USED, withoutSecrets, writeUsed } from './key-stat
 import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from './storage.ts';
 
 /**
- * The fields of an API key, in its hash in Redis and in a line of a backup. Times are decimal Unix seconds, and other
- * values are as people type them. Functions that read never fail, because people edit hashes.
+ * The fields of an API key, as stored in its hash in Redis and in a line of a backup. Times are decimal Unix seconds,
+ * and other values are as people type them. The reading functions accept any hash, because people edit hashes.
  */
 
 /** The fields of the record, and the member for each. */
@@ -39,7 +39,7 @@ type Member = keyof typeof RECORD;
 
 const isLimit = (text: string): boolean => parseLimit(text) !== undefined;
 
-/** Fields that people edit by hand and that can therefore hold anything, each with the check of its text. */
+/** Fields that people edit by hand, and that can therefore hold anything. Each has a check. */
 const CHECKS = {
   plan: isPlanName,
   minute: isLimit,
@@ -55,13 +55,13 @@ const EDITABLE = Object.keys(CHECKS) as Editable[];
 
 /**
  * The editable fields as a gateway last left them, and a digest of the secrets. A difference shows an edit by hand.
- * decide.lua also uses these copies in place of bad values. The digest also reveals concurrent changes of the secrets.
+ * decide.lua also uses these copies in place of bad values. The digest also reveals concurrent changes to the secrets.
  */
 const KEPT = 'ok_';
 const KEPT_SECRETS = `${KEPT}secrets`;
 export const KEPT_FIELDS = [...EDITABLE.map((field) => KEPT + field), KEPT_SECRETS];
 
-/** How long the usage of a revoked key is kept, in seconds: until then operators can query the day it was revoked. */
+/** How long the usage of a revoked key is kept, in seconds: as long as that of any other key. */
 export const REVOKED_KEPT_SECONDS = DAYS_KEPT * 86_400;
 
 /** The fields that stay when a key is revoked. */
@@ -70,19 +70,20 @@ export const REVOKED_FIELDS = ['name', 'plan', 'tags', 'created_at', 'left', 'ad
 /** The fields of a new key. */
 export const writeKey = (record: KeyRecord): Fields => withChanges({}, writeRecord(record));
 
-/**
- * Changes of a record, together with the changes of its kept copies. @param before the present fields that are in force
- */
+/** Changes to a record, together with those to its kept copies. @param before the fields now in force */
 export function withKept(changes: FieldChanges, before: Fields = {}): FieldChanges {
   const after = withChanges(before, changes);
   const kept = EDITABLE.map((field) => [KEPT + field, after[field]]);
   return { ...changes, ...Object.fromEntries(kept), [KEPT_SECRETS]: secretsDigest(after) };
 }
 
-/** An invalid value in a stored key, and the value in force instead; undefined for none. */
+/** An invalid value in a stored key, and the value that is in force instead, if there is one. */
 export type RejectedField = NonNullable<KeyEntry['rejected']>[number];
 
-/** The fields in force: the last good value in place of an invalid one. Plan and limits that do not fit are invalid. */
+/**
+ * The fields in force: the last good value in place of an invalid one. A plan and limits that do not fit together are
+ * invalid.
+ */
 export function inForce(hash: Fields): { readonly fields: Fields; readonly rejected: readonly RejectedField[] } {
   const isUsable = (field: Editable) => hash[KEPT_SECRETS] !== undefined && isValid(field, hash[KEPT + field]);
   const kept = (field: Editable) => (isUsable(field) ? hash[KEPT + field] : undefined);
@@ -136,7 +137,7 @@ function faultInCreation({ created_at: text }: Fields): string | undefined {
   const createdAt = readTime(text);
   if (createdAt === undefined) return 'created_at is not a time in Unix seconds.';
   // Lists are sorted by this time. The tolerance of a day allows for clocks that differ.
-  return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at lies in the future.' : undefined;
+  return createdAt > (Date.now() + 86_400_000) * 1_000 ? 'created_at is in the future.' : undefined;
 }
 
 /** The fields of a key for a backup: those in force, which a restore accepts. */
@@ -145,11 +146,11 @@ export function fieldsForBackup(stored: Fields): Fields {
   return faultInCreation(fields) === undefined ? fields : { ...fields, created_at: '0.000000' };
 }
 
-/** Only the plan is required. */
+/** A missing field is valid unless it is the plan. */
 const isValid = (field: Editable, text: string | undefined): boolean =>
   text === undefined ? field !== 'plan' : CHECKS[field](text);
 
-/** Undefined if the fields do not make a key. */
+/** Undefined if the fields do not form a key. */
 export function readKey(fields: Fields): { record: KeyRecord; state: KeyState } | undefined {
   const record = readRecord(fields);
   return record && { record, state: readState(fields) };
@@ -180,7 +181,7 @@ export function writeRecord(
   };
 }
 
-/** Whether an invalid hash at least shows that it has no such secret, as decide.lua sees it. */
+/** Whether an invalid hash at least shows that it has no such secret. decide.lua uses the same rule. */
 export const isUnknownSecret = (digest: string, hash: Fields): boolean =>
   hash[SECRET + digest] === undefined && hash[KEPT_SECRETS] !== undefined;
 
@@ -258,7 +259,7 @@ export const ownExpiry = ({ expiresAt, own = { expiresAt } }: StoredSecret): num
 
 export const MAX_NETWORKS = 20;
 
-/** Whether a secret allows less than before in some way, and more in none. */
+/** Whether a secret allows less than before in some respect, and more in none. */
 export function isNarrower(secret: Secret, before: Secret | undefined): boolean {
   if (before === undefined) return false;
   const ends = (secret.expiresAt ?? Infinity) - (before.expiresAt ?? Infinity) || 0;
@@ -283,8 +284,8 @@ const secretsDigest = (hash: Fields): string => {
 };
 
 /**
- * In decide.lua's format: id, expiry, scope, networks, creation (followed by `/` and the own expiry of a replaced
- * secret), name. The creation is `-` for a secret as old as its key: the fewer bytes, the more keys keep Redis' compact
+ * In decide.lua's format: id, expiry, scope, networks, creation (followed by `/` and the original expiry of a replaced
+ * secret), name. The creation is `-` for a secret as old as its key: with fewer bytes, more keys keep Redis' compact
  * encoding.
  * @param keyCreatedAt the key's field `created_at`
  */
@@ -330,7 +331,7 @@ export function readSecrets(hash: Fields): StoredSecret[] {
 export const line = (maxCharacters: number) =>
   z
     .string({ error: must('be a string') })
-    .regex(/^\P{Cc}+$/u, 'must not be empty or have control characters')
+    .regex(/^\P{Cc}+$/u, 'must not be empty or contain control characters')
     .max(maxCharacters, `must have at most ${maxCharacters} characters`)
     .refine((text) => text.isWellFormed(), 'must be well-formed Unicode');
 

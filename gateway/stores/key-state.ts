@@ -5,12 +5,12 @@ import { isLimit, MAX_LIMIT } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
 import { type FieldChanges, type Fields, readTime, writeTime } from './storage.ts';
 
-/** A ban that begins this long after the end of the last one begins a new series. */
+/** A ban that begins this long after the end of the last one starts a new series. */
 const SERIES = DAY;
 
 /** The fields of a key that decisions write: levels, refusals, bans, and when the key and its secrets were used. */
 
-/** A list of secrets' ids, each with the last use. */
+/** A list of secret ids, each with its last use. */
 export const USED = 'used';
 
 /**
@@ -86,8 +86,8 @@ export function readState(hash: Fields): KeyState {
 }
 
 /**
- * `1795132800.125000 1795132810.125000 0`: the last place in line, the end of the last strike, and since when there is
- * no room for another.
+ * `1795132800.125000 1795132810.125000 0`: the last place in line, the end of the last strike, and the time since which
+ * there is no room for another.
  */
 function writeRefusals({ lineUntil, strikesUntil, fullAt }: Refusals): string | undefined {
   if (lineUntil + strikesUntil + fullAt === 0) return undefined;
@@ -114,7 +114,7 @@ function readLeft(text = ''): Pick<KeyState, 'asOf' | 'minute' | 'day'> {
   return { asOf: readTime(time), minute: readStoredLevel(minute, MINUTE), day: readStoredLevel(day, DAY) };
 }
 
-/** The decimals that distinguish any two fractions of a window in microseconds. */
+/** The number of decimals that distinguish any two fractions of a window in microseconds. */
 const decimalsOf = (window: number): number => (window === DAY ? 11 : 8);
 
 /** `59.50000000/60`: the tokens, which can be below zero, and the limit at that time. */

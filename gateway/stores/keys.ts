@@ -57,14 +57,14 @@ export interface BackedUpKey {
 }
 
 /**
- * The age up to which a backup can be restored, in seconds. All revocations since such a backup are still known. One
- * day is subtracted because clocks differ.
+ * The age up to which a backup can be restored, in seconds. All revocations since such a backup are still on record.
+ * One day is subtracted because clocks differ.
  */
 export const RESTORED_FOR_SECONDS = REVOKED_KEPT_SECONDS - 86_400;
 
 type WalkQuery = Pick<KeyListQuery, 'after' | 'limit'>;
 
-/** API keys: a record for each, and a place in the order of creation. */
+/** API keys. Each has a record and a place in the order of creation. */
 export class Keys {
   readonly #storage: Storage;
 
@@ -84,7 +84,7 @@ export class Keys {
       ],
       entries: auditEntries(activity),
     });
-    if (!isMade) throw new NotMade('There is a key with this id already.');
+    if (!isMade) throw new NotMade('A key with this id already exists.');
   }
 
   async get(id: string): Promise<KeyEntry | undefined> {
@@ -210,7 +210,8 @@ export class Keys {
 
   /**
    * Restores a key from a backup if its id is free: an existing key is not changed, and a revoked key stays revoked.
-   * The call can be repeated. The caller checks the age of the backup, because revocations are known for only 36 days.
+   * The call can be repeated. The caller checks the age of the backup, because revocations are on record for only 36
+   * days.
    * @param entryFor the audit entry for a restored key
    * @param isTrial whether to write nothing
    */
@@ -238,15 +239,15 @@ export class Keys {
     return isMade ? 'restored' : 'present';
   }
 
-  /** Ids of keys that work but are in no list: the order of keys was lost or edited by hand. */
+  /** Ids of keys that work but are in no list, because the order of keys was lost or edited by hand. */
   unlisted = () => this.#storage.unlistedKeys();
 
-  /** Puts those keys into the order again. @returns their number */
+  /** Adds those keys to the order again. @returns their number */
   relist = () => this.#storage.relistKeys();
 
   /**
    * Claims an event of a key for a day (UTC, days since 1970). Writes nothing for a key that does not exist.
-   * @param claimant the name of one attempt to report the event, without spaces: a repetition gets the same answer
+   * @param claimant the name of one attempt to report the event, without spaces: a retry gets the same answer
    * @returns whether the caller must report the event: false if another claimant reports it, or the key does not exist
    */
   async claim(id: string, event: string, day: number, claimant: string): Promise<boolean> {
@@ -291,7 +292,7 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
     isBelow(minute, before.minute) ||
     isBelow(day, before.day) ||
     secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)));
-  // A rotation with a grace time makes the record larger.
+  // A rotation with a grace period makes the record larger.
   if (isTaken) return secrets.length > before.secrets.length ? 'ban' : 'revocation';
   return typeof change.ban === 'object' ? 'ban' : undefined;
 }
@@ -299,7 +300,7 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
 const isBelow = (value: number | undefined, before = Infinity): boolean => value !== undefined && value < before;
 
 const NO_FACTS =
-  'The usage of this API key cannot be read: the store of the gateway does not answer. Retry after the time in Retry-After.';
+  "The usage of this API key cannot be read: the gateway's store does not answer. Retry after the time in Retry-After.";
 
 /**
  * Reads the facts of keys, and remembers the last ones for outages. Call the result only after the secret has been
@@ -328,11 +329,11 @@ export const factsReader =
     }
   };
 
-/** More fields than a key has, but few enough for one command and for one line of a file. */
+/** More than any key needs, but few enough for one command and for one line of a file. */
 const MAX_FIELDS = 1_000;
 const MAX_BYTES = 200_000;
 
-/** Whether a gateway writes such fields. */
+/** Whether a gateway may have written a field of this name. */
 const isFieldName = (name: string): boolean => /^[\w:-]{1,100}$/.test(name);
 
 /** Why a backup or a restore must leave out a key with these fields; undefined if it need not. */

@@ -49,7 +49,7 @@ export class PlanCache {
 
   /**
    * @param inForce receives the table that a limiter uses
-   * @param isAtStart whether the gateway starts: only then may the built-in table be written into an empty store
+   * @param isAtStart whether the gateway is starting: only then may the built-in table be written into an empty store
    */
   constructor(
     store: Plans,

@@ -68,7 +68,7 @@ export interface AboutChange extends About {
   entriesFor(changes: readonly FieldChange[]): readonly Activity[];
 }
 
-/** The audit entries of a change of plans, one for each plan. */
+/** The audit entries of a change to plans, one for each plan. */
 export function planActivity(
   changes: readonly FieldChange[],
   about: Omit<Activity, 'action' | 'target' | 'changes'>,
@@ -125,8 +125,8 @@ export class Plans {
   }
 
   /**
-   * Writes the built-in table into an empty store, and completes a table that people typed into one. In any other
-   * store, it only keeps a copy of a complete table.
+   * Writes the built-in table into an empty store, and completes a table that people began to type into one. In any
+   * other store, it only keeps a copy of a complete table.
    */
   async begin(): Promise<void> {
     const [table, kept] = await Promise.all([this.read(), this.readKept()]);
@@ -154,11 +154,11 @@ export class Plans {
 
   /**
    * Sets fields and records the change, in one step. A change without effect is not recorded.
-   * @param make returns the changes of the present table, given the plans that are still built-in. Called again if
-   *   another change came first
+   * @param make returns the changes to the present table, given the plans that still have their built-in values. Called
+   *   again if another change came first
    * @returns undefined if `make` returns no changes. `change` is undefined if nothing changed; `unrecorded` is the
    *   reason why the history lacks the change, if it does
-   * @throws {Conflict} if there is no table and the fields do not make a complete one
+   * @throws {Conflict} if there is no table and the fields do not form a complete one
    */
   async change(make: MakeChanges, about: AboutChange) {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -234,7 +234,7 @@ export class Plans {
   }
 }
 
-/** Holds the whole table as last seen, bad values too, as JSON, so that each edit is recorded only once. */
+/** Holds the whole table as last seen, including bad values, as JSON, so that each edit is recorded only once. */
 const SEEN = 'seen';
 /** The plans that nobody has changed since `begin` wrote them, by name. */
 const BUILT_IN = 'built_in';

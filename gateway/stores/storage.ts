@@ -17,7 +17,7 @@ export type RecordName = 'plans' | 'plans:kept' | 'tokens' | 'backup' | `key:${s
 
 export type Fields = Readonly<Record<string, string>>;
 
-/** Undefined removes a field or, where fields are expected, means that there is none. */
+/** Undefined removes a field or, in `expect`, requires that there is none. */
 export type FieldChanges = Readonly<Record<string, string | undefined>>;
 
 /** Fields after changes. */
@@ -67,14 +67,14 @@ export interface Part {
 
 /**
  * Which changes work on a full disk: those that take something away from a client. Bans, and rotations with a grace
- * time, work until half of the reserved space is left: there can be any number of them, and they must not keep a key
+ * period, work until half of the reserved space is left: there can be any number of them, and they must not keep a key
  * from being revoked.
  */
 export type Urgency = 'ban' | 'revocation';
 
 /**
- * One step: all of it is made, or nothing. All parts concern one key, or the plan table, or one other record, because a
- * Redis cluster cannot change several nodes in one step.
+ * One step, which is made completely or not at all. All parts concern one key, or the plan table, or one other record,
+ * because a Redis cluster cannot change several nodes in one step.
  */
 export interface Change {
   /** Empty if the entries are about a past event. */
@@ -131,7 +131,7 @@ export interface Storage {
   now(): Promise<number>;
   /** Undefined if there is no such record. U+FFFD replaces bytes that are not UTF-8. */
   read(record: RecordName): Promise<Fields | undefined>;
-  /** Reads a page of records. The process does other work between two pages, and decisions stay fast. */
+  /** Reads a page of records. The process does other work between two pages, so decisions stay fast. */
   readMany(records: readonly RecordName[]): Promise<readonly (Fields | undefined)[]>;
   /** Whether no gateway has ever stored anything here. */
   isEmpty(): Promise<boolean>;
@@ -145,8 +145,9 @@ export interface Storage {
   relistKeys(): Promise<number>;
   /**
    * Compares and changes in one step.
-   * @returns false if a record is not as required; nothing was changed then
-   * @throws {NotMade} if the change was certainly not made, {Unknown} if nobody knows, {Unconfirmed} if it was made
+   * @returns false if a record is not as required; then nothing was changed
+   * @throws {NotMade} if the change was certainly not made, {Unknown} if it may have been made, {Unconfirmed} if it was
+   *   made but not confirmed
    */
   change(change: Change): Promise<boolean>;
   /** The newest entries first. */
@@ -177,7 +178,7 @@ export class NotMade extends Unavailable {
   }
 }
 
-/** Nobody knows whether a change was made. */
+/** A change may or may not have been made. */
 export class Unknown extends Unavailable {
   constructor(reason: unknown) {
     super(reason, 'It is not known whether the change was made. It is safe to repeat the change.');

@@ -37,7 +37,7 @@ export class Tokens {
 
   async create(id: string, token: OperatorToken, activity: Activity): Promise<void> {
     if (Object.keys(await this.#read()).length >= MAX_TOKENS)
-      throw new Conflict(`There are ${MAX_TOKENS} tokens already. Revoke those that nobody needs.`);
+      throw new Conflict(`There are ${MAX_TOKENS} tokens already. Revoke those that are no longer needed.`);
     await this.#change(id, undefined, JSON.stringify(token), activity);
   }
 

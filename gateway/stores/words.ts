@@ -26,7 +26,10 @@ export const ACTION_WORDS = {
 export type Action = keyof typeof ACTION_WORDS;
 export const ACTIONS = Object.keys(ACTION_WORDS) as [Action, ...Action[]];
 
-/** 'by hand': found in the table of plans or in a key, not made through a gateway. 'gateway': by itself. */
+/**
+ * 'by hand': an edit found in the plan table or in a key, not made through a gateway. 'gateway': made by a gateway
+ * itself.
+ */
 export const VIA_WORDS = {
   console: 'Console',
   cli: 'CLI',

@@ -36,8 +36,8 @@ export function happeningOf(event: KeyEvent, keyId: string, decision: Decision):
 }
 
 /**
- * @returns undefined if the key has not used 80 %: only its limit was raised. A decision without the store is not
- * checked again, because the store has yet to count it.
+ * @returns undefined if the key has not really used 80 %, because only its limit was raised. A decision without the
+ *   store is not checked, because the store has yet to count it.
  */
 export function messageOf(happening: Happening, entry: KeyEntry): Message | undefined {
   const { event, keyId, plan, at, limit, tokens, mode, bannedUntil } = happening;
@@ -101,12 +101,12 @@ export const webhookUrl = z
   .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
   .refine(
     (url) => !URL.canParse(url) || (new URL(url).username === '' && new URL(url).password === ''),
-    'must have no user and no password: WEBHOOK_SECRET is what a receiver checks',
+    'must not contain a user or a password: receivers check WEBHOOK_SECRET',
   );
 
 export const webhookSecret = z
   .string()
-  .refine(isSecret, 'must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text');
+  .refine(isSecret, 'must be at least 24 bytes, without spaces: as base64 after whsec_, or as text');
 
 /** Buffer ignores characters that are not base64, so this checks the text too. */
 function isSecret(text: string): boolean {

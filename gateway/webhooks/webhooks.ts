@@ -149,7 +149,9 @@ export class Webhooks {
     this.#logger.error({ keyId, event: `key.${event}`, attempts: failed, reason }, 'webhook event lost');
   }
 
-  /** The wait before a retry doubles, with jitter: a receiver that is back does not get all messages at once. */
+  /**
+   * The wait before a retry doubles, with jitter, so that a receiver that is back does not get all messages at once.
+   */
   #restMs(failed: number): number {
     const { firstRetryMs, longestRetryMs } = this.#patience;
     return Math.min(firstRetryMs * 2 ** (failed - 1), longestRetryMs) * (0.5 + Math.random() / 2);

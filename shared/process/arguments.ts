@@ -66,8 +66,8 @@ export function misspelt(given: readonly string[], settings: readonly string[]):
 }
 
 /**
- * One slip in a letter or an underscore, PROXY for PROXIES, or a name whose end is missing or abbreviated. With two
- * slips, SSL_CERT_FILE would match TLS_CERT_FILE.
+ * Accepts one slip in a letter or an underscore, PROXY for PROXIES, and a name whose end is missing or abbreviated.
+ * With two slips, SSL_CERT_FILE would match TLS_CERT_FILE.
  */
 function looksLike(name: string, setting: string): boolean {
   if (/_[A-Z]{2,}$/.test(name) && setting.startsWith(name)) return true;

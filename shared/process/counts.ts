@@ -1,7 +1,7 @@
 /**
- * Counters that cost some nanoseconds: numbers in a table of fixed size, which get their names and labels when they are
- * read. The metrics library looks up labels for every value. That costs 1.2 to 2.3 µs a request instead of 0.1, or some
- * 2 % of the gateway's CPU (`node test/bench/steps.ts`, the rows on counting).
+ * Counters that cost a few nanoseconds: numbers in a table of fixed size, which get their names and labels when they
+ * are read. The metrics library looks up labels for every value. That costs 1.2 to 2.3 µs a request instead of 0.1, or
+ * about 2 % of the gateway's CPU (`node test/bench/steps.ts`, the rows on counting).
  */
 
 export interface Family {

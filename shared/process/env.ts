@@ -6,7 +6,7 @@ import { argumentFaults, misspelt } from './arguments.ts';
 /** All faults in the environment, one per line. */
 export class SettingsError extends Error {}
 
-/** Without a token the core is open, which must be intended. So an empty value is a fault. */
+/** Without a token, the core accepts any request. An empty value may be an accident, so it is a fault. */
 const NEVER_EMPTY = 'CORE_TOKEN';
 
 /**
@@ -36,7 +36,7 @@ export function readSettings<S extends z.ZodObject>(
     ...argumentFaults(args, names, secrets).map(([argument, message]) => `  ${argument}: ${message}`),
   ];
   if (result.success && lines.length === 0) return { ...result.data, secretFiles: files };
-  throw new SettingsError(`The settings have ${lines.length === 1 ? 'a fault' : 'faults'}:\n${lines.join('\n')}`);
+  throw new SettingsError(`The settings are invalid:\n${lines.join('\n')}`);
 }
 
 /** The values of all settings, and for secret settings the files from which they were read. */
@@ -60,7 +60,7 @@ function withSecretFiles(set: NodeJS.ProcessEnv, secrets: readonly string[]) {
   for (const name of secrets) {
     const path = set[fileSetting(name)];
     if (path === undefined) continue;
-    if (set[name] !== undefined) faults.push([name, `must not be set beside ${name}`]);
+    if (set[name] !== undefined) faults.push([name, `must not be set together with ${name}`]);
     else
       try {
         files[name] = path;
@@ -140,7 +140,7 @@ export function readSettingFile(path: string): string {
 /** The text last read from each file that a setting names. */
 export const textsRead = (): ReadonlyMap<string, string> => new Map(read);
 
-/** Uses these texts in place of their files from now on; undefined goes back to the files. */
+/** Uses these texts in place of their files from now on; undefined restores the files. */
 export function readInstead(texts: ReadonlyMap<string, string> | undefined): void {
   instead = texts ?? new Map();
 }

@@ -81,7 +81,7 @@ function isoTime(): string {
 const TOGETHER_CHARACTERS = 32_768;
 const FLUSH_EVERY_MS = 500;
 
-/** Bytes that may wait for a slow reader, which is some 12,000 lines. */
+/** Bytes that may wait for a slow reader: about 12,000 lines. */
 const MAX_WAITING_BYTES = 4_194_304;
 
 /** Several processes may write to one pipe. Writes of up to PIPE_BUF = 4,096 bytes are atomic (pipe(7)). */
@@ -98,7 +98,7 @@ const writeInBackground = promisify(fs.write);
 /**
  * Writes lines of text to an open file, pipe or socket. A slow or stopped reader blocks nobody: lines wait up to a
  * limit, and further lines are dropped and counted. A partial write continues where it stopped, so no line is torn. A
- * failed write is retried, because a disk can get free space and a reader can return.
+ * failed write is retried, because disk space can be freed and a reader can return.
  */
 class LogOutput {
   readonly #fd: number;
@@ -129,7 +129,7 @@ class LogOutput {
     return this.#dropped;
   }
 
-  /** @param line with its line end */
+  /** @param line ends with a line feed */
   write(line: string): void {
     const isOver = this.#bytes + this.#lines.length + line.length > MAX_WAITING_BYTES;
     if (isOver && !this.#isReporting) {

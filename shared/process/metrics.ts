@@ -9,7 +9,7 @@ import {
 } from '@prometheus-io/client';
 import type { Family } from './counts.ts';
 
-/** A service's metrics for Prometheus. Only this file knows the client library. */
+/** A service's metrics for Prometheus. Only this file uses the client library. */
 
 export interface Metrics {
   requests(): (operation: string, status: number, seconds: number) => void;
@@ -42,7 +42,8 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 /**
  * @param service the prefix of every name, as in `core_requests_total`
  * @param worker the number of this process among several of the service. It becomes the label `worker` on everything
- *   except `counts`. The restart of one process is then visible; in a sum over all, it would only be a drop.
+ *   except `counts`. The restart of one process is then visible; in a sum over all processes, it would only look like a
+ *   drop.
  */
 export function createMetrics(service: string, worker?: number): Metrics {
   const registry = new Registry();
@@ -103,8 +104,7 @@ let ofProcess: readonly Metric[] | undefined;
 function metricsOfProcess(): readonly Metric[] {
   if (ofProcess === undefined) {
     const registry = new Registry();
-    // By default the library wakes the process a hundred and ten times a second, which is most of what an idle process
-    // costs.
+    // By default the library wakes the process 110 times a second, which is most of what an idle process costs.
     const seldom = { eventLoopUtilizationTimeout: 1_000, eventLoopMonitoringPrecision: 50 };
     collectDefaultMetrics({ register: registry, ...seldom });
     ofProcess = registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetric(name) as Metric);

@@ -8,7 +8,7 @@ import type { Logger } from './logger.ts';
 /**
  * V8 records which code creates long-lived objects, and then allocates them in old space. When load begins, everything
  * in a small young generation is still in use. V8 then treats the objects of all later requests as long-lived. Each of
- * them keeps others alive, which makes 15 MB at every scavenge with 512 concurrent requests.
+ * them keeps others alive, which adds up to 15 MB at every scavenge with 512 concurrent requests.
  */
 function disablePretenuring(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
@@ -60,9 +60,9 @@ const ORPHAN_MS = 9_000;
 
 /**
  * Runs a service until SIGTERM or SIGINT, or until a parent process with a message channel asks it to stop or ends. A
- * fault at the start is written to standard error and exits with status 1; a second signal exits with status 1 too. The
- * first signal after a stop message does not count as the second: a terminal or supervisor may signal all processes
- * after the parent has asked its children to stop.
+ * fault at the start is written to standard error, and the process exits with status 1, as it does after a second
+ * signal. The first signal after a stop message does not count as the second: a terminal or supervisor may signal all
+ * processes after the parent has asked its children to stop.
  */
 export async function run(start: () => Promise<{ running: Starting; logger: Logger }>): Promise<void> {
   disablePretenuring();
@@ -97,7 +97,10 @@ export async function run(start: () => Promise<{ running: Starting; logger: Logg
         (fault) => die(fault, 'did not stop cleanly'),
       );
   };
-  process.on('message', (message: Partial<StopMessage>) => message?.stop && stop('asked to', message.stop));
+  process.on(
+    'message',
+    (message: Partial<StopMessage>) => message?.stop && stop('requested by the parent', message.stop),
+  );
   process.on('disconnect', () => {
     setTimeout(() => process.exit(1), ORPHAN_MS).unref();
     stop('parent gone', { lameDuckMs: 0 });

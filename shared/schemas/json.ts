@@ -10,7 +10,7 @@ declare global {
   }
 }
 
-/** The fault of a JSON text. The message goes to its sender. */
+/** A fault in a JSON text. The message is sent to the client. */
 export class JsonError extends Error {}
 
 const MAX_DEPTH = 32;
@@ -41,8 +41,8 @@ const TAB = 0x09;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * Reads the value of a JSON text. Integers that fit a number exactly are numbers; larger ones of up to 19 digits are
- * bigints.
+ * Reads the value of a JSON text. Integers that a number represents exactly become numbers; larger ones of up to 19
+ * digits become bigints.
  * @param maxValues the maximum number of values in all objects and arrays together. Each costs time, and V8 is slow for
  *   members with new names
  * @throws {JsonError} unless the input is one unambiguous JSON text in UTF-8
@@ -241,7 +241,9 @@ function exactNumber([source, whole = '', fraction = '', exponent = '0']: RegExp
   return BigInt((source.startsWith('-') ? '-' : '') + digits + '0'.repeat(zeros));
 }
 
-/** Finds where the trailing zeros begin. A pattern would restart at every zero inside: 8 s for 64 kB of them. */
+/**
+ * Finds where the trailing zeros begin. A regular expression would restart at every inner zero: 8 s for 64 kB of them.
+ */
 function endOfDigits(text: string): number {
   let end = text.length;
   while (text[end - 1] === '0') end--;

@@ -23,7 +23,7 @@ const petName = z
     error: `must have 1 to ${MAX_NAME_CHARACTERS} characters`,
   })
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' })
-  .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not have control characters' })
+  .refine((text) => !/\p{Cc}/u.test(text), { error: 'must not contain control characters' })
   .refine((text) => text === '' || /[^ \xa0]/.test(text), { error: 'must not be blank' })
   .meta({
     description: "The pet's name. Its length is counted in Unicode code points.",

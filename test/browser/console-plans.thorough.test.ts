@@ -129,7 +129,7 @@ test('an error from the gateway is shown at the field that caused it', async () 
   const { page } = await openConsole(browser, stack, PAGE);
   await reviewPlan(page, 'Pro', { 'Requests per minute': '301' });
   await agree(page, 'Apply', 'an\tna');
-  await question(page).getByText('Who are you? must not be empty or have control characters').waitFor();
+  await question(page).getByText('Who are you? must not be empty or contain control characters').waitFor();
   expect(await question(page).getByLabel('Who are you?').getAttribute('aria-invalid')).toBe('true');
   expect((await stack.admin('GET', '/plans')).json).toMatchObject({ pro: { minute: 300 } });
 });

@@ -43,9 +43,9 @@ describe('a core that cannot use its PostgreSQL reports the reason', async () =>
 
   test.for([
     [
-      'nothing listens there',
+      'nothing is listening there',
       `postgres://test:right-secret@127.0.0.1:${nobody}/postgres`,
-      `PostgreSQL at 127.0.0.1:${nobody}, database postgres, cannot be used: nothing listens there.`,
+      `PostgreSQL at 127.0.0.1:${nobody}, database postgres, cannot be used: nothing is listening there.`,
     ],
     [
       'the host is unknown',

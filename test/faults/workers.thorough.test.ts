@@ -57,7 +57,10 @@ test('workers that cannot start are retried with growing delays and a logged rea
   thief.listen(port, '127.0.0.1');
   cleanUp(() => thief.close());
   await untilServing(workers, 0);
-  expect(await workers.admin('/readyz')).toMatchObject({ status: 503, json: { message: 'No worker serves.' } });
+  expect(await workers.admin('/readyz')).toMatchObject({
+    status: 503,
+    json: { message: 'No worker is serving clients.' },
+  });
   await eventually(() => workers.logged('worker exited').length).toBeGreaterThanOrEqual(2 + 2);
   expect(workers.logged('worker exited').at(-1)).toMatchObject({
     code: 1,

@@ -113,7 +113,7 @@ test.for([
   [`unix:/${'a'.repeat(107)}`, LIKE_SOCKETS],
 ] as const)('CORE_URL=%s is refused', ([CORE_URL, fault]) => {
   const read = () => readGatewaySettings({ CORE_URL: `http://good,${CORE_URL}` });
-  expect(read).toThrow(new SettingsError(`The settings have a fault:\n  CORE_URL.1: ${fault}`));
+  expect(read).toThrow(new SettingsError(`The settings are invalid:\n  CORE_URL.1: ${fault}`));
 });
 
 test.for([

@@ -31,7 +31,7 @@ test.for([
   const read = () => readGatewaySettings({ [name]: 'secret-in-the-wrong-place' });
   if (meant === undefined) return expect(read).not.toThrow();
   const line = `  ${name}: is not a setting; did you mean ${meant}? Rename or unset it`;
-  expect(read).toThrow(new Error(`The settings have a fault:\n${line}`));
+  expect(read).toThrow(new Error(`The settings are invalid:\n${line}`));
 });
 
 test('npm start suggests CORE_PORT for CORE_PROT, and the core suggests DATABASE_URL for DATABASE_URI', () => {
@@ -75,7 +75,7 @@ test('the core does not start with an argument and reports it with all other fau
   const args = ['core/main.ts', '--prot', '9000'];
   const { code, err, out } = await startProcess(process.execPath, args, environment).ended;
   expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
-  expect(err).toBe(`The settings have faults:
+  expect(err).toBe(`The settings are invalid:
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   --prot: ${NO_ARGUMENT} Did you mean PORT=9000?
 `);

@@ -121,7 +121,7 @@ test('npm start reports the faults of both services and of its arguments togethe
   const args = ['start', '--silent', '--', '--prot', '9000'];
   const { code, out, err } = await startProcess('npm', args, environment).ended;
   expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
-  expect(err).toBe(`The settings have faults:
+  expect(err).toBe(`The settings are invalid:
   PORT: must be a whole number from 0 to 65535
   CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
   CORE_TOKEN: must be a token of at least 16 characters, without spaces; separate several with commas, none of them empty

@@ -34,7 +34,7 @@ test('invalid or misspelt settings and arguments are all reported without their 
   const args = ['gateway/main.ts', '--prot', '9000'];
   const { code, err, out } = await startProcess(process.execPath, args, environment).ended;
   expect({ code, out, started: existsSync(DATA_DIR) }).toEqual({ code: 1, out: '', started: false });
-  expect(err).toBe(`The settings have faults:
+  expect(err).toBe(`The settings are invalid:
   PORT: must be a whole number from 0 to 65535
   CORE_URL.0: must be an http://, https://, http+srv://, https+srv:// or unix: URL
   CORE_URL.1: must be an origin like http://127.0.0.1:7001, without a path
@@ -49,7 +49,7 @@ test('invalid or misspelt settings and arguments are all reported without their 
   TRUSTED_PROXIES.7: must be an IP address or a block like 10.0.0.0/8
   RATELIMIT_FIELDS: must be on or off
   WEBHOOK_URL: must be an http:// or https:// URL
-  WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text
+  WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 after whsec_, or as text
   LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent
   ADMIN_TOKEN: is required when ADMIN_HOST is not a loopback address
   WROKERS: is not a setting; did you mean WORKERS? Rename or unset it
@@ -58,9 +58,9 @@ test('invalid or misspelt settings and arguments are all reported without their 
 });
 
 const NO_HOOK = 'WEBHOOK_URL: must be an http:// or https:// URL';
-const NO_USER = 'WEBHOOK_URL: must have no user and no password: WEBHOOK_SECRET is what a receiver checks';
+const NO_USER = 'WEBHOOK_URL: must not contain a user or a password: receivers check WEBHOOK_SECRET';
 const NO_CA = 'REDIS_CA_FILE: must be a file that holds certificates in PEM';
-const NO_SECRET = 'WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 behind whsec_, or as text';
+const NO_SECRET = 'WEBHOOK_SECRET: must be at least 24 bytes, without spaces: as base64 after whsec_, or as text';
 const WORKERS_RANGE = 'WORKERS: must be a whole number from 1 to 64';
 const WEBHOOK_SECRET = 'x'.repeat(24);
 
@@ -94,7 +94,7 @@ test.for<[settings: Record<string, string>, fault: string]>([
   ...['0', '65', 'two'].map((WORKERS) => pair({ WORKERS }, WORKERS_RANGE)),
 ])('the settings %j are refused: %s', ([settings, fault]) => {
   const read = () => readGatewaySettings({ REDIS_URL: 'redis://a', ...settings });
-  expect(read).toThrow(new SettingsError(`The settings have a fault:\n  ${fault}`));
+  expect(read).toThrow(new SettingsError(`The settings are invalid:\n  ${fault}`));
 });
 
 function pair(settings: Record<string, string>, fault: string): [Record<string, string>, string] {
@@ -181,7 +181,7 @@ test('unusable TLS files are reported as faults of the settings', async () => {
   ] as const) {
     const read = () => readGatewaySettings({ PORT: 'x', TLS_CERT_FILE, TLS_KEY_FILE });
     // The fault is reported together with all others.
-    expect(read).toThrow(`faults:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
+    expect(read).toThrow(`invalid:\n  PORT: must be a whole number from 0 to 65535\n  ${fault}`);
   }
 });
 
@@ -227,8 +227,8 @@ test('faults of secret files are reported with all others and without a value', 
     PORT: '99999',
   };
   expect(() => readGatewaySettings(settings)).toThrow(
-    new SettingsError(`The settings have faults:
-  CORE_TOKEN_FILE: must not be set beside CORE_TOKEN
+    new SettingsError(`The settings are invalid:
+  CORE_TOKEN_FILE: must not be set together with CORE_TOKEN
   REDIS_URL_FILE: must be a file that can be read (ENOENT)
   WEBHOOK_SECRET_FILE: must be a file that is not empty
   PORT: must be a whole number from 0 to 65535

@@ -19,7 +19,7 @@ test.for([
   [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
   [['plans', 'set', 'gold', '--minute', '5'], PLANS],
   [['plans', 'set', 'free'], 'The body contains no changes.'],
-  [['plans', 'set', 'enterprise', '--minute', '5'], 'enterprise has no minute of its own: its keys carry them.'],
+  [['plans', 'set', 'enterprise', '--minute', '5'], 'enterprise has no minute limit: its keys have their own.'],
   [['keys', 'create', '--plan', 'gold', '--name', 'a'], PLANS],
   [['keys', 'create', '--plan', 'free', '--name', ''], 'name must not be empty'],
   [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],

@@ -135,8 +135,8 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
 const stack = await startStack();
 const shared = await startStack(withRedis);
 
-const NAME = 'letters, digits, _ . and -, at most 64, and begins with a letter or digit';
-const VALUE = '1 to 64 characters, none of them a control character, no space at its ends, and no “, name=” in it';
+const NAME = 'at most 64 letters, digits, _, . and -, and begins with a letter or digit';
+const VALUE = '1 to 64 characters, without control characters, spaces at its ends, or “, name=”';
 const long = 'x'.repeat(65);
 
 test.for([

@@ -133,7 +133,7 @@ describe('a change that Redis refuses, or that is not sent, is not made', async 
     const url = new URL(server.url);
     [url.username, url.password] = ['narrow', 'x'];
     const narrow = await storageAt(url.href);
-    expect(await refused(narrow.change(issuing(idOfKey(4))))).toContain('may not do that');
+    expect(await refused(narrow.change(issuing(idOfKey(4))))).toContain('lacks a permission');
   });
 
   test('while Redis is away', async () => {

@@ -21,7 +21,7 @@ const numbers = async (query: KeyListQuery) =>
 
 test('a store counts as empty even if a change has left temporary data', async () => {
   expect(await storage.isEmpty()).toBe(true);
-  await redis.set('gateway:change:{gateway:plans}:x', 'called off');
+  await redis.set('gateway:change:{gateway:plans}:x', 'cancelled');
   await redis.set('somebody:else', '1');
   expect(await storage.isEmpty()).toBe(true);
   await redis.hset('gateway:tokens', 'a', '1');

@@ -344,7 +344,7 @@ test('a gateway on a read-only folder without a lock locks it once it is writabl
   await disk.remount('rw');
   const { err } = await Promise.race([first.ended, second.ended]);
   const [holder] = [first, second].filter(({ child }) => child.exitCode === null);
-  const inUse = `is in use by a gateway, process ${holder?.child.pid}.`;
+  const inUse = `is in use by another gateway, process ${holder?.child.pid}.`;
   expect(err).toContain(inUse);
   expect(() => new SqliteStorage(folder)).toThrow(inUse);
 });

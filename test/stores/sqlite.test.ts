@@ -63,7 +63,7 @@ test.for([
   await rename(file, `${file}.away`);
   if (how === 'replaced') await copyFile(`${file}.away`, file);
   await expect(storage.change({ ...put('first', { name: 'x' }), urgency: 'revocation' })).rejects.toThrow(NotMade);
-  expect(storage.fault()).toMatch(/^The file of the database was removed or replaced\./);
+  expect(storage.fault()).toMatch(/^The database file was removed or replaced\./);
   expect(await storage.read('key:first')).toEqual({ name: 'first' });
   await rename(`${file}.away`, file);
   expect(storage.fault()).toBeUndefined();

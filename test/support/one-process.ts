@@ -62,7 +62,7 @@ export async function startGateway(
     processes: () => [{ cores: clients.cores(), redis: backend.redis() }],
     async check() {
       if (clients.stopping) throw new HttpError('unavailable', 'The service is stopping.');
-      if (!backend.isLoaded()) throw new HttpError('unavailable', 'The plans were not read yet.');
+      if (!backend.isLoaded()) throw new HttpError('unavailable', 'The plans have not been read yet.');
       return embedded?.storage.fault();
     },
   });

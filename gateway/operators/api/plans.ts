@@ -118,7 +118,7 @@ function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | un
   const known: readonly string[] = fieldsOf(plan);
   const alien = Object.keys(fields).filter((field) => !known.includes(field));
   if (alien.length > 0)
-    throw new HttpError('invalid_request', `${plan} has no ${alien.join(' or ')} of its own: its keys carry them.`);
+    throw new HttpError('invalid_request', `${plan} has no ${alien.join(' or ')} limit: its keys have their own.`);
   const stored = Object.entries(fields).map(([field, value]) => [field, value?.toString()]);
   if (stored.length === 0) throw nothingGiven();
   return storedChanges(plan, Object.fromEntries(stored));
@@ -260,7 +260,7 @@ export const tryPlan = operation(
     const plan = call.params[0] ?? '';
     if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
     if (!fieldsOf(plan).includes('minute'))
-      throw new HttpError('invalid_request', `${plan} has no limits of its own: its keys carry them.`);
+      throw new HttpError('invalid_request', `${plan} has no limits: its keys have their own.`);
     const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
     if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no limits to try.');
     const { minute, day } = deps.planCache.table[plan];

@@ -110,7 +110,7 @@ const Rotation = z.strictObject({
 
 /**
  * Replaces a secret: adds one with the same name, scope, networks and expiry, unless the call says otherwise, and lets
- * the old one expire after the grace time. It is safe to repeat: if the answer was lost, the next call replaces the
+ * the old one expire after the grace period. It is safe to repeat: if the answer was lost, the next call replaces the
  * unclaimed secret.
  */
 export const rotateKey = operation({ body: Rotation, answer: IssuedKey, creates: true }, async (call) => {

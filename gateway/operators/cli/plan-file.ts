@@ -171,7 +171,7 @@ export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: 
     warnings.push('ban_after is over eight times the minute limit: bursts once a minute can ban a key.');
   if (ban_grace_seconds === 0)
     warnings.push(
-      'without a grace time, a key whose clients respect Retry-After is banned if enough of their requests are refused at once.',
+      'without a grace period, a key whose clients respect Retry-After is banned if enough of their requests are refused at once.',
     );
   return warnings;
 }

@@ -172,7 +172,7 @@ export const viaInWords = (via: ActivityView['via']): string => VIA_WORDS[via] ?
 
 const FIELDS: Readonly<Record<string, string>> = {
   expiresAt: 'Expires',
-  graceSeconds: 'Grace time in seconds',
+  graceSeconds: 'Grace period in seconds',
   bannedUntil: 'Banned until',
   seconds: 'Ban time in seconds',
 };

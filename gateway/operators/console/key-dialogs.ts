@@ -141,7 +141,7 @@ export function askForRotation({ id, name, secrets }: KeyView): void {
   ask({
     title: `Rotate ${name}`,
     content: html`<p>The key gets a new secret. The old one keeps working for this long, within the same limits:</p>`,
-    fields: [...lengthFields('graceSeconds', 'Grace time', '60'), ...(open.length > 1 ? [choice] : []), whyField],
+    fields: [...lengthFields('graceSeconds', 'Grace period', '60'), ...(open.length > 1 ? [choice] : []), whyField],
     confirm: 'Rotate',
     async act({ graceSeconds, unit, secretId, reason }) {
       const given = { graceSeconds: secondsOf(graceSeconds, unit), secretId };

@@ -12,7 +12,7 @@ import { checkRedis, memoryUsed } from './nodes.ts';
 import { Peers } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 
-/** Applies to a connection without a timeout of its own. */
+/** Applies to a connection without its own timeout. */
 const DEFAULT_TIMEOUT_MS = 250;
 const MOVE_EVERY_MS = 250;
 

@@ -21,9 +21,9 @@ class DecideCommand extends Command {
 }
 
 /**
- * Runs decide.lua; the head of that file describes the parameters. Sends the script's text to a node that does not know
- * it.
- * @param onText called before the text is sent, which is a call of its own
+ * Runs decide.lua; the head of that file describes the parameters. Sends the script's text to a node that lacks the
+ * script.
+ * @param onText called before the text is sent, which is a separate call
  */
 export const runDecide = (
   redis: RedisConnection,
@@ -104,7 +104,7 @@ export class CallCounts {
 }
 
 /**
- * Returns the answer of Redis. Any failed command means that the data is unavailable, though Redis may answer.
+ * Returns the answer of Redis. Any failed command means that the data is unavailable, even if Redis answers.
  * @throws {StoreUnavailable} with a reason for operators
  */
 export async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
@@ -130,7 +130,7 @@ const REFUSALS: readonly [beginning: RegExp, why: string][] = [
   [/^(LOADING|MASTERDOWN) /, 'Redis is not ready yet.'],
   [/^CLUSTERDOWN /, 'The Redis cluster is down.'],
   [/^(TRYAGAIN|MOVED|ASK|Too many Cluster redirections)/, 'A slot of the Redis cluster is being moved.'],
-  [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, 'The user of this gateway may not do that in Redis.'],
+  [/^(NOPERM|NOAUTH|WRONGPASS) |^ERR The user executing/, "The gateway's Redis user lacks a permission."],
   [/^BUSY /, 'A script keeps Redis busy.'],
   [/^WRONGTYPE /, 'A name in Redis holds a value of the wrong type.'],
 ];
@@ -140,7 +140,7 @@ export function refusalIn({ name, message }: Error): string | undefined {
   const [, record] = /^WRONGTYPE in (\S+)/.exec(message) ?? [];
   if (record !== undefined) return notTheRecord(record);
   const [, why] = REFUSALS.find(([beginning]) => beginning.test(message)) ?? [];
-  return why ?? (name === 'ReplyError' ? 'Redis refused it.' : undefined);
+  return why ?? (name === 'ReplyError' ? 'Redis refused the command.' : undefined);
 }
 
 export const mayHaveRun = (fault: Error): boolean => refusalIn(fault) === undefined;

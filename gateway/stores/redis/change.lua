@@ -1,10 +1,10 @@
 #!lua
--- Compares records and changes them, and adds entries to logs, in one step. Everything is checked before anything is
--- written: Redis does not roll back. storage.ts explains the parts. The first line makes Redis refuse the script when it
--- is out of memory; step.ts has another one for urgent changes.
+-- Compares records and changes them, and adds entries to logs, in one step. All checks precede the first write: Redis
+-- does not roll back. storage.ts explains the parts. The first line makes Redis refuse the script when it is out of
+-- memory; step.ts has another one for urgent changes.
 --
 -- KEYS     all names; the change refers to them by their places. KEYS[1] is the mark of this change: a change that was
---          made or called off is not made again.
+--          applied or cancelled is not applied again.
 -- ARGV[1]  JSON: { parts = list of { key, exists = true, false or missing,
 --                    expect = list of { field, text, or false if it must not exist },
 --                    set = fields and texts, alternating; remove = fields;
@@ -17,10 +17,10 @@
 --                    within = how old it may be, in milliseconds }
 --                    or { key, text } for an outbox }
 -- ARGV[2]  seconds that the mark is kept
--- ARGV[3]  '1' if the step was sent before without an answer: it is then called off if it cannot be made
--- ARGV[4]  Unix time in microseconds of this Redis from which the change is called off, whenever it arrives
+-- ARGV[3]  '1' if the step was sent before without a reply: it is then cancelled if it cannot be applied
+-- ARGV[4]  Unix time in microseconds, by the clock of this Redis, from which the change is no longer applied
 --
--- reply    { 1 made, 0 not as required, -1 called off; list of { place of an entry from 0, why it could not be added } }
+-- reply    { 1 applied, 0 not as required, -1 cancelled; list of { place of an entry from 0, why it could not be added } }
 
 local call, pcall = redis.call, redis.pcall
 local change = cjson.decode(ARGV[1])
@@ -44,15 +44,15 @@ end
 
 for _, part in ipairs(change.parts) do
   if not is_as_required(part) then
-    if ARGV[3] == '1' then call('SET', KEYS[1], 'called off', 'EX', ARGV[2]) end
+    if ARGV[3] == '1' then call('SET', KEYS[1], 'cancelled', 'EX', ARGV[2]) end
     return { 0, {} }
   end
   local is_hash = part.type == 'hash' or part.type == 'none'
   if not is_hash and #part.set > 0 and not part.to then return redis.error_reply('WRONGTYPE in ' .. KEYS[part.key]) end
 end
 
--- The mark is necessary: without it, a key that has none of the fields would leave nothing, and a backup would restore
--- it.
+-- The mark is necessary: without it, a key that has none of the fields would leave nothing behind, and a backup could
+-- restore it.
 local function move(from, to, part)
   local kept = { part.mark, '1' }
   for _, moved in ipairs(part.fields) do
@@ -127,8 +127,8 @@ local function add(stream, entry)
   return pcall('XADD', stream, 'MAXLEN', '=', entry.length, '*', unpack(entry.fields))
 end
 
--- An entry is lost if somebody has put a value of another type in place of its stream. The change itself is made all
--- the same.
+-- An entry is lost if somebody has put a value of another type in place of its stream. The change itself still
+-- succeeds.
 local lost = {}
 for at, entry in ipairs(change.entries) do
   local added = add(KEYS[entry.key], entry)

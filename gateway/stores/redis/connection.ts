@@ -14,7 +14,7 @@ const AWAY_MS = 1_000;
 
 /**
  * Opens a second connection, for operators, with longer timeouts. The connection for decisions already logs the state
- * of this Redis. If that one could not connect in time, this one gets only a short time.
+ * of this Redis. If that one failed to connect in time, this one gets only a short time.
  * @throws as `connect` does
  */
 export function connectOperators(target: RedisTarget, logger: Logger, isAway: boolean): Promise<RedisConnection> {
@@ -63,8 +63,8 @@ function prepare(redis: Redis): void {
 }
 
 /**
- * Connects to one Redis, or to the primary that sentinels name, or keeps trying in the background: a gateway starts
- * without its Redis.
+ * Connects to one Redis, or to the primary that sentinels name, or keeps trying in the background, so that a gateway
+ * can start without its Redis.
  * @throws if the Redis has no such database
  */
 export async function connectRedis(target: RedisTarget, logger: Logger): Promise<Redis> {
@@ -100,7 +100,7 @@ const SENTINEL_TIMEOUT_MS = 2 * CONNECT_TIMEOUT_MS;
 
 /**
  * Options to connect to the primary that the sentinels name. A node that answers READONLY is no longer the primary: the
- * decision fails, and the sentinels are asked again. While none of them answers, the library calls only
+ * decision fails, and the sentinels are queried again. While none of them answers, the library calls only
  * `sentinelRetryStrategy`.
  */
 const watchedBy = (
@@ -162,7 +162,7 @@ function endWhenSilent(redis: Redis): void {
 
 /**
  * Connects to a cluster, or keeps trying in the background. A decision follows a redirect (MOVED, ASK), because the
- * first node did not take it. It fails on a closed connection or CLUSTERDOWN, when the library would send it again.
+ * first node did not run it. It fails on a closed connection or CLUSTERDOWN, where the library would send it again.
  */
 export async function connectCluster(target: RedisTarget, logger: Logger): Promise<Cluster> {
   const { db: _db, ...common } = commonOptions(target);
@@ -170,7 +170,7 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
   const cluster = new Cluster(nodes, {
     lazyConnect: true,
     enableOfflineQueue: false,
-    // The check would ask a node that is not connected yet, and then start over. A cluster that is not ready answers
+    // The check would query a node that is not connected yet, and then start over. A cluster that is not ready answers
     // CLUSTERDOWN anyway.
     enableReadyCheck: false,
     retryDelayOnFailover: 0,
@@ -206,7 +206,7 @@ async function connectAll(cluster: Cluster): Promise<void> {
 
 /**
  * The library reports every failed attempt to connect to a node, and drops the node until other nodes name it again.
- * This function does not report the library's own queries, which the library repeats elsewhere.
+ * Failures of the library's own queries are not logged, because the library repeats them elsewhere.
  */
 function logNodeOutages(cluster: Cluster, logger: Logger): void {
   const away = new Set<string>();

@@ -11,7 +11,7 @@ import { INDEX, REVOKED_INDEX, usageOf } from './step.ts';
 const CHECKED = 10;
 const SCANNED = 1_000;
 
-/** The place of a key. A time of creation that was typed by hand may not be a time. */
+/** The place of a key. A time of creation that was typed by hand may be invalid. */
 export const placeOf = (id: string, createdAt: string | undefined): KeyCursor => ({
   id,
   createdAt: (readTime(createdAt) ?? 0) / SECOND,
@@ -40,7 +40,7 @@ export class KeyPlaces {
     return inOrder.slice(0, limit);
   }
 
-  /** Returns a page or more behind the cursor, or less at the end. Redis starts with all keys of the cursor's time. */
+  /** Returns at least a page after the cursor, or less at the end. Redis starts with all keys of the cursor's time. */
   async #page(set: string, { after, offset = 0, limit, newestFirst = false }: KeyListQuery): Promise<KeyCursor[]> {
     const isBehind = (cursor: KeyCursor) =>
       after === undefined || (newestFirst ? compareCursors(cursor, after) < 0 : compareCursors(cursor, after) > 0);
@@ -53,7 +53,7 @@ export class KeyPlaces {
       // One of many overloads stands for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
       const page = toCursors(await orUnavailable(this.#redis.zrange(set, ...options)));
-      // An entry that is not a key id was added by hand. It is removed, because it would shift all pages behind it.
+      // An entry that is not a key id was added by hand. It is removed, because it would shift all pages after it.
       const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
       if (foreign.length > 0 && (await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) continue;
       found.push(...page.filter((cursor) => isKeyId(cursor.id) && isBehind(cursor)));
@@ -87,7 +87,7 @@ export class KeyPlaces {
     await orUnavailable(this.#redis.zrem(REVOKED_INDEX, id));
   }
 
-  /** Existing keys without a place. Goes through all names in Redis, with pauses. */
+  /** Existing keys without a place. Scans all names in Redis, with pauses. */
   async unlisted(): Promise<string[]> {
     const found: string[] = [];
     for await (const ids of this.#existing()) found.push(...(await this.#withoutPlace(ids)));

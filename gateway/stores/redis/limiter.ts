@@ -22,10 +22,10 @@ const MAX_BATCH = 256;
 const SLOW_MS = 20;
 
 interface RedisLimiterOptions {
-  /** By default Redis' clock applies. */
+  /** By default, the clock of Redis applies. */
   readonly clock?: Clock | undefined;
   readonly calls?: CallCounts | undefined;
-  /** The deadline of a call in milliseconds, after which waiting requests are answered; by default never. */
+  /** The deadline of a call in milliseconds, after which waiting requests are answered. There is none by default. */
   readonly timeoutMs?: number | undefined;
   /** The secrets known to be bound, shared by the limiters of one process. */
   readonly bound?: BoundedMap<string, true>;
@@ -144,7 +144,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     try {
       this.#run(grouped, onText).then((replies) => end(this.#answer(grouped, replies)), end);
     } catch (fault) {
-      // No plans are known yet.
+      // The plans have not been read yet.
       end(fault as Error);
     }
   }
@@ -167,7 +167,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
 
   /** Also fails the requests that wait for the next call: they should not wait for another deadline. */
   #fail(batch: readonly Question[], cause: Error): void {
-    const fault = new StoreUnavailable(`Redis gave no decision: ${cause.message}`, NO_DECISION);
+    const fault = new StoreUnavailable(`Redis made no decision: ${cause.message}`, NO_DECISION);
     const isUnknown = mayHaveRun(cause);
     for (const question of batch) if (question.isOpen) question.failed(fault, isUnknown);
     for (const question of this.#waiting.splice(0)) if (question.isOpen) question.failed(fault, false);
@@ -222,7 +222,7 @@ export class RedisLimiter implements RemoteLimiter, Charger {
     return [...groups.values()];
   }
 
-  /** Empty selects the clock of Redis. */
+  /** An empty text selects the clock of Redis. */
   #now(): string {
     const { clock } = this.#options;
     return clock === undefined ? '' : String(clock());
@@ -318,9 +318,9 @@ function readDecision(
 }
 
 /**
- * Decides in a cluster: one call per API key, and one call at a time for each. No call holds two keys. Two keys in one
- * slot are rare, and while that slot migrates such a call is refused (TRYAGAIN) until both have moved. Keys do not wait
- * for each other, so that a slow node delays no other keys.
+ * Decides in a cluster: one call per API key, and one call at a time for each. No call has two keys: two keys rarely
+ * share a slot, and while that slot migrates, Redis refuses a call with both (TRYAGAIN) until both have moved. Keys do
+ * not wait for each other, so that a slow node delays only its own keys.
  */
 export class ClusterLimiter extends RedisLimiter {
   override readonly atOnce = 1;

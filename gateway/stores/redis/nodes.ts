@@ -20,7 +20,7 @@ export const fieldsOf = (info: string): Fields =>
   Object.fromEntries([...info.matchAll(/^(\w+):(.*?)\r?$/gm)].map(([, name, value]) => [name, value]));
 
 /**
- * How many replicas follow a node. A replica that is still being filled confirms nothing.
+ * How many replicas follow a node. A replica that is still loading the data confirms nothing.
  * @param replication that section of INFO
  */
 export const followersIn = (replication: Fields): number =>
@@ -104,16 +104,16 @@ function checkMemory(
 
 function checkPersistence(name: string, { aof_enabled: aof, aof_last_write_status: status }: Fields): CheckResult {
   if (aof !== '1') {
-    const found = 'no append-only file: a crash loses keys issued, and usage, since the last snapshot';
+    const found = 'no append-only file: a crash loses keys issued and usage counted since the last snapshot';
     return warning(name, found, 'CONFIG SET appendonly yes');
   }
   if (status === 'ok') return good(name, 'an append-only file is written');
-  return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See its log.');
+  return fault(name, 'the last write to the append-only file failed', 'Is the disk full? See the log of Redis.');
 }
 
 function checkReplicas(name: string, replication: Fields): CheckResult {
   const count = followersIn(replication);
-  if (count > 0) return good(name, `${count} connected: each change of an operator waits for one of them`);
+  if (count > 0) return good(name, `${count} connected: each change by an operator waits for one of them`);
   const why = Number(replication.connected_slaves) > 0 ? 'is up to date yet' : 'is connected';
   const advice = 'Connect a replica (REPLICAOF), and let sentinels or the cluster watch it.';
   return warning(name, `none ${why}: acknowledged changes are lost with this node`, advice);

@@ -18,7 +18,7 @@ const answersOf = (question: string): string => `gateway:answers:{${question}}`;
 
 const LOOK_EVERY_MS = 250;
 const LISTED_EVERY_MS = 5_000;
-/** A gateway without a poll for this long counts as ended. One that hangs must not be forgotten sooner. */
+/** A gateway that has not polled for this long counts as stopped. One that hangs must not be forgotten sooner. */
 const FORGOTTEN_AFTER_SECONDS = 300;
 const EXPIRES_SECONDS = 30;
 const MOST_QUESTIONS = 16;
@@ -69,7 +69,7 @@ export class Peers {
     };
   }
 
-  /** Removes silent gateways whose process has ended: it ran on this host, or another one has its name now. */
+  /** Removes silent gateways whose process has ended: it ran on this host, or another gateway now has its name. */
   #endedOf(silent: readonly string[], heard: readonly string[]): readonly string[] {
     const names = heard.map(nameOf);
     const ended = silent.filter((gateway) => {

@@ -19,10 +19,10 @@ import { keyOf, orUnavailable, type RedisConnection, refusalIn } from './calls.t
 import { isCluster, nodeOf } from './connection.ts';
 
 /**
- * One step in Redis: runs change.lua, and finds out what happened if its answer was lost. Redis keeps a mark of each
- * step under a random id, so a step can be sent again. A call has a deadline by the clock of Redis, because TCP may
- * deliver it long after the gateway closed its connection. So after the deadline, a step with an unknown outcome has
- * either been made or never will be.
+ * Applies one step in Redis: runs change.lua, and finds out what happened if its reply was lost. Redis keeps a mark of
+ * each step under a random id, so a step can be sent again. A call has a deadline by the clock of Redis, because TCP
+ * may deliver it long after the gateway closed its connection. So after the deadline, a step with an unknown outcome
+ * either has been applied or never will be.
  */
 
 const TEXT = readFileSync(new URL('./change.lua', import.meta.url), 'utf8');
@@ -32,12 +32,12 @@ const CLOCK = "return redis.call('TIME')";
 
 /** A mark lives longer than all repetitions of its step. */
 const MARK_SECONDS = 60;
-/** The mark of a moved entry lives longer: after this gateway has ended, another one may move the entry again. */
+/** The mark of a moved entry lives longer: after this gateway has stopped, another one may move the entry again. */
 const MOVED_SECONDS = 86_400;
 
 /**
- * After a lost answer, the step is repeated for this long. By then Redis has failed over or is reachable again. Once
- * this time has passed since a change was sent, Redis no longer makes it.
+ * After a lost reply, the step is repeated for this long, in which Redis can fail over or become reachable again. Once
+ * this time has passed since a change was sent, Redis no longer applies it.
  */
 const ASKED_MS = 4_000;
 const ASK_EVERY_MS = 100;
@@ -65,10 +65,10 @@ type Reply = readonly [outcome: number, lost: readonly (readonly [place: number,
 export const newId = (): string => randomBytes(12).toString('base64url');
 
 /**
- * @returns whether the step was made, which is false if a record is not as required; and the places of entries that
+ * @returns whether the step was applied, which is false if a record is not as required; and the places of entries that
  *   could not be added, each with the reason
- * @throws {NotMade} if the step was not made and will not be
- * @throws {Unknown} if the answer was lost and nobody answers for 4 s
+ * @throws {NotMade} if the step was not applied and will not be
+ * @throws {Unknown} if the reply was lost and Redis does not answer for 4 s
  */
 export async function take(redis: RedisConnection, step: Step) {
   const send = callOf(redis, step, await latestFor(redis, step));
@@ -76,7 +76,7 @@ export async function take(redis: RedisConnection, step: Step) {
     return outcomeOf(await send(''));
   } catch (fault) {
     if (fault instanceof NotMade) throw fault;
-    // Only the text is safe: the library's fault contains the command.
+    // Only this part of the message is safe to log: the rest contains the command.
     const reason = `Redis failed: ${(fault as Error).message.split(', with args')[0]}`;
     const why = refusalIn(fault as Error);
     if (why !== undefined) throw new NotMade(why, reason);
@@ -96,7 +96,7 @@ const CLOCK_MS = 1_000;
 /** The clock of Redis, or of each node of a cluster. */
 const clocks = new WeakMap<RedisConnection, Map<string, ReadClock>>();
 
-/** The deadline of a step that is sent now, by the clock of the node that makes it. @throws {NotMade} */
+/** The deadline of a step that is sent now, by the clock of the node that applies it. @throws {NotMade} */
 async function latestFor(redis: RedisConnection, { tag, id }: Step): Promise<number> {
   const read = clocks.get(redis) ?? new Map<string, ReadClock>();
   clocks.set(redis, read);
@@ -109,7 +109,7 @@ async function latestFor(redis: RedisConnection, { tag, id }: Step): Promise<num
   return clock.time + (performance.now() - clock.readAt + ASKED_MS) * 1_000;
 }
 
-/** The answer of TIME. */
+/** Converts the reply of TIME. */
 export const inMicroseconds = ([seconds = 0, microseconds = 0]: readonly (number | string)[]): number =>
   Number(seconds) * 1e6 + Number(microseconds);
 
@@ -150,7 +150,10 @@ function callOf(redis: RedisConnection, step: Step, latest: number) {
     redis.eval(isUrgent ? URGENT : TEXT, keys.length, ...keys, text, markSeconds, again, latest) as Promise<Reply>;
 }
 
-/** A key is several hashes. If one with the same id was deleted by hand, a new key inherits nothing from its hashes. */
+/**
+ * A key is stored in several hashes. If a key with this id was deleted by hand, a new one inherits nothing from its
+ * hashes.
+ */
 function inHashes({ record, ...part }: Part): (Omit<Part, 'record'> & { name: string; keyId?: string })[] {
   const id = keyIdOf(record);
   if (id === undefined) return [{ name: nameOf(record), ...part }];
@@ -243,7 +246,7 @@ export class Outboxes {
     await orUnavailable(this.#redis.sadd(OUTBOXES, announcement(change)));
   }
 
-  /** Moves the entries of a change that was made or will never be made. */
+  /** Moves the entries of a change that was applied or never will be. */
   async empty(change: Announced, onLost: OnLost): Promise<void> {
     const outbox = outboxOf(change.tag);
     for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
@@ -262,7 +265,7 @@ export class Outboxes {
     for (const [, why] of (await take(this.#redis, step)).lost) onLost(entry, why);
   }
 
-  /** Moves the entries of gateways that have ended. */
+  /** Moves the entries of gateways that have stopped. */
   async emptyLeftBehind(onLost: OnLost): Promise<void> {
     const announced = await orUnavailable(this.#redis.smembers(OUTBOXES));
     const now = performance.now();
@@ -273,11 +276,11 @@ export class Outboxes {
     }
   }
 
-  /** Calls the change off unless it was made: it must not be made after its announcement is gone. */
+  /** Cancels the change unless it was already applied: it must not be applied once its announcement is gone. */
   async #takeOver(text: string, onLost: OnLost): Promise<void> {
     const [id = '', tag] = text.split(' ');
     if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
-    await orUnavailable(this.#redis.set(markOf(tag, id), 'called off', 'EX', MARK_SECONDS, 'NX'));
+    await orUnavailable(this.#redis.set(markOf(tag, id), 'cancelled', 'EX', MARK_SECONDS, 'NX'));
     await this.#forget(tag);
     await this.empty({ tag, id }, onLost);
   }
@@ -327,7 +330,7 @@ export function nameOf(record: RecordName): string {
 
 export const tagOf = (record: RecordName): string => /\{(.*)\}$/.exec(nameOf(record))?.[1] ?? nameOf(record);
 
-/** The mark of a change that was made or called off. It expires. */
+/** The mark of a change that was applied or cancelled. It expires. */
 const markOf = (tag: string, id: string): string => `gateway:change:{${tag}}:${id}`;
 
 /** On a cluster, the entries that still have to be moved to their streams. */

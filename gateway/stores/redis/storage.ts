@@ -87,7 +87,7 @@ export class RedisStorage implements Storage {
     return inMicroseconds(await orUnavailable(this.#redis.time()));
   }
 
-  /** A value of another type is a record without fields, so that it can be seen and removed. */
+  /** A value of another type counts as a record without fields, so that it can be seen and removed. */
   async read(record: RecordName): Promise<Fields | undefined> {
     const id = keyIdOf(record);
     const names = [nameOf(record), ...(id === undefined ? [] : hashesBeside(id))];
@@ -105,7 +105,7 @@ export class RedisStorage implements Storage {
 
   readMany = (records: readonly RecordName[]) => this.#bulk.read(records);
 
-  /** Whether no gateway has stored anything. Goes through all names in Redis. */
+  /** Whether no gateway has stored anything. Scans all names in Redis. */
   async isEmpty(): Promise<boolean> {
     for (const [, node] of nodesOf(this.#redis)) {
       for await (const names of scan(node, 'gateway:*')) if (!names.every(isPassing)) return false;
@@ -168,8 +168,8 @@ export class RedisStorage implements Storage {
   }
 
   /**
-   * Moves the entries of gateways that ended before they could. Call it at intervals on any gateway of a cluster. It
-   * counts entries as left behind if it sees them in two calls 5 s apart.
+   * Moves the entries of gateways that stopped before they could do so. Call it at intervals on any gateway of a
+   * cluster. It counts entries as left behind if it sees them in two calls 5 s apart.
    */
   moveOutboxes = () => this.#outboxes.emptyLeftBehind(this.#onLost);
 
@@ -193,7 +193,7 @@ export class RedisStorage implements Storage {
   }
 }
 
-/** The place that a new key gets, if a change makes one. */
+/** The place of a new key, if a change creates one. */
 function newKeyIn(parts: readonly Part[]): KeyCursor | undefined {
   for (const { record, exists, set } of parts) {
     const id = keyIdOf(record);
@@ -214,7 +214,9 @@ const LOOK_AGAIN_MS = 50;
 /** Identifies a connection: WAIT covers only what was written on the same one. */
 type Socket = Node['stream'];
 
-/** Waits until a replica, which may take over, has a change: Redis answers before it sends the change to any. */
+/**
+ * Waits until a replica, which may take over, has a change: Redis replies before it sends the change to any replica.
+ */
 export class Replicas {
   readonly #redis: RedisConnection;
   /** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
@@ -226,7 +228,7 @@ export class Replicas {
   }
 
   /**
-   * Call this as soon as Redis has answered a change of `name`. The returned function waits for the confirmation.
+   * Call this as soon as Redis has answered a change to `name`. The returned function waits for the confirmation.
    * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
    */
   noteWrite(name: string): () => Promise<void> {
@@ -262,7 +264,7 @@ export class Replicas {
     return false;
   }
 
-  /** Counts only replicas that follow: changes do not wait for one that is still being filled. */
+  /** Counts only replicas that are in sync: changes do not wait for one that is still loading the data. */
   async #look(node: Node) {
     const replication = fieldsOf(await node.info('replication'));
     const { master_replid: id = '' } = replication;

@@ -15,7 +15,7 @@ export interface RedisTarget {
   readonly ca: (() => string) | undefined;
   /** The timeout of a command, which may still run afterwards. */
   readonly timeoutMs: number;
-  /** How long a start waits for the connection at most. Connecting continues after that. */
+  /** The longest time that a start waits for the connection. Connecting continues after that. */
   readonly startMs: number;
 }
 

@@ -10,7 +10,10 @@ import { WAL } from './open.ts';
  */
 const MOST_AT_ONCE = 250;
 const LOG_PAGES = 200;
-/** The same for urgent steps on a full disk: the pages that so few steps change fit into the log as it is. */
+/**
+ * The maximum number of urgent steps in one transaction on a full disk: the pages that so few steps change fit into the
+ * existing log.
+ */
 const MOST_IN_NEED = 25;
 
 /**
@@ -26,7 +29,7 @@ const LOG_ROOMS = 4;
 
 /** Without the file, changes would be written where nobody finds them again. */
 const GONE =
-  'The file of the database was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
+  'The database file was removed or replaced. This gateway still has it open: make a backup with ctl backup, ' +
   'restart the gateway, and restore the backup.';
 
 interface Step {
@@ -44,7 +47,7 @@ interface Waiting {
 
 interface CommitOptions {
   readonly room: Room | undefined;
-  /** Saves the states of these keys, or of all, with a transaction. */
+  /** Saves the states of these keys, or of all, in the current transaction. */
   readonly saveStates: (ids: readonly string[] | 'all') => void;
   readonly onCommitted: () => void;
   /** Removes old entries of the audit log. */
@@ -56,13 +59,13 @@ interface CommitOptions {
 
 /**
  * Runs steps in transactions. The steps of one turn of the event loop share one transaction and one fsync, and are
- * answered after it. A failed step is undone alone. On a full disk only urgent steps are made.
+ * answered after it. A failed step is undone alone. On a full disk, only urgent steps are run.
  */
 export class Commits {
   readonly #database: DatabaseSync;
   readonly #options: CommitOptions;
   readonly #path: string;
-  /** The numbers of the database's file and of its log in the file system. */
+  /** The inode numbers of the database file and of its log. */
   readonly #inodes: string;
   readonly #freePages: StatementSync;
   #waiting: Waiting[] = [];
@@ -97,7 +100,7 @@ export class Commits {
   }
 
   /**
-   * Call this before anything that a step needs, which could itself use the reserved space.
+   * Call this before any work for a step, because that work could itself use the reserved space.
    * @throws {NotMade} while the disk is full, if the step is not urgent
    */
   refuse(urgency: Urgency | undefined): void {
@@ -105,8 +108,8 @@ export class Commits {
   }
 
   /**
-   * @throws {NotMade} if the step was certainly not made
-   * @throws {Unknown} if nobody knows
+   * @throws {NotMade} if the step was certainly not committed
+   * @throws {Unknown} if it may have been committed
    * @throws what `run` throws
    */
   make<T>(step: Step & { run(): T }): Promise<T> {
@@ -161,7 +164,7 @@ export class Commits {
     return this.#freePageCount() * PAGE_BYTES + (this.#options.room?.held() ?? 0) >= FOR_REVOCATIONS_BYTES;
   }
 
-  /** Makes urgent steps a few at a time on a full disk: first within the files, then in the reserved space. */
+  /** Runs urgent steps a few at a time on a full disk: first within the files, then in the reserved space. */
   #commitInNeed(urgent: readonly Waiting[]): void {
     const { room } = this.#options;
     for (let at = 0; at < urgent.length; at += MOST_IN_NEED) {
@@ -181,13 +184,13 @@ export class Commits {
     try {
       const growth = growthOf(this.#database);
       if (growth > 0) room.giveBack();
-      // Half of the log would take all the room and leave the log in use.
+      // Moving half of the log would take all the room and still leave the log in use.
       if (growth <= room.available()) this.#database.exec('PRAGMA wal_checkpoint(PASSIVE)');
     } catch {}
     room.hold();
   }
 
-  /** Notices a full disk before the last of its room is used. */
+  /** Detects a full disk before the last of its room is used. */
   #watchRoom(): void {
     if (this.#options.room?.isDiskFull()) this.failed(FULL);
     else if (this.#freePageCount() < LEAST_FREE_PAGES) this.begin(1);
@@ -260,7 +263,7 @@ export class Commits {
       this.#database.exec('RELEASE step');
       return () => resolve(result);
     } catch (fault) {
-      // A fault of the disk concerns all steps, and SQLite may have rolled back the whole transaction.
+      // A fault of the disk affects all steps, and SQLite may have rolled back the whole transaction.
       if (whyOf(fault) !== undefined || !this.#database.isTransaction) throw fault;
       this.#database.exec('ROLLBACK TO step; RELEASE step');
       this.#options.onUndone();

@@ -60,12 +60,12 @@ export class Room {
     }
   }
 
-  /** The bytes of the room that are held at present. */
+  /** The bytes of the room that are reserved at present. */
   held(): number {
     return statSync(this.#path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** If there is no log, makes the kept log, or else the room, the log: SQLite overwrites it. */
+  /** If there is no log, renames the kept log, or else the room, to be the log. SQLite then overwrites it. */
   becomeLog(): void {
     try {
       if (existsSync(this.#log)) return;
@@ -82,7 +82,10 @@ export class Room {
     } catch {}
   }
 
-  /** Keeps the log when SQLite removes it. If SQLite cannot, both names stay, and the next start drops this one. */
+  /**
+   * Keeps the log when SQLite removes it. If SQLite cannot remove it, both names stay, and the next start drops the
+   * second one.
+   */
   keepLog(): void {
     try {
       this.dropLog();
@@ -142,8 +145,8 @@ const OF_SQLITE: Readonly<Record<number, string>> = {
 
 const OF_THE_SYSTEM: Readonly<Record<string, string>> = {
   EROFS: READ_ONLY,
-  EACCES: 'The gateway may not write to DATA_DIR.',
-  EPERM: 'The gateway may not write to DATA_DIR.',
+  EACCES: 'The gateway has no permission to write to DATA_DIR.',
+  EPERM: 'The gateway has no permission to write to DATA_DIR.',
   ENOSPC: FULL,
   EDQUOT: FULL,
   EIO: 'The disk of DATA_DIR reports an error.',
@@ -176,5 +179,8 @@ const IOERR_WRITE = 778;
 /** SQLite reports a full quota as a failed write. */
 export const isFailedWrite = (fault: unknown): boolean => (fault as Coded).errcode === IOERR_WRITE;
 
-/** Whether a crash may leave a failed commit: its frames were written, not synced. An unwritten frame ends the log. */
+/**
+ * Whether a failed commit may take effect after a crash: its frames were written but not synced. An unwritten frame
+ * ends the log.
+ */
 export const mayBeMade = (fault: unknown): boolean => primaryCode(fault as Coded) === IOERR && !isFailedWrite(fault);

@@ -26,7 +26,7 @@ export const WAL = '-wal';
 
 /**
  * `room` is empty: commits.ts uses it to make free pages. `created` is a key's place in lists. `created` and `expires`
- * are Unix seconds. `place` numbers the entries of a log without a gap.
+ * are Unix seconds. `place` numbers the entries of a log without gaps.
  */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS records (
@@ -137,8 +137,8 @@ function openDatabase(path: string): DatabaseSync {
 }
 
 /**
- * SQLite cannot open a database with a log where it cannot write, and opening it as immutable would leave the log out.
- * The copy is unlinked once it is open, so that none is left behind.
+ * SQLite cannot open a database and its log in a folder that is not writable, and in immutable mode it would ignore the
+ * log. The copy is unlinked once it is open, so that none is left behind.
  */
 function openCopy(folder: string, why: string): DatabaseSync {
   const faults: unknown[] = [];
@@ -171,7 +171,7 @@ function openCopyIn(parent: string, folder: string): DatabaseSync {
   }
 }
 
-/** Where SQLite stores `user_version` in a file: 4 bytes, the highest first. */
+/** Where SQLite stores `user_version` in a file: 4 bytes, big-endian. */
 const USER_VERSION_AT = 60;
 
 /** The locks of this process. It must not open these files again: closing one would release its lock (fcntl(2)). */
@@ -180,7 +180,7 @@ const held = new Set<string>();
 const LOCKABLE_EVERY_MS = 1_000;
 
 /**
- * Locks a folder. While nobody can write the folder, keeps trying: it may become writable later. If another gateway
+ * Locks a folder. While the folder is not writable, keeps trying: it may become writable later. If another gateway
  * locks it first, this process ends, because the changes of that gateway are not in its copy of the data.
  * @returns a function that releases the lock
  * @throws {Error} if another gateway uses the folder, or may use it
@@ -202,7 +202,7 @@ function lockFolder(folder: string): () => void {
  * Locks a folder until the lock is released or the process ends. The lock is a file on which SQLite holds an exclusive
  * transaction; its `user_version` is the process id for the error message. Processes that cannot write the file share
  * the lock.
- * @returns a function that releases the lock; undefined while nobody can write the folder
+ * @returns a function that releases the lock; undefined while the folder is not writable
  * @throws {Error} if another gateway uses the folder, or may use it
  */
 function takeLock(folder: string): (() => void) | undefined {
@@ -220,7 +220,8 @@ function takeLock(folder: string): (() => void) | undefined {
           'user who owns it.',
         { cause: fault },
       );
-    // A lock would have shown: the file is readable, or it does not exist and no process with our rights can create it.
+    // There is no lock: on a readable file it would have been found, and a missing file cannot be created with our
+    // rights.
     return undefined;
   }
   held.add(path);
@@ -277,7 +278,10 @@ function holdTransaction(path: string): DatabaseSync {
   }
 }
 
-/** The id of the process that has the lock; 0 if unknown. If it could not write the file, the id is an earlier one. */
+/**
+ * The id of the process that has the lock; 0 if unknown. If it could not write the file, the id is that of an earlier
+ * process.
+ */
 function readHolder(path: string): number {
   const file = openSync(path, 'r');
   try {
@@ -291,9 +295,9 @@ function readHolder(path: string): number {
 
 /** @param pid the process that uses the folder; 0 if unknown */
 function inUse(folder: string, pid: number): Error {
-  const who = pid > 0 ? `process ${pid}` : 'another process';
+  const who = pid > 0 ? `, process ${pid}` : '';
   return new Error(
-    `DATA_DIR ${folder} is in use by a gateway, ${who}. Gateways share keys through Redis: set REDIS_URL for each of ` +
-      'them. Otherwise give this gateway a DATA_DIR of its own.',
+    `DATA_DIR ${folder} is in use by another gateway${who}. Gateways share keys through Redis: set REDIS_URL for ` +
+      'each of them. Otherwise give this gateway its own DATA_DIR.',
   );
 }

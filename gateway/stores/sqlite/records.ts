@@ -152,7 +152,7 @@ const NONE = { place: 0, ms: 0, seq: 0, fields: '{}' };
 const FORGOTTEN = 300;
 const NEVER_FORGOTTEN = 1_000;
 
-/** The logs. Each new entry prunes its log to the length that it keeps. */
+/** The logs. Each new entry prunes its log to a fixed length. */
 export class Log {
   readonly #lengths: Readonly<Record<LogName, number>>;
   readonly #add: StatementSync;
@@ -172,7 +172,7 @@ export class Log {
     );
   }
 
-  /** Adds an entry, unless it soon repeats the newest one about its target. */
+  /** Adds an entry, unless it repeats a recent one that is the newest about its target. */
   add(entry: LogEntry): void {
     const { log, fields } = entry;
     if (canRepeat(entry) && this.#isRepeated(fields)) return;

@@ -96,7 +96,9 @@ export class SqliteStorage implements Storage, KeySource {
     return this.#read(record);
   }
 
-  /** One page a turn, however many operators read lists: in between, a worker gets the keys that it asks for. */
+  /**
+   * Reads one page per turn of the event loop, however many operators read lists: in between, workers can load keys.
+   */
   readMany(records: readonly RecordName[]): Promise<(Fields | undefined)[]> {
     const page = this.#lastPage.then(async () => {
       await this.#owner?.flush();
@@ -195,7 +197,7 @@ export class SqliteStorage implements Storage, KeySource {
   async #release(id: string): Promise<void> {
     await nextTurn();
     await this.#owner?.release(id).catch((fault: unknown) => {
-      throw new NotMade('The process that decides did not release the key.', fault);
+      throw new NotMade('The worker did not release the key.', fault);
     });
   }
 

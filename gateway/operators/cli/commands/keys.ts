@@ -55,7 +55,9 @@ Examples:
 
   keys
     .command('rotate')
-    .description('replace a secret of a key; the new one is shown only once, and the old one works for the grace time')
+    .description(
+      'replace a secret of a key; the new one is shown only once, and the old one works for the grace period',
+    )
     .argument('<key>', KEY)
     .requiredOption(
       '--grace <time>',
