@@ -81,7 +81,7 @@ test('unusual plan values cause a warning before the change', async () => {
   expect(less.err).toContain('Note: the day limit of 999 requests is lower than the minute limit of 1000.');
   expect(patient.err).toContain('Note: ban_after is over eight times the minute limit');
   expect(strict.err).toContain(
-    'Note: without a grace time, a key whose clients respect Retry-After is banned if enough of their requests',
+    'Note: without a grace period, a key whose clients respect Retry-After is banned if enough of their requests',
   );
 });
 

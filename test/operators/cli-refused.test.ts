@@ -19,7 +19,10 @@ test.for([
   [['plans', 'set', 'free', '--minute', 'nan'], 'It must be a whole number from 1 to 1000000000.'],
   [['plans', 'set', 'gold', '--minute', '5'], PLANS],
   [['plans', 'set', 'free'], 'The body contains no changes.'],
-  [['plans', 'set', 'enterprise', '--minute', '5'], 'enterprise has no minute of its own: its keys carry them.'],
+  [
+    ['plans', 'set', 'enterprise', '--minute', '5'],
+    'enterprise has no minute of its own: its keys have their own limits.',
+  ],
   [['keys', 'create', '--plan', 'gold', '--name', 'a'], PLANS],
   [['keys', 'create', '--plan', 'free', '--name', ''], 'name must not be empty'],
   [['keys', 'create', '--plan', 'free', '--name', 'a', '--expires', 'soon'], 'It must be a time, such as 2030-12-31T'],
@@ -56,7 +59,7 @@ test.for([
     'It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.',
   ],
   [['requests', '--limit', '0'], 'It must be a whole number of at least 1.'],
-  [['requests', '--follow', '--to', '2199-01-01T00:00:00Z'], '--follow does not end, so --to cannot be used with it.'],
+  [['requests', '--follow', '--to', '2199-01-01T00:00:00Z'], '--to cannot be used with --follow, which does not end.'],
   [['fly'], "unknown command 'fly'"],
 ] as const)('ctl %j is refused with a message: %s', async ([words, message]) => {
   const before = (await everything()).map(({ text }) => text);

@@ -18,7 +18,7 @@ import { type AdminDependencies, integer, operation, who } from './operation.ts'
 
 type Secrets = Pick<KeyRecord, 'secrets'>;
 
-const SCOPE = must(`hold ${SCOPES.join(' or ')}`);
+const SCOPE = must(`contain ${SCOPES.join(' or ')}`);
 
 const scope = z
   .array(z.enum(SCOPES, { error: SCOPE }), { error: must('be a list, such as ["read"] or ["read", "write"]') })
@@ -103,14 +103,14 @@ const Rotation = z.strictObject({
   secretId: z.string({ error: must('be the id of a secret') }).optional(),
   scope: scope.optional(),
   networks: networks.optional(),
-  /** null for a new secret that does not expire. */
+  /** null if the new secret does not expire. */
   expiresAt: futureTime.nullable().optional(),
   ...who,
 });
 
 /**
  * Replaces a secret: adds one with the same name, scope, networks and expiry, unless the call says otherwise, and lets
- * the old one expire after the grace time. It is safe to repeat: if the answer was lost, the next call replaces the
+ * the old one expire after the grace period. It is safe to repeat: if the answer was lost, the next call replaces the
  * unclaimed secret.
  */
 export const rotateKey = operation({ body: Rotation, answer: IssuedKey, creates: true }, async (call) => {
@@ -150,7 +150,7 @@ function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<
   const missing = unreadable.filter((part) => part !== 'createdAt' && given[part] === undefined);
   if (missing.length === 0) return;
   const what = missing.includes('digest') ? 'Revoke it.' : `Set ${missing.join(', ')} again, or revoke it.`;
-  throw new HttpError('conflict', `The secret ${id} cannot be read, for example after an edit by hand. ${what}`);
+  throw new HttpError('conflict', `The secret ${id} cannot be read; it may have been edited by hand. ${what}`);
 }
 
 /**
@@ -181,7 +181,7 @@ function theOneToReplace({ secrets }: Secrets, now: number): Secret {
 
 /**
  * Returns the secrets that have not expired, if there is room for one more.
- * @throws {HttpError} 409 if there is none
+ * @throws {HttpError} 409 if there is no room
  */
 function roomIn({ secrets }: Secrets, now: number): Secret[] {
   const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
@@ -196,7 +196,8 @@ const secretIn =
 
 /**
  * Changes one secret of a key.
- * @throws {HttpError} 404 if there is no such secret. The store confirms that like a change, as the call may repeat one
+ * @throws {HttpError} 404 if there is no such secret. Like a change, this must be confirmed by the store, because the
+ *   call may repeat a revocation whose answer was lost
  */
 async function applyTo(
   deps: AdminDependencies,
