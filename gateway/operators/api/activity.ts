@@ -38,7 +38,7 @@ interface Given {
 export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
 
 /**
- * Builds what all audit entries of a call have in common. Users of the shared token may give a name, as `author` in the
+ * Builds the fields that all audit entries of a call share. Users of the shared token may give a name, as `author` in the
  * body or in the query; a named token has its own. The reason can be given in the same ways.
  * @throws {HttpError} 400 for a bad author or reason in the query
  */

@@ -47,7 +47,7 @@ export const KeySummary = z.object({
   state: z.enum(KEY_STATES),
   createdAt: time,
   expiresAt: time.optional(),
-  /** When a decision last used its limits. */
+  /** The time of the last decision that used its limits. */
   lastUsedAt: time.optional(),
   secrets: listOf(SecretView),
   bannedUntil: time.optional(),
@@ -293,7 +293,7 @@ export type RedisView = z.infer<typeof RedisView>;
 
 type CoreFault = NonNullable<SeenCore['lastFault']>['kind'];
 
-/** The state of a core, combined from all processes that serve clients. */
+/** The state of a core, combined from the views of all processes that serve clients. */
 export const CoreView = z.object({
   origin: z.string(),
   /**

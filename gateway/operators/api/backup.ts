@@ -63,7 +63,7 @@ async function plansInForce({ plans, planCache }: AdminDependencies): Promise<St
   return planCache.lastGood ?? stored;
 }
 
-/** Makes sure that a backup contains every key that works. @throws {HttpError} 409 if keys are missing from the list */
+/** Makes sure that a backup contains every working key. @throws {HttpError} 409 if keys are missing from the list */
 async function checkOrder({ keys }: AdminDependencies): Promise<void> {
   const { length } = await keys.unlisted();
   if (length === 0) return;
@@ -101,7 +101,7 @@ interface Rejected {
 }
 
 /**
- * Restores the keys and plan fields of a page that are missing. Existing data is not changed, except for built-in plans.
+ * Restores those keys and plan fields of a page that no longer exist. Existing data is unchanged, except built-in plans.
  * It is therefore safe to send a page again, and to restore while clients are served. With `dryRun=true` nothing is
  * written, and the answer reports what would be restored.
  * @throws {HttpError} 409 for a page so old that revoked keys could work again, unless the query has `anyAge=true`
@@ -160,7 +160,7 @@ function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
 
 /**
  * Adds missing fields, and replaces a plan that is still the built-in one if the page has all of its fields. A field
- * that has another value already is not changed but reported.
+ * that already has another value is not changed but reported.
  */
 async function restorePlans(
   deps: AdminDependencies,

@@ -24,8 +24,8 @@ import { operation } from './operation.ts';
 import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
- * Checks everything that the gateway depends on. It changes nothing, so it is always safe. `since` of a bad finding is
- * the first of the consecutive checks that found it.
+ * Checks everything that the gateway depends on. It changes nothing, so it is always safe. `since` in a bad finding is
+ * the time of the first of the consecutive checks that found it.
  */
 export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
@@ -52,7 +52,7 @@ export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =
     if (pid === undefined) return fault(about, 'is not running', 'It is being restarted. The log shows why it exited.');
     if (silentMs < SILENT_MS) return [];
     const found = `has not reported for ${(silentMs / 1_000).toFixed(1)} s`;
-    return unknown(about, found, 'It is replaced unless it reports again.');
+    return unknown(about, found, 'It will be replaced unless it reports again.');
   });
 
 const TABLE = 'plan table';
@@ -99,7 +99,7 @@ function checkBanAfter(name: string, { minute, ban_after }: Plan): CheckResult[]
   return [warning(TABLE, found, `ctl plans set ${name} --ban-after none`)];
 }
 
-/** Reading all keys for every call would be too expensive; comparing their names with the list is cheaper. */
+/** How long results are kept: reading all keys is expensive, and comparing their names with the list is cheaper. */
 const KEYS_KEPT_MS = 60_000;
 const LIST_KEPT_MS = 2_000;
 const MOST_NAMED = 10;

@@ -134,13 +134,13 @@ export class Health {
   }
 }
 
-/** Records when each bad finding was first made. Only findings of the last check are kept. */
+/** Records when each bad finding first appeared. Only findings of the last check are kept. */
 export class FindingsSince {
   #since: ReadonlyMap<string, string> = new Map();
 
   /**
    * Adds the times to the findings of a check.
-   * @param known findings of another check that runs more often, whose times are used
+   * @param known findings of another check that runs more often, whose times take precedence
    */
   seen(findings: readonly CheckResult[], known: readonly CheckResult[] = []): CheckResult[] {
     const now = new Date().toISOString();

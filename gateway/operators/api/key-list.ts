@@ -23,7 +23,7 @@ import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNu
 import { decisionsOn } from './requests.ts';
 
 /**
- * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
+ * Lists and finds keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
  * calls. `next` is the offset at which the next call continues.
  */
 
@@ -45,9 +45,9 @@ const KeyFilters = z.object({
   plan: choice(PLAN_NAMES).optional(),
   state: choice(KEY_STATES).optional(),
   tag,
-  /** The least share of the day limit that a key has used, in percent. */
+  /** The minimum share of the day limit that a key has used, in percent. */
   near: wholeNumber(1, 100).optional(),
-  /** The least time since the last decision, or, without one, since the key was issued. */
+  /** The minimum time since the last decision or, without one, since the key was issued. */
   unusedSeconds: wholeNumber(1, LONGEST_UNUSED_SECONDS).optional(),
 });
 

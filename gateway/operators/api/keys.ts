@@ -121,7 +121,7 @@ export async function describe(deps: AdminDependencies, key: KeyEntry, now?: num
   return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
 }
 
-/** The key in the path of a call. @throws {HttpError} 404 for an unknown id */
+/** Finds the key named in the path of a call. @throws {HttpError} 404 for an unknown id */
 export async function findKey({ deps, params: [id = ''] }: AdminCall): Promise<KeyEntry> {
   const key = isKeyId(id) ? await deps.keys.get(id) : undefined;
   if (key === undefined) throw noSuchKey();

@@ -102,7 +102,7 @@ const ANSWERS = Object.entries<unknown>(answers).filter(
   (one): one is [string, z.ZodType] => one[1] instanceof z.ZodType,
 );
 
-/** Schemas are named after the exports of answers.ts, those of request bodies after their operations. */
+/** Schemas are named after the exports of answers.ts, and those of request bodies after their operations. */
 export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocument {
   const bodies = routes.flatMap(({ name, body }) => (body === undefined ? [] : [[bodyName(name), body] as const]));
   const used = [...new Set(routes.map(({ path }) => tagOf(path)))];

@@ -78,7 +78,7 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, F
 }
 
 /**
- * An operation of the admin API.
+ * Defines an operation of the admin API.
  * @param answerTo returns the body of a successful response. It gets the parsed query, and a list for response headers
  */
 export function operation<Q extends z.ZodObject, A extends z.ZodType>(

@@ -234,7 +234,7 @@ const reverts = (rollback: RecordedChange, { changes }: RecordedChange): boolean
 function before(changes: readonly FieldChange[]): StoredPlans {
   const fields = changes.map(({ field, from }) => {
     if (!isUsable(field, from))
-      throw new HttpError('conflict', `${field} had no valid value before. Set the one that you want.`);
+      throw new HttpError('conflict', `${field} had no valid value before. Set the value that you want.`);
     return [field, from];
   });
   return Object.fromEntries(fields);
@@ -280,7 +280,7 @@ export const tryPlan = operation(
   },
 );
 
-/** A key's own limits override those of its plan, including the tried ones. */
+/** A key's own limits override those of its plan, and also those that are tried. */
 function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
   const { id, record } = entry;
   const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);

@@ -126,7 +126,7 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   return [
     ...(silent ?? []),
     ...(workers ?? []).map((worker) =>
-      unknown(`gateway ${worker}`, 'does not answer', 'It is replaced unless it answers again.'),
+      unknown(`gateway ${worker}`, 'does not answer', 'It will be replaced unless it answers again.'),
     ),
   ];
 }

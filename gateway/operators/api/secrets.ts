@@ -154,7 +154,7 @@ function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<
 }
 
 /**
- * The expiry of the new secret: unless one is given, that of the replaced secret.
+ * The expiry of the new secret: the given one, or by default that of the replaced secret.
  * @throws {HttpError} 409 if that time has passed
  */
 function expiryOf(old: number | undefined, given: number | null | undefined, now: number): number | undefined {

@@ -44,7 +44,7 @@ export async function createCommands(session: Session, isJson: () => boolean): P
 }
 
 const HELP = `
-ctl finds the gateway by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or the token in DATA_DIR/admin-token.
+ctl finds the gateway by ADMIN_HOST and ADMIN_PORT, and uses ADMIN_TOKEN or the token in DATA_DIR/admin-token.
 Terminals show colours, and times in the local zone (TZ) with the offset; --utc prints UTC. Pipes and --json get UTC.
 NO_COLOR switches colours off. Irreversible changes ask for confirmation; without a terminal they need --yes.
 

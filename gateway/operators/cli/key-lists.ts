@@ -84,8 +84,8 @@ export function addKeyLists(keys: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Counts the requests of the current minute and of this many full minutes before it, except those refused by an active ban and
-those decided while Redis was unavailable.
+Counts requests in the current minute and in the given number of full minutes before it, except those refused by an active ban
+and those decided while Redis was unavailable.
 
 Examples:
   ctl keys top
@@ -164,8 +164,8 @@ export function addFind(keys: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Of a whole key, only the id is sent: its secret is removed. Pass such a key on standard input to keep it out of process lists
-and shell history. A line of the access log finds the key that it names. A request id is looked up in the last decisions of
+If the text is a whole key, only its id is sent. Pass such a key on standard input to keep it out of process lists and shell
+history. If it is a line of the access log, the key in that line is found. A request id is looked up in the last decisions of
 this gateway.
 
 Examples:
@@ -217,7 +217,7 @@ export function addExplain(keys: Command, session: Session): void {
       'after',
       `
 Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
-the same Redis keep their own: ask the one whose log has the request. Requests with unknown keys, and those refused before a
+the same Redis keep their own: query the one whose log has the request. Requests with unknown keys, and those refused before a
 decision, are not kept.
 
 The numbers on both sides of -> are the requests left in each bucket before and after the decision. A request is admitted if

@@ -14,13 +14,13 @@ export interface Kind<T extends Named> {
   /** The singular, such as `key`. */
   readonly noun: string;
   readonly isId: (text: string) => boolean;
-  /** Columns that help to choose between several of the same name. */
+  /** Columns that help to choose between several with the same name. */
   readonly columns: readonly (readonly [title: string, cell: (one: T) => Cell])[];
 }
 
 export interface Found {
   readonly id: string;
-  /** The id, with the name if that was given, for use in questions. */
+  /** The id, with the name if that was given, for use in prompts. */
   readonly title: string;
 }
 
@@ -33,7 +33,7 @@ const MOST_SHOWN = 5;
  * @param all at least those that have the id, or whose names contain the text
  * @param isForGood whether the action is irreversible. A text in the form of an id is then never read as a name, because
  *   the key, secret or token with that id may just have been revoked
- * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal to ask on
+ * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal
  */
 export async function findNamed<T extends Named>(
   session: Session,

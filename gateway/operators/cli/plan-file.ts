@@ -66,7 +66,7 @@ export function parsePlanFile(content: string): PlanFile {
   const faults = [...errors, ...warnings].map(({ message }) => message.split('\n')[0]?.replace(/:$/, '.') ?? '');
   if (faults.length > 0) throw new BadPlanFile(faults.join('\n'));
   if (!isMap(contents) || contents.items.length === 0)
-    throw new BadPlanFile('It has no plans, as in `free: { minute: 60 }`.');
+    throw new BadPlanFile('It contains no plans. Example: `free: { minute: 60 }`.');
   const plans: [string, GivenPlan][] = [];
   for (const { key, value } of contents.items) {
     const plan = nameOf(key);

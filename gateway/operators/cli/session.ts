@@ -83,7 +83,7 @@ export class Session {
     if (process.stdin.isTTY) await this.#ask(question);
   }
 
-  /** Whether an irreversible action can be confirmed: there is a terminal to ask on, or --yes was passed. */
+  /** Whether an irreversible action can be confirmed: there is a terminal, or --yes was passed. */
   get canConfirm(): boolean {
     return process.stdin.isTTY || this.#options().yes === true;
   }

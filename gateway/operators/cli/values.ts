@@ -5,7 +5,7 @@ import { UNITS } from '../clients.ts';
 
 /** Parses values that an operator types. */
 
-/** Reads a number of a plan. `none` removes an optional one. @throws {InvalidArgumentError} */
+/** Reads a numeric plan field. `none` removes an optional one. @throws {InvalidArgumentError} */
 export const planNumber =
   (field: PlanField) =>
   (text: string): number | 'none' => {

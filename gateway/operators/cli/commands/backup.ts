@@ -22,12 +22,12 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. A backup contains no
-secrets and so no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and the audit log are left
+secrets and therefore no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and the audit log are left
 out. Each key is written as it is at the moment it is read; keys issued in the meantime come last.
 
-The last line counts the keys: a file without it was cut off. --resume reads one file and writes another; they must not be the
-same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing; this requires the role operator. With
---json, the count is also written to standard error.
+The last line has the number of keys: a file without it was cut off. --resume reads one file and writes another; the two must not
+be the same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing; this requires the role
+operator. With --json, the number is also written to standard error.
 
 A key that no restore would accept, for example because it was edited by hand, is left out and listed on standard error with the
 reason. The command then exits with 1, and the gateway does not record the backup.
@@ -49,7 +49,7 @@ Examples:
       session.write(`${JSON.stringify({ end: true, keys })}\n`);
       if (session.isJson) session.tell(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
-        session.tell(`Existing keys that are not in this backup: ${leftOut}. Fix them, or issue new ones.`);
+        session.tell(`Keys left out of this backup: ${leftOut}. Fix them, or issue new ones.`);
         return endWith(EXIT.fault);
       }
       // The backup is complete, whether the gateway records it or not.

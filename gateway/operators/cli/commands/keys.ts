@@ -94,7 +94,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`,
     .description('add working keys that are missing from the list of keys')
     .addHelpText(
       'after',
-      '\n`doctor` and `backup` report such keys. This happens if gateway:keys in Redis is lost or edited by hand.',
+      '\n`doctor` and `backup` report such keys. Keys go missing if gateway:keys in Redis is lost or edited by hand.',
     )
     .action(async () => {
       const answer = await session.call<ReindexAnswer>('POST', '/keys/reindex');

@@ -167,8 +167,9 @@ Example:
     .addHelpText(
       'after',
       `
-The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires confirmation,
-unless --yes is given. Plans and fields that are not in the file stay unchanged. \`plans rollback\` undoes the whole change.
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires
+confirmation, unless --yes is given. Plans and fields that are not in the file stay unchanged. \`plans rollback\` undoes the whole
+change.
 
 Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,

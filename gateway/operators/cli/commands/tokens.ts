@@ -19,8 +19,7 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 A viewer can read everything and change nothing. An operator can also change keys, bans and plans. An admin can also create and
-revoke tokens.
-Use the token as ADMIN_TOKEN, or type it into the console.
+revoke tokens. Use the token as ADMIN_TOKEN, or enter it in the console.
 
 Examples:
   ctl tokens create --name ann --role viewer
