@@ -291,7 +291,7 @@ function urgencyOf(change: KeyChange, before: KeyEntry['record']): Urgency | und
     isBelow(minute, before.minute) ||
     isBelow(day, before.day) ||
     secrets.some((secret) => isNarrower(secret, secretOf(before, secret.digest)));
-  // A rotation with a grace time makes the record larger.
+  // A rotation with a grace period makes the record larger.
   if (isTaken) return secrets.length > before.secrets.length ? 'ban' : 'revocation';
   return typeof change.ban === 'object' ? 'ban' : undefined;
 }
