@@ -36,7 +36,7 @@ export const FOR_GENERATORS = {
     delete jsonSchema.default;
     // Generators would leave a member that is read-only out of requests.
     delete jsonSchema.readOnly;
-    // The format says the same, and every language supports it.
+    // The pattern repeats what `format` says, and generators for every language support `format`.
     if (jsonSchema.format === 'date-time' || jsonSchema.format === 'date') delete jsonSchema.pattern;
     if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
     if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
@@ -124,7 +124,7 @@ const nullable = (description: string, type: 'integer' | 'string', more = {}): S
   ...more,
 });
 
-/** An object of which no member is missing. */
+/** An object whose members are all required. */
 const objectOf = (description: string, example: object, members: Readonly<Record<string, Schema>>): Schema => ({
   description,
   type: 'object',
@@ -151,17 +151,17 @@ const ban = objectOf('The current ban.', BAN, {
 
 const refusals: Schema = {
   description:
-    'The last requests of the key that its limits, a ban or its scope refused, the newest first, as far as the gateways ' +
-    'remember them. Null if they cannot be read now. Only with `refusals=true`.',
+    'The last requests of the key that were refused because of its limits, a ban or its scope, the newest first, as far ' +
+    'as the gateways remember them. Null if they cannot be read now. Present only with `refusals=true`.',
   type: ['array', 'null'],
   maxItems: REFUSALS_SHOWN,
   items: objectOf('A refused request.', REFUSAL, {
     at: count('Unix second at which it arrived.'),
     method: text('Its method.'),
     path: text('Its path.'),
-    code: text('The code of its error.'),
+    code: text('Its error code.'),
     limit: nullable('The limit that refused it, or null.', 'string', { enum: ['minute', 'day', null] }),
-    retryAt: nullable('Unix second from which a retry works, or null.', 'integer', { minimum: 0 }),
+    retryAt: nullable('Unix second from which it can be retried, or null.', 'integer', { minimum: 0 }),
     repeated: count('Similar refused requests that followed in the same minute.'),
   }),
   examples: [[REFUSAL]],

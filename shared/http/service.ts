@@ -37,8 +37,8 @@ export interface Call<Parts, Caller = undefined> {
 }
 
 /**
- * The answer of an operation: a status, and either a value to write as JSON or a text. A text is JSON unless a header
- * names another type.
+ * The answer of an operation: a status, and either a `body` to serialize as JSON or a text that is sent unchanged. The
+ * text is JSON unless a header sets another type.
  */
 export interface Answer {
   readonly status: number;
@@ -61,7 +61,7 @@ export interface ServiceRoute<Parts, Caller = undefined> extends Route {
 
 /** The access rules of a service. A function refuses a request by throwing an {HttpError}. */
 export interface Access<Caller> {
-  /** Called first for every request. @param isOpen whether the path needs no caller */
+  /** Called first for every request. @param isOpen whether the path requires no authentication */
   identify(request: IncomingMessage, isOpen: boolean): Promise<Caller>;
   /** Called for every route that is not open. By default every caller may call every route. */
   authorize?(caller: Caller, route: Pick<ServiceRoute<never>, 'method' | 'needs'>): void;
@@ -124,7 +124,7 @@ export function createService<Parts, Caller extends { readonly name: string | un
     let route: ServiceRoute<Parts, Caller> | undefined;
     let error: HttpError | undefined;
     try {
-      // This check comes before any wait, so that no request begins after a head that closes the connection.
+      // The head is checked before anything is awaited: after one that closes the connection, no request may begin.
       const { authorization, host } = checkHead(request, HEAD_LIMITS);
       [path, search] = splitTarget(originForm(request.url ?? '', host));
       // Of two Authorization headers, Node would keep the first.

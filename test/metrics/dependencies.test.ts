@@ -137,7 +137,7 @@ test('a core that has left DNS is shown as draining until it has answered', asyn
     { origin: slow, state: 'draining', inFlight: 1 },
   ]);
   expect(await findingsOn(stack, `requests to core ${slow}`)).toMatchObject([
-    { found: 'it has left CORE_URL; 1 in progress' },
+    { found: 'it was removed from CORE_URL; 1 in progress' },
   ]);
   end();
   expect((await answer).status).toBe(200);

@@ -204,7 +204,7 @@ describe('on Redis', () => {
       err: 'The backup was cut off: its last line is missing. The lines before it were restored.\n',
     });
     expect(cut.out).toContain('Keys restored: 9.');
-    expect((await ctlReading(stack, file, 'restore')).out).toContain('Keys that existed already: 9.');
+    expect((await ctlReading(stack, file, 'restore')).out).toContain('Keys that already existed: 9.');
     expect(await answers(stack, expected.keys())).toEqual(expected);
     const short = [...lines.slice(0, 5), ...lines.slice(6)].join('\n');
     expect(await ctlReading(stack, short, 'restore')).toMatchObject({

@@ -51,7 +51,7 @@ test('the secret of a pasted key is never sent', async () => {
     ...[apiKey, `Bearer ${apiKey}`, secret].map((pasted) => ctl({ adminUrl }, 'keys', 'find', pasted)),
   ]);
   expect(ended.map(({ code }) => code)).toEqual([3, 3, 3, 2]);
-  expect(ended[1]?.err).toContain('Note: the secret was dropped and not sent.');
+  expect(ended[1]?.err).toContain('Note: the secret was removed and not sent.');
   expect(ended[3]?.err).toContain('Nothing was sent.');
   expect(asked.filter((text) => text.startsWith('/keys/find'))).toEqual(
     Array.from({ length: 3 }, () => `/keys/find?text=${credential.id}`),
@@ -223,7 +223,7 @@ test('a part of a name is refused, the keys that match it are listed, and nothin
     expect(await ctl(stack, ...words, 'initech')).toEqual({
       code: 3,
       out: '',
-      err: 'No key has the id or name “initech”. These names contain it: initech web, initech mobile. Use the whole name.\n',
+      err: 'No key has the id or name “initech”. These names contain it: initech web, initech mobile. Use the full name.\n',
     });
   expect(await stateOf(id)).toBe('active');
   expect(await ctl(stack, 'keys', 'show', 'nobody at all')).toMatchObject({ code: 3 });

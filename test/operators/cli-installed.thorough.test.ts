@@ -75,7 +75,7 @@ test('zsh completes commands, options and their values', async () => {
   };
   expect(await offered('keys', '')).toEqual(expect.arrayContaining(['list:list keys, the newest first']));
   expect(await offered('keys', 'create', '')).toEqual(
-    expect.arrayContaining(["--minute:own limit of requests per minute, instead of the plan's"]),
+    expect.arrayContaining(["--minute:its own limit of requests per minute, instead of the plan's"]),
   );
   expect(await offered('keys', 'list', '--plan', '')).toEqual(['free', 'pro', 'business', 'enterprise']);
   expect(await offered('plans', 'diff', '-f', '')).toEqual(['files']);

@@ -224,7 +224,7 @@ test('an outdated confirmation of a change or a file changes nothing', async () 
   }
 });
 
-test('an expiry in the past needs a confirmation, or --yes without a terminal', async () => {
+test('an expiry in the past requires confirmation, or --yes without a terminal', async () => {
   const key = await stack.issueKey();
   const past = '2020-01-01T00:00:00Z';
   const declined = onTerminal(['keys', 'expire', idOf(key), past]);

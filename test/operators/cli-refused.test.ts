@@ -56,7 +56,7 @@ test.for([
     'It must be a time, such as 2030-12-31T00:00:00Z, or how long ago, such as 15m.',
   ],
   [['requests', '--limit', '0'], 'It must be a whole number of at least 1.'],
-  [['requests', '--follow', '--to', '2199-01-01T00:00:00Z'], '--follow does not end, so --to cannot be used with it.'],
+  [['requests', '--follow', '--to', '2199-01-01T00:00:00Z'], '--to cannot be used with --follow, which does not end.'],
   [['fly'], "unknown command 'fly'"],
 ] as const)('ctl %j is refused with a message: %s', async ([words, message]) => {
   const before = (await everything()).map(({ text }) => text);

@@ -89,7 +89,7 @@ test('ctl requests reads more than one page and counts the repetitions of a refu
   expect(refused).toMatch(/ id +more\n.* {2}1[34]\n/);
 });
 
-test('--key accepts an id or a whole name, and finds a revoked key by its id', async () => {
+test('--key accepts an id or a full name, and finds a revoked key by its id', async () => {
   const stack = await startStack();
   const [first, second] = [await stack.issueKey({ name: 'twin' }), await stack.issueKey({ name: 'twin' })];
   const twins = await ctl(stack, 'requests', '--key', 'twin');
@@ -100,7 +100,7 @@ test('--key accepts an id or a whole name, and finds a revoked key by its id', a
   expect((await ctl(stack, 'requests', '--key', idOf(first))).out).toMatch(/^id {16}of-the-revoked$/m);
   // Of a whole key, only its id is sent.
   const whole = await ctl(stack, 'requests', '--key', second);
-  expect(whole).toMatchObject({ code: 0, err: expect.stringContaining('the secret was dropped and not sent') });
+  expect(whole).toMatchObject({ code: 0, err: expect.stringContaining('the secret was removed and not sent') });
   expect(JSON.stringify(stack.log)).not.toContain(second.slice(16));
 });
 

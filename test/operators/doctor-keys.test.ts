@@ -102,5 +102,5 @@ test('the doctor reports unreadable keys and unlisted keys as faults', async () 
   const found = await told(keys);
   const unreadable = ids.slice(0, 2).map((id) => `fault ${id} cannot be read, and its requests get 503`);
   expect(found).toEqual(expect.arrayContaining(unreadable));
-  expect(found.at(-1)).toBe('fault lacks 2 working keys, and so does every backup');
+  expect(found.at(-1)).toBe('fault lacks 2 working keys, and so do backups');
 });

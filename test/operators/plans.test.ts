@@ -148,7 +148,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
       await patch(stack, 'free', { minute: 70 });
       expect((await stack.admin('POST', '/plans/rollback', {})).json).toEqual({
         ...CONFLICT,
-        message: 'free.minute had no valid value before. Set the one that you want.',
+        message: 'free.minute had no valid value before. Set the value that you want.',
       });
     });
 });
@@ -278,9 +278,9 @@ test('drift is every difference from the file, including values left at their de
 });
 
 test.for([
-  ['', 'It has no plans'],
-  ['3', 'It has no plans'],
-  ['[]', 'It has no plans'],
+  ['', 'It contains no plans'],
+  ['3', 'It contains no plans'],
+  ['[]', 'It contains no plans'],
   ['free: 3', 'free has no fields.'],
   ['gold: { minute: 5 }', 'gold is not a plan; the plans are free, pro, business, enterprise.'],
   ['free: { minutes: 5 }', 'free has no minutes; it has minute, day'],

@@ -244,7 +244,7 @@ test('a rollback that no replica has can be repeated, and the change stays rolle
   await expect.poll(async () => (await stack.admin('POST', '/plans/rollback', {})).status).toBe(200);
   expect(await ctl(stack, 'plans', 'rollback', '--yes')).toMatchObject({
     code: 0,
-    err: expect.stringMatching(/^Note: The last change is a rollback itself\. To revert it, send its id: \d+-\d+$/m),
+    err: expect.stringMatching(/^Note: The last change is itself a rollback\. To revert it, send its id: \d+-\d+$/m),
   });
   const { history } = await get<HistoryAnswer>(stack, '/plans/history');
   expect([await minute(), history.length]).toEqual([60, 2]);

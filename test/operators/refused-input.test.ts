@@ -17,7 +17,7 @@ const queries = (path: string, ...rows: readonly (readonly [query: string, messa
   rows.map(([query, message]) => ['GET', `${path}?${query}`, undefined, message]);
 
 const NO_TAG = 'tag must be the name and value of a tag, such as customer:acme.';
-const NO_SUMS = 'by must be day, key, or tag: with the name of a tag, such as tag:customer.';
+const NO_SUMS = 'by must be day, key or tag:<name>, such as tag:customer.';
 const NOT_NEAR = 'near must be a whole number from 1 to 100.';
 const NO_NEXT = 'after must be the `next` of a previous response.';
 const NETWORKS = 'networks must contain addresses, or blocks';
@@ -47,10 +47,10 @@ const ROWS: readonly Row[] = [
     'POST',
     `${KEY}/secrets`,
     [{}, 'name is required'],
-    [{ name: 'a', scope: [] }, 'scope must hold read or write'],
+    [{ name: 'a', scope: [] }, 'scope must contain read or write'],
     [{ name: 'a', scope: 'read' }, 'scope must be a list'],
     [{ name: 'a', networks: '10.0.0.0/8' }, 'networks must be a list'],
-    [{ name: 'a', scope: ['admin'] }, 'must hold read or write'],
+    [{ name: 'a', scope: ['admin'] }, 'must contain read or write'],
     [{ name: 'a', networks: ['10.1.2.3/8'] }, NETWORKS],
     [{ name: 'a', networks: ['example.com'] }, NETWORKS],
     [{ name: 'a', networks: Array(21).fill('10.0.0.1') }, 'networks must have at most 20 entries'],

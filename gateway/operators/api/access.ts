@@ -19,11 +19,11 @@ import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
 import { orUnclaimed } from './keys.ts';
 import { choice, type Operator, operation, who } from './operation.ts';
 
-/** Who may call the operators' listener, and the operators' tokens. */
+/** Decides who may call the operators' listener, and manages the operators' tokens. */
 
 const NOBODY: Operator = { name: undefined, role: undefined, tokenId: undefined };
 
-/** How long a token works without its store after it was last verified. */
+/** How long a token works without the store after it was last verified. */
 const REMEMBERED_MS = 15 * 60_000;
 
 /** The number of different wrong tokens that an address may send per minute. */
@@ -49,15 +49,15 @@ interface OperatorsAccessOptions {
 }
 
 /**
- * The shared token has every right. A named token has those of its role. Two attackers are kept out: other web sites,
- * whose pages can make an operator's browser send requests here, and clients that guess tokens. There is no CORS: a
- * page of another site cannot read the responses.
+ * The shared token has every right. A named token has those of its role. Two kinds of attackers are kept out: other web
+ * sites, whose pages can make an operator's browser send requests here, and clients that guess tokens. There is no
+ * CORS: a page of another site cannot read the responses.
  */
 export class OperatorsAccess implements Access<Operator> {
   readonly #options: OperatorsAccessOptions;
   readonly #isLocal: boolean;
   readonly #guesses = new AddressAllowance(systemClock, WRONG_TOKENS);
-  /** The last wrong tokens of each address, as digests: a program that repeats a revoked one counts as one guess. */
+  /** The last wrong tokens of each address, as digests: a wrong token that is sent again does not count again. */
   readonly #wrong = boundedMap<string, true>(MAX_WRONG);
   readonly #verified = new LRUCache<string, OperatorToken>({ max: MAX_TOKENS, ttl: REMEMBERED_MS });
 
@@ -67,12 +67,12 @@ export class OperatorsAccess implements Access<Operator> {
   }
 
   /**
-   * @throws {HttpError} 401, 403 for a page of another site, or 429 after too many wrong tokens; {StoreUnavailable} for
-   *   a token that is not remembered
+   * @throws {HttpError} 401, 403 for a page of another site, or 429 after too many wrong tokens; {StoreUnavailable} if
+   *   the token cannot be looked up and is not remembered
    */
   async identify(request: IncomingMessage, isOpen: boolean): Promise<Operator> {
     const { addressOf, sharedToken } = this.#options;
-    // The token is read on open routes too, so that a probe already logs a faulty token file.
+    // The token is read on open routes too, so that even a probe reveals a faulty token file in the log.
     const shared = sharedToken();
     this.#refuseOtherSites(request);
     if (isOpen) return NOBODY;
@@ -126,7 +126,7 @@ export class OperatorsAccess implements Access<Operator> {
     return { name: found.name, role: found.role, tokenId: id };
   }
 
-  /** While the store is away, a recently verified token still works, so that operators can find the cause. */
+  /** While the store is unavailable, a recently verified token still works, so that operators can find the cause. */
   async #find(id: string): Promise<OperatorToken | undefined> {
     try {
       const found = await this.#options.tokens.find(id);

@@ -26,7 +26,7 @@ import {
   wholeNumber,
 } from './operation.ts';
 
-/** How the audit log describes an operator's call, and how it is listed. */
+/** Builds the entries of the audit log, and lists them. */
 
 const Who = z.object(who);
 
@@ -38,8 +38,8 @@ interface Given {
 export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
 
 /**
- * What all audit entries of a call have in common. Users of the shared token may give a name, as `author` in the body
- * or in the query; a named token has its own. The reason can be given in the same ways.
+ * Builds the fields that all audit entries of a call share. Users of the shared token may give a name, as `author` in the
+ * body or in the query; a named token has its own. The reason can be given in the same ways.
  * @throws {HttpError} 400 for a bad author or reason in the query
  */
 export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
@@ -132,13 +132,13 @@ const ActivityQuery = z.object({
   after: cursor((given) => RecordId.safeParse(given).success),
   actor: word,
   action: choice(ACTIONS).optional(),
-  /** The id or the name of a key or a token, or the name of a plan, in upper or lower case. */
+  /** The id or name of a key or token, or the name of a plan, ignoring case. */
   target: word,
   ...period,
 });
 
 /**
- * Lists who did what, when and why, the newest first. `after` is the `next` of a previous answer. With `actor`,
+ * Lists who did what, when and why, the newest entry first. `after` is the `next` of a previous answer. With `actor`,
  * `action`, `target`, `from` or `to`, only matching entries are listed. One call checks a few thousand entries, so a
  * page can be short and still have a `next`.
  */
@@ -170,7 +170,7 @@ async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf):
   return isSame(entry.target) || isSame(idIn(entry)) || isSame(nameIn(entry)) || isSame(await nameOf(entry));
 }
 
-/** The key of a secret such as `id/secret`, or else the target itself. */
+/** The id of the key if the target is a secret, such as `id/secret`; otherwise, the target itself. */
 const idIn = ({ target }: RecordedActivity): string => target.split('/', 1)[0] as string;
 
 /** The name that a key or a token has after a change, or had before it, according to the entry. */

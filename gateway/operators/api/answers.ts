@@ -11,15 +11,15 @@ import { type SeenCore, Totals, WorkersState } from '../../telemetry/state.ts';
 import { KEY_STATES } from './key-order.ts';
 
 /**
- * The answers of the admin API. The operations produce these types, the OpenAPI document has these schemas, and the
- * console and the command line read the types.
+ * The answers of the admin API. Operations return these types, the OpenAPI document contains their schemas, and the
+ * console and the command line use the types.
  */
 
 const tags = z.record(z.string(), z.string());
 
-/** The `offset` of the next call; undefined at the end. */
+/** The `offset` for the next call; undefined on the last page. */
 const nextOffset = count.optional();
-/** The `after` of the next call; undefined at the end. */
+/** The `after` for the next call; undefined on the last page. */
 const nextCursor = z.string().optional();
 
 export const SecretView = z.object({
@@ -29,7 +29,7 @@ export const SecretView = z.object({
   networks: listOf(z.string()),
   createdAt: time,
   expiresAt: time.optional(),
-  /** The parts that cannot be read, for example after an edit by hand. */
+  /** The fields that cannot be read, for example because they were edited by hand. */
   unreadable: listOf(z.string()).optional(),
   /** The time is rounded to the minute. */
   lastUsedAt: time.optional(),
@@ -47,18 +47,18 @@ export const KeySummary = z.object({
   state: z.enum(KEY_STATES),
   createdAt: time,
   expiresAt: time.optional(),
-  /** When its limits last took part in a decision. */
+  /** The time of the last decision that used its limits. */
   lastUsedAt: time.optional(),
   secrets: listOf(SecretView),
   bannedUntil: time.optional(),
   banReason: z.string().optional(),
-  /** Requests that the active ban has refused, as far as the gateways remember. */
+  /** How many requests the active ban has refused, as far as the gateways remember. */
   banRefused: count.optional(),
-  /** The ban's place in its series. */
+  /** The number of bans in a row, up to the active or last one. Each is twice as long as the one before. */
   bans: count,
-  /** How long a request refused now would have to wait: until the key's line is empty. */
+  /** The Retry-After that a request refused now would get: the time until the key's line is empty. */
   waitSeconds: count.optional(),
-  /** Whether its line has been over a minute long for ten minutes, because its limits are too low. */
+  /** Whether its limits are too low: its line has been longer than a minute for ten minutes. */
   tooSmall: z.boolean().optional(),
   admitted: count,
   refused: count,
@@ -116,7 +116,7 @@ export type FoundAnswer = z.infer<typeof FoundAnswer>;
 /** `at` is the start of the minute, or the date. */
 export const UseOfTime = z.object({ at: z.string(), admitted: count, refused: count });
 
-/** `now` is the time of the clock that decides. `banned` counts the requests that bans refused, as far as known. */
+/** `now` is the time on the clock that decisions use. `banned` counts requests refused by bans, as far as known. */
 export const KeyUsageAnswer = z.object({
   now: time,
   minutes: listOf(UseOfTime.extend({ banned: count })),
@@ -124,7 +124,7 @@ export const KeyUsageAnswer = z.object({
 });
 export type KeyUsageAnswer = z.infer<typeof KeyUsageAnswer>;
 
-/** The usage of one key. Its name, plan and tags are the current ones, or those at its revocation. */
+/** The usage of one key. Its name, plan and tags are the current ones, or those that it had when it was revoked. */
 export const UsageOfKey = z.object({
   id: z.string(),
   name: z.string(),
@@ -137,11 +137,11 @@ export const UsageOfKey = z.object({
 });
 export type UsageOfKey = z.infer<typeof UsageOfKey>;
 
-/** The usage on one day (UTC). */
+/** The usage of one key on one day (UTC). */
 export const UsedOnDay = UsageOfKey.omit({ ban: true }).extend({ day: z.iso.date() });
 export type UsedOnDay = z.infer<typeof UsedOnDay>;
 
-/** The usage of the keys with one value of a tag. `value` is undefined for keys without the tag. */
+/** The total usage of the keys that share a value of a tag. `value` is undefined for keys without the tag. */
 export const UsageSum = z.object({ value: z.string().optional(), keys: count, admitted: count, refused: count });
 export type UsageSum = z.infer<typeof UsageSum>;
 
@@ -162,11 +162,11 @@ export type ExplainAnswer = z.infer<typeof ExplainAnswer>;
 
 /** A request. It has no `status` while it is in progress. */
 export const RequestView = RequestReport.omit({ cursor: true, digest: true, fault: true }).extend({
-  /** The current name of the key, or its name at the revocation. */
+  /** The current name of the key, or its name when it was revoked. */
   keyName: z.string().optional(),
   keyBan: BanView.optional(),
   secretId: z.string().optional(),
-  /** Why it was answered this way. Undefined if it was served. */
+  /** Why it was refused or failed. Undefined if it was served. */
   reason: z.string().optional(),
   advice: z.string().optional(),
 });
@@ -199,7 +199,7 @@ export type PlanChangeView = z.infer<typeof PlanChangeView>;
 export const HistoryAnswer = z.object({ history: listOf(PlanChangeView) });
 export type HistoryAnswer = z.infer<typeof HistoryAnswer>;
 
-/** `targetName` is undefined if the target has no name, or if it is gone and the log does not name it. */
+/** `targetName` is undefined if the target has no name, or if it no longer exists and the log does not name it. */
 export const ActivityView = RecordedActivity.extend({ at: time, targetName: z.string().optional() });
 export type ActivityView = z.infer<typeof ActivityView>;
 
@@ -277,12 +277,12 @@ const Answered = z.object({ at: time, ms: z.number() });
 export const RedisMode = z.enum(['single', 'cluster', 'sentinel', 'embedded']);
 export type RedisMode = z.infer<typeof RedisMode>;
 
-/** The connections to Redis of all processes that serve clients. */
+/** The Redis connections of all processes that serve clients. */
 export const RedisView = z.object({
   mode: RedisMode,
   /** How many of these processes are connected. */
   connected: count,
-  /** When the last of them was connected, or when the first lost its connection. */
+  /** When the last of them connected, or when the first of them lost its connection. */
   since: time.optional(),
   lastCall: Answered.optional(),
   /** The 99th percentile of all calls since the start; null before the first. */
@@ -293,12 +293,12 @@ export type RedisView = z.infer<typeof RedisView>;
 
 type CoreFault = NonNullable<SeenCore['lastFault']>['kind'];
 
-/** A core: what all processes that serve clients see of it, combined. */
+/** The state of a core, combined from the views of all processes that serve clients. */
 export const CoreView = z.object({
   origin: z.string(),
   /**
-   * The worst state that a process sees. `silent`: its requests go to others. `draining`: it has left CORE_URL and
-   * finishes its requests. `unproven`: it is the only core and has not answered a request yet.
+   * The worst state that a process sees. `silent`: its requests go to other cores. `draining`: it was removed from
+   * CORE_URL and is finishing its requests. `unproven`: it is the only core and has not answered a request yet.
    */
   state: z.enum(['out', 'silent', 'draining', 'up', 'unproven']),
   /** How many processes see it in this state. */
@@ -310,13 +310,13 @@ export const CoreView = z.object({
   waiting: count,
   /** The current limit of concurrent requests. */
   limit: count,
-  /** The last answer to a client's request: probes do not count. */
+  /** The last answer to a client's request; probes do not count. */
   lastAnswer: Answered.optional(),
   lastFault: z.object({ at: time, kind: z.string() as unknown as z.ZodType<CoreFault> }).optional(),
 });
 export type CoreView = z.infer<typeof CoreView>;
 
-/** A value in the plan table that is not in force, and the one that is. */
+/** A value in the plan table that is not in force, and the value in force instead. */
 const Rejected = z.object({
   field: z.string(),
   value: z.string().optional(),
@@ -333,7 +333,7 @@ export const TrafficAnswer = z.object({
   findings: listOf(SeenFinding),
   /** Present only with WORKERS > 1. */
   workers: WorkersState.optional(),
-  /** The processes that serve clients. `cores` and `redis` are what these see. Other gateways are not included. */
+  /** How many processes serve clients. `cores` and `redis` show what these see; other gateways are not included. */
   processes: count,
   cores: listOf(CoreView),
   redis: RedisView,
@@ -364,6 +364,6 @@ export const MinuteReport = z.object({
 });
 export type MinuteReport = z.infer<typeof MinuteReport>;
 
-/** `since` is the start of the gateway, before which nothing is known. */
+/** `since` is when the gateway started; nothing is known about earlier minutes. */
 export const MinutesAnswer = z.object({ since: time, minutes: listOf(MinuteReport) });
 export type MinutesAnswer = z.infer<typeof MinutesAnswer>;

@@ -24,25 +24,25 @@ import {
 } from './operation.ts';
 import { applyChange } from './plans.ts';
 
-/** The number of keys in one page, which must not block Redis or this process. */
+/** The number of keys in one page, low enough that a page does not block Redis or this process. */
 const BACKUP_PAGE = 100;
 
-/** A page of keys is larger than other request bodies of operators. */
+/** A page of keys is larger than the other request bodies of the admin API. */
 const RESTORE_BODY_LIMIT_BYTES = 1_048_576;
 /** A key can have a thousand fields. */
 const RESTORE_MAX_VALUES = BACKUP_PAGE * 1_000;
 
 const MOST_SHOWN = 100;
 
-/** Clocks may differ by this much. Backups are therefore accepted for a day less than revocations are remembered. */
+/** Clocks may differ by this much. Backups are therefore accepted for a day less than revocation records are kept. */
 const CLOCK_TOLERANCE_SECONDS = 86_400;
 
 const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP_PAGE), after });
 
 /**
- * Returns one page of all data that cannot be recreated, the oldest keys first, and the time at which it was read. The
- * first page includes the plans in force, even if the table has other values that are invalid. `leftOut` lists keys
- * that no restore would accept, and why.
+ * Returns a page of the data that cannot be recreated, the oldest keys first, and the time at which it was read. The
+ * first page includes the plans in force, even if the table itself contains invalid values. `leftOut` lists keys that
+ * no restore would accept, and why.
  */
 export const backUp = operation(
   { query: BackupQuery, answer: BackupAnswer, errors: [409] },
@@ -51,7 +51,7 @@ export const backUp = operation(
     const at = toTime(await deps.keys.now());
     const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
     const { keys, leftOut, next } = await deps.keys.export({ after, limit });
-    // The list is checked again at the end, because the pages lack keys that dropped out of it meanwhile.
+    // The list is checked again at the end, because keys that dropped out of it in the meantime are not in the pages.
     if (after === undefined || next === undefined) await checkOrder(deps);
     return { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
   },
@@ -63,11 +63,11 @@ async function plansInForce({ plans, planCache }: AdminDependencies): Promise<St
   return planCache.lastGood ?? stored;
 }
 
-/** Makes sure that a backup contains every key that works. @throws {HttpError} 409 if keys are missing from the list */
+/** Makes sure that a backup contains every working key. @throws {HttpError} 409 if keys are missing from the list */
 async function checkOrder({ keys }: AdminDependencies): Promise<void> {
   const { length } = await keys.unlisted();
   if (length === 0) return;
-  const what = length === 1 ? 'One key works and is' : `${length} keys work and are`;
+  const what = length === 1 ? 'One working key is' : `${length} working keys are`;
   throw new HttpError('conflict', `${what} missing from the list of keys, and so from a backup. Run: ctl keys reindex`);
 }
 
@@ -101,10 +101,10 @@ interface Rejected {
 }
 
 /**
- * Restores what is missing from a page: keys and plan fields. Existing data is not changed, except for built-in plans.
+ * Restores those keys and plan fields of a page that no longer exist. Existing data is unchanged, except built-in plans.
  * It is therefore safe to send a page again, and to restore while clients are served. With `dryRun=true` nothing is
- * written, and the answer reports what would be.
- * @throws {HttpError} 409 for a page whose revoked keys could work again, unless the query has `anyAge=true`
+ * written, and the answer reports what would be restored.
+ * @throws {HttpError} 409 for a page so old that revoked keys could work again, unless the query has `anyAge=true`
  */
 export const restore = operation(
   { needs: 'admin', query: RestoreQuery, body: BackupPage, answer: RestoreAnswer },
@@ -149,7 +149,8 @@ function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
   return given.map((one) => {
     const id = shown((one as { id?: unknown } | null)?.id);
     const { success, data } = Key.safeParse(one);
-    if (!success) return { id, reason: 'It is not { id, createdAt, fields } with the id of a key and fields of text.' };
+    if (!success)
+      return { id, reason: 'It must be { id, createdAt, fields }, with the id of a key and fields that are strings.' };
     if (seen.has(id)) return { id, reason: 'The page has this key twice.' };
     seen.add(id);
     const { fields, createdAt = 0 } = data;
@@ -158,8 +159,8 @@ function keysIn(given: readonly unknown[]): (BackedUpKey | Rejected)[] {
 }
 
 /**
- * Adds missing fields, and replaces plans that are still the built-in ones if the page has them whole. A field with a
- * different value is not changed but reported.
+ * Adds missing fields, and replaces a plan that is still the built-in one if the page has all of its fields. A field
+ * that already has another value is not changed but reported.
  */
 async function restorePlans(
   deps: AdminDependencies,
@@ -200,14 +201,14 @@ async function restorePlans(
   };
 }
 
-/** Cuts a text of the sender to a length that fits in the answer. */
+/** Shortens a text from the sender so that it fits in the answer. */
 const shown = (text: unknown): string => (typeof text === 'string' ? text.slice(0, MOST_SHOWN) : '');
 
 const OLD_AFTER_SECONDS = 26 * 3_600;
 
 /**
- * The writer of a backup reports it, because the gateway cannot know whether the file was kept. A backup without keys
- * does not count, because it would hide a loss of data.
+ * The client that wrote a backup reports it, because the gateway cannot know whether the file was saved. A backup
+ * without keys does not count, because it would hide a loss of data.
  */
 const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),

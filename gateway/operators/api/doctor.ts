@@ -24,8 +24,8 @@ import { operation } from './operation.ts';
 import { checkRequests, coresOf, shownRejected } from './traffic.ts';
 
 /**
- * Checks everything that the gateway depends on. It changes nothing, so it is always safe. A bad finding states since
- * when every check has found it.
+ * Checks everything that the gateway depends on. It changes nothing, so it is always safe. `since` in a bad finding is
+ * the time of the first of the consecutive checks that found it.
  */
 export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => {
   const { checkDependencies, planCache, keys, traffic } = deps;
@@ -45,26 +45,26 @@ export const checkAll = operation({ answer: DoctorAnswer }, async ({ deps }) => 
 /** Workers report twice a second. */
 const SILENT_MS = 1_500;
 
-/** A worker that sends nothing may hang. Its primary then kills it. */
+/** A worker that sends nothing may be hanging. The primary then kills it. */
 export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =>
   (workers?.each ?? []).flatMap(({ worker, pid, silentMs }) => {
     const about = `worker ${worker}`;
-    if (pid === undefined) return fault(about, 'does not serve', 'It is being restarted. The log says why it exited.');
+    if (pid === undefined) return fault(about, 'is not running', 'It is being restarted. The log shows why it exited.');
     if (silentMs < SILENT_MS) return [];
     const found = `has not reported for ${(silentMs / 1_000).toFixed(1)} s`;
-    return unknown(about, found, 'It is replaced unless it reports again.');
+    return unknown(about, found, 'It will be replaced unless it reports again.');
   });
 
 const TABLE = 'plan table';
 
 function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
-  const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays';
+  const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays in force';
   if (!isReadable && !isMissing) {
     const advice = 'If it is not a hash, run DEL gateway:plans. The log shows the error.';
     return [fault(TABLE, `cannot be read; ${stays}`, advice)];
   }
   if (isMissing && lastGood !== undefined)
-    return [fault(TABLE, `is missing; ${stays}`, 'It is written back within a second; see the log.')];
+    return [fault(TABLE, `is missing; ${stays}`, 'It will be restored within a second; see the log.')];
   if (lastGood === undefined) {
     const advice = 'Restore a backup with ctl restore, or set all of its values with HSET.';
     const typed = shownRejected(rejected.filter(({ value }) => value !== undefined));
@@ -95,16 +95,16 @@ function checkRejected({ field, value, kept }: RejectedValue): CheckResult {
 
 function checkBanAfter(name: string, { minute, ban_after }: Plan): CheckResult[] {
   if (minute === undefined || ban_after === undefined || ban_after <= mostBanAfter(minute)) return [];
-  const found = `${name}.ban_after is ${ban_after}, over eight times the minute limit: bursts once a minute can ban a key`;
+  const found = `${name}.ban_after is ${ban_after}, over eight times the minute limit: one burst per minute can get a key banned`;
   return [warning(TABLE, found, `ctl plans set ${name} --ban-after none`)];
 }
 
-/** Reading all keys is too expensive for every view of the doctor; comparing their names with the list is cheaper. */
+/** How long results are kept: reading all keys is expensive, and comparing their names with the list is cheaper. */
 const KEYS_KEPT_MS = 60_000;
 const LIST_KEPT_MS = 2_000;
 const MOST_NAMED = 10;
 
-/** How long an answer waits for a check of all keys. A longer check continues, and a later answer has its result. */
+/** How long an answer waits for a check of all keys. A longer check continues, and a later answer shows its result. */
 const PATIENCE_MS = 1_500;
 
 interface Seen {
@@ -113,8 +113,8 @@ interface Seen {
 }
 
 /**
- * Wraps a slow check. Only one runs at a time, and its result is kept for a while. A good result is reused, unless keys
- * have dropped out of the list. A bad one is not reused, so that a fix shows at once.
+ * Wraps a slow check so that only one runs at a time, and its result is kept for a while. A good result is reused unless
+ * keys have dropped out of the list. A bad one is not reused, so that a fix is visible at once.
  * @returns undefined if the keys cannot be read
  */
 function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
@@ -140,7 +140,7 @@ function slowCheck(about: string, check: () => Promise<Seen>, keptMs: number) {
   };
 }
 
-/** Adds the age of a kept result, because a bad value may have been written since. */
+/** Adds its age to a kept result, because a bad value may have been written since. */
 const aged = (findings: readonly CheckResult[], ageMs: number): readonly CheckResult[] =>
   findings.map((one) => ({ ...one, found: `${one.found}, ${Math.round(ageMs / 1_000)} s ago` }));
 
@@ -152,7 +152,7 @@ export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
     slowCheck('list of keys', () => list(keys), LIST_KEPT_MS),
   ];
   slowChecks.set(keys, both);
-  let advice = 'See what the doctor reports about Redis.';
+  let advice = 'See the findings about Redis.';
   const total = await keys.count().catch((cause) => {
     if (cause instanceof Unavailable) advice = cause.shown ?? advice;
   });
@@ -174,19 +174,19 @@ async function readAll(keys: Keys): Promise<Seen> {
   return { total, findings: entriesOf(total, bad) };
 }
 
-/** Checks that the list has every key, because a key that is missing from it is in no backup either. */
+/** Checks that the list has every key, because a key that is missing from it is also missing from backups. */
 async function list(keys: Keys): Promise<Seen> {
   const total = await keys.count();
   const { length } = await keys.unlisted();
   const about = 'list of keys';
   if (length === 0) return { total, findings: [good(about, 'has every key')] };
-  const found = `lacks ${length} working ${length === 1 ? 'key' : 'keys'}, and so does every backup`;
+  const found = `lacks ${length} working ${length === 1 ? 'key' : 'keys'}, and so do backups`;
   return { total, findings: [fault(about, found, 'ctl keys reindex')] };
 }
 
 const hasFault = (key: KeyEntry): boolean => faultsOf(key).length > 0;
 
-/** @param bad the keys to name, with one extra if there are more */
+/** @param bad the keys to name, and one extra if there are more */
 function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
   if (bad.length === 0) return [good('keys', `all ${total} can be read`)];
   const faults = bad.flatMap(faultsOf);
@@ -195,7 +195,7 @@ function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
 }
 
 function faultsOf(key: KeyEntry): CheckResult[] {
-  // This also concerns keys from a version before the first release, whose secrets this version cannot read.
+  // Keys from before the first release are affected too: this version cannot read their secrets.
   const advice =
     'It was written by hand or by another version of the gateway. Issue a new key, then run ctl keys revoke <id>.';
   const unreadable = fault('keys', `${key.id} cannot be read, and its requests get 503`, advice);

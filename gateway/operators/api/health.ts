@@ -3,12 +3,12 @@ import { type CheckResult, isBad, unknown } from '../../check-result.ts';
 
 /** A dependency that does not answer within this time has the status unknown. */
 const KNOWN_WITHIN_MS = 3_000;
-/** The first answer waits this long for the first check. Orchestrators wait a second for an answer by default. */
+/** How long the first answer waits for the first check. By default, orchestrators wait a second for an answer. */
 const FIRST_WITHIN_MS = 700;
 const CHECK_EVERY_MS = 1_000;
 /** After this long without a call, nobody counts as watching, and an idle gateway no longer probes a sole core. */
 const WATCHED_WITHIN_MS = 5_000;
-/** Orchestrators check readiness less often than that, but usually at least every ten seconds. */
+/** Orchestrators check readiness less often than every five seconds, but usually at least every ten. */
 const ASKED_WITHIN_MS = 15_000;
 
 type Findings = Promise<readonly CheckResult[]> | readonly CheckResult[];
@@ -49,7 +49,7 @@ export class Health {
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
-  /** Resolves after the first check since checking last began, or when it is late. */
+  /** Resolves when the first check since checking last began is complete or late. */
   #first: Promise<void> | undefined;
   #isChecking = false;
 
@@ -58,7 +58,7 @@ export class Health {
     this.#checks = checks;
   }
 
-  /** Keeps checking for a while. Resolves after the first check, or when it is late. */
+  /** Keeps checking for a while. Resolves when the first check is complete or late. */
   async watch(): Promise<void> {
     const wasWatched = this.#isWatched;
     this.#watchedAt = performance.now();
@@ -134,13 +134,13 @@ export class Health {
   }
 }
 
-/** Records since when each bad finding has existed. Only findings of the last check are kept. */
+/** Records when each bad finding first appeared. Only findings of the last check are kept. */
 export class FindingsSince {
   #since: ReadonlyMap<string, string> = new Map();
 
   /**
    * Adds the times to the findings of a check.
-   * @param known findings of another check that runs more often, whose times are used
+   * @param known findings of another check that runs more often, whose times take precedence
    */
   seen(findings: readonly CheckResult[], known: readonly CheckResult[] = []): CheckResult[] {
     const now = new Date().toISOString();

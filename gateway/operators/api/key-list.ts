@@ -23,7 +23,7 @@ import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNu
 import { decisionsOn } from './requests.ts';
 
 /**
- * Lists of keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
+ * Lists and finds keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
  * calls. `next` is the offset at which the next call continues.
  */
 
@@ -31,7 +31,7 @@ const PAGE = 100;
 const TOP = 10;
 const TOP_MINUTES = 5;
 const MOST_MINUTES = 60;
-/** Names of keys and ids of requests are shorter. */
+/** No key name or request id is longer. */
 const LONGEST_TEXT = 200;
 /** Shorter texts are only searched for in names, because they occur in ids by chance. */
 const SHORTEST_ID_PART = 4;
@@ -40,14 +40,14 @@ const LONGEST_UNUSED_SECONDS = 366 * 86_400;
 
 /** The filters of a query. A key must match all of them. */
 const KeyFilters = z.object({
-  /** A part of the name, in any case. */
+  /** A part of the name, ignoring case. */
   name: z.string({ error: must('be given once') }).optional(),
   plan: choice(PLAN_NAMES).optional(),
   state: choice(KEY_STATES).optional(),
   tag,
-  /** The used share of the day limit, in percent. */
+  /** The minimum share of the day limit that a key has used, in percent. */
   near: wholeNumber(1, 100).optional(),
-  /** The time since the last decision, or since the key was issued. */
+  /** The minimum time since the last decision or, without one, since the key was issued. */
   unusedSeconds: wholeNumber(1, LONGEST_UNUSED_SECONDS).optional(),
 });
 
@@ -60,7 +60,7 @@ const KeysQuery = KeyFilters.extend({
 /**
  * Lists the newest keys, with the current state of their buckets. `offset` skips keys; the filters are those of
  * `wantedKeys`. In any order other than `sort=newest`, the answer holds the first of the keys that the call checked: to
- * sort all keys, follow `next` and merge.
+ * sort all keys, follow `next` and merge the answers.
  */
 export const listKeys = operation(
   { query: KeysQuery, answer: KeysAnswer },
@@ -94,7 +94,7 @@ function ranked(entry: KeyEntry, plans: PlanTable, now: number): Ranked {
   return { entry, name, createdAt, lastUsedAt: entry.asOf, dayUsed: used / limit };
 }
 
-/** Passes keys to a function, as many as one call checks. */
+/** Passes to a function as many keys as one call may check. */
 async function visit({ keys }: AdminDependencies, offset: number, see: (entry: KeyEntry) => void) {
   const isWanted = (entry: KeyEntry) => {
     see(entry);
@@ -112,7 +112,7 @@ const TopQuery = KeyFilters.extend({
 
 /**
  * Lists the keys with the most requests, across all gateways, in the last `minutes` full minutes and the current one.
- * `by=refused` sorts by what their limits refused. Requests during a ban are not counted.
+ * `by=refused` sorts by the requests that limits refused. Requests refused by bans are not counted.
  */
 export const topKeys = operation(
   { query: TopQuery, answer: TopAnswer },
@@ -196,7 +196,7 @@ function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: nu
 const hasUsed = (percent: number, day: ReturnType<typeof dayUse>): boolean =>
   day !== undefined && day.used * 100 >= percent * day.limit;
 
-/** What a key has used of its day limit; undefined without usable limits. */
+/** How much of its day limit a key has used; undefined without usable limits. */
 function dayUse(entry: KeyEntry, plans: PlanTable, now: number) {
   const { plan } = entry.record;
   const day = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now)?.[1] : undefined;

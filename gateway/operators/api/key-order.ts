@@ -1,12 +1,12 @@
 /**
- * The states and orders of a list of keys. The gateway sorts what one call checks; clients merge such lists by the same
- * rules.
+ * The states and orders of a list of keys. The gateway sorts the keys that one call checks; clients merge such lists by
+ * the same rules.
  */
 
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
 export interface Sortable {
-  /** In any unit, if all times have the same one. */
+  /** In any unit, as long as all times use the same one. */
   readonly createdAt: number;
   /** Undefined for a key that was never used. */
   readonly lastUsedAt: number | undefined;

@@ -68,7 +68,7 @@ export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
   return {
     bannedUntil: isRunning ? toTime(bannedUntil) : undefined,
     banReason: isRunning && banReason?.until === bannedUntil ? banReason.text || undefined : undefined,
-    /** `withBanRefusals` fills it in, for lists of active bans. */
+    /** Filled in by `withBanRefusals`, for lists of active bans. */
     banRefused: undefined as number | undefined,
     bans,
   };
@@ -116,8 +116,8 @@ export const sumsOf = (counts: readonly Counts[]): Counts => ({
 
 /**
  * Counts the requests that bans have refused. No store counts them, because a gateway that knows of a ban does not call
- * it. The count is therefore a sum over the recent requests of all gateways, including their repetitions. It is too low
- * after a restart, or once older requests have dropped out of the list.
+ * the store. The count is therefore a sum over the recent requests of all gateways, including repeated ones. It is too
+ * low after a restart, or once older requests have dropped out of the list.
  */
 
 type Requests = Pick<AdminDependencies, 'requests'>;
@@ -153,7 +153,7 @@ export async function runningBans(
 
 const MINUTE_MS = 60_000;
 
-/** Counts requests of the last hour that bans of a key refused, by minutes since 1970. @param now in the same unit */
+/** Counts the requests of the last hour that bans of a key refused, by minute. @param now in minutes since 1970 */
 export async function refusedByBans(
   { requests }: Requests,
   id: string,
@@ -168,5 +168,5 @@ export async function refusedByBans(
 const countOf = (requests: readonly { readonly repeated: number }[] = []): number =>
   requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0);
 
-/** Decisions have microseconds, so the times are compared in milliseconds. */
+/** Times in decisions have microseconds, so times are compared in milliseconds. */
 const nameOf = (id = '', until = ''): string => `${id} ${Date.parse(until)}`;

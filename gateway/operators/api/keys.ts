@@ -26,7 +26,7 @@ import {
   who,
 } from './operation.ts';
 
-/** Later times are not exact in microseconds. */
+/** Later times cannot be represented exactly in microseconds. */
 const LATEST = '2255-01-01T00:00:00Z';
 
 export const planName = choice(PLAN_NAMES);
@@ -68,7 +68,10 @@ export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: t
   return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
 });
 
-/** Waits until a key or token is stored. If that is uncertain, nobody has received it, and a retry issues another. */
+/**
+ * Waits until a key or token is stored. If it is uncertain whether it was, the error says to revoke it: nobody has
+ * received it, and a retry issues another one.
+ */
 export async function orUnclaimed(issued: Promise<unknown>, what: string): Promise<void> {
   try {
     await issued;
@@ -78,7 +81,7 @@ export async function orUnclaimed(issued: Promise<unknown>, what: string): Promi
   }
 }
 
-/** Answers with a whole key, uncached. It makes no further calls: if one failed, a valid key would be lost. */
+/** Builds an answer with a whole key. It makes no further calls: if one failed, a valid key would be lost. */
 export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, now: number, apiKey: string) {
   return { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
 }
@@ -89,7 +92,7 @@ export const getKey = operation({ answer: KeyView }, async (call) => {
   return key!;
 });
 
-/** Adds working keys that are missing from the list of keys, each at its time of creation. */
+/** Adds working keys that are missing from the list of keys, each with its time of creation. */
 export const reindexKeys = operation({ answer: ReindexAnswer }, async (call) => {
   const { deps } = call;
   const about = aboutCall(call);
@@ -112,13 +115,13 @@ export const revokeKey = operation({}, async (call) => {
 
 /**
  * Describes a key with the state of its buckets.
- * @param now given if it is known already: after a change no further call is made, because it could fail
+ * @param now the time, if already known. After a change it must be passed: a further call could fail
  */
 export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
   return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
 }
 
-/** The key in the path of a call. @throws {HttpError} 404 for an unknown id */
+/** Finds the key named in the path of a call. @throws {HttpError} 404 for an unknown id */
 export async function findKey({ deps, params: [id = ''] }: AdminCall): Promise<KeyEntry> {
   const key = isKeyId(id) ? await deps.keys.get(id) : undefined;
   if (key === undefined) throw noSuchKey();
@@ -156,8 +159,8 @@ const KeyChanges = z.strictObject({
 });
 
 /**
- * Changes the fields of a key that an operator may change. This never refills its buckets: used tokens stay used, and a
- * lower limit cuts the remaining tokens.
+ * Changes the fields of a key that an operator may change. This never refills its buckets, and a lower limit cuts the
+ * remaining tokens.
  */
 export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async (call) => {
   const { deps } = call;
@@ -169,7 +172,7 @@ export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async 
     // Undefined removes a field.
     const changes = Object.fromEntries(Object.entries(given).map(([member, value]) => [member, value ?? undefined]));
     const after = { ...record, ...changes };
-    // A key without limits after an edit by hand can still be disabled.
+    // A key that lost its limits when it was edited by hand can still be disabled.
     if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
       throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
     const changed = differences(keyTexts(record), keyTexts(after));
@@ -181,7 +184,7 @@ export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async 
 /**
  * Changes a key.
  * @returns the key after the change
- * @throws {HttpError} 404 for a key that was revoked meanwhile, 409 for an unreadable key
+ * @throws {HttpError} 404 if the key was revoked in the meantime, 409 if it is unreadable
  */
 export async function apply(
   deps: AdminDependencies,
@@ -194,7 +197,7 @@ export async function apply(
 }
 
 const PAGE = 100;
-/** To lock a key out for longer, disable or revoke it. */
+/** To block a key for longer, disable or revoke it. */
 const LONGEST_SECONDS = 366 * 86_400;
 
 const NewBan = z.strictObject({
@@ -226,7 +229,7 @@ export const setBan = operation({ body: NewBan, answer: KeyView }, async (call) 
   return describe(deps, await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity })), now);
 });
 
-/** Lifts a ban and clears the line, the strikes and the series. Other gateways drop the ban within a second. */
+/** Lifts a ban, and clears the key's line, strikes and series of bans. Other gateways drop the ban within a second. */
 export const liftBan = operation({ answer: KeyView }, async (call) => {
   const { id } = await findKey(call);
   const about = aboutCall(call);
@@ -238,14 +241,14 @@ export const liftBan = operation({ answer: KeyView }, async (call) => {
 
 const NewReset = z.strictObject(who);
 
-/** Lifts a ban and fills both buckets, for a fresh start. The usage counts stay. The body can be left out. */
+/** Does what `liftBan` does, and also fills both buckets. The usage counts are kept. The body can be left out. */
 export const resetKey = operation({ body: NewReset, isBodyOptional: true, answer: KeyView }, async (call) => {
   const { id } = await findKey(call);
   const about = announcesBody(call.request) ? (await readChange(call, NewReset)).about : aboutCall(call);
   return forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
 });
 
-/** The fields that are cleared: the key's active ban, and its record of earlier refusals. */
+/** The fields that lifting a ban clears: the key's active ban, and its record of earlier refusals. */
 const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [
   ...(bannedUntil > now ? [{ field: 'bannedUntil', from: toTime(bannedUntil) }] : []),
   ...(bans > 0 || refusals.lineUntil > now || refusals.strikesUntil > now

@@ -26,7 +26,7 @@ can read, an operator can also change keys, bans and plans, and an admin can do 
 **Lists.** One call checks a limited number of keys. If a response has a \`next\`, there are more to check: send it back
 as \`offset\` or \`after\`.
 
-Members without a value are left out.`;
+Fields without a value are left out.`;
 
 type OperatorsDocument = Omit<Document, 'x-no-operation'>;
 
@@ -52,7 +52,7 @@ const ETAG: Header = {
   example: '"9f86d081884c7d65"',
 };
 const WARNING: Header = {
-  description: 'What could not be recorded about a change that is in force.',
+  description: 'A warning, for example that a change is in force but could not be recorded.',
   required: false,
   schema: { type: 'string' },
   example: '199 - "The change is in force, but the plan history could not be written."',
@@ -65,14 +65,14 @@ const IF_MATCH: Parameter = {
   schema: { type: 'string' },
 };
 
-/** Descriptions by the parameter's name, which has the same meaning everywhere. */
+/** The descriptions of parameters. A name has the same meaning in all operations. */
 const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   action: 'Only entries with this action.',
   actor: 'Only entries by this person or program.',
   after: 'The `next` of a previous response.',
   anyAge: 'Accept a backup that is so old that revoked keys could work again.',
   author: 'Who makes the change. Named tokens already carry a name.',
-  by: 'What to rank by. For usage, what to sum by: day, key, or tag: with the name of a tag.',
+  by: 'What to rank by. For usage, what to sum by: day, key, or tag:<name>.',
   code: 'Only requests with this error code.',
   dryRun: 'Write nothing, and return what would be restored.',
   from: 'The start of the period.',
@@ -80,8 +80,8 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   keyId: 'Only requests of this key.',
   limit: 'The maximum number of entries.',
   minutes: 'The number of minutes to look back.',
-  name: 'Only keys whose name contains this text, in upper or lower case.',
-  near: 'Only keys that have used this percentage of their day limit.',
+  name: 'Only keys whose name contains this text, ignoring case.',
+  near: 'Only keys that have used at least this percentage of their day limit.',
   offset: 'The number of keys to skip, or the `next` of a previous response.',
   plan: 'The plan.',
   q: 'Only requests whose id, path, address, key id, code or outcome contains this text.',
@@ -91,10 +91,10 @@ const ABOUT_PARAMETERS: Readonly<Record<string, string>> = {
   sort: 'The sort order.',
   state: 'Only keys in this state.',
   status: 'Only requests with this status, such as 429, or this class, such as 4xx.',
-  tag: 'Only keys with this tag, such as customer:acme. If repeated, keys must have all of them.',
+  tag: 'Only keys with this tag, such as customer:acme. If repeated, keys must have all of the tags.',
   target: 'Only entries about this key, plan or token.',
   text: 'A name or part of one, a key id or its beginning, or a request id.',
-  to: 'The end of the period, exclusive; for days, the last day.',
+  to: 'The end of the period, exclusive; for days, the last day, inclusive.',
   unusedSeconds: 'Only keys without a decision for this many seconds.',
 };
 
@@ -102,7 +102,7 @@ const ANSWERS = Object.entries<unknown>(answers).filter(
   (one): one is [string, z.ZodType] => one[1] instanceof z.ZodType,
 );
 
-/** Schemas are named after the exports of answers.ts, those of request bodies after their operations. */
+/** Schemas are named after the exports of answers.ts, and those of request bodies after their operations. */
 export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocument {
   const bodies = routes.flatMap(({ name, body }) => (body === undefined ? [] : [[bodyName(name), body] as const]));
   const used = [...new Set(routes.map(({ path }) => tagOf(path)))];

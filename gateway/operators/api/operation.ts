@@ -35,7 +35,7 @@ export interface RequestSource {
   find(query: RequestQuery): Promise<FoundRequests>;
 }
 
-/** What the operators' listener gets from the processes that serve clients, whether this one is among them or not. */
+/** What the operators' listener reads from the processes that serve clients. This process may be one of them. */
 export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'metrics' | 'check'> &
   Omit<TrafficSource, 'counted'> &
   Pick<AdminDependencies, 'requests'>;
@@ -43,25 +43,25 @@ export type AboutGateway = Pick<ServiceOptions<AdminDependencies, Operator>, 'me
 export interface Operator {
   /** The name from a trusted proxy, or the token's name. The shared token has none: it does not identify a person. */
   readonly name: string | undefined;
-  /** Undefined without a token, on routes that are open to all. */
+  /** Undefined on routes that need no token. */
   readonly role: Role | undefined;
   readonly tokenId: string | undefined;
 }
 
 export type AdminCall = Call<AdminDependencies, Operator>;
 
-/** What the OpenAPI document says about an operation. */
+/** The description of an operation, which the OpenAPI document publishes. */
 interface Facts {
   /** The role that a caller needs. By default, viewers can read and operators can change. */
   readonly needs?: Role;
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
   readonly isBodyOptional?: true;
-  /** The body of a success; undefined if it has none. */
+  /** The body of a successful response; undefined if it has none. */
   readonly answer?: z.ZodType;
-  /** Whether it creates a resource and so answers with 201. */
+  /** Whether it creates a resource, so that its answer has the status 201. */
   readonly creates?: true;
-  /** Whether its answer has the version of the plan table as ETag. */
+  /** Whether the ETag of its answer is the version of the plan table. */
   readonly isVersioned?: true;
   /** Errors by status, besides those that its method, path and body imply. */
   readonly errors?: readonly number[];
@@ -78,8 +78,8 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, F
 }
 
 /**
- * An operation of the admin API.
- * @param answerTo returns the body of a success. It receives the parsed query, and a list to add response headers to
+ * Defines an operation of the admin API.
+ * @param answerTo returns the body of a successful response. It gets the parsed query, and a list for response headers
  */
 export function operation<Q extends z.ZodObject, A extends z.ZodType>(
   facts: Facts & { readonly query?: Q; readonly answer?: A },
@@ -98,7 +98,7 @@ export function operation<Q extends z.ZodObject, A extends z.ZodType>(
   };
 }
 
-/** The maximum size of the body of an operator's request, except for a restore. */
+/** The maximum size of a request body of the admin API, except for a restore. */
 export const ADMIN_BODY_LIMIT_BYTES = 16_384;
 
 export const who = {
@@ -108,7 +108,7 @@ export const who = {
 
 export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
 
-/** Refuses a member `__proto__` as a bad name, because Zod's records drop it silently. @param fault follows the name */
+/** Refuses a member named `__proto__`, which Zod's records drop silently. @param fault the text after the name */
 export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
   z.preprocess((given, context) => {
     if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))
@@ -116,7 +116,7 @@ export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
     return given;
   }, record);
 
-const NO_TAG_NAME = `is not a tag name: a name has ${TAG_NAME_RULE}`;
+const NO_TAG_NAME = `is not a tag name: a tag name has ${TAG_NAME_RULE}`;
 
 export const tags = refusingProto(
   z
@@ -144,7 +144,7 @@ export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method'
   ...(method !== 'GET' && needs !== 'viewer' && who),
 });
 
-/** Refuses unknown parameters, because a misspelt filter would match everything. @throws {HttpError} 400 */
+/** Refuses unknown parameters: otherwise, a misspelt filter would match everything. @throws {HttpError} 400 */
 export function refuseUnknown(known: readonly string[], query: URLSearchParams): void {
   const unknown = [...query.keys()].find((name) => !known.includes(name));
   if (unknown === undefined) return;
@@ -155,7 +155,7 @@ export function refuseUnknown(known: readonly string[], query: URLSearchParams):
 
 const LONGEST_NAME = 50;
 
-/** Reads the parameters of a query. @throws {HttpError} 400 for a value that its schema refuses, or a repeated one */
+/** Reads the parameters of a query. @throws {HttpError} 400 for an invalid value, or a parameter that is repeated */
 export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
   const given = Object.keys(schema.shape).map((name) => {
     const [text, ...more] = query.getAll(name);
@@ -184,7 +184,7 @@ export const offset = wholeNumber(0, 999_999_999).default(0);
 export const choice = <const T extends readonly string[]>(options: T) =>
   z.enum(options, { error: must(`be one of ${options.join(', ')}`) });
 
-/** Where a walk through the keys continues: the `next` of a previous answer. */
+/** Where a walk through the keys continues; the `next` of a previous answer. */
 export const after = cursor((text) => readCursor(text) !== undefined);
 
 export const cursorIn = (text: string | undefined): KeyCursor | undefined =>
@@ -199,7 +199,7 @@ export function cursor(isGiven: (text: string) => boolean) {
 const LONGEST_TEXT = 200;
 const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
 
-/** An empty text counts as none. */
+/** An empty text counts as absent. */
 export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
 
 /** The bounds of a search, each an RFC 3339 time. */

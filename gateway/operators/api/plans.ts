@@ -85,8 +85,8 @@ export const showPlans = operation({ answer: Plans, isVersioned: true }, async (
 });
 
 /**
- * Changes fields of one plan. The answering process applies them at once, every other gateway within a second. With
- * If-Match (RFC 9110 §13.1.1), they change only if the table is still the one that the sender has seen.
+ * Changes fields of one plan. The answering process applies the change at once, every other gateway within a second.
+ * With If-Match (RFC 9110 §13.1.1), it is made only if the table still has the version that the sender has seen.
  */
 export const changePlan = operation(
   { body: PlanChanges, answer: PlanView, isVersioned: true },
@@ -127,8 +127,8 @@ function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | un
 const nothingGiven = () => new HttpError('invalid_request', 'The body contains no changes.');
 
 /**
- * The changes, if the table still has the version that the sender has seen, or already has the wanted values: the call
- * may repeat one whose answer was lost (RFC 9110 §13.1.1).
+ * Returns the changes if the table still has the version that the sender has seen, or if it already has the wanted
+ * values: the call may then repeat one whose answer was lost (RFC 9110 §13.1.1).
  * @throws {HttpError} 409 otherwise
  */
 const unlessMoved =
@@ -147,9 +147,9 @@ const unlessMoved =
 const UNRECORDED = ['Warning', '199 - "The change is in force, but the plan history could not be written."'];
 
 /**
- * Changes the table, and records the change in the history and the audit log. If only a record fails, the change is
- * still in force and is answered as a success.
- * @param make returns the changes of the current table
+ * Changes the table, and records the change in the history and the audit log. If the change is made but cannot be
+ * recorded, it is in force and the call succeeds.
+ * @param make returns the changes to the current table
  * @returns headers that name what could not be recorded
  */
 export async function applyChange(
@@ -157,7 +157,7 @@ export async function applyChange(
   make: MakeChanges,
   { about, action }: { about: About; action: PlanChange['action'] },
 ): Promise<readonly string[]> {
-  // An empty store that has just answered for the first time may not have a table yet.
+  // A new store that has just answered for the first time may not have a table yet.
   await deps.planCache.begin();
   const made = await deps.plans.change(make, {
     author: about.actor,
@@ -192,9 +192,9 @@ const Rollback = z.strictObject({
 });
 
 /**
- * Reverts the last change. If that is a rollback, the call may repeat one whose answer was lost: without an id, or with
- * the id of the change that was rolled back, it changes nothing and succeeds. Only the rollback's own id reverts it. A
- * call is refused if one of the fields has changed since.
+ * Reverts the last change. If that is itself a rollback, the call may repeat one whose answer was lost: without an id,
+ * or with the id of the change that was rolled back, it changes nothing and succeeds. Only its own id reverts a
+ * rollback. A call is refused if one of the fields has changed since.
  */
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
@@ -211,14 +211,14 @@ export const rollBack = operation(
       if (last.changes.some(({ field, to }) => storedValue(seen, field) !== to))
         throw new HttpError(
           'conflict',
-          'A field of the last change has been changed since. Set the limits that you want.',
+          'A field of the last change has been changed again since. Set the limits that you want.',
         );
       return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
     };
     const told = { ...about, reason: about.reason || `rolls back ${last.id}` };
     headers.push(...(await applyChange(deps, takenBack, { about: told, action: 'rollback' })));
     if (isDone)
-      headers.push('Warning', `199 - "The last change is a rollback itself. To revert it, send its id: ${last.id}"`);
+      headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, send its id: ${last.id}"`);
     return deps.planCache.table;
   },
 );
@@ -231,7 +231,7 @@ const reverts = (rollback: RecordedChange, { changes }: RecordedChange): boolean
 function before(changes: readonly FieldChange[]): StoredPlans {
   const fields = changes.map(({ field, from }) => {
     if (!isUsable(field, from))
-      throw new HttpError('conflict', `${field} had no valid value before. Set the one that you want.`);
+      throw new HttpError('conflict', `${field} had no valid value before. Set the value that you want.`);
     return [field, from];
   });
   return Object.fromEntries(fields);
@@ -249,9 +249,9 @@ const TrialQuery = z.object({ after });
 const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
 
 /**
- * Reports what other limits of a plan would have refused in the last hour, by key, before anyone sets them. Only keys
- * with such requests are listed; `keys` and `requests` count all keys of the plan that were used, and their requests.
- * To continue, send `next` back as `after`.
+ * Reports, by key, which requests of the last hour other limits of a plan would have refused, so that they can be tried
+ * before they are set. Only keys with such requests are listed; `keys` and `requests` count all keys of the plan that
+ * were used, and their requests. To continue, send `next` back as `after`.
  */
 export const tryPlan = operation(
   { needs: 'viewer', query: TrialQuery, body: Trial, answer: TrialAnswer },
@@ -277,7 +277,7 @@ export const tryPlan = operation(
   },
 );
 
-/** A key's own limits override those of its plan, including the tried ones. */
+/** A key's own limits override those of its plan, and also those that are tried. */
 function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {
   const { id, record } = entry;
   const counts = countsOf(entry.usage.minutes, entry).filter(({ at }) => at > now - MINUTES_KEPT && at <= now);

@@ -34,12 +34,12 @@ import {
 
 const PAGE = 50;
 const MOST = 200;
-/** Gateways that do not answer within this time are listed as missing. Each waits less long for its own workers. */
+/** Gateways that do not answer within this time are listed as missing. They wait less than this for their own workers. */
 const ANSWER_WITHIN_MS = 1_000;
 const PEER_KNOWN_WITHIN_MS = 2_500;
-/** How long one call searches for requests of keys with a tag. */
+/** How long one call searches for requests of keys with certain tags. */
 const SEARCH_MS = 1_000;
-/** An answer waits this long for the names of keys. */
+/** How long an answer waits for the names of keys. */
 const NAMES_WITHIN_MS = 500;
 
 const STATUS = 'must be a status such as 429, or a class such as 4xx';
@@ -61,7 +61,7 @@ const RequestsQuery = z.object({
 
 /**
  * Lists requests, the newest first. `after` is the `next` of a previous answer. With `tag`, it lists only requests of
- * keys that have all of these tags, or had them when they were revoked. Requests do not store tags, so one call
+ * keys that have all of these tags, or had them when they were revoked. Tags are not stored with requests, so each call
  * searches for at most a second: a page can be short and still have a `next`.
  */
 export const listRequests = operation(
@@ -126,19 +126,19 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
   return [
     ...(silent ?? []),
     ...(workers ?? []).map((worker) =>
-      unknown(`gateway ${worker}`, 'does not answer', 'It is replaced unless it answers again.'),
+      unknown(`gateway ${worker}`, 'does not answer', 'It will be replaced unless it answers again.'),
     ),
   ];
 }
 
-/** Answers another gateway. */
+/** Answers the query of another gateway. */
 export const answerPeer = (own: RequestSource) => (content: unknown) => own.find(RequestQuery.parse(content));
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
 const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
 const NOTHING = { requests: [], missing: [] };
 
-/** What another gateway has found. It names its own workers that do not answer. */
+/** Reads what another gateway has found, and which of its own workers did not answer. */
 function foundBy({ gateway, answer }: { readonly gateway: string; readonly answer: unknown }): FoundRequests {
   const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
   return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
@@ -161,7 +161,7 @@ function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): Re
 }
 
 /**
- * Adds the current data of the keys. Without the store, requests are shown without names.
+ * Adds the current data of the requests' keys to `known`. Without the store, requests are shown without names.
  * @throws {Unavailable} without the store, if tags are needed
  */
 async function learnKeys(
@@ -212,14 +212,14 @@ function whyOf(report: RequestReport): Why {
   const { status = 0, code = '', outcome, decision, fault, times, address } = report;
   if (status === LEFT) {
     const reason = 'The client closed its connection before the answer was complete.';
-    if (times.core === undefined) return [reason, "Compare how long it waited with the client's timeout."];
+    if (times.core === undefined) return [reason, "Compare the duration of the request with the client's timeout."];
     const took = `The core took ${Math.round(times.core)} ms to answer.`;
     return [reason, `${took} Compare that with the client's timeout.`];
   }
   if (status < FIRST_FAILURE) {
     if (decision?.shadow === undefined) return [];
     const limit = `the limit ${inWords(decision.refusedBy)} would have refused this request`;
-    return [`The plan ${decision.plan} is in shadow mode. Without it, ${limit}.`];
+    return [`The plan ${decision.plan} is in shadow mode. In enforce mode, ${limit}.`];
   }
   // The limit of an address also refuses requests with an invalid key.
   if (code === 'rate_limit_exceeded' && outcome !== 'refused')
@@ -231,7 +231,7 @@ function whyOf(report: RequestReport): Why {
 }
 
 const inWords = (buckets: readonly string[] = []): string =>
-  buckets.length === 0 ? 'of the key' : `of the ${buckets.join(' and the ')}`;
+  buckets.length === 0 ? 'of the key' : `per ${buckets.join(' and per ')}`;
 
 const retryIn = ({ retryAt }: RequestReport): string =>
   retryAt === undefined ? '' : ` It could retry at ${toSecond(retryAt)}.`;
@@ -248,7 +248,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
   },
   banned: ({ decision }) => [
     `The key was banned until ${toSecond(decision?.bannedUntil ?? '')}.`,
-    'The page of the key shows why. Lift the ban once the client respects Retry-After.',
+    'The details of the key show why. Lift the ban once the client respects Retry-After.',
   ],
   forbidden: ({ method }) => [
     `The secret lacks the scope for ${method}.`,
@@ -259,10 +259,10 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
     'The client must send the header Authorization: Bearer as_… with the whole key.',
   ],
   unknown: ({ keyId }) => [
-    `No key ${keyId} has this secret: the key or the secret was revoked, or it was never issued.`,
+    `There is no key ${keyId} with this secret: the key or the secret was revoked, or it was never issued.`,
     'Find the key in the audit log, and issue a new secret.',
   ],
-  disabled: () => ['The key is disabled.', 'Enable it on the page of the key.'],
+  disabled: () => ['The key is disabled.', 'Enable it to serve its requests again.'],
   expired: () => ['The key or the secret has expired.', 'Issue a new secret, or extend its expiry.'],
   elsewhere: ({ address }) => [
     `The secret is limited to certain networks, and ${address} is in none of them.`,
@@ -274,7 +274,7 @@ const REFUSALS: Readonly<Record<string, (report: RequestReport) => Why>> = {
   ],
   unavailable: () => [
     'Redis did not answer, and this gateway has not seen the key before.',
-    'Check Redis; the runbook has a page for it.',
+    'Check Redis, as the runbook describes.',
   ],
   unusable: () => ['The data of the key in Redis cannot be read.', 'The doctor names the invalid field.'],
 };

@@ -19,16 +19,16 @@ const describeApi = operation({ answer: z.looseObject({ openapi: z.string() }) }
 
 /**
  * The operations of the admin API. Only these rows are served, and the OpenAPI document is generated from them. Reading
- * needs the role viewer, anything else operator, unless `needs` says otherwise.
+ * needs the role viewer and everything else operator, unless `needs` says otherwise.
  */
 export const ROUTES: readonly AdminRoute[] = [
   row('GET /admin/openapi.json', 'This description of the API', { describeApi }),
   row('GET /plans', 'The plans in force', { showPlans }),
-  row('GET /plans/history', 'The last changes of plans, the newest first', { showHistory }),
-  row('POST /plans/rollback', 'Roll back the last change of plans', { rollBackPlans: rollBack }),
+  row('GET /plans/history', 'The last changes to plans, the newest first', { showHistory }),
+  row('POST /plans/rollback', 'Roll back the last change to plans', { rollBackPlans: rollBack }),
   row('PATCH /plans', 'Change several plans in one step', { changePlans }),
   row('PATCH /plans/{plan}', 'Change a plan', { changePlan }),
-  row('POST /plans/{plan}/try', 'What other limits would have refused in the last hour', { tryPlan }),
+  row('POST /plans/{plan}/try', 'What new limits would have refused in the last hour', { tryPlan }),
   row('GET /keys', 'List keys', { listKeys }),
   row('GET /keys/top', 'The keys with the most requests in the last minutes', { topKeys }),
   row('GET /keys/find', 'Find keys by name, id or request id', { findKeys }),
@@ -51,19 +51,19 @@ export const ROUTES: readonly AdminRoute[] = [
   row('GET /bans', 'The active bans', { listBans }),
   row('GET /activity', 'The audit log, the newest entry first', { listActivity }),
   row('GET /whoami', 'The name and role of the token', { whoAmI }),
-  row('GET /tokens', 'The tokens of operators', { listTokens }),
+  row('GET /tokens', "The operators' tokens", { listTokens }),
   row('POST /tokens', 'Create a token; only this response shows it', { createToken }),
   row('DELETE /tokens/{id}', 'Revoke a token', { revokeToken }),
-  row('GET /traffic', 'The requests of clients since the start, and the state of the gateway', { showTraffic }),
+  row('GET /traffic', "The clients' requests since the gateway started, and its state", { showTraffic }),
   row('GET /traffic/minutes', 'The last hour by minute', { showMinutes }),
   row('GET /doctor', 'Check what the gateway depends on', { doctor: checkAll }),
   row('GET /usage', 'The usage of all keys by day', { listUsage }),
   row('GET /backup', 'A page of all data that cannot be recreated', { backUp }),
   row('POST /backups', 'Record that a backup is complete', { noteBackup }),
-  row('POST /restore', 'Restore what is missing from a page of a backup', { restore }),
+  row('POST /restore', 'Restore the missing keys and plan fields of a backup page', { restore }),
 ];
 
-/** @param named the operation, by its name in metrics and in the document */
+/** @param named the operation, under its name in metrics and in the document */
 function row(at: string, summary: string, named: Readonly<Record<string, AdminOperation>>): AdminRoute {
   const [method = '', path = ''] = at.split(' ');
   const [[name, { run, ...facts }]] = Object.entries(named) as [[string, AdminOperation]];

@@ -18,7 +18,7 @@ import { type AdminDependencies, integer, operation, who } from './operation.ts'
 
 type Secrets = Pick<KeyRecord, 'secrets'>;
 
-const SCOPE = must(`hold ${SCOPES.join(' or ')}`);
+const SCOPE = must(`contain ${SCOPES.join(' or ')}`);
 
 const scope = z
   .array(z.enum(SCOPES, { error: SCOPE }), { error: must('be a list, such as ["read"] or ["read", "write"]') })
@@ -103,7 +103,7 @@ const Rotation = z.strictObject({
   secretId: z.string({ error: must('be the id of a secret') }).optional(),
   scope: scope.optional(),
   networks: networks.optional(),
-  /** null for a new secret that does not expire. */
+  /** null if the new secret does not expire. */
   expiresAt: futureTime.nullable().optional(),
   ...who,
 });
@@ -150,11 +150,11 @@ function checkUnreadable({ id, unreadable = [] }: Secret, given: Partial<Record<
   const missing = unreadable.filter((part) => part !== 'createdAt' && given[part] === undefined);
   if (missing.length === 0) return;
   const what = missing.includes('digest') ? 'Revoke it.' : `Set ${missing.join(', ')} again, or revoke it.`;
-  throw new HttpError('conflict', `The secret ${id} cannot be read, for example after an edit by hand. ${what}`);
+  throw new HttpError('conflict', `The secret ${id} cannot be read; it may have been edited by hand. ${what}`);
 }
 
 /**
- * The expiry of the new secret: unless one is given, that of the replaced secret.
+ * The expiry of the new secret: the given one, or by default that of the replaced secret.
  * @throws {HttpError} 409 if that time has passed
  */
 function expiryOf(old: number | undefined, given: number | null | undefined, now: number): number | undefined {
@@ -181,7 +181,7 @@ function theOneToReplace({ secrets }: Secrets, now: number): Secret {
 
 /**
  * Returns the secrets that have not expired, if there is room for one more.
- * @throws {HttpError} 409 if there is none
+ * @throws {HttpError} 409 if there is no room
  */
 function roomIn({ secrets }: Secrets, now: number): Secret[] {
   const live = secrets.filter(({ expiresAt = Infinity }) => expiresAt > now);
@@ -196,7 +196,8 @@ const secretIn =
 
 /**
  * Changes one secret of a key.
- * @throws {HttpError} 404 if there is no such secret. The store confirms that like a change, as the call may repeat one
+ * @throws {HttpError} 404 if there is no such secret. Like a change, this must be confirmed by the store, because the
+ *   call may repeat a revocation whose answer was lost
  */
 async function applyTo(
   deps: AdminDependencies,

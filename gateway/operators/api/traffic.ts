@@ -14,11 +14,11 @@ import { bucketsOf, type ProcessState, quantile, type SeenCore, seriesOf, totals
 import { type CoreView, MinutesAnswer, type RedisMode, type RedisView, TrafficAnswer } from './answers.ts';
 import { operation } from './operation.ts';
 
-/** The traffic and the state of the gateway: what the processes that serve clients see of the cores and of Redis. */
+/** Reports the traffic and the state of the gateway, as the processes that serve clients see them. */
 
 /**
- * Reports the requests of clients since the start of this gateway, and its state, for all workers together. It is cheap
- * enough to poll every second.
+ * Reports clients' requests since this gateway started, and its state, for all workers together. It is cheap enough to
+ * poll every second.
  */
 export const showTraffic = operation({ answer: TrafficAnswer }, async ({ deps }) => {
   const { traffic, planCache, redisMode, health } = deps;
@@ -46,7 +46,7 @@ export const showTraffic = operation({ answer: TrafficAnswer }, async ({ deps })
   };
 });
 
-/** Reports the last hour by minute, the oldest first. The last minute is still running. */
+/** Reports the last hour by minute, the oldest first. The last minute is not over yet. */
 export const showMinutes = operation({ answer: MinutesAnswer }, async ({ deps: { traffic } }) => ({
   since: traffic.since.toISOString(),
   minutes: traffic.minutes(),
@@ -98,7 +98,7 @@ export const checkRequests = (cores: readonly CoreView[], processes: number): Ch
       return warning(about, `it is not in use${where}: ${reason}`, 'It gets requests only if no other core is ready.');
     if (state === 'silent')
       return warning(about, `its requests go to other cores${where}: ${load}`, 'Check its CPU and its database.');
-    if (state === 'draining') return good(about, `it has left CORE_URL; ${inFlight} in progress`);
+    if (state === 'draining') return good(about, `it was removed from CORE_URL; ${inFlight} in progress`);
     return good(about, `${load}; ${last}`);
   });
 
@@ -141,11 +141,11 @@ const sum = (values: readonly number[]): number => values.reduce((all, value) =>
 const newest = <T extends { readonly at: number }>(all: readonly (T | undefined)[]): T | undefined =>
   all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at)[0];
 
-/** The maximum number of values shown, and of characters of each. An edit by hand can write anything into the table. */
+/** The maximum number of values shown, and of characters of each. Edits by hand can put anything into the table. */
 const MOST_REJECTED = 100;
 const MOST_CHARACTERS = 100;
 
-/** The values in the plan table that are not in force, cut to a length that fits in the answer. */
+/** The values in the plan table that are not in force, shortened to fit in the answer. */
 export const shownRejected = (rejected: readonly RejectedValue[]): RejectedValue[] =>
   rejected.slice(0, MOST_REJECTED).map(({ field, value, kept }) => ({
     field: field.slice(0, MOST_CHARACTERS),

@@ -18,7 +18,7 @@ const DAY_MS = 86_400_000;
 
 const DATE = must('be a date like 2026-11-01');
 const date = z.iso.date({ error: DATE }).optional();
-const BY = must('be day, key, or tag: with the name of a tag, such as tag:customer');
+const BY = must('be day, key or tag:<name>, such as tag:customer');
 
 const UsageQuery = z.object({
   from: date,
@@ -35,7 +35,8 @@ const UsageQuery = z.object({
 /**
  * Lists the usage by day of all keys, or of keys with every given `tag`, the oldest key first, including keys revoked
  * in the last 36 days. `by=key` sums the days from `from` to `to` by key, `by=tag:<name>` by the value of a tag.
- * `limit` counts keys; a sum by tag checks thousands. To continue, send `next` back as `after`, and add up the sums.
+ * `limit` is a number of keys, except for a sum by tag, which checks thousands per call. To continue, send `next` back
+ * as `after`, and add up the sums.
  */
 export const listUsage = operation(
   { query: UsageQuery, answer: UsageAnswer },

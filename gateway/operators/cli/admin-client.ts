@@ -33,8 +33,8 @@ const AdminSettings = z.object({
 });
 
 /**
- * Finds the listener and its token as the gateway on this machine does: by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or
- * by the token kept in DATA_DIR.
+ * Finds the listener and its token by the settings of the gateway on this machine: ADMIN_HOST, ADMIN_PORT and
+ * ADMIN_TOKEN, or the token in DATA_DIR.
  * @throws {SettingsError} for invalid settings or a file without a token, {AdminError} if there is no token
  */
 export async function findAdmin(environment: NodeJS.ProcessEnv): Promise<AdminAddress> {
@@ -68,15 +68,15 @@ export interface AdminReply {
   /** Undefined if the response has no body. */
   readonly body: unknown;
   readonly etag: string | undefined;
-  /** A warning about what was done, in words. */
+  /** The text of a warning about a change that was made. */
   readonly warning: string | undefined;
 }
 
 const ANSWER_WITHIN_MS = 30_000;
 
 /**
- * Makes one call of the admin API.
- * @throws {AdminError} with the listener's message, or because there was no response
+ * Makes one call to the admin API.
+ * @throws {AdminError} with the listener's message, or if there was no response
  */
 export async function exchange(
   admin: AdminAddress,

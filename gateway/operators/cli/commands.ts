@@ -44,7 +44,7 @@ export async function createCommands(session: Session, isJson: () => boolean): P
 }
 
 const HELP = `
-ctl finds the gateway by ADMIN_HOST, ADMIN_PORT and ADMIN_TOKEN, or the token in DATA_DIR/admin-token.
+ctl finds the gateway by ADMIN_HOST and ADMIN_PORT, and uses ADMIN_TOKEN or the token in DATA_DIR/admin-token.
 Terminals show colours, and times in the local zone (TZ) with the offset; --utc prints UTC. Pipes and --json get UTC.
 NO_COLOR switches colours off. Irreversible changes ask for confirmation; without a terminal they need --yes.
 
@@ -62,7 +62,7 @@ Examples:
   ctl plans set free --minute 120 --reason "launch week"
   ctl plans diff -f plans.yaml                 compare the gateway with the file in git; exits with 4 if they differ
   ctl plans rollback
-  ctl usage --from 2026-11-01 --csv            what every key has used, by day
+  ctl usage --from 2026-11-01 --csv            the usage of every key, by day
   ctl usage --by tag:customer                  what each customer has used
   ctl activity --target <id>                   who changed a key, when and why
   ctl tokens create --name ann --role viewer   read access for a colleague
@@ -75,9 +75,9 @@ Errors go to standard error, with --json as { code, message, status }.
 
 Exit codes:
   0  done
-  1  fault: no gateway answered, it failed, the settings are invalid, the doctor found a fault,
+  1  failure: no gateway answered, the gateway failed, the settings are invalid, the doctor found a fault,
      or a backup could not be restored completely
-  2  usage: the command, an option or a value is wrong
+  2  usage: the command, an option or a value is invalid
   3  not found: no such key or plan
   4  conflict: somebody else made a change first, the data cannot be read, or the plans differ from the file
   5  not confirmed`;

@@ -36,16 +36,16 @@ import type { Session } from './session.ts';
 import { linesOf, preciseTimeText, table, timeText } from './text.ts';
 import { count, seconds, TAG_FILTER, wantedTag } from './values.ts';
 
-/** Lists of keys. The gateway checks a limited number of keys per call, so lists repeat calls until all are checked. */
+/** Commands that list keys. A call checks a limited number of keys, so they repeat calls until all are checked. */
 
 interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 'tag' | 'near', string>>> {
-  /** The time in seconds. */
+  /** How long a key must have been unused, in seconds. */
   readonly unused?: number;
 }
 
 const LIST_HELP = `
 A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort all keys are
-checked, and the first ones are shown. Without Redis, the last use is known only since the gateway started.
+checked, and the first ones in that order are shown. Without Redis, the last use is known only since the gateway started.
 
 Examples:
   ctl keys list --name acme --json
@@ -58,7 +58,9 @@ export function addKeyLists(keys: Command, session: Session): void {
   withFilters(keys.command('list'))
     .description('list keys, the newest first')
     .addOption(
-      new Option('--near [percent]', 'only keys that have used this percentage of their day limit').preset('80'),
+      new Option('--near [percent]', 'only keys that have used at least this percentage of their day limit').preset(
+        '80',
+      ),
     )
     .addOption(
       new Option('--unused <time>', 'only keys without a request for this long, such as 12h or 30d').argParser(seconds),
@@ -82,8 +84,8 @@ export function addKeyLists(keys: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Counts the requests of this many full minutes and of the current one, except those refused by an active ban and those decided
-while Redis was away.
+Counts requests in the current minute and in the given number of full minutes before it, except those refused by an active ban
+and those decided while Redis was unavailable.
 
 Examples:
   ctl keys top
@@ -101,7 +103,7 @@ Examples:
 
 const withFilters = (command: Command): Command =>
   command
-    .option('--name <text>', 'only keys whose name contains this text, in upper or lower case')
+    .option('--name <text>', 'only keys whose name contains this text, ignoring case')
     .addOption(new Option('--plan <plan>', 'only keys of this plan').choices(PLAN_NAMES))
     .addOption(new Option('--state <state>', 'only keys in this state').choices(KEY_STATES))
     .option(...TAG_FILTER, wantedTag);
@@ -139,7 +141,7 @@ function sortable({ createdAt, lastUsedAt, name, buckets }: KeyView) {
   return { createdAt: Date.parse(createdAt), lastUsedAt: at, name, dayUsed };
 }
 
-/** Reads the first keys of all pages. A key can appear twice if it moves meanwhile. */
+/** Reads all pages. A key that moves between two calls is kept only once. */
 async function readAll<K extends KeyView>(session: Session, path: string, query: Record<string, string>) {
   const found = new Map<string, K>();
   let total = 0;
@@ -151,7 +153,7 @@ async function readAll<K extends KeyView>(session: Session, path: string, query:
 }
 
 const MOST_FOUND = 100;
-/** Keys, ids and log lines are shorter. */
+/** No key, id or log line is longer. */
 const MOST_READ = 65_536;
 
 export function addFind(keys: Command, session: Session): void {
@@ -162,8 +164,9 @@ export function addFind(keys: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Only the id of a whole key is sent: its secret is dropped. Pass it on standard input to keep it out of process lists and
-shell history. A line of the access log finds the key in it. A request id is looked up in the last decisions of this gateway.
+If the text is a whole key, only its id is sent. Pass such a key on standard input to keep it out of process lists and shell
+history. If it is a line of the access log, the key in that line is found. A request id is looked up in the last decisions of
+this gateway.
 
 Examples:
   ctl keys find acme
@@ -178,7 +181,7 @@ Examples:
       if (text === '') find.error('error: pass a name, an id, a request id or a key.');
       if (hadSecret && given !== undefined)
         session.tell(
-          'Note: the secret was dropped and not sent. It may be in your shell history: next time, use standard input.',
+          'Note: the secret was removed and not sent. It may be in your shell history: next time, use standard input.',
         );
       const keys = await search(session, text);
       session.print({ keys }, () => (keys.length === 1 ? describeKey(keys[0]!) : describeFound(keys)));
@@ -208,18 +211,18 @@ export function addExplain(keys: Command, session: Session): void {
     .command('explain')
     .description('explain why requests of a key, or one request, were admitted or refused')
     .argument('[key]', KEY)
-    .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and every log')
+    .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and log line')
     .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
     .addHelpText(
       'after',
       `
 Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
-the same Redis keep their own: use the one whose log has the request. Requests with unknown keys, and those refused before a
+the same Redis keep their own: query the one whose log has the request. Requests with unknown keys, and those refused before a
 decision, are not kept.
 
-"Before" and "after" are the requests left in each bucket, refilled up to the moment of the decision. A request is admitted
-if both hold at least 1, and takes 1 from each; a refused one takes nothing. "Local" is a decision that was made in the
-gateway while Redis was away.
+The numbers on both sides of -> are the requests left in each bucket before and after the decision. A request is admitted if
+both hold at least 1, and takes 1 from each; a refused one takes nothing. "Local" means that the gateway decided on its own
+while Redis was unavailable.
 
 Examples:
   ctl keys explain 4fXk20LmQa9z --limit 5

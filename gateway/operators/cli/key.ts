@@ -7,9 +7,9 @@ import { type Found, findNamed, type Kind } from './named.ts';
 import type { Session } from './session.ts';
 import { type Cell, colour, type Facts, linesOf, type Style, table, timeText } from './text.ts';
 
-/** The key that a command is about: how it is named, found and described. */
+/** Finds the key that a command is about, and describes keys. */
 
-export const KEY = 'the key: its id, as `keys list` shows it, or its whole name';
+export const KEY = 'the key: its id, as `keys list` shows it, or its full name';
 
 export const pathTo = async (session: Session, given: string): Promise<string> =>
   pathOf((await findKey(session, given)).id);
@@ -31,7 +31,7 @@ export async function findKey(session: Session, given: string, isForGood = false
   if (hadSecret) {
     if (text === '')
       throw new AdminError('usage', 'This looks like the secret of a key without its id. Nothing was sent.');
-    session.tell('Note: the secret was dropped and not sent. It may be in your shell history: next time, use the id.');
+    session.tell('Note: the secret was removed and not sent. It may be in your shell history: next time, use the id.');
   }
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
   const similar: KeyView[] = [];

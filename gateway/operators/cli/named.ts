@@ -14,13 +14,13 @@ export interface Kind<T extends Named> {
   /** The singular, such as `key`. */
   readonly noun: string;
   readonly isId: (text: string) => boolean;
-  /** Columns that help to choose between several of the same name. */
+  /** Columns that help to choose between several with the same name. */
   readonly columns: readonly (readonly [title: string, cell: (one: T) => Cell])[];
 }
 
 export interface Found {
   readonly id: string;
-  /** The id, with the name if that was given, for use in questions. */
+  /** The id, with the name if that was given, for use in prompts. */
   readonly title: string;
 }
 
@@ -28,11 +28,12 @@ export interface Found {
 const MOST_SHOWN = 5;
 
 /**
- * Finds one by its id, or by its whole name in upper or lower case. If several have the name, it asks on a terminal.
+ * Finds one by its id, or by its full name, ignoring case. If several have the name, it prompts on a terminal.
  * An id that none of them has is returned unchanged: the listener reports the error, and a revocation can be repeated.
- * @param all at least those that have the id, or the text in their names
- * @param isForGood whether a text in the form of an id never counts as a name, as its owner may just have been revoked
- * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal to ask on
+ * @param all at least those that have the id, or whose names contain the text
+ * @param isForGood whether the action is irreversible. A text in the form of an id is then never read as a name, because
+ *   the key, secret or token with that id may just have been revoked
+ * @throws {AdminError} 404 if none has this name, with the code `usage` if several have it and there is no terminal
  */
 export async function findNamed<T extends Named>(
   session: Session,
@@ -52,7 +53,7 @@ export async function findNamed<T extends Named>(
   if (same.length === 0) {
     const names = all.map(({ name }) => name).filter((name) => name.toLowerCase().includes(named));
     const shown = harmless(names.slice(0, MOST_SHOWN).join(', '));
-    const hint = names.length === 0 ? '' : ` These names contain it: ${shown}. Use the whole name.`;
+    const hint = names.length === 0 ? '' : ` These names contain it: ${shown}. Use the full name.`;
     throw new AdminError('not_found', `No ${noun} has the id or name “${harmless(text)}”.${hint}`, { status: 404 });
   }
   const { id, name } = same.length === 1 ? (same[0] as T) : await choose();

@@ -33,13 +33,13 @@ export type GivenPlan = { readonly [F in PlanField]?: Plan[F] | null };
 export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
   Object.fromEntries(Object.entries({ ...plan, ...given }).filter(([, value]) => value !== null));
 
-/** The file is not a plan table. The message lists all faults, one per line. */
+/** Thrown if a file is not a valid plan table. The message lists all faults, one per line. */
 export class BadPlanFile extends Error {}
 
 /** Far more than all fields of all plans need. */
 const MAX_CHARACTERS = 65_536;
 
-/** Returns the whole table, including options that have their defaults. */
+/** Returns the whole table, including fields that have their default values. */
 export const inFull = (table: PlanTable): PlanFile =>
   Object.fromEntries(
     PLAN_NAMES.map((plan) => [
@@ -66,7 +66,7 @@ export function parsePlanFile(content: string): PlanFile {
   const faults = [...errors, ...warnings].map(({ message }) => message.split('\n')[0]?.replace(/:$/, '.') ?? '');
   if (faults.length > 0) throw new BadPlanFile(faults.join('\n'));
   if (!isMap(contents) || contents.items.length === 0)
-    throw new BadPlanFile('It has no plans, as in `free: { minute: 60 }`.');
+    throw new BadPlanFile('It contains no plans. Example: `free: { minute: 60 }`.');
   const plans: [string, GivenPlan][] = [];
   for (const { key, value } of contents.items) {
     const plan = nameOf(key);
@@ -122,7 +122,7 @@ export function driftOf(table: PlanTable, file: PlanFile): (FieldChange & { plan
     .filter(({ from, to }) => from !== to);
 }
 
-/** The stored names that are not in the file. */
+/** The plans and fields that are not in the file. */
 export const leftOut = (file: PlanFile): string[] =>
   PLAN_NAMES.flatMap((plan) =>
     file[plan] === undefined
@@ -168,7 +168,7 @@ export function warningsOf({ minute, day, ban_after, ban_grace_seconds, mode }: 
   if (minute !== undefined && day !== undefined && day < minute)
     warnings.push(`the day limit of ${day} requests is lower than the minute limit of ${minute}.`);
   if (ban_after !== undefined && minute !== undefined && ban_after > mostBanAfter(minute))
-    warnings.push('ban_after is over eight times the minute limit: bursts once a minute can ban a key.');
+    warnings.push('ban_after is over eight times the minute limit: one burst per minute can get a key banned.');
   if (ban_grace_seconds === 0)
     warnings.push(
       'without a grace period, a key whose clients respect Retry-After is banned if enough of their requests are refused at once.',

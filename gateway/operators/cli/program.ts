@@ -24,7 +24,7 @@ const EXITS: Readonly<Record<string, number>> = {
   not_confirmed: EXIT.notConfirmed,
 };
 
-/** Reads the arguments themselves, because a command that could not be parsed has no options. */
+/** Looks in the raw arguments, because a command that could not be parsed has no options. */
 const isJson = () => process.argv.includes('--json');
 
 const program = await createCommands(new Session(process.env, () => program.opts()), isJson);
@@ -50,7 +50,7 @@ await program.parseAsync().catch((fault: unknown) => {
 });
 
 /**
- * Maps an error to its exit code and, for --json, its members. The status is that of the gateway's response.
+ * Maps an error to its exit code and the fields printed with --json. The status is that of the gateway's response.
  * @throws any fault that an operator cannot act on
  */
 function outcomeOf(
@@ -66,6 +66,6 @@ function outcomeOf(
 
 /** Commander has no message when a group is called without a command, because it shows the help. */
 function usageMessage({ code, message }: CommanderError): string {
-  if (code === 'commander.help') return 'A command is missing; --help lists them.';
+  if (code === 'commander.help') return 'A command is missing; --help lists the commands.';
   return message.replace(/^error: /, '').trim();
 }

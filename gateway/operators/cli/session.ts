@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline/promises';
 import { type Part, partsOf } from '../clients.ts';
 import { AdminError, type AdminReply, type AdminRequest, exchange, findAdmin } from './admin-client.ts';
 
-/** The context of every command: the gateway on one side, the operator on the other. */
+/** The context of a command: it calls the gateway, prints, and prompts the operator. */
 
 export const EXIT = { done: 0, fault: 1, usage: 2, notFound: 3, conflict: 4, notConfirmed: 5 } as const;
 
@@ -44,7 +44,7 @@ export class Session {
     return partsOf<T>(this.get, path, asked);
   }
 
-  /** Who makes the changes of the running command and why. A named token already identifies its owner. */
+  /** Who makes the changes of the current command, and why. A named token already identifies its owner. */
   said: { readonly author?: string; readonly reason?: string } = {};
 
   #withWho(request: AdminRequest): AdminRequest {
@@ -83,7 +83,7 @@ export class Session {
     if (process.stdin.isTTY) await this.#ask(question);
   }
 
-  /** Whether an irreversible action can be confirmed: there is a terminal to ask on, or --yes was passed. */
+  /** Whether an irreversible action can be confirmed: there is a terminal, or --yes was passed. */
   get canConfirm(): boolean {
     return process.stdin.isTTY || this.#options().yes === true;
   }

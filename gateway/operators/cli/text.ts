@@ -1,7 +1,7 @@
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
 
-/** What commands print: tables, facts, colours and times. */
+/** Formats what commands print: tables, facts, colours and times. */
 
 export type Cell = string | number | undefined;
 
@@ -14,7 +14,7 @@ const PLAIN = Object.fromEntries(
 
 /**
  * Formats rows of cells as aligned columns with a header; numbers are right-aligned. Control characters could
- * manipulate the terminal, and may be in data edited by hand, so a mark replaces them.
+ * manipulate the terminal, and may be in data edited by hand, so each is replaced with U+FFFD.
  * @param titles a column whose title begins with `?` is left out if it is empty
  * @param paint colours a cell; the width counts visible characters only
  */
@@ -55,8 +55,8 @@ export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = 
   styleText(style, text, { stream });
 
 /**
- * Formats a time for its reader: on a terminal to the second, in its time zone with the offset; in a pipe unchanged (RFC
- * 3339, UTC). Every command can read it back.
+ * Formats a time for its reader: on a terminal to the second, in the local time zone with its offset; in a pipe
+ * unchanged (RFC 3339, UTC). Every command accepts both forms.
  */
 export const timeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00'.length) : time;

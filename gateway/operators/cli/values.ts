@@ -5,7 +5,7 @@ import { UNITS } from '../clients.ts';
 
 /** Parses values that an operator types. */
 
-/** Reads a number of a plan. `none` removes an optional one. @throws {InvalidArgumentError} */
+/** Reads a numeric plan field. `none` removes an optional one. @throws {InvalidArgumentError} */
 export const planNumber =
   (field: PlanField) =>
   (text: string): number | 'none' => {
@@ -21,7 +21,7 @@ export const limit = planNumber('minute') as (text: string) => number;
 /** A limit, or `none` to remove the key's own limit. It cannot be null, which Commander turns into an empty text. */
 export const limitOrNone = (text: string): number | 'none' => (text === 'none' ? text : limit(text));
 
-/** The value to send: null removes a limit, and an option that was not given is left out. */
+/** The value to send: null removes a limit; undefined, for an option that was not given, leaves it out. */
 export const orNull = (value: number | 'none' | undefined): number | null | undefined =>
   value === 'none' ? null : value;
 
@@ -47,11 +47,11 @@ export function wantedTag(text: string, before?: string): string {
 
 export const TAG_FILTER = [
   '--tag <name=value>',
-  'only for keys with this tag; if repeated, keys must have all of them',
+  'only for keys with this tag; if repeated, keys must have all of the tags',
 ] as const;
 
 /** The option --reason. The session sends it with each change. */
-export const REASON = ['--reason <text>', 'why; recorded in the audit log'] as const;
+export const REASON = ['--reason <text>', 'the reason; recorded in the audit log'] as const;
 
 /** Collects names of tags. @throws {InvalidArgumentError} for anything else */
 export function tagName(text: string, before: readonly string[] = []): string[] {

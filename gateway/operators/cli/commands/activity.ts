@@ -29,8 +29,8 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 The audit log keeps the last ACTIVITY_LENGTH entries, which contain no secrets. Each is also a line in the gateway's log. Changes
-made with redis-cli appear as \`by hand\`, without a name: those of plans within seconds, those of keys and bans once a gateway
-finds them.
+made with redis-cli appear as \`by hand\`, without a name: changes to plans within seconds, changes to keys and bans once a
+gateway finds them.
 
 Examples:
   ctl activity --target 4fXk20LmQa9z
@@ -52,7 +52,7 @@ Examples:
 
 /**
  * A text that is not the name of a key may still be in the log, as the name of a token or of a revoked key.
- * @returns the id, or the text and why it is not the name of a key
+ * @returns the id, or the text itself and the reason why it is not the name of a key
  */
 async function targetOf(session: Session, given: string): Promise<{ id: string; fault?: AdminError }> {
   if (isPlanName(given.toLowerCase())) return { id: given };

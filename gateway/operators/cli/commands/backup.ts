@@ -22,14 +22,14 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. A backup contains no
-secrets and so no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and the audit log are left
-out. Each key is written in the state in which it is read; keys issued in the meantime come last.
+secrets and therefore no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and the audit log are left
+out. Each key is written as it is at the moment it is read; keys issued in the meantime come last.
 
-The last line counts the keys: a file without it was cut off. --resume reads one file and writes another; they must not be the
-same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing; this requires the role operator. With
---json, the count is also written to standard error.
+The last line has the number of keys: a file without it was cut off. --resume reads one file and writes another; the two must not
+be the same. The gateway records the time of a complete backup, for the alert GatewayBackupMissing; this requires the role
+operator. With --json, the number is also written to standard error.
 
-A key whose data no restore would accept, for example after an edit by hand, is left out and listed on standard error with the
+A key that no restore would accept, for example because it was edited by hand, is left out and listed on standard error with the
 reason. The command then exits with 1, and the gateway does not record the backup.
 
 Examples:
@@ -49,7 +49,7 @@ Examples:
       session.write(`${JSON.stringify({ end: true, keys })}\n`);
       if (session.isJson) session.tell(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
-        session.tell(`Existing keys that are not in this backup: ${leftOut}. Fix them, or issue new ones.`);
+        session.tell(`Keys left out of this backup: ${leftOut}. Fix them, or issue new ones.`);
         return endWith(EXIT.fault);
       }
       // The backup is complete, whether the gateway records it or not.
@@ -83,7 +83,7 @@ async function copy(session: Session, file: string, refuse: (message: string) =>
 /**
  * Writes the remaining keys, after the header if no backup is resumed, and lists those that are left out.
  * @returns the numbers of both
- * @throws {AdminError} 409 if keys were reindexed meanwhile: a key may have been added to a page that was already read
+ * @throws {AdminError} 409 if the list was reindexed meanwhile: keys may have been added to a page already read
  */
 async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | undefined) {
   let leftOut = 0;
@@ -114,7 +114,7 @@ const REINDEXED = 'The list of keys was reindexed during this backup, so it may 
 const FORMAT = 'animal-store-backup';
 const VERSION = 1;
 
-/** Longer lines cannot be keys of ours. Shorter ones fit into one call, even if invalid bytes became longer as text. */
+/** No key takes a longer line. Shorter lines fit into one call, even if invalid bytes take more space once decoded. */
 const MAX_LINE_BYTES = 300_000;
 const LINE_FEED = 10;
 

@@ -6,7 +6,7 @@ import { REASON, seconds } from '../values.ts';
 import { onKey } from './keys.ts';
 
 export function add(program: Command, session: Session): void {
-  const bans = program.command('bans').description('show, lift and set bans');
+  const bans = program.command('bans').description('list, lift and set bans');
 
   bans
     .command('list')
@@ -19,7 +19,7 @@ export function add(program: Command, session: Session): void {
 
   bans
     .command('lift')
-    .description('lift a ban and clear its strikes; the key works again within a second')
+    .description('lift the ban of a key and clear its strikes; the key works again within a second')
     .argument('<key>', KEY)
     .option(...REASON)
     .action((key: string) => onKey(session, 'DELETE', key, '/ban'));
@@ -29,7 +29,7 @@ export function add(program: Command, session: Session): void {
     .description('ban a key for some time; this replaces an active ban')
     .argument('<key>', KEY)
     .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
-    .requiredOption('--reason <text>', 'why; shown with the ban')
+    .requiredOption('--reason <text>', 'the reason; shown with the ban')
     .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action((key: string, options: { for: number }) => onKey(session, 'PUT', key, '/ban', { seconds: options.for }));
 }

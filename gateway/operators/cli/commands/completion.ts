@@ -6,8 +6,8 @@ import type { Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
 /**
- * Completion scripts for shells, generated from the commands. The ids and names of keys come from the gateway when Tab
- * is pressed; without a gateway, the scripts complete the rest.
+ * Completion scripts for shells, generated from the commands. When Tab is pressed, they read the ids and names of keys
+ * from the gateway; without a gateway, they complete everything else.
  */
 
 const SHELLS = { bash, zsh } as const;
@@ -24,13 +24,13 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Examples, the first for this shell, the others for new ones:
+Examples; the first applies to this shell, the others to new ones:
   source <(ctl completion bash)
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        after compinit
 
-It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys come from the gateway that
-the shell's environment variables name.`,
+It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys are read from the
+gateway that the shell's environment variables point to.`,
     )
     .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
@@ -48,7 +48,7 @@ the shell's environment variables name.`,
 const COMPLETE_KEYS = 'complete-keys';
 const LONGEST_WAIT_MS = 2_000;
 
-/** Finds ids and names of keys that begin with a text. Part of a pasted key is not sent. */
+/** Finds ids and names of keys that begin with a text. If the text contains a secret, nothing is sent. */
 async function keysFrom(session: Session, beginning: string): Promise<ReadonlySet<string>> {
   const { text, hadSecret } = searchText(beginning);
   if (hadSecret) return new Set();
@@ -65,7 +65,7 @@ interface Word {
   readonly help: string;
 }
 
-/** A place in the command line: after a program, a group or a command. */
+/** A place on the command line: after the program, a group or a command. */
 interface Place {
   /** The words that lead to it, such as ` keys list`; empty after the program. */
   readonly path: string;

@@ -36,8 +36,8 @@ function addIssuing(keys: Command, session: Session): void {
     .description('issue a key; the whole key is shown only once')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES).makeOptionMandatory())
     .requiredOption('--name <name>', 'the owner of the key')
-    .option('--minute <requests>', "own limit of requests per minute, instead of the plan's", limit)
-    .option('--day <requests>', "own limit of requests per day, instead of the plan's", limit)
+    .option('--minute <requests>', "its own limit of requests per minute, instead of the plan's", limit)
+    .option('--day <requests>', "its own limit of requests per day, instead of the plan's", limit)
     .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z', time)
     .option('--tag <name=value>', 'a tag to group keys by; can be repeated', tag)
     .option(...REASON)
@@ -61,15 +61,11 @@ Examples:
     .argument('<key>', KEY)
     .requiredOption(
       '--grace <time>',
-      'how long the old secret still works, such as 90s, 15m, 24h or 7d; 0 revokes it at once',
+      'how long the old secret keeps working, such as 90s, 15m, 24h or 7d; 0 revokes it at once',
       seconds,
     )
     .option('--secret <secret>', 'which secret to replace, by its id or name, if the key has several')
-    .option(
-      '--expires <time>',
-      'when the new secret expires, such as 2030-12-31T00:00:00Z; never for no expiry',
-      endTime,
-    )
+    .option('--expires <time>', 'when the new secret expires, such as 2030-12-31T00:00:00Z, or never', endTime)
     .option(...REASON)
     .addHelpText(
       'after',
@@ -98,7 +94,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`,
     .description('add working keys that are missing from the list of keys')
     .addHelpText(
       'after',
-      '\n`doctor` and `backup` report such keys. They occur if gateway:keys in Redis is lost or edited by hand.',
+      '\n`doctor` and `backup` report such keys. Keys go missing if gateway:keys in Redis is lost or edited by hand.',
     )
     .action(async () => {
       const answer = await session.call<ReindexAnswer>('POST', '/keys/reindex');
@@ -110,7 +106,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`,
     .description('permanently revoke a key; its next request is refused')
     .argument('<key>', KEY)
     .option(...REASON)
-    .addHelpText('after', '\nTo be able to undo it, use `keys disable` instead.')
+    .addHelpText('after', '\nTo be able to undo this, use `keys disable` instead.')
     .action(async (key: string) => {
       const { id, title } = await findToConfirm(session, key, findKey);
       await session.confirmForGood(`Permanently revoke ${title}?`);
@@ -129,13 +125,13 @@ interface Changed {
 function addChanging(keys: Command, session: Session): void {
   keys
     .command('set')
-    .description('change the name, plan, own limits or tags of a key; used requests stay used')
+    .description('change the name, plan, own limits or tags of a key; its buckets are not refilled')
     .argument('<key>', KEY)
     .option('--name <name>', 'the owner of the key')
     .addOption(new Option('--plan <plan>', 'the plan of the key').choices(PLAN_NAMES))
-    .option('--minute <requests>', "own limit of requests per minute; none restores the plan's", limitOrNone)
-    .option('--day <requests>', "own limit of requests per day; none restores the plan's", limitOrNone)
-    .option('--tag <name=value>', 'a tag to add, or its new value; can be repeated', tag)
+    .option('--minute <requests>', "its own limit of requests per minute; none restores the plan's", limitOrNone)
+    .option('--day <requests>', "its own limit of requests per day; none restores the plan's", limitOrNone)
+    .option('--tag <name=value>', 'a tag to add or change; can be repeated', tag)
     .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
     .option(...REASON)
     .addHelpText(
@@ -163,7 +159,7 @@ Examples:
     .option(...REASON)
     .addHelpText(
       'after',
-      '\nAn expiry in the past needs confirmation, or --yes without a terminal.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
+      '\nAn expiry in the past requires confirmation, or --yes without a terminal.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
     )
     .action(async (key: string, at?: string) => {
       const { id, title } = await findKey(session, key);
@@ -179,7 +175,7 @@ Examples:
 
   keys
     .command('disable')
-    .description('refuse a key until it is enabled again')
+    .description('refuse the requests of a key until it is enabled again')
     .argument('<key>', KEY)
     .option(...REASON)
     .action((key: string) => onKey(session, 'PATCH', key, '', { disabled: true }));
@@ -193,13 +189,13 @@ Examples:
 
   keys
     .command('reset')
-    .description('give a key a fresh start: both buckets full, no ban, no place in line, no strikes')
+    .description('give a key a fresh start: fill both buckets, and clear its ban, its place in line and its strikes')
     .argument('<key>', KEY)
     .option(...REASON)
     .addHelpText(
       'after',
       `
-Its next ban is as short as the first one. Its usage is kept. \`bans lift\` does the same without filling
+Its next ban is as short as a first one. Its usage is kept. \`bans lift\` does the same without filling
 the buckets.
 
 Example:
@@ -208,10 +204,10 @@ Example:
     .action((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
-/** Also accepts `never`. */
+/** Reads a time, or `never`. */
 const endTime = (text: string): string => (text === 'never' ? text : time(text));
 
-/** Makes a call about a key, by its id or its name, and shows the key. */
+/** Calls the admin API about the key with this id or name, and prints the key. */
 export async function onKey(
   session: Session,
   method: AdminRequest['method'],
@@ -227,7 +223,7 @@ const showKey = (session: Session, key: KeyView): void => session.print(key, () 
 const showWholeKey = (session: Session, key: IssuedKey): void =>
   session.print(key, () => `${describeKeys([key])}\n\nThe key, shown only once:\n${key.key}`);
 
-const SECRET = 'the secret: its id, as `keys secrets list` shows it, or its whole name';
+const SECRET = 'the secret: its id, as `keys secrets list` shows it, or its full name';
 
 const KIND: Kind<SecretView> = {
   noun: 'secret',
@@ -253,7 +249,7 @@ interface About {
 }
 
 function addSecretCommands(keys: Command, session: Session): void {
-  const secrets = keys.command('secrets').description('manage several secrets of one key, which share its limits');
+  const secrets = keys.command('secrets').description('manage the secrets of a key, which share its limits');
   const ofSecret = (keyId: string, secretId: string) => `${pathOf(keyId)}/secrets/${encodeURIComponent(secretId)}`;
 
   secrets
@@ -268,7 +264,7 @@ function addSecretCommands(keys: Command, session: Session): void {
   withBounds(secrets.command('add'))
     .description('add a secret; the whole key is shown only once')
     .argument('<key>', KEY)
-    .requiredOption('--name <name>', 'what it is for, such as "billing service"')
+    .requiredOption('--name <name>', 'what the secret is for, such as "billing service"')
     .option(...REASON)
     .addHelpText(
       'after',
@@ -291,8 +287,8 @@ Examples:
     .description('change the name, scope, networks or expiry of a secret')
     .argument('<key>', KEY)
     .argument('<secret>', SECRET)
-    .option('--name <name>', 'what it is for')
-    .addOption(new Option('--anywhere', 'remove its networks').conflicts('networks'))
+    .option('--name <name>', 'what the secret is for')
+    .addOption(new Option('--anywhere', 'remove its networks, so that it works anywhere').conflicts('networks'))
     .option(...REASON)
     .action(async (key: string, secret: string, { anywhere, ...about }: About & { anywhere?: boolean }) => {
       const body = { ...bodyOf(about), ...(anywhere && { networks: [] }) };
@@ -304,7 +300,7 @@ Examples:
 
   secrets
     .command('revoke')
-    .description('revoke a secret; the others still work')
+    .description('revoke a secret; the others keep working')
     .argument('<key>', KEY)
     .argument('<secret>', SECRET)
     .option(...REASON)
@@ -320,7 +316,7 @@ Examples:
 const withBounds = (command: Command): Command =>
   command
     .addOption(new Option('--scope <scope...>', 'read, write or both; default both').choices(SCOPES))
-    .option('--networks <network...>', 'where it works: addresses or blocks such as 10.0.0.0/8; default anywhere')
+    .option('--networks <network...>', 'addresses or blocks from which it works, such as 10.0.0.0/8; default anywhere')
     .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z; never removes the expiry', endTime);
 
 const bodyOf = ({ expires, ...about }: About) => ({ ...about, expiresAt: expires === 'never' ? null : expires });

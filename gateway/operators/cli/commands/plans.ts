@@ -50,7 +50,7 @@ function addReading(plans: Command, session: Session): void {
 
   plans
     .command('history')
-    .description('show who changed what, when and why, the newest first')
+    .description('show who changed what, when and why, the newest change first')
     .option('--limit <number>', 'maximum number of changes, up to 1000', '20')
     .action(async ({ limit: count }: { limit: string }) => {
       const shown = await historyOf(session, count);
@@ -68,8 +68,8 @@ function addSet(plans: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it needs
-confirmation, unless --yes is given. Used requests stay used, and a raised limit admits refused keys within a second.
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires
+confirmation, unless --yes is given. No bucket is refilled, but a raised limit admits refused keys within a second.
 
 Examples:
   ctl plans set free --minute 120 --reason "launch week"
@@ -104,7 +104,7 @@ function optionOf(field: PlanField): Option {
 
 function addRollback(plans: Command, session: Session): void {
   withAuthor(plans.command('rollback'))
-    .description('revert the last change; a rollback itself can only be reverted by its id')
+    .description('revert the last change; a rollback can itself only be reverted by its id')
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
     .addHelpText('after', '\nIt is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
@@ -128,14 +128,14 @@ const withAuthor = (command: Command): Command =>
     .addOption(
       new Option('--author <name>', 'who makes the change').default(operator(), 'the user who runs the command'),
     )
-    .option('--reason <text>', 'why; kept in the history', '');
+    .option('--reason <text>', 'the reason; kept in the history', '');
 
 const camelCase = (field: string): string => field.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 function addPlanFiles(plans: Command, session: Session): void {
   plans
     .command('export')
-    .description('print the plan table in force as a file for git, in YAML or, with --json, in JSON')
+    .description('print the plan table in force, to keep it in git, as YAML or, with --json, as JSON')
     .addHelpText('after', '\nExample:\n  ctl plans export > plans.yaml')
     .action(async () => {
       const table = await session.get<PlanTable>('/plans');
@@ -143,11 +143,11 @@ function addPlanFiles(plans: Command, session: Session): void {
     });
 
   const diff = withFile(plans.command('diff'))
-    .description('show differences between the plans in force and a file')
+    .description('show the differences between the plans in force and a file')
     .addHelpText(
       'after',
       `
-Shows what \`plans apply\` would change: each value in force and the one in the file. Exits with 4 if any differ, otherwise with 0.
+Shows what \`plans apply\` would change: each value in force and the one in the file. Exits with 4 if any differ, otherwise 0.
 Only plans and fields in the file are compared.
 
 Example:
@@ -163,12 +163,13 @@ Example:
     });
 
   const apply = withAuthor(withFile(plans.command('apply')))
-    .description('set the plans to those in a file, in one step; every gateway applies them within a second')
+    .description('apply the plans in a file in one step; every gateway uses them within a second')
     .addHelpText(
       'after',
       `
-The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it needs confirmation,
-unless --yes is given. Plans and fields that are not in the file stay unchanged. \`plans rollback\` undoes the whole change.
+The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires
+confirmation, unless --yes is given. Plans and fields that are not in the file stay unchanged. \`plans rollback\` undoes the whole
+change.
 
 Example:
   ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,
@@ -220,7 +221,7 @@ function changesIn(drift: ReturnType<typeof driftOf>, file: PlanFile): Record<st
 function addTry(plans: Command, session: Session): void {
   plans
     .command('try')
-    .description('report which keys other limits would have refused in the last hour')
+    .description('report which keys new limits would have refused in the last hour')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
     .option('--minute <number>', 'requests per minute', limit)
     .option('--day <number>', 'requests per day', limit)
@@ -228,8 +229,8 @@ function addTry(plans: Command, session: Session): void {
       'after',
       `
 Nothing is changed. Requests are only counted per minute, so the result is a lower bound: it assumes that both buckets
-were full an hour ago and that each request arrived when a token was available, and it ignores bans. A key's own limits
-override those that are tried. For exact numbers over days, try the limits in shadow mode.
+were full an hour ago and that requests arrived when tokens were available, and it ignores bans. A key's own limits
+override the new ones. For exact numbers over days, set the limits in shadow mode.
 
 Examples:
   ctl plans try free --minute 30

@@ -27,7 +27,7 @@ export function add(program: Command, session: Session): void {
   const requests = program
     .command('requests')
     .description('list the last requests of all gateways, and explain their responses')
-    .option('--key <key>', 'only requests of this key, by its id or its whole name')
+    .option('--key <key>', 'only requests of this key, by its id or full name')
     .option(...TAG_FILTER, wantedTag)
     .option('--status <status>', 'only requests with this status, such as 429, or this class, such as 4xx')
     .option('--code <code>', 'only requests with this error code, such as key_banned')
@@ -51,7 +51,7 @@ export function add(program: Command, session: Session): void {
 Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older ones are in
 the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\` counts the others. The
 newest request comes first, or with --follow the oldest. --follow --json prints one line per request. If only one request matches,
-it is shown in full: the reason and what to do, both buckets before and after, and how its duration is made up. Gateways that do
+it is shown in full: the reason and what to do, both buckets before and after, and a breakdown of its duration. Gateways that do
 not answer are listed on standard error.
 
 Examples:
@@ -59,14 +59,14 @@ Examples:
   ctl requests --text 1d9d2e71-70ef-42a0-853b       one request, by its X-Request-Id, and why it was refused
   ctl requests --key acme --status 4xx --why        which requests of a client were refused, and why
   ctl requests --tag customer=acme --status 429     requests of all keys of a customer
-  ctl requests --code bad_gateway --from 15m        which requests the core failed in the last 15 minutes
+  ctl requests --code bad_gateway --from 15m        requests that failed in the core in the last 15 minutes
   ctl requests --from 2030-12-31T10:00:00Z --to 2030-12-31T10:05:00Z --limit 1000
   ctl requests --status 5xx --follow                failures as they happen
   ctl --json requests --status 429 | jq -r '.requests[].keyName' | sort | uniq -c`,
     )
     .action(async ({ key, text, limit, follow, why = false, ...others }: RequestOptions) => {
       if (follow && others.to !== undefined)
-        requests.error('error: --follow does not end, so --to cannot be used with it.');
+        requests.error('error: --to cannot be used with --follow, which does not end.');
       const filters = {
         ...(key !== undefined && { keyId: (await findKey(session, key)).id }),
         ...others,
@@ -81,7 +81,7 @@ function withoutSecret(session: Session, command: Command, given: string): strin
   const { text, hadSecret } = searchText(given);
   if (hadSecret && text === '')
     command.error('error: this looks like the secret of a key without its id. Nothing was sent.');
-  if (hadSecret) session.tell('Note: the secret was dropped and not sent. It may be in your shell history.');
+  if (hadSecret) session.tell('Note: the secret was removed and not sent. It may be in your shell history.');
   return text;
 }
 
@@ -187,7 +187,7 @@ const milliseconds = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.r
 const EVERY_MS = 1_000;
 const MOST_CALLS = 5;
 const MOST_REMEMBERED = 50_000;
-/** A request that was recorded less than this before an answer may be missing from it, and appear in the next one. */
+/** A request recorded less than this long before an answer may be missing from it and appear in the next one. */
 const BEFORE_MS = 10_000;
 
 /** Prints requests as they are answered. @param shownBefore how many earlier requests are printed first */

@@ -5,7 +5,7 @@ import { EXIT, endWith, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 import { type Line, linesOf, readHeader, readLine } from './backup.ts';
 
-/** The number of keys per call, so low that reading them does not delay the gateway's clients. */
+/** The number of keys per call, low enough that reading them does not delay the gateway's clients. */
 const BATCH_KEYS = 100;
 const BATCH_CHARACTERS = 64_000;
 const MOST_SHOWN = 20;
@@ -19,14 +19,14 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Only missing data is written: existing keys and fields of plans are not changed, except in built-in plans that nobody has changed.
-It is therefore safe to repeat, and to run while clients are served. A restored key works at once, with its ban and with the
-remaining requests of its limits.
+Only missing data is written: existing keys and plan fields are not changed, except in built-in plans that nobody has changed.
+It is therefore safe to repeat, and to run while clients are served. A restored key works at once, with its ban and the requests
+that it had left.
 
 A key that was revoked after the backup stays revoked. Gateways remember revocations for 36 days, so a backup older than 35 days
-needs --any-age. If Redis (or DATA_DIR) was lost, revocations are lost too, and such a key works again: revoke it again.
+requires --any-age. If Redis (or DATA_DIR) was lost, revocations are lost too, and such a key works again: revoke it again.
 
-Exits with 0 if nothing is missing any more, with 1 if a line was rejected or the file was cut off (the rest is restored), with 2
+Exits with 0 if nothing is missing afterwards, with 1 if a line was rejected or the file was cut off (the rest is restored), with 2
 if the input is not a backup, and with 4 if the backup is too old (nothing is restored).
 
 Examples:
@@ -134,8 +134,8 @@ function describe(result: Result): string {
   const { restored: fields = [], kept = [] } = plans ?? {};
   const lines = [
     `Keys restored: ${restored}. Fields of plans restored: ${fields.length}.`,
-    present > 0 && `Keys that existed already: ${present}.`,
-    revoked > 0 && `Keys that have been revoked since, and stay revoked: ${revoked}.`,
+    present > 0 && `Keys that already existed: ${present}.`,
+    revoked > 0 && `Keys that were revoked after the backup and stay revoked: ${revoked}.`,
     ...kept.map(({ field, value, backup }) => `Not changed: ${field} is ${value}, but was ${backup} in the backup.`),
     ...notTaken(result),
   ].filter((line) => line !== false);

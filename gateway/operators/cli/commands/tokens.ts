@@ -13,13 +13,13 @@ export function add(program: Command, session: Session): void {
     .command('create')
     .description('create a token; it is shown only once')
     .requiredOption('--name <name>', 'the owner; the audit log shows this name')
-    .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
+    .addOption(new Option('--role <role>', 'what the token may do').choices(ROLES).makeOptionMandatory())
     .option(...REASON)
     .addHelpText(
       'after',
       `
-A viewer reads everything and changes nothing. An operator changes keys, bans and plans. An admin also creates and revokes tokens.
-Use the token as ADMIN_TOKEN, or type it into the console.
+A viewer can read everything and change nothing. An operator can also change keys, bans and plans. An admin can also create and
+revoke tokens. Use the token as ADMIN_TOKEN, or enter it in the console.
 
 Examples:
   ctl tokens create --name ann --role viewer
@@ -32,7 +32,7 @@ Examples:
 
   tokens
     .command('list')
-    .description('list the tokens; ADMIN_TOKEN is not among them')
+    .description('list the tokens, except ADMIN_TOKEN')
     .action(async () => {
       const { tokens: shown } = await session.get<TokensAnswer>('/tokens');
       session.print({ tokens: shown }, () => (shown.length === 0 ? 'There are no tokens.' : describeTokens(shown)));
@@ -41,7 +41,7 @@ Examples:
   tokens
     .command('revoke')
     .description('revoke a token; its next request is refused')
-    .argument('<token>', 'the token: its id, as `tokens list` shows it, or its whole name')
+    .argument('<token>', 'the token: its id, as `tokens list` shows it, or its full name')
     .option(...REASON)
     .action(async (token: string) => {
       const { id, title } = await findToConfirm(session, token, findToken);

@@ -19,7 +19,7 @@ const WIDTHS: readonly number[] = [10, 12, 10, 12, 12, 0];
 export function add(program: Command, session: Session): void {
   program
     .command('usage')
-    .description('export what every key has used, day by day')
+    .description('export the usage of every key, by day')
     .option('--from <date>', 'first day, such as 2026-11-01; default the oldest day that is kept')
     .option('--to <date>', 'last day; default today')
     .option(...TAG_FILTER, wantedTag)
@@ -29,7 +29,7 @@ export function add(program: Command, session: Session): void {
       'after',
       `
 Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active ban,
-requests decided while Redis was away, or requests without a valid key. Days are UTC; 35 days and the current one are kept,
+requests decided while Redis was unavailable, or requests without a valid key. Days are UTC; 35 days and the current one are kept,
 even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
 first or, with --by, the largest sums. With --by tag:<name>, one sum is for keys without that tag.
 
@@ -50,7 +50,7 @@ Examples:
 /** @throws {InvalidArgumentError} for anything else */
 function sumOf(text: string): string {
   if (text === 'key' || TAG_NAME.test(/^tag:(.*)$/s.exec(text)?.[1] ?? '')) return text;
-  throw new InvalidArgumentError('It must be key, or tag: with the name of a tag, such as tag:customer.');
+  throw new InvalidArgumentError('It must be key or tag:<name>, such as tag:customer.');
 }
 
 async function showSums(session: Session, asked: Asked & { readonly by: string }, isCsv: boolean): Promise<void> {
