@@ -139,7 +139,7 @@ test.for([
   for (const sizes of [[1], [100_000]]) expect(() => readBody(bytes, undefined, sizes)).toThrow(Unreadable);
 });
 
-/** Answers each request with exactly the given bytes. */
+/** Starts a server that answers each request with exactly the given bytes. */
 async function parrot() {
   let bytes: Buffer = Buffer.alloc(0);
   let connections = 0;
@@ -196,7 +196,7 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<ReadBy
   return promise;
 }
 
-/** llhttp violates RFC 9110 §5.5 for blanks after a length or a coding: it refuses them, or overlooks the chunks. */
+/** Removes blanks after a length or a coding. llhttp refuses them or overlooks the chunks, which violates RFC 9110 §5.5. */
 const tidy = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll(/((?:-length|-encoding):[^\r]*?)[\t ]+\r\n/gi, '$1\r\n'), 'latin1');
 

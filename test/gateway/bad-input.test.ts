@@ -82,7 +82,7 @@ test.for(
   'limit=0 limit=101 limit=abc limit=1.5 limit= limit=-1 limit=1&limit=2 limit=%31%30%31 status=gone status= status=sold&status=sold after=abc after=9223372036854775808'.split(
     ' ',
   ),
-)('the query %s gets 400 with the name of the parameter', async (query) => {
+)('the query %s gets 400 with a message that names the parameter', async (query) => {
   const { status, json } = await send(`${pets}?${query}`, { key });
   expect([status, json]).toEqual([
     400,

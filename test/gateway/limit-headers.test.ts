@@ -24,8 +24,8 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const pets = `${stack.gateway}/v1/pets`;
 
-  test('every answer to a key has the limits of the key, whatever the status', async () => {
-    // The day limit is the tighter one. It refills a token every five minutes, so none during the test.
+  test('every answer has the limits of its key, whatever the status', async () => {
+    // The day limit is the tighter one. It refills one token every five minutes, which is none during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
     const answers = [
       await send(pets, { key }),
@@ -45,7 +45,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 
   test('each refused request gets its own place in line, and X-RateLimit-Reset agrees with Retry-After', async () => {
-    // A token is refilled every five minutes, so none during the test.
+    // One token is refilled every five minutes, which is none during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 288 });
     const admitted = await Promise.all(Array.from({ length: 288 }, () => send(pets, { key })));
     expect(new Set(admitted.map(({ status }) => status))).toEqual(new Set([200]));
@@ -76,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await send(pets, { key })).status).toBe(200);
   });
 
-  test('the answers to a banned key state how long the ban lasts', async () => {
+  test('answers for a banned key state how long the ban lasts', async () => {
     // No other test uses this plan.
     await stack.admin('PATCH', '/plans/pro', { minute: 2, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 100 });
     const key = await stack.issueKey({ plan: 'pro' });
@@ -95,7 +95,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(Math.abs(Number(last?.headers['x-ratelimit-reset']) - nowSeconds() - 100)).toBeLessThan(3);
   });
 
-  test('X-RateLimit-Reset is not before the next token, even if a ban expires earlier', async () => {
+  test('X-RateLimit-Reset is never earlier than the next token, even if a ban expires earlier', async () => {
     const key = await stack.issueKey({ plan: 'free', minute: 60, day: 1 });
     await send(pets, { key });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 10 });

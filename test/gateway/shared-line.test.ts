@@ -7,7 +7,7 @@ import type { Answer } from '../support/http.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** A gateway in front of a core that records its connections and answers with `answer`. */
+/** Starts a gateway in front of a core that records its connections and answers with `answer`. */
 async function behind(answer: (socket: Socket, head: string, connection: number) => void) {
   const connections: Socket[] = [];
   const stack = await stackBefore((socket, head) => {
@@ -107,7 +107,7 @@ test('a chunked answer gets a length; an answer without a body keeps its headers
   expect(await get('', { method: 'HEAD' })).toMatchObject({ text: '', headers: { 'content-length': '12345' } });
 });
 
-test('clients that leave do not affect other clients, each of which gets its own answer', async () => {
+test('clients that disconnect do not affect other clients, each of which gets its own answer', async () => {
   const { stack, key, many } = await behind((socket, head) => void setTimeout(() => socket.write(echoOf(head)), 30));
   for (let round = 0; round < 5; round++) {
     const leaving = Array.from({ length: 20 }, () =>

@@ -21,7 +21,7 @@ const withTls = settingsOf(authority);
 
 const portOf = (url: string): number => Number(new URL(url).port);
 
-/** A connection after its handshake, or the code of its error. */
+/** Returns a connection after its handshake, or the code of its error. */
 async function handshake(url: string, options: ConnectionOptions = {}): Promise<TLSSocket | string> {
   const socket = tls.connect({ host: '127.0.0.1', port: portOf(url), ca, ...options });
   cleanUp(() => socket.destroy());
@@ -50,7 +50,7 @@ test('only TLS 1.2 and 1.3 are accepted', async () => {
     const socket = await handshake(stack.gateway, { minVersion: version, maxVersion: version });
     expect((socket as TLSSocket).getProtocol()).toBe(version);
   }
-  // The client also accepts old ciphers, so only the version can be refused.
+  // The client also accepts old ciphers, so only the version can be the reason for a refusal.
   const ciphers = 'DEFAULT@SECLEVEL=0';
   expect(await handshake(stack.gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
     'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION',
@@ -92,7 +92,7 @@ test('repeated headers of the core keep their spelling over TLS', async () => {
   expect(received()).toMatch(/\r\nx-oDD: 1\r\nX-Odd: 2\r\n[\s\S]*\r\nStrict-Transport-Security: max-age=31536000\r\n/);
 });
 
-test('plain HTTP on the TLS port gets a clear error, and other bytes close the connection without harm', async () => {
+test('plain HTTP on the TLS port gets a clear error, and other bytes only close their connection', async () => {
   const plain = await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n');
   expect(plain).toMatch(/^HTTP\/1.1 400 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"message":"This port speaks TLS/);
   expect(await sendBytes(stack.gateway, Buffer.alloc(1_000, 7))).not.toMatch(/HTTP|RateLimit/);
