@@ -81,7 +81,7 @@ test('a request without a body is refused if its key is revoked before the reply
 describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test.for(CHANGES)('a key that is %s while its client sends a body', async ([, method, path, body, outcome]) => {
+  test.for(CHANGES)('a POST gets the right answer if its key is %s while the body arrives', async ([, method, path, body, outcome]) => {
     const key = await stack.issueKey();
     const pets = async () => ((await send(`${stack.core}/v1/pets`)).json as unknown[]).length;
     const decided = async () =>

@@ -14,7 +14,7 @@ const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const verdict = await redis.limiter.decide(await redis.createKey());
 
-/** A worker that has read this many keys from Redis, the first one most recently. Its answers can be held back. */
+/** Returns a worker that has read `count` keys from Redis, the first one most recently. Its answers can be held back. */
 function workerWith(count: number) {
   const known = new Clients(() => redis.plans);
   const keys = Array.from({ length: count }, () => createApiKey().credential);

@@ -22,7 +22,7 @@ async function leave(url: string, key: string, count: number, afterMs: number): 
   for (const request of requests) request.destroy();
 }
 
-test('clients that leave during their decision block no other requests', TIMED, async () => {
+test('clients that disconnect before their requests are decided block no other requests', TIMED, async () => {
   const redisServer = await startRedisServer();
   cleanUp(redisServer.stop);
   const redis = new Redis(redisServer.url);

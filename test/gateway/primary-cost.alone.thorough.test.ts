@@ -13,7 +13,7 @@ import { startWorkers } from '../support/workers.ts';
 const LISTED = 10_000;
 const CONNECTIONS = 512;
 
-test("operators' lists, even ten at once, use no CPU of the worker", TIMED, async () => {
+test("operators' lists, even ten at once, use no CPU time of the worker", TIMED, async () => {
   const { url, redis } = await emptyDatabase();
   await issueListedKeys(redis, LISTED);
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: url });
@@ -36,8 +36,8 @@ test("operators' lists, even ten at once, use no CPU of the worker", TIMED, asyn
   expect(ofAll() - allBefore).toBeGreaterThan(200);
 });
 
-test('the primary uses at most 90 MB, and 290 MB together with a worker with 512 connections', TIMED, async () => {
-  // The first start after a change of code compiles it, which needs 20 MB more.
+test('the primary uses at most 90 MB, and 290 MB together with a worker that has 512 connections', TIMED, async () => {
+  // The first start after a code change compiles the code, which takes 20 MB more.
   await startWorkers({ WORKERS: '1' });
   const workers = await startWorkers({ WORKERS: '1' });
   const key = await workers.issueKey();

@@ -49,7 +49,7 @@ test("on SIGTERM, the gateway drains as soon as a worker serves, even before the
   before.child.kill('SIGINT');
   await before.ended;
 
-  // The read of the operators' token blocks until it is written.
+  // Reading the operators' token blocks until it is written.
   execFileSync('mkfifo', [join(DATA_DIR, 'admin-token')]);
   const { child, out, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment);
   await expect.poll(out).toContain('worker serves');
