@@ -12,7 +12,7 @@ import { textOf } from '../support/line.ts';
 const MAX_BODY = 65_536;
 const MAX_HEAD = 16_384;
 
-/** Reads a text of which each character is one byte. */
+/** Reads a text in which each character stands for one byte. */
 const read = (text: string) => readAnswer(Buffer.from(text, 'latin1'), 0, false);
 /** Returns an answer without a body whose head has `size` bytes, not counting the empty line at its end. */
 const headOf = (size: number) => {
@@ -88,7 +88,7 @@ test('a head that exceeds the maximum length is refused, even before its end has
   expect(() => read(`HTTP/1.1 103 Early Hints\r\n\r\n${headOf(MAX_HEAD + 1)}`)).toThrow('too long');
 });
 
-test('an answer without length or chunks is refused', () => {
+test('an answer without a length or chunks is refused', () => {
   expect(() => read(head())).toThrow(EndUnknown);
   expect(() => read(`${head('Content-Type: text/plain', 'Connection: close')}abc`)).toThrow(EndUnknown);
 });

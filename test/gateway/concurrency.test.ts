@@ -206,7 +206,7 @@ test('a core that has reached half of its limit is not sent a read twice merely 
   expect(core.mayProbe(2_000)).toBe(false);
 });
 
-test('a core that times out gets few requests, and as many as before once it recovers', () => {
+test('a core that times out gets few requests, and gets as many as before once it recovers', () => {
   const simulation = new Simulation().run(3_000, 300, quick).run(20_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
   expect(simulation.limit.value).toBeLessThanOrEqual(64);
   simulation.run(30_000, 300, quick);

@@ -18,7 +18,7 @@ import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 /**
- * An operator's change is in force for the next request on every worker. Other gateways learn of it from the audit log.
+ * An operator's change applies to the next request on every worker. Other gateways learn of it from the audit log.
  */
 
 /** Keeps six connections open to each of the two workers. The kernel assigns connections to workers at random. */
@@ -51,7 +51,7 @@ async function onEveryWorker(gateway: Workers) {
 const shared = await startWorkers();
 const { ask: askShared, codes: codesOnShared } = await onEveryWorker(shared);
 
-test('a lifted ban, new limits and new plans are in force on every worker once acknowledged', async () => {
+test('a lifted ban, new limits and new plans are in force on every worker once they are acknowledged', async () => {
   const key = await shared.issueKey({ plan: 'free' });
   for (let round = 0; round < 3; round++) {
     await shared.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
@@ -64,7 +64,7 @@ test('a lifted ban, new limits and new plans are in force on every worker once a
   }
 });
 
-test('a reset is in force for the next request on every worker', async () => {
+test('a reset applies to the next request on every worker', async () => {
   const key = await shared.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
   for (let round = 0; round < 3; round++) {
     // Uses up all tokens.
@@ -168,7 +168,7 @@ const create = {
   parts: [{ record: 'key:a', exists: false, set: { plan: 'free' } }],
   entries: [{ log: 'audit', fields: { action: 'key.create', target: 'a' } }],
 } as const;
-/** A change to an existing key, with its audit entry. */
+/** Returns a change to an existing key, with its audit entry. */
 const changeOf = (field: string, to: string) => ({
   parts: [{ record: 'key:a', exists: true, set: { [field]: to } }] as const,
   entries: [
@@ -177,7 +177,7 @@ const changeOf = (field: string, to: string) => ({
 });
 const lower = changeOf('minute', '5');
 
-test('workers are notified before a change is acknowledged, except of a new key or a change that was not made', async () => {
+test('workers are notified of a change before it is acknowledged, but not of a new key or a change that was not made', async () => {
   const { storage, told } = await toldStorage();
   expect(await storage.change(lower)).toBe(false);
   expect(await storage.change(create)).toBe(true);
@@ -261,7 +261,7 @@ test('each change to a key is reported once; at the start and after a gap, all k
   expect(await told()).toEqual([]);
   for (const target of [id, id, 'free', '*']) await entryAbout(target);
   expect(await told()).toEqual([{ key: id }]);
-  // These do not fit into one page.
+  // These entries do not fit on one page.
   for (let at = 0; at < 60; at++) await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);
   for (let at = 0; at < 600; at++) await entryAbout(id);

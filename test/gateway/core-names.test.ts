@@ -23,7 +23,7 @@ interface PrivateHosts {
 const SIZE = 2_048;
 const MOUNT = 'mount --bind "$0" /etc/hosts && mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"';
 
-/** Mounts the file for the started process only. Requires root, or a kernel on which every user can create namespaces. */
+/** Mounts the file for the started process only. Requires root, or a kernel that lets every user create namespaces. */
 async function privateHosts(): Promise<PrivateHosts> {
   const folder = await temporaryFolder();
   const [hosts, switches] = [join(folder, 'hosts'), join(folder, 'nsswitch.conf')];

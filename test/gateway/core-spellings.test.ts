@@ -85,7 +85,7 @@ test.for(['cores.test', 'other.test'])(
   },
 );
 
-test('localhost counts as a single core with this name', async () => {
+test('localhost counts as a single core of that name', async () => {
   const core = await listeningCore();
   const CORE_URL = core.url.replace('127.0.0.1', 'localhost');
   const stack = await startStack({ CORE_URL });

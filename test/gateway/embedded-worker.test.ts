@@ -59,7 +59,7 @@ const isBan = ({ json }: Answer): boolean => (json as { code?: string }).code ==
 
 const codeOf = ({ status, json }: Answer): unknown => (status === 200 ? 200 : (json as { code: string }).code);
 
-test("an operator's change is in force for the next request: revoking, disabling, banning, lifting a ban, limits, plans", async () => {
+test("an operator's change applies to the next request: revoking, disabling, banning, lifting a ban, limits, plans", async () => {
   const agent = keptAlive();
   const next = async (key: string) => codeOf(await list(gateway, key, agent));
   for (let round = 0; round < 10; round++) {
@@ -196,7 +196,7 @@ test('a second gateway with the same DATA_DIR exits with a message that names th
   });
 });
 
-test('a restarted worker decides with the plans and keys of the primary at once', async () => {
+test('a restarted worker uses the plans and keys of the primary from its first decision', async () => {
   await gateway.change('PATCH', '/plans/free', { minute: 17 });
   const key = await gateway.issueKey({ plan: 'free' });
   await replaced(gateway, (worker) => process.kill(worker, 'SIGKILL'));

@@ -45,7 +45,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
 );
 
-test('no more places are taken than there are, and no client waits while it may take another one', () => {
+test('the number of places is never exceeded, and no client waits while it may take another one', () => {
   const keepsCount = fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
     const places = share();
     for (const { what, at } of steps) {

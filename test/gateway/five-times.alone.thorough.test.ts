@@ -67,7 +67,7 @@ async function setUp() {
   return {
     url: `${url}/v1/pets`,
     residentMegabytes,
-    /** How long shed requests took in the gateway according to its log, in ms. */
+    /** Returns how long shed requests took in the gateway according to its log, in ms. */
     timesShed: () =>
       [...gateway.out().matchAll(/"outcome":"shed".*"durationMs":([\d.]+)/g)].map((line) => Number(line[1])),
     async issueKey(): Promise<{ key: string; admitted: () => Promise<number> }> {

@@ -42,7 +42,7 @@ test.for([
   ['without CORS', {}, undefined],
   ['with CORS', { CORS_ORIGINS: SHOP }, SHOP],
 ] as const)(
-  'cookies of the core, and headers that the gateway sets itself, are not forwarded: %s',
+  'cookies from the core, and headers that the gateway sets itself, are not forwarded: %s',
   async ([, settings, to]) => {
     const own = {
       ...{
@@ -167,7 +167,11 @@ const CUT: string = expect.stringMatching(/aborted|hang up/);
 
 test.for([
   ['a small answer with a length is replaced with 502 if it is cut off', 'content-length: 100\r\n\r\nhalf', 502],
-  ['a small answer in chunks is replaced with 502 if it is cut off', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n', 502],
+  [
+    'a small answer in chunks is replaced with 502 if it is cut off',
+    'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n',
+    502,
+  ],
   ['a large answer with a length never looks complete if it is cut off', `content-length: 400000\r\n\r\n${PIECE}`, CUT],
   [
     'a large answer in chunks never looks complete if it is cut off',

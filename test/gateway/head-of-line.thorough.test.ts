@@ -19,7 +19,7 @@ import { TIMED } from '../support/timed.ts';
 const SLOW_MS = 2_000;
 const BOUND_MS = 100;
 
-/** A core that answers orders slowly and everything else at once, but in order on each connection, as HTTP requires. */
+/** Starts a core that answers orders slowly and all else at once, but in order on each connection, as HTTP requires. */
 async function coreWithSlowOrders(slowMs = SLOW_MS) {
   const turns = new WeakMap<Socket, Promise<unknown>>();
   let asked = 0;

@@ -83,7 +83,7 @@ test('concurrent requests with new keys are all decided, even if their address h
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('an address has at most as many pending decisions on unverified keys as its allowance', async () => {
+test('the pending decisions on unverified keys from one address never exceed its allowance', async () => {
   const newcomers = new Newcomers(new Clients(() => DEFAULT_PLANS));
   const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
   expect(entered.filter((one) => one === 'entered')).toHaveLength(60);

@@ -85,7 +85,7 @@ test('a client that reads none of its answers holds only its share of connection
   const { stack, key: greedy, get } = await stackBefore(CORE_URL);
   const other = await stack.issueKey(UNLIMITED);
   const query = `?seed=7&length=${2 * MEGABYTE}`;
-  // After this answer, the gateway expects large ones for the client.
+  // After this answer, the gateway expects large answers for this client.
   expect((await get(query)).status).toBe(200);
   const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
@@ -101,7 +101,7 @@ test('a client that reads none of its answers holds only its share of connection
     await sleep(50);
   }
   expect([...statuses]).toEqual([200]);
-  // Few of the thousands of requests reach the core. On a slow machine, some of them time out and others take their place.
+  // Few of the thousands of requests reach the core. On a slow machine, some of them time out and others replace them.
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
 });
 
@@ -259,12 +259,12 @@ const LARGE = Buffer.alloc(MEGABYTE, 'x');
 /** Long enough for the gateway to see the close, but shorter than the interval of its checks for closed connections. */
 const AHEAD_MS = 5;
 const ROUNDS = 5;
-/** Fewer connections than one client may hold, so the core still gets requests if a round holds all of its own. */
+/** Fewer than the connections that one client may hold, so the core still gets requests if all of a round are held. */
 const IN_A_ROUND = 20;
 /** Long enough for the gateway to read what was sent. */
 const LATER_MS = 100;
 
-/** A core that passes each request to the test, which answers it. */
+/** Starts a core that passes each request to the test, which answers it. */
 async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResponse> }> {
   const [asked, waiting]: [ServerResponse[], ((response: ServerResponse) => void)[]] = [[], []];
   const url = await serveHttp((request, response) => {

@@ -37,7 +37,12 @@ test.for([
     'payload_too_large',
   ],
   ['in one chunk of 4 GB', `${head(JSON_TYPE, CHUNKED)}ffffffff\r\n${'a'.repeat(LIMIT + 1)}`, 413, 'payload_too_large'],
-  ['in too many chunks of one byte', head(JSON_TYPE, CHUNKED) + '1\r\na\r\n'.repeat(LIMIT + 1), 413, 'payload_too_large'],
+  [
+    'in too many chunks of one byte',
+    head(JSON_TYPE, CHUNKED) + '1\r\na\r\n'.repeat(LIMIT + 1),
+    413,
+    'payload_too_large',
+  ],
   ['compressed', head(JSON_TYPE, 'Content-Encoding: gzip', 'Content-Length: 70000'), 415, 'unsupported_media_type'],
   ['compressed and in chunks', head(JSON_TYPE, 'Content-Encoding: br', CHUNKED), 415, 'unsupported_media_type'],
 ] as const)(
@@ -63,7 +68,7 @@ test('a body of 65,536 bytes is read, both with a length and in chunks', async (
 const CHUNK = `10000\r\n${'x'.repeat(65_536)}\r\n`;
 /** The buffers of the kernel for both ends of a connection, with a margin. */
 const MOST_BYTES = 32_000_000;
-/** A gateway that has read this much evidently never stops. */
+/** A gateway that has read this much evidently never stops reading. */
 const GIVEN_UP_AT = 256_000_000;
 const LONG = 'Content-Length: 1000000000000';
 

@@ -13,7 +13,7 @@ import { answer, askOn, lineTo, lineUnderTest, NOT_STREAMED, requestFor, sendInP
 import { freePort } from '../support/port.ts';
 
 /**
- * Tests the connection to the core that reads share: what it sends, which request gets which answer, and when it closes.
+ * Tests the connection to the core that reads share: what it sends, which answer a request gets, and when it closes.
  */
 
 const withHeader = (name: string, value: string) =>

@@ -110,7 +110,7 @@ test('the core logs requests with the gateway’s field names, and successful pr
   expect(stack.coreLog.filter(({ requestId }) => requestId === 'a-probe')).toMatchObject([{ level: 20, status: 200 }]);
 });
 
-test("the log line of an operator's request contains no key, even if the request contains one anywhere", async () => {
+test("the log line of an operator's request contains no key, no matter where in the request one occurs", async () => {
   const stack = await startStack();
   const { apiKey } = createApiKey();
   await send(`${stack.adminUrl}/keys/${apiKey}`, { key: apiKey, headers: { 'x-request-id': apiKey } });

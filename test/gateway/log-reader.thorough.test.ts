@@ -150,16 +150,19 @@ test('a full disk makes a gateway drop log lines and has no other effect', async
   expect([401, 429]).toContain((await send(`${gateway.gateway}/v1/pets`)).status);
 });
 
-test.for(['file', 'socket'] as const)('a %s that the gateway logs to receives the line of every request in a flood', async (kind) => {
-  const file = `${await temporaryFolder()}/log`;
-  const gateway = await startLogging(kind === 'socket' ? kind : openSync(file, 'a'));
-  const before = gateway.megabytes();
-  await floodWithoutKey(gateway.gateway, REQUESTS);
-  expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
-  const answered = await settled(gateway.answered);
-  expect(await gateway.dropped()).toBe(0);
-  gateway.child.kill('SIGINT');
-  await gateway.ended;
-  const text = kind === 'socket' ? gateway.out() : readFileSync(file, 'utf8');
-  expect(requestsIn(text)).toHaveLength(answered);
-});
+test.for(['file', 'socket'] as const)(
+  'a %s that the gateway logs to receives the line of every request in a flood',
+  async (kind) => {
+    const file = `${await temporaryFolder()}/log`;
+    const gateway = await startLogging(kind === 'socket' ? kind : openSync(file, 'a'));
+    const before = gateway.megabytes();
+    await floodWithoutKey(gateway.gateway, REQUESTS);
+    expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
+    const answered = await settled(gateway.answered);
+    expect(await gateway.dropped()).toBe(0);
+    gateway.child.kill('SIGINT');
+    await gateway.ended;
+    const text = kind === 'socket' ? gateway.out() : readFileSync(file, 'utf8');
+    expect(requestsIn(text)).toHaveLength(answered);
+  },
+);

@@ -75,7 +75,7 @@ test('npm start prints a key per plan and a working curl command, even with secr
   const files = { ADMIN_TOKEN_FILE: join(DATA_DIR, 'a'), DATABASE_URL_FILE: join(DATA_DIR, 'b') };
   await writeFile(files.ADMIN_TOKEN_FILE, 'token-of-the-tests');
   await writeFile(files.DATABASE_URL_FILE, `sqlite:${DATA_DIR}/other.db`);
-  // The write-ahead log exists only if it was not merged.
+  // The write-ahead log exists only if it was not merged into the database.
   for (const name of (await readdir(DATA_DIR)).filter((one) => one.startsWith('store.db')))
     await rename(join(DATA_DIR, name), join(DATA_DIR, name.replace('store', 'other')));
   const second = await npmStart(DATA_DIR, { ...files, DATABASE_URL: '' });
@@ -97,7 +97,7 @@ test('npm start stops even if its output is no longer read', async () => {
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 });
 
-test('npm start with CORE_URL starts only the gateway, in front of that API', async () => {
+test('npm start with CORE_URL starts only the gateway, in front of the API at that URL', async () => {
   const api = http.createServer((request, response) => {
     response.setHeader('x-request-id', String(request.headers['x-request-id']));
     response.end('["of an API of my own"]');

@@ -161,7 +161,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   expect(left.length, 'at most one request was in progress at the reset').toBeLessThanOrEqual(isReset ? 1 : 0);
   // The abandoned request may have reached the core.
   const known = (list: readonly string[]) => list.filter((id) => !left.includes(id)).sort();
-  // A read that the core answers late is sent twice, a write never.
+  // A read that the core answers late is sent twice, but a write never is.
   const isWrite = (id: string) => texts[ids.indexOf(id)]?.startsWith('POST') === true;
   const once = executed.filter((id, at) => isWrite(id) || executed.indexOf(id) === at);
   if (to.coreLog !== undefined) {
@@ -187,7 +187,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   }
 }
 
-/** Whether exactly the first requests of a connection have begun, and each has its log lines. */
+/** Whether the requests that have begun are the first ones of the connection, and each has its log lines. */
 function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): boolean {
   const { finished, left, executed } = logged(to, run);
   const begun = [...finished, ...left];
@@ -210,7 +210,7 @@ test.for(listeners)(
 
 const write = (id: string, ownKey: string): string =>
   `POST /v1/pets HTTP/1.1\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${PET.length}\r\nAuthorization: Bearer ${ownKey}\r\nX-Request-Id: ${id}\r\n\r\n${PET}`;
-/** The ids of the requests that the core has executed. */
+/** Returns the ids of the requests that the core has executed. */
 const executedOf = ({ coreLog }: Stack): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
 
@@ -229,7 +229,7 @@ test('a stop closes each connection after an answer, and the requests after it a
   expect(got.filter(({ closes }) => closes)).toEqual([got.at(-1)]);
 });
 
-test('a client that continues after refusals is disconnected, and its waiting requests are not executed', async () => {
+test('a client that keeps sending after refusals is disconnected, and its waiting requests are not executed', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey();
   const { socket, received, closed } = await connectRaw(own.gateway);

@@ -52,7 +52,7 @@ test('the queue for a hanging core is bounded, and further requests get Retry-Af
   const answer = await get();
   expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
   expect(performance.now() - before).toBeLessThan(500);
-  // The answer has the limits of the last decision on its key.
+  // The answer reports the limits from the last decision on its key.
   expect(answer.headers['x-ratelimit-limit']).toBe('1000000');
   expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(1_000_000);
   await waiting;

@@ -37,7 +37,7 @@ function limitsIn(field: string): Told[] {
   return [...field.matchAll(/;r=(\d+);t=(\d+)/g)].map(([, r, t]) => ({ r: Number(r), t: Number(t) }));
 }
 
-/** Returns the pause in seconds that uses at most `r` tokens in `t` seconds of every limit, or `t` if no token is left. */
+/** Returns the pause in seconds that uses at most `r` tokens in `t` seconds for every limit, or `t` if none is left. */
 const pace = (limits: readonly Told[]): number => Math.max(...limits.map(({ r, t }) => (r === 0 ? t : t / r)));
 
 function stateOf({ minute, day, left }: Key): KeyState {

@@ -20,7 +20,7 @@ const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
 
 const KEPT = 'gateway:kept:{gateway:plans}';
 
-/** Starts a gateway on an empty Redis, and issues a key. @param minute the limit of its plan, if not the built-in one */
+/** Starts a gateway on an empty Redis and issues a key. @param minute the limit of its plan, if not the built-in one */
 async function fresh(minute?: number) {
   await redis.flushdb();
   const stack = await startStack(withRedis);

@@ -8,7 +8,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** Tests how much CPU and memory the primary uses beside its worker. */
+/** Tests how much CPU and memory the primary uses in addition to its worker. */
 
 const LISTED = 10_000;
 const CONNECTIONS = 512;

@@ -208,7 +208,7 @@ test('the refusal of a body that is too large counts as several refusals, even i
     await sleep(50);
   }
   const seconds = (performance.now() - startedAt) / 1_000;
-  // A body counts as 33 refusals. Admitted requests permit more: at most 28 until now, and one for every four from now on.
+  // A body counts as 33 refusals. Admitted requests permit more: at most 28 so far, and one for every four from now on.
   expect(refused - before).toBeLessThan((seconds * A_SECOND + 28 + (60 + 10) / 4) / 33 + 3);
   await all;
 });

@@ -137,7 +137,7 @@ test('a retried request keeps its trace', async () => {
   expect(heads.at(-1)).toContain(`traceparent: 00-${ID}-`);
 });
 
-test('ten thousand new traces have different ids', () => {
+test('ten thousand new traces all have different ids', () => {
   const request = { headers: {} } as Parameters<typeof traceOf>[0];
   const begun = Array.from({ length: 10_000 }, () => traceOf(request));
   expect(begun.filter(({ id }) => !/^[0-9a-f]{32}$/.test(id))).toEqual([]);
@@ -158,7 +158,7 @@ const MOST_CONNECTIONS = 16 + 64;
 /** Two concurrent requests need three connections, or more on a machine that stalls. */
 const MOST_IN_TURN = 12;
 
-/** Counts the connections that a server of this process accepts. */
+/** Counts the connections that a server in this process accepts. */
 function countConnections(url: string): () => number {
   const port = Number(new URL(url).port);
   let accepted = 0;

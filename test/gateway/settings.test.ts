@@ -139,7 +139,7 @@ test.for([
   },
 );
 
-test('unset and empty settings have their defaults', () => {
+test('unset and empty settings have their default values', () => {
   expect(readGatewaySettings({ PORT: '', REDIS_URL: '' })).toMatchObject({
     HOST: '127.0.0.1',
     PORT: 8080,

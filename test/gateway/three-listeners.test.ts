@@ -57,12 +57,15 @@ test.for(listeners.filter(({ key }) => key !== undefined))('$name: two credentia
     ]);
 });
 
-test.for(listeners)('$name: a request target in absolute form is accepted only if it names the listener', async (to) => {
-  const { host } = new URL(to.url);
-  const asked = (authority: string) =>
-    exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
-  expect([await asked(host), await asked('elsewhere')]).toEqual([[200], [400]]);
-});
+test.for(listeners)(
+  '$name: a request target in absolute form is accepted only if it names the listener',
+  async (to) => {
+    const { host } = new URL(to.url);
+    const asked = (authority: string) =>
+      exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
+    expect([await asked(host), await asked('elsewhere')]).toEqual([[200], [400]]);
+  },
+);
 
 test.for(listeners)(
   '$name: a client that half-closes its connection after its requests gets all answers',
@@ -198,32 +201,39 @@ test.for(listeners)('$name: CONNECT is answered after earlier requests', async (
   expect(statuses(await exchange(to, write(to).repeat(3) + refused, true))).toEqual([201, 201, 201, 405]);
 });
 
-test.for(listeners)('$name: a request with a body and an ignored upgrade is answered after earlier requests', async (to) => {
-  const started = performance.now();
-  const upgrade = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
-  const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
-  for (const text of [write(to, upgrade), chunks]) {
-    for (const bytes of [text, write(to) + text, text + write(to), write(to) + text + write(to)]) {
-      const all = statuses(await exchange(to, bytes + last(to)));
-      expect(all).toEqual([...Array(bytes.split('POST ').length - 1).fill(201), 200]);
+test.for(listeners)(
+  '$name: a request with a body and an ignored upgrade is answered after earlier requests',
+  async (to) => {
+    const started = performance.now();
+    const upgrade =
+      'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
+    const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
+    for (const text of [write(to, upgrade), chunks]) {
+      for (const bytes of [text, write(to) + text, text + write(to), write(to) + text + write(to)]) {
+        const all = statuses(await exchange(to, bytes + last(to)));
+        expect(all).toEqual([...Array(bytes.split('POST ').length - 1).fill(201), 200]);
+      }
     }
-  }
-  expect(performance.now() - started).toBeLessThan(10_000);
-});
+    expect(performance.now() - started).toBeLessThan(10_000);
+  },
+);
 
-test.for(listeners)('$name: malformed bytes in or after a request with an ignored upgrade are refused at once', async (to) => {
-  const started = performance.now();
-  const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
-  const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
-  const ignored = get(to).replace(/\r\n$/, `${upgrade}\r\n`);
-  expect(statuses(await exchange(to, bad))).toEqual([400]);
-  expect(statuses(await exchange(to, ignored + bad))).toEqual([200, 400]);
-  for (const text of ['nonsense\r\n\r\n', get(to).replace('GET', 'BREW'), get(to).replace('\r\n', '\n')]) {
-    for (const bytes of [ignored + text, [ignored, text]])
-      expect(statuses(await exchange(to, bytes))).toEqual([200, 400]);
-  }
-  expect(performance.now() - started).toBeLessThan(8_000);
-});
+test.for(listeners)(
+  '$name: malformed bytes in or after a request with an ignored upgrade are refused at once',
+  async (to) => {
+    const started = performance.now();
+    const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
+    const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
+    const ignored = get(to).replace(/\r\n$/, `${upgrade}\r\n`);
+    expect(statuses(await exchange(to, bad))).toEqual([400]);
+    expect(statuses(await exchange(to, ignored + bad))).toEqual([200, 400]);
+    for (const text of ['nonsense\r\n\r\n', get(to).replace('GET', 'BREW'), get(to).replace('\r\n', '\n')]) {
+      for (const bytes of [ignored + text, [ignored, text]])
+        expect(statuses(await exchange(to, bytes))).toEqual([200, 400]);
+    }
+    expect(performance.now() - started).toBeLessThan(8_000);
+  },
+);
 
 test.for(listeners)('$name: an invalid chunk size is refused at once, even after other requests', async (to) => {
   const started = performance.now();
@@ -250,7 +260,7 @@ test.for(listeners)('$name: a line that ends without a carriage return is refuse
     expect([bytes, statuses(await exchange(to, bytes + get(to)))]).toEqual([bytes, [400]]);
 });
 
-test.for(listeners)('$name: every answer has nosniff, and answers to operators also have no-store', async (to) => {
+test.for(listeners)('$name: every answer sets nosniff, and answers to operators also set no-store', async (to) => {
   for (const request of [
     get(to),
     get({ ...to, read: '/livez' }),

@@ -32,7 +32,7 @@ async function handshake(url: string, options: ConnectionOptions = {}): Promise<
 const isRefused = async (url: string, options: ConnectionOptions): Promise<boolean> =>
   typeof (await handshake(url, options)) === 'string';
 
-/** A connection that sends nothing, not even the beginning of a handshake. */
+/** Opens a connection that sends nothing, not even the beginning of a handshake. */
 const silent = (url: string, from: string) => connectRaw(url.replace('https:', 'http:'), { from });
 
 const core = await listeningCore();
@@ -57,7 +57,7 @@ test('only TLS 1.2 and 1.3 are accepted', async () => {
   );
 });
 
-test('cipher suites have forward secrecy and authentication in both versions', async () => {
+test('cipher suites have forward secrecy and authentication in both TLS versions', async () => {
   for (const ciphers of ['AES128-GCM-SHA256', 'ECDHE-RSA-AES128-SHA256', 'ECDHE-ECDSA-AES256-SHA384', 'AES256-SHA'])
     expect(await isRefused(stack.gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
   const socket = (await handshake(stack.gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
@@ -100,7 +100,7 @@ test('plain HTTP on the TLS port gets a clear error, and other bytes only close 
   expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
 });
 
-/** Two files behind a symbolic link, as Kubernetes mounts them. */
+/** Creates two files behind a symbolic link, as Kubernetes mounts them. */
 async function mounted(first: Authority): Promise<{ files: Authority; renew(to: Authority): Promise<void> }> {
   const folder = await temporaryFolder();
   let version = 0;
@@ -154,7 +154,7 @@ test('invalid new files are logged once as an error, and the last valid ones sta
   expect(alarms()).toHaveLength(1);
 });
 
-test('a handshake has a timeout, and counts as a connection until then', TIMED, async () => {
+test('an unfinished handshake times out, and counts as a connection until then', TIMED, async () => {
   const stack = await startStack(withTls, { headersMs: 1_500, connectionsPerAddress: 2 });
   const held = [await silent(stack.gateway, '127.0.0.2'), await silent(stack.gateway, '127.0.0.2')];
   const over = await silent(stack.gateway, '127.0.0.2');

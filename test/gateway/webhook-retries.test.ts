@@ -190,7 +190,7 @@ test('an event for a key that no longer exists counts as dropped, and one that a
   expect(counts()).toEqual({ delivered: 1, retried: 0, given_up: 0, dropped: 1 });
 });
 
-test('the 80 % event is sent only if the store has counted 80 %, except after a local decision, which is not counted yet', async () => {
+test('the 80 % event is sent only if the usage in the store has reached 80 %, except after an uncounted local decision', async () => {
   const receiver = await webhookReceiver();
   const { webhooks, keys } = await setUp({ url: receiver.url });
   const unused = async () => {

@@ -45,7 +45,7 @@ function signatureOf({ headers, body }: Told): string {
   return `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`;
 }
 
-/** Uses up the five requests a day of a key, and continues until the key is banned. */
+/** Uses up the day limit of a key, which is five requests, and continues until the key is banned. */
 async function useUp(stack: Stack, key: string): Promise<void> {
   for (let sent = 0; sent < 10; sent++) await ask(stack, key);
 }
@@ -57,7 +57,7 @@ const delivered = (stack: Stack) =>
   );
 
 describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
-  test('80 % and 100 % of the day and a ban each cause one signed event without secrets', async () => {
+  test('80 % of the day limit, 100 % of it, and a ban each cause one signed event that contains no secret', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });

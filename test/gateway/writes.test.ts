@@ -139,7 +139,7 @@ test('a write that is sent while the core closes its idle connection gets anothe
   const client = await connectRaw(stack.gateway);
   const request = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
   for (let round = 0; round < 20; round++) {
-    // Both sockets of the gateway become readable between two polls of the event loop, the client's first.
+    // Both sockets of the gateway become readable between two polls of the event loop, first that of the client.
     setTimeout(() => {
       client.socket.write(request);
       for (const socket of idle) socket.end();
@@ -179,7 +179,7 @@ test('a connection is not reused if its answer arrived before its request was se
   expect(sockets.size).toBe(2);
 });
 
-test('only an answer that has the id of a write is accepted for it', async () => {
+test('a write whose answer has the id of another request gets 502', async () => {
   const text = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]';
   const wrong = withIdOf('x\r\nX-Request-Id: of-another\r\n', text);
   const { get, post } = await stackBefore(
