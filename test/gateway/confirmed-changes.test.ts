@@ -254,7 +254,7 @@ async function changedKey(): Promise<string> {
 
 const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target', target, 'action', 'key.change');
 
-test('each change to a key is reported once; at the start and after a gap, all keys are reported as possibly changed', async () => {
+test('each change to a key is reported once; on startup and after a gap, all keys are reported as possibly changed', async () => {
   const id = await changedKey();
   const { told } = follower();
   expect(await told()).toEqual([{ anyKey: true }]);

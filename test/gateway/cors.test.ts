@@ -92,7 +92,7 @@ test('the OpenAPI description is readable from any origin, even if CORS is off',
 
 test.for(
   'shop.example https://shop.example/ https://shop.example/cart ftp://shop.example HTTPS://Shop.example'.split(' '),
-)('CORS_ORIGINS=%s is refused at the start', async (origin) => {
+)('CORS_ORIGINS=%s is refused on startup', async (origin) => {
   await expect(startStack({ CORS_ORIGINS: origin })).rejects.toThrow(
     /CORS_ORIGINS.*must be \* or origins like https:\/\/shop\.example, without a path/s,
   );

@@ -119,7 +119,7 @@ test('a restart on a full disk does not refill buckets', async (context) => {
   await second.stop();
 });
 
-test('after a start on a read-only disk, keys and plans are in force and changes are refused', async (context) => {
+test('after startup on a read-only disk, keys and plans are in force, and changes are refused', async (context) => {
   const disk = await smallDisk(8);
   if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const first = await startOn(disk.folder);

@@ -87,7 +87,7 @@ test("an operator's change applies to the next request: revoking, disabling, ban
   }
 });
 
-test('acknowledged resets, bans, levels and counts survive crashes and a stop', async () => {
+test('acknowledged resets, bans, levels and counts survive crashes and restarts', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await launch({ DATA_DIR });
   const agent = keptAlive();

@@ -182,7 +182,7 @@ test('compiled code is cached in node_modules for the next start', async () => {
   expect([kept.length > 20, (await stat(compiled)).mtimeMs > before]).toEqual([true, true]);
 });
 
-test('at the first start, a worker uses the code that its primary has compiled', async () => {
+test('on the first start, a worker uses the code that its primary has compiled', async () => {
   const folder = await temporaryFolder();
   const environment = { ...ANY_PORTS, DATA_DIR: await temporaryFolder(), NODE_COMPILE_CACHE: folder };
   const started = await startService('gateway/main.ts', environment);

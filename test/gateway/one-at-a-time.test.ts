@@ -214,7 +214,7 @@ const write = (id: string, ownKey: string): string =>
 const executedOf = ({ coreLog }: Stack): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
 
-test('a stop closes each connection after an answer, and the requests after it are not executed', async () => {
+test('a stopping gateway closes each connection after an answer and does not execute the requests after it', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey({ plan: 'enterprise', minute: 1_000, day: 10_000 });
   const { socket, received, closed } = await connectRaw(own.gateway);

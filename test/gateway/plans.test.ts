@@ -56,7 +56,7 @@ test('the gateway adds missing plan values and keeps those that were set', async
   expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '77' });
 });
 
-test('a plan can be changed as soon as an empty Redis that was unavailable at the start answers', async () => {
+test('if an empty Redis was unavailable on startup, a plan can be changed as soon as Redis answers', async () => {
   const { url, redis } = await emptyDatabase();
   const proxy = await startFaultProxy(url);
   proxy.set({ kind: 'reset' });
@@ -130,9 +130,9 @@ const loseOne = () => redis.hdel(KEPT, 'free.minute');
 test.for([
   ['before', loseAll, spoil],
   ['after', spoil, loseAll],
-  ['in part after', spoil, loseOne],
+  ['partly after', spoil, loseOne],
 ] as const)(
-  'a gateway restores the kept copy of the plans when it is lost %s an invalid value is stored',
+  'a gateway restores the kept copy of the plans if it is lost %s an invalid value is stored',
   async ([, one, two]) => {
     const { stack, key, restart } = await fresh(62);
     await one();

@@ -14,7 +14,7 @@ import { temporaryFolder } from '../support/stack.ts';
 const folder = await temporaryFolder();
 const authority = await createAuthority();
 
-test('invalid or misspelt settings and arguments are all reported without their values, and the start fails', async () => {
+test('invalid or misspelt settings and arguments are all reported without their values, and startup fails', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
     DATA_DIR,

@@ -166,7 +166,7 @@ test('an unfinished handshake times out, and counts as a connection until then',
   expect(heldAt - overAt).toBeGreaterThan(500);
 });
 
-test('a stop does not wait for TLS handshakes', TIMED, async () => {
+test('a stopping gateway does not wait for TLS handshakes', TIMED, async () => {
   const stack = await startStack(withTls);
   const { closed } = await silent(stack.gateway, '127.0.0.1');
   const before = performance.now();

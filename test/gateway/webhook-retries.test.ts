@@ -157,7 +157,7 @@ test('at most 1,000 events wait and four are sent at once, and the others are dr
   );
 });
 
-test('a stop sends waiting events, and later events are dropped', async () => {
+test('a stopping gateway sends waiting events and drops later ones', async () => {
   const receiver = await webhookReceiver((response) => void setTimeout(() => status(204)(response), 50));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url });
   for (let number = 0; number < 12; number++) await tell();
@@ -167,7 +167,7 @@ test('a stop sends waiting events, and later events are dropped', async () => {
   expect(counts()).toMatchObject({ dropped: 1 });
 });
 
-test('a stop sends an event that waits for its retry once more', async () => {
+test('a stopping gateway makes one more attempt to send an event that waits for its retry', async () => {
   const receiver = await webhookReceiver((response, number) => status(number < 2 ? 500 : 204)(response));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url, firstRetryMs: 60_000, longestRetryMs: 60_000 });
   await tell();

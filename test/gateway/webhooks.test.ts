@@ -223,7 +223,7 @@ test('no event is claimed if no webhook is configured', async () => {
 test.for([
   ['refuses connections', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
   ['never answers', async (): Promise<string> => (await webhookReceiver(() => {})).url],
-] as const)('a receiver that %s delays neither clients nor a stop', TIMED, async ([, urlOf]) => {
+] as const)('a receiver that %s delays neither clients nor a stopping gateway', TIMED, async ([, urlOf]) => {
   const url = await urlOf();
   const stack = await start(url, WITH_REDIS);
   const keys = await Promise.all(Array.from({ length: 40 }, () => stack.issueKey({ day: 1 })));
