@@ -5,16 +5,16 @@ import { chunked, head } from '../support/answers.ts';
 import { textOf } from '../support/line.ts';
 
 /**
- * Answers of the maximum size are read. Answers that some parsers read differently are refused, because clients would
- * get wrong ones. `answer-stream.test.ts` tests all other answers.
+ * Answers of the maximum size are read. Answers that other parsers may read differently are refused, because clients
+ * could receive the wrong ones. `answer-stream.test.ts` tests all other answers.
  */
 
 const MAX_BODY = 65_536;
 const MAX_HEAD = 16_384;
 
-/** Each character is a byte. */
+/** Reads a text in which each character stands for one byte. */
 const read = (text: string) => readAnswer(Buffer.from(text, 'latin1'), 0, false);
-/** An empty answer whose head has `size` bytes, without the empty line at its end. */
+/** Returns an answer without a body whose head has `size` bytes, not counting the empty line at its end. */
 const headOf = (size: number) => {
   const rest = head('Content-Length: 0', 'X: ').length - 4;
   return head('Content-Length: 0', `X: ${'x'.repeat(size - rest)}`);
@@ -88,12 +88,12 @@ test('a head that exceeds the maximum length is refused, even before its end has
   expect(() => read(`HTTP/1.1 103 Early Hints\r\n\r\n${headOf(MAX_HEAD + 1)}`)).toThrow('too long');
 });
 
-test('an answer without length or chunks is refused', () => {
+test('an answer without a length or chunks is refused', () => {
   expect(() => read(head())).toThrow(EndUnknown);
   expect(() => read(`${head('Content-Type: text/plain', 'Connection: close')}abc`)).toThrow(EndUnknown);
 });
 
-test('an answer that is too large is refused before its body is read, and the error has its length if known', () => {
+test('an answer that is too large is refused before its body is read, and the error contains its length if known', () => {
   const large = head(`Content-Length: ${MAX_BODY + 1}`);
   const about = { from: large.length, head: expect.objectContaining({ length: MAX_BODY + 1 }) };
   expect(() => read(large)).toThrow(expect.objectContaining(about));

@@ -9,7 +9,7 @@ import { anyPlace, damaged, outcomeOf, type Written, written } from '../support/
 import { cleanUp } from '../support/clean-up.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Reads consecutive answers from a stream that is split at random positions. */
+/** Tests how consecutive answers are read from a stream that is split at random positions. */
 
 const numRuns = thoroughly(2_000, 300);
 const places = fc.array(anyPlace, { maxLength: 20 });
@@ -139,7 +139,7 @@ test.for([
   for (const sizes of [[1], [100_000]]) expect(() => readBody(bytes, undefined, sizes)).toThrow(Unreadable);
 });
 
-/** Answers each request with exactly the given bytes. */
+/** Starts a server that answers each request with exactly the given bytes. */
 async function parrot() {
   let bytes: Buffer = Buffer.alloc(0);
   let connections = 0;
@@ -152,7 +152,7 @@ async function parrot() {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  // A client that waits for more bytes considers the answer longer than we do, so it must time out soon.
+  // A client that considers an answer longer than the gateway does waits for more bytes, so it must time out soon.
   const timeouts = { headersTimeout: 1_000, bodyTimeout: 1_000 };
   const client = new Client(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, timeouts);
   cleanUp(async () => {
@@ -196,11 +196,11 @@ function answerOf(client: Client, method: Dispatcher.HttpMethod): Promise<ReadBy
   return promise;
 }
 
-/** llhttp violates RFC 9110 §5.5 for blanks after a length or a coding: it refuses them, or overlooks the chunks. */
+/** Removes blanks after a length or a coding. llhttp refuses them or overlooks the chunks, contrary to RFC 9110 §5.5. */
 const tidy = (bytes: Buffer): Buffer =>
   Buffer.from(bytes.toString('latin1').replaceAll(/((?:-length|-encoding):[^\r]*?)[\t ]+\r\n/gi, '$1\r\n'), 'latin1');
 
-test('undici reads valid answers, and damaged ones that we accept, exactly as we do', async () => {
+test('undici reads valid answers, and damaged ones that the gateway accepts, exactly as the gateway does', async () => {
   const core = await parrot();
   let reads = 0;
   await fc.assert(

@@ -82,7 +82,7 @@ test.for(
   'limit=0 limit=101 limit=abc limit=1.5 limit= limit=-1 limit=1&limit=2 limit=%31%30%31 status=gone status= status=sold&status=sold after=abc after=9223372036854775808'.split(
     ' ',
   ),
-)('the query %s gets 400 with the name of the parameter', async (query) => {
+)('the query %s gets 400 with a message that names the parameter', async (query) => {
   const { status, json } = await send(`${pets}?${query}`, { key });
   expect([status, json]).toEqual([
     400,
@@ -153,7 +153,7 @@ test.for([
   ['a chunk extension of 20 kB', `2;a=${'x'.repeat(20_000)}\r\n{}\r\n0\r\n\r\n`, 413],
   ['trailers of 200 kB', `2\r\n{}\r\n0\r\n${`a: ${'x'.repeat(1_000)}\r\n`.repeat(200)}\r\n`, 431],
 ] as const)(
-  'the refusal of a body with %s has the limits of its key and is not charged to the address',
+  'the refusal of a body with %s reports the limits of its key and is not charged to the address',
   async ([, body, status]) => {
     const owner = await stack.issueKey({ plan: 'enterprise', minute: 10_000, day: 10_000 });
     const from = `127.0.0.${++address}`;

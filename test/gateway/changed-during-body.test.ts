@@ -45,7 +45,7 @@ const CHANGES: [what: string, method: string, path: string, body: unknown, outco
   ['given a limit below its usage', 'PATCH', '', { minute: 1 }, [201, undefined]],
 ];
 
-/** A proxy to Redis that delays only the replies to decisions. */
+/** Starts a proxy to Redis that delays only the replies to decisions. */
 async function lateDecisions(target: string, lateMs: number): Promise<string> {
   const { hostname, port } = new URL(target);
   const server = net.createServer((client) => {
@@ -81,17 +81,20 @@ test('a request without a body is refused if its key is revoked before the reply
 describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test.for(CHANGES)('a key that is %s while its client sends a body', async ([, method, path, body, outcome]) => {
-    const key = await stack.issueKey();
-    const pets = async () => ((await send(`${stack.core}/v1/pets`)).json as unknown[]).length;
-    const decided = async () =>
-      ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { admitted: number }).admitted;
-    const change = async () => {
-      await expect.poll(decided).toBe(1);
-      expect((await stack.admin(method, `/keys/${idOf(key)}${path}`, body)).status).toBeLessThan(300);
-    };
-    const before = await pets();
-    expect(await postDuring(stack, key, change)).toEqual(outcome);
-    expect((await pets()) - before).toBe(outcome[0] === 201 ? 1 : 0);
-  });
+  test.for(CHANGES)(
+    'a POST gets the right answer if its key is %s while the body arrives',
+    async ([, method, path, body, outcome]) => {
+      const key = await stack.issueKey();
+      const pets = async () => ((await send(`${stack.core}/v1/pets`)).json as unknown[]).length;
+      const decided = async () =>
+        ((await stack.admin('GET', `/keys/${idOf(key)}`)).json as { admitted: number }).admitted;
+      const change = async () => {
+        await expect.poll(decided).toBe(1);
+        expect((await stack.admin(method, `/keys/${idOf(key)}${path}`, body)).status).toBeLessThan(300);
+      };
+      const before = await pets();
+      expect(await postDuring(stack, key, change)).toEqual(outcome);
+      expect((await pets()) - before).toBe(outcome[0] === 201 ? 1 : 0);
+    },
+  );
 });

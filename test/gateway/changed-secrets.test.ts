@@ -16,7 +16,7 @@ import { stackBefore } from '../support/stack-before.ts';
 const OLD = 'the-old-token-of-the-core';
 const NEW = 'the-new-token-of-the-core';
 
-test('a changed secret file is read again; an invalid one changes nothing and is logged once without content', async () => {
+test('a changed secret file is read again; an invalid one changes nothing and is logged once without its content', async () => {
   const path = join(await temporaryFolder(), 'token');
   await writeFile(path, `${OLD}\n`);
   const { logger, lines } = readableLog();
@@ -100,7 +100,7 @@ test('the gateway sends the first of several tokens, and the core accepts each o
 /** The successive values of CORE_TOKEN. */
 const STEPS = [OLD, `${OLD},${NEW}`, `${NEW},${OLD}`, NEW];
 
-test('during each step of a token rotation every core serves every gateway', async () => {
+test('during each step of a token rotation, every core serves every gateway', async () => {
   const folder = await temporaryFolder();
   const cores = await Promise.all(
     STEPS.map(async (CORE_TOKEN, step) => {

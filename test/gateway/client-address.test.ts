@@ -26,7 +26,7 @@ test.for([
 const core = await listeningCore();
 const { stack, get } = await stackBefore(core.url, { TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,2001:db8:ffff::/48' });
 
-/** The X-Forwarded headers that the core receives for a request with these headers, as `for proto host`. */
+/** Returns the X-Forwarded headers that the core receives for a request with these headers, as `for proto host`. */
 async function toldOf(headers: Record<string, string | string[]>, from = '127.0.0.1'): Promise<string> {
   core.heads.length = 0;
   expect((await get('', { from, headers: { host: 'gateway.test', ...headers } })).status).toBe(200);
@@ -58,7 +58,7 @@ test.for([
   },
 );
 
-test('the core receives the scheme and host that a trusted proxy sends, if valid, and no forwarding headers of other peers', async () => {
+test('the core receives the scheme and host that a trusted proxy sends, if valid, and no forwarding headers from other peers', async () => {
   const stated = (proto: string, host: string) => ({ 'x-forwarded-proto': proto, 'x-forwarded-host': host });
   expect(await toldOf({})).toBe('127.0.0.1 http gateway.test');
   expect(await toldOf(stated('https', 'store.example:8443'))).toBe('127.0.0.1 https store.example:8443');
@@ -67,9 +67,9 @@ test('the core receives the scheme and host that a trusted proxy sends, if valid
   expect(await toldOf({ ...stated('https', 'evil'), ...others }, '127.0.0.2')).toBe('127.0.0.2 http gateway.test');
 });
 
-test('behind a trusted proxy each client has its own allowance, and IPv6 clients of a /64 share one', async () => {
+test('behind a trusted proxy, each client has its own allowance, and IPv6 clients of a /64 share one', async () => {
   const startedAt = performance.now();
-  /** Remaining requests: `count`, plus at most one for each second since the start. */
+  /** Expects 401 with `count` remaining requests, plus at most one for each second since the start. */
   const left = (count: number) => [
     401,
     expect.toSatisfy((seen: number) => seen >= count && seen <= count + refilled()),

@@ -8,7 +8,7 @@ const TIMEOUT_MS = 5_000;
 
 const records = new WeakMap<LoadShedder, Record<string, Caller>>();
 
-/** The record of a key, separate for each shedder. */
+/** Returns the record of a key. Each shedder has its own records. */
 function keyOf(shedder: LoadShedder, name: string): Caller {
   const known = records.get(shedder) ?? {};
   records.set(shedder, known);
@@ -29,7 +29,7 @@ function take(shedder: LoadShedder, name: string): Slot {
   return slot;
 }
 
-test('a single caller gets half of the slots, and the next one the rest or an equal share', () => {
+test('a single caller gets half of the slots, the second one a third, and the third one a quarter', () => {
   const shedder = new LoadShedder(() => 1_000);
   const first = fill(shedder, 'first');
   expect(first).toHaveLength(500);
@@ -41,13 +41,13 @@ test('a single caller gets half of the slots, and the next one the rest or an eq
   expect(fill(shedder, 'third').length).toBeGreaterThan(80);
 });
 
-test('many small callers leave no capacity unused', () => {
+test('a large caller gets slots that many small callers leave unused', () => {
   const shedder = new LoadShedder(() => 1_000);
   for (let at = 0; at < 500; at++) take(shedder, `small ${at}`);
   expect(fill(shedder, 'large')).toHaveLength(250);
 });
 
-test('after the limit has fallen, callers below their share are admitted, up to as many callers as the limit', () => {
+test('after the limit has fallen, callers below their share are admitted until there are as many callers as the limit', () => {
   let limit = 1_000;
   const shedder = new LoadShedder(() => limit);
   const [first] = fill(shedder, 'first');
@@ -154,7 +154,7 @@ test('a few late answers do not change the limit', () => {
   expect(limit.value).toBe(most);
 });
 
-test('no request is shed during three seconds of higher but constant latency', () => {
+test('no request is shed while the latency is constant, even if it has risen to three seconds', () => {
   const simulation = new Simulation().run(5_000, 300, quick);
   for (const latencyMs of [3_000, 2, 1_000, 3_000, 2]) simulation.run(15_000, 300, { latencyMs, perSecond: 10_000 });
   expect([simulation.shed, simulation.givenUp]).toEqual([0, 0]);
@@ -170,7 +170,7 @@ test('slow reads among fast ones do not lower the limit', () => {
   expect(limit.value).toBe(2_048);
 });
 
-test('many answers that are late at one moment do not lower the limit while others are on time', () => {
+test('many answers that are late at the same moment do not lower the limit while others are on time', () => {
   const limit = new ConcurrencyLimit(TIMEOUT_MS);
   for (let now = 10_000; now < 40_000; now += 100) {
     answer(limit, now - 2, now);
@@ -188,7 +188,7 @@ test.for([15, 50, 300])('higher latency of a core with %d requests a second does
 const overloads = [15, 150].flatMap((perSecond) => [1.3, 2, 5, 10].map((times) => [perSecond, times] as const));
 
 test.for(overloads)(
-  'a core that can send %d answers a second still does at %d times the load, and in time',
+  'a core that can send %d answers a second keeps that rate at %d times the load, and answers in time',
   ([perSecond, times]) => {
     const core = { latencyMs: 2, perSecond };
     const simulation = new Simulation().run(5_000, 0.8 * perSecond, core).run(15_000, times * perSecond, core);
@@ -206,7 +206,7 @@ test('a core that has reached half of its limit is not sent a read twice merely 
   expect(core.mayProbe(2_000)).toBe(false);
 });
 
-test('a core that times out gets few requests, and as many as before once it recovers', () => {
+test('a core that times out gets few requests, and gets as many as before once it recovers', () => {
   const simulation = new Simulation().run(3_000, 300, quick).run(20_000, 300, { latencyMs: 9_000, perSecond: 10_000 });
   expect(simulation.limit.value).toBeLessThanOrEqual(64);
   simulation.run(30_000, 300, quick);

@@ -18,10 +18,10 @@ import { sqliteStorage } from '../support/storages.ts';
 import { eventually, isAlive, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
 /**
- * An operator's change is in force for the next request on every worker. Other gateways learn of it from the audit log.
+ * An operator's change applies to the next request on every worker. Other gateways learn of it from the audit log.
  */
 
-/** Holds six open connections to each of the two workers, which the kernel assigns at random. */
+/** Keeps six connections open to each of the two workers. The kernel assigns connections to workers at random. */
 async function onEveryWorker(gateway: Workers) {
   const key = await gateway.issueKey();
   const byWorker = new Map(gateway.pids().map((pid) => [pid, [] as http.Agent[]]));
@@ -30,7 +30,7 @@ async function onEveryWorker(gateway: Workers) {
     for (const agent of open()) agent.destroy();
   });
   for (let at = 0; open().length < 12; at++) {
-    if (at === 1_000) throw new Error('The kernel gave too few connections to one of the workers.');
+    if (at === 1_000) throw new Error('The kernel assigned too few connections to one of the workers.');
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     const answer = await send(`${gateway.gateway}/v1/pets`, { key, agent });
     const { requests } = (await gateway.admin(`/requests?q=${answer.headers['x-request-id']}`)).json as RequestsAnswer;
@@ -51,7 +51,7 @@ async function onEveryWorker(gateway: Workers) {
 const shared = await startWorkers();
 const { ask: askShared, codes: codesOnShared } = await onEveryWorker(shared);
 
-test('a lifted ban, new limits and new plans are in force on every worker once acknowledged', async () => {
+test('a lifted ban, new limits and new plans are in force on every worker once they are acknowledged', async () => {
   const key = await shared.issueKey({ plan: 'free' });
   for (let round = 0; round < 3; round++) {
     await shared.change('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
@@ -64,7 +64,7 @@ test('a lifted ban, new limits and new plans are in force on every worker once a
   }
 });
 
-test('a reset is in force for the next request on every worker', async () => {
+test('a reset applies to the next request on every worker', async () => {
   const key = await shared.issueKey({ plan: 'enterprise', minute: 12, day: 100 });
   for (let round = 0; round < 3; round++) {
     // Uses up all tokens.
@@ -88,7 +88,7 @@ test('no process uses the old state of a key that was revoked or reset just befo
   const { ask, codes } = await onEveryWorker(gateway);
   const [revoked, other] = [await gateway.issueKey(), await gateway.issueKey()];
   const key = await gateway.issueKey({ plan: 'enterprise', minute: 1_000, day: 40 });
-  /** The tokens of the day that are left after twelve requests. */
+  /** Sends twelve requests. @returns how many tokens of the day are left */
   const left = async () => {
     const answers = await ask(key);
     return Number(/"day";r=(\d+)/.exec(String(answers.at(-1)?.headers.ratelimit))?.[1]);
@@ -141,7 +141,7 @@ test('a worker that does not confirm a change is killed, and the change is ackno
   await untilServing(shared, 2);
 });
 
-/** A storage on disk, and the notifications of its changes. Each notification takes 10 ms. */
+/** Returns a storage on disk and the notifications about its changes. Each notification takes 10 ms. */
 async function toldStorage() {
   const storage = await sqliteStorage();
   const told: Changed[] = [];
@@ -168,7 +168,7 @@ const create = {
   parts: [{ record: 'key:a', exists: false, set: { plan: 'free' } }],
   entries: [{ log: 'audit', fields: { action: 'key.create', target: 'a' } }],
 } as const;
-/** A change of an existing key, with its audit entry. */
+/** Returns a change to an existing key, with its audit entry. */
 const changeOf = (field: string, to: string) => ({
   parts: [{ record: 'key:a', exists: true, set: { [field]: to } }] as const,
   entries: [
@@ -177,7 +177,7 @@ const changeOf = (field: string, to: string) => ({
 });
 const lower = changeOf('minute', '5');
 
-test('a change is announced to workers before it is acknowledged, except a new key and a change that was not made', async () => {
+test('workers are notified of a change before it is acknowledged, but not of a new key or a change that was not made', async () => {
   const { storage, told } = await toldStorage();
   expect(await storage.change(lower)).toBe(false);
   expect(await storage.change(create)).toBe(true);
@@ -188,7 +188,7 @@ test('a change is announced to workers before it is acknowledged, except a new k
   expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
-test('a change that affects no decision is not announced', async () => {
+test('workers are not notified of a change that affects no decision', async () => {
   const { storage, told } = await toldStorage();
   await storage.change(create);
   for (const harmless of [changeOf('name', 'new'), changeOf('tags', 'env=prod'), { ...lower, entries: [] }])
@@ -206,7 +206,7 @@ test('workers are notified that a change is a reset, unless its outcome is unkno
   expect(told).toEqual([{ key: 'a', isReset: true }, { key: 'a' }]);
 });
 
-test('workers are notified of a change of unknown outcome, and again before it is read back', async () => {
+test('workers are notified of a change whose outcome is unknown, and again before it is read back', async () => {
   const { storage, told, faults } = await toldStorage();
   await storage.change(create);
   faults.change = new Unknown('no answer');
@@ -254,14 +254,14 @@ async function changedKey(): Promise<string> {
 
 const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target', target, 'action', 'key.change');
 
-test('each change of a key is reported once; at the start and after a gap, all keys are reported as possibly changed', async () => {
+test('each change to a key is reported once; on startup and after a gap, all keys are reported as possibly changed', async () => {
   const id = await changedKey();
   const { told } = follower();
   expect(await told()).toEqual([{ anyKey: true }]);
   expect(await told()).toEqual([]);
   for (const target of [id, id, 'free', '*']) await entryAbout(target);
   expect(await told()).toEqual([{ key: id }]);
-  // These do not fit into one page.
+  // These entries do not fit on one page.
   for (let at = 0; at < 60; at++) await entryAbout(id);
   expect(await told()).toEqual([{ key: id }]);
   for (let at = 0; at < 600; at++) await entryAbout(id);
@@ -299,7 +299,7 @@ test('after a value of another type has replaced the audit log, all keys are rep
   expect(await told()).toEqual([]);
 });
 
-test('a reset is reported even if another change of the key follows', async () => {
+test('a reset is reported even if another change to the key follows', async () => {
   const [id, other] = [await changedKey(), await changedKey()];
   const { told } = follower();
   await told();

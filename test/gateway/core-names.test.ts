@@ -13,17 +13,17 @@ import { BOUNDLESS, eventually, workersEnvironment } from '../support/workers.ts
 
 /** A private /etc/hosts for one test. */
 interface PrivateHosts {
-  /** The prefix of a command that makes its process resolve names only from this file. */
+  /** A command prefix that makes the process resolve names only from this file. */
   readonly within: readonly string[];
   /** Replaces all names and their addresses. */
   set(names: Readonly<Record<string, readonly string[]>>): Promise<void>;
 }
 
-/** The file is overwritten in place by one write of a constant size, so that it is never read incomplete. */
+/** The file is overwritten in place by one write of a constant size, so that no process reads an incomplete file. */
 const SIZE = 2_048;
 const MOUNT = 'mount --bind "$0" /etc/hosts && mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"';
 
-/** Mounts the file for the started process only. Needs root, or a kernel that grants namespaces to every user. */
+/** Mounts the file for the started process only. Requires root, or a kernel that lets every user create namespaces. */
 async function privateHosts(): Promise<PrivateHosts> {
   const folder = await temporaryFolder();
   const [hosts, switches] = [join(folder, 'hosts'), join(folder, 'nsswitch.conf')];
@@ -39,7 +39,7 @@ async function privateHosts(): Promise<PrivateHosts> {
   return { within: ['unshare', ...namespace, 'sh', '-c', MOUNT, hosts, switches], set };
 }
 
-/** CORE_URL with a host name, which the system resolves. */
+/** Tests CORE_URL with a host name, which the system resolves. */
 
 const NAME = 'cores.test';
 const [ONE, TWO, THREE] = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const;
@@ -56,7 +56,7 @@ interface Named {
   told(): string[];
 }
 
-/** Three cores, and a gateway that finds some of them by a common name. */
+/** Starts three cores, and a gateway that finds some of them by a common name. */
 async function startNamed(addresses: readonly string[], settings: NodeJS.ProcessEnv = {}): Promise<Named> {
   const [cores, hosts] = [await coresOn([ONE, TWO, THREE]), await privateHosts()];
   await hosts.set({ [NAME]: addresses });
@@ -136,7 +136,7 @@ test('a name that can no longer be resolved keeps its last addresses, and this i
   const name = `http://${NAME}:${cores.port}`;
   await hosts.set({});
   await expect.poll(told).toContain(`core name cannot be resolved ${name}`);
-  // Waits for the next attempt, after two seconds.
+  // The next attempt follows after two seconds.
   await sleep(2_500);
   for (let sent = 0; sent < 4; sent++) expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await scrape(adminUrl)).series('gateway_upstream_ready')).toHaveLength(2);

@@ -85,7 +85,7 @@ test.for(['cores.test', 'other.test'])(
   },
 );
 
-test('localhost counts as a single core with this name', async () => {
+test('localhost counts as a single core of that name', async () => {
   const core = await listeningCore();
   const CORE_URL = core.url.replace('127.0.0.1', 'localhost');
   const stack = await startStack({ CORE_URL });
@@ -163,7 +163,7 @@ test('each SRV target of the first priority is a core, and no request fails when
   for (const { hosts } of [two, three]) expect([...hosts][0]).toMatch(/^cores\.test:\d+$/);
 });
 
-test('the gateway waits for missing SRV records, and keeps the last ones when they disappear', async () => {
+test('the gateway waits for missing SRV records, and keeps using the last ones when they disappear', async () => {
   const { dns, records, urls } = await startCores();
   const stack = await startStack({ CORE_URL: SRV_URL });
   const key = await stack.issueKey();
@@ -181,7 +181,7 @@ test('the gateway waits for missing SRV records, and keeps the last ones when th
 });
 
 test(
-  'a core that leaves finishes its requests, even slow ones, and then its connections are closed',
+  'a core that leaves the SRV records finishes its requests, even slow ones, before its connections are closed',
   TIMED,
   async () => {
     const dns = await startDnsServer();
@@ -205,13 +205,13 @@ test(
     const before = leaves.asked;
     const statuses = (await Promise.all(slow)).map(({ status }) => status);
     await fact(() => expect([...statuses, stays.asked + leaves.asked]).toEqual([200, 200, 200, 200, 4]));
-    // Less than the four seconds after which an idle connection is closed.
+    // This timeout is shorter than the four seconds after which an idle connection is closed.
     await expect.poll(() => leaves.connections.size, { timeout: 2_500 }).toBe(0);
     expect(leaves.asked).toBe(before);
   },
 );
 
-test('the metrics of at most 32 cores that left are kept', async () => {
+test('the metrics of at most 32 cores that have left are kept', async () => {
   const dns = await startDnsServer();
   const targets = Array.from({ length: 45 }, (_, at) => ({ target: `127.0.1.${at + 1}`, port: 1 }));
   dns.set(SRV, targets);

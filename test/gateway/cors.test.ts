@@ -29,7 +29,7 @@ test('by default no answer has CORS headers, and a preflight is an ordinary requ
 const shop = await startStack({ CORS_ORIGINS: `${SHOP}, http://localhost:3000` });
 const pets = `${shop.gateway}/v1/pets`;
 
-test('a preflight is answered without a key and is not charged to its address', async () => {
+test('a preflight is answered without a key and is not charged to the address', async () => {
   for (let asked = 0; asked < 70; asked++) {
     for (const path of ['/v1/pets', '/v1/pets/1', '/v1/limits']) {
       const { status, headers, text } = await preflight(shop.gateway + path, SHOP);
@@ -92,7 +92,7 @@ test('the OpenAPI description is readable from any origin, even if CORS is off',
 
 test.for(
   'shop.example https://shop.example/ https://shop.example/cart ftp://shop.example HTTPS://Shop.example'.split(' '),
-)('CORS_ORIGINS=%s is refused at the start', async (origin) => {
+)('CORS_ORIGINS=%s is refused on startup', async (origin) => {
   await expect(startStack({ CORS_ORIGINS: origin })).rejects.toThrow(
     /CORS_ORIGINS.*must be \* or origins like https:\/\/shop\.example, without a path/s,
   );

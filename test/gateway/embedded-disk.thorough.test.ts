@@ -21,7 +21,7 @@ async function startOn(DATA_DIR: string) {
   return {
     ask: async (method: string, path: string, body?: unknown) =>
       body === undefined ? await send(admin + path, { method, key }) : await post(admin + path, body, { method, key }),
-    /** The status of a request with this key. A valid key gets 502, because no core is running. */
+    /** Returns the status of a request with this key. A valid key gets 502, because no core is running. */
     statusOf: async (apiKey: string) => (await send(`${addresses.gateway}/v1/pets`, { key: apiKey })).status,
     async stop() {
       child.kill('SIGTERM');
@@ -56,7 +56,7 @@ async function expectFault(gateway: Gateway, why: string, advice = 'Free some sp
 
 test('on a full disk, keys can be revoked, disabled, banned and rotated; no other change is made', async (context) => {
   const disk = await smallDisk(8);
-  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const gateway = await startOn(disk.folder);
   const keys = [await issue(gateway), await issue(gateway), await issue(gateway), await issue(gateway)];
   const [revoked = '', disabled = '', banned = '', rotated = ''] = keys;
@@ -84,7 +84,7 @@ test('on a full disk, keys can be revoked, disabled, banned and rotated; no othe
 
 test('on a full disk, a key can be revoked after any number of rotations', async (context) => {
   const disk = await smallDisk(16);
-  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const gateway = await startOn(disk.folder);
   const networks = Array.from({ length: 19 }, (_, at) => `10.0.${at}.0/24`);
   const ids = await inTurn(Array.from({ length: 150 }), 30, async () => idOf(await issue(gateway)));
@@ -96,7 +96,7 @@ test('on a full disk, a key can be revoked after any number of rotations', async
   let refused = 0;
   for (let pass = 0; pass < 19 && refused === 0; pass++) {
     const rotate = (id: string) => gateway.ask('POST', `/keys/${id}/rotate`, { graceSeconds: 36_000 });
-    // Fewer at once than the connections that the operators' listener accepts from one address.
+    // The operators' listener limits the number of connections from one address.
     refused = (await inTurn(ids, 30, rotate)).filter(({ status }) => status === 503).length;
   }
   expect(refused).toBeGreaterThan(0);
@@ -106,7 +106,7 @@ test('on a full disk, a key can be revoked after any number of rotations', async
 
 test('a restart on a full disk does not refill buckets', async (context) => {
   const disk = await smallDisk(8);
-  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const first = await startOn(disk.folder);
   const apiKey = await issue(first);
   await disk.fill();
@@ -119,9 +119,9 @@ test('a restart on a full disk does not refill buckets', async (context) => {
   await second.stop();
 });
 
-test('after a start on a read-only disk, keys and plans are in force and changes are refused', async (context) => {
+test('after startup on a read-only disk, keys and plans are in force, and changes are refused', async (context) => {
   const disk = await smallDisk(8);
-  if (disk === undefined) return context.skip('This process may not mount a disk.');
+  if (disk === undefined) return context.skip('This process is not allowed to mount a disk.');
   const first = await startOn(disk.folder);
   const [good, revoked] = [await issue(first), await issue(first)];
   await first.ask('PATCH', '/plans/free', { minute: 7 });

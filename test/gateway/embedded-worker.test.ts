@@ -37,14 +37,14 @@ async function replaced(gateway: Workers, end: (worker: number) => unknown): Pro
   await eventually(() => gateway.pids()).not.toEqual([worker]);
 }
 
-/** An agent that reuses its connection. */
+/** Returns an agent that reuses its connection. */
 function keptAlive(): http.Agent {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   cleanUp(() => agent.destroy());
   return agent;
 }
 
-/** A key whose tenth request in a minute is refused, and whose twelfth bans it. */
+/** Issues a key whose tenth request in a minute is refused, and whose twelfth bans it. */
 async function smallKey(gateway: Workers): Promise<string> {
   await gateway.change('PATCH', '/plans/free', { minute: 9, ban_after: 1, ban_grace_seconds: 0, ban_seconds: 3_600 });
   return await gateway.issueKey({ plan: 'free' });
@@ -59,7 +59,7 @@ const isBan = ({ json }: Answer): boolean => (json as { code?: string }).code ==
 
 const codeOf = ({ status, json }: Answer): unknown => (status === 200 ? 200 : (json as { code: string }).code);
 
-test("an operator's change is in force for the next request: revoking, disabling, banning, lifting a ban, limits, plans", async () => {
+test("an operator's change applies to the next request: revoking, disabling, banning, lifting a ban, limits, plans", async () => {
   const agent = keptAlive();
   const next = async (key: string) => codeOf(await list(gateway, key, agent));
   for (let round = 0; round < 10; round++) {
@@ -87,7 +87,7 @@ test("an operator's change is in force for the next request: revoking, disabling
   }
 });
 
-test('acknowledged resets, bans, levels and counts survive crashes and a stop', async () => {
+test('acknowledged resets, bans, levels and counts survive crashes and restarts', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await launch({ DATA_DIR });
   const agent = keptAlive();
@@ -114,7 +114,7 @@ test('acknowledged resets, bans, levels and counts survive crashes and a stop', 
   expect(await list(second, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '8' } });
   const used = await second.issueKey({ plan: 'enterprise', minute: 1_000, day: 100 });
   for (let sent = 0; sent < 10; sent++) await list(second, used);
-  // SIGINT does not wait a second for load balancers, as SIGTERM does.
+  // Unlike SIGTERM, SIGINT does not wait a second for load balancers.
   second.child.kill('SIGINT');
   await second.ended;
 
@@ -134,7 +134,7 @@ test('operators see every decision as soon as it is made', async () => {
   }
 });
 
-test('a frozen worker is killed, and the revocation that waits for it is in force', async () => {
+test('a frozen worker is killed, and the revocation that waited for it takes effect', async () => {
   const key = await gateway.issueKey();
   expect((await list(gateway, key)).status).toBe(200);
   const worker = await workerOf(gateway);
@@ -196,7 +196,7 @@ test('a second gateway with the same DATA_DIR exits with a message that names th
   });
 });
 
-test('a restarted worker decides with the plans and keys of the primary at once', async () => {
+test('a restarted worker uses the plans and keys of the primary from its first decision', async () => {
   await gateway.change('PATCH', '/plans/free', { minute: 17 });
   const key = await gateway.issueKey({ plan: 'free' });
   await replaced(gateway, (worker) => process.kill(worker, 'SIGKILL'));

@@ -45,7 +45,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('cancel' as const), at: fc.nat(100) }) },
 );
 
-test('no more places are taken than exist, and no client waits while it may take another one', () => {
+test('the number of places is never exceeded, and no client waits while it may take another one', () => {
   const keepsCount = fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
     const places = share();
     for (const { what, at } of steps) {
@@ -60,7 +60,7 @@ test('no more places are taken than exist, and no client waits while it may take
   fc.assert(keepsCount, { seed: FUZZ_SEED, numRuns: 300 });
 });
 
-test('a single client gets half of the places, and the next one gets its share at once', () => {
+test('a single client gets half of the places, and the next one gets its first place at once', () => {
   const places = share();
   for (let asked = 0; asked < 20; asked++) places.take('greedy');
   expect(places.held('greedy')).toBe(PLACES / 2);

@@ -48,7 +48,7 @@ function ask(url: string, key: string, agent: http.Agent, due: number): Promise<
   return promise;
 }
 
-/** A gateway under five times the load that its core can serve. */
+/** Tests a gateway under five times the load that its core can serve. */
 
 const CAPACITY = 150;
 const ADMIN_TOKEN = 'token-of-the-tests';
@@ -67,7 +67,7 @@ async function setUp() {
   return {
     url: `${url}/v1/pets`,
     residentMegabytes,
-    /** How long shed requests took in the gateway according to its log, in ms. */
+    /** Returns how long shed requests took in the gateway according to its log, in ms. */
     timesShed: () =>
       [...gateway.out().matchAll(/"outcome":"shed".*"durationMs":([\d.]+)/g)].map((line) => Number(line[1])),
     async issueKey(): Promise<{ key: string; admitted: () => Promise<number> }> {
@@ -83,7 +83,7 @@ async function setUp() {
 
 const withStatus = (sent: readonly Sent[], status: number) => sent.filter((one) => one.status === status);
 
-/** Successful answers per second during the load. */
+/** Returns the number of successful answers per second during the load. */
 function goodput(sent: readonly Sent[], startedAt: number, seconds: number): number {
   return withStatus(sent, 200).filter(({ at }) => at < startedAt + seconds * 1_000).length / seconds;
 }
@@ -127,7 +127,7 @@ test(
   },
 );
 
-test('a greedy client leaves others their share, on one connection or a thousand', TIMED, async () => {
+test('a greedy client leaves others their share, whether it uses one connection or a thousand', TIMED, async () => {
   const { url, issueKey } = await setUp();
   const [greedy, modest] = [await issueKey(), await issueKey()];
   const flood = openLoop(url, greedy.key, 5 * CAPACITY, 4);
@@ -147,7 +147,7 @@ test('a greedy client leaves others their share, on one connection or a thousand
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
 
-/** Many pipelined requests on one connection. */
+/** Sends many pipelined requests on one connection. @returns the statuses of their answers */
 async function pipeline(url: string, key: string, count: number): Promise<number[]> {
   const { hostname, port, pathname } = new URL(url);
   const socket = net.connect(Number(port), hostname);

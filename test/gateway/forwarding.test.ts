@@ -7,7 +7,7 @@ import { startStack } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { TIMED } from '../support/timed.ts';
 
-/** Tests what the core receives of a request, and what the client receives of the answer. */
+/** Tests which parts of a request reach the core, and which parts of its answer reach the client. */
 
 test('the core receives neither the key nor forged headers about the client', async () => {
   const core = await listeningCore();
@@ -42,7 +42,7 @@ test.for([
   ['without CORS', {}, undefined],
   ['with CORS', { CORS_ORIGINS: SHOP }, SHOP],
 ] as const)(
-  'cookies of the core, and headers that the gateway sets itself, are not forwarded: %s',
+  'cookies from the core, and headers that the gateway sets itself, are not forwarded: %s',
   async ([, settings, to]) => {
     const own = {
       ...{
@@ -109,7 +109,7 @@ test.for([
   },
 );
 
-test('every request is logged in one line without its key and query', async () => {
+test('every request is logged in one line without its key or query', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await send(`${stack.gateway}/v1/pets?limit=7`, { key, headers: { 'x-request-id': 'r1' } });
@@ -127,7 +127,7 @@ test('every request is logged in one line without its key and query', async () =
   expect(JSON.stringify(stack.log)).not.toContain(key.slice(16));
 });
 
-test('only the deprecated operation has deprecation headers, even on its 404', async () => {
+test('only answers of the deprecated operation have deprecation headers, including its 404', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const pet = await post(`${stack.gateway}/v1/pets`, { name: 'Rex', categoryId: 1 }, { key });
@@ -166,8 +166,12 @@ const PIECE = 'x'.repeat(300_000);
 const CUT: string = expect.stringMatching(/aborted|hang up/);
 
 test.for([
-  ['a small answer with a length gets 502 if it is cut off', 'content-length: 100\r\n\r\nhalf', 502],
-  ['a small answer in chunks gets 502 if it is cut off', 'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n', 502],
+  ['a small answer with a length is replaced with 502 if it is cut off', 'content-length: 100\r\n\r\nhalf', 502],
+  [
+    'a small answer in chunks is replaced with 502 if it is cut off',
+    'transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n',
+    502,
+  ],
   ['a large answer with a length never looks complete if it is cut off', `content-length: 400000\r\n\r\n${PIECE}`, CUT],
   [
     'a large answer in chunks never looks complete if it is cut off',
@@ -201,7 +205,7 @@ test('a request whose client resets its connection is cancelled at the core and 
 });
 
 test(
-  'a core that does not answer delays its clients only until the timeout, and later ones not at all',
+  'a core that does not answer delays clients only until the timeout, and does not delay later ones',
   TIMED,
   async () => {
     let silent = true;
@@ -215,7 +219,7 @@ test(
   },
 );
 
-test('a core that is not ready gets no requests until it is ready', async () => {
+test('a core that is not ready receives no requests until it is ready again', async () => {
   let ready = true;
   const answer = (status: string) => `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`;
   const heads: string[] = [];

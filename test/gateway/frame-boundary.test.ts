@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { closeFrame, FrameBoundary } from '../../gateway/upstream/tunnel.ts';
 
-/** A frame of RFC 6455 §5.2 whose payload looks like a frame header. */
+/** Returns a frame (RFC 6455 §5.2) whose payload looks like a frame header. */
 function frame(length: number, isMasked: boolean): Buffer {
   const mask = isMasked ? 0x80 : 0;
   const head = Buffer.alloc(length < 126 ? 2 : length < 65_536 ? 4 : 10);

@@ -19,7 +19,7 @@ import { TIMED } from '../support/timed.ts';
 const SLOW_MS = 2_000;
 const BOUND_MS = 100;
 
-/** A core that answers orders slowly and everything else at once, but in order on each connection, as HTTP requires. */
+/** Starts a core that answers orders slowly and all else at once, but in order on each connection, as HTTP requires. */
 async function coreWithSlowOrders(slowMs = SLOW_MS) {
   const turns = new WeakMap<Socket, Promise<unknown>>();
   let asked = 0;
@@ -81,7 +81,7 @@ test.for(['another client', 'the same client'])(
   },
 );
 
-test('forty fast reads of a client are answered at once although its slow reads were sent first', TIMED, async () => {
+test('forty fast reads of a client are answered at once even if its slow reads were sent first', TIMED, async () => {
   const { url } = await coreWithSlowOrders();
   const forwarder = new Forwarder([url], 5 * SLOW_MS, readableLog().logger);
   await forwarder.start();
@@ -131,12 +131,12 @@ test('other clients never wait behind the repeated slow reads of one client', TI
     await sleep(20);
   }
   expect(new Set(times.map(({ status }) => status))).toEqual(new Set([200]));
-  // Once the gateway has found the client to be slow, the client gets separate connections.
+  // Once the gateway has detected that the client is slow, the client gets separate connections.
   expect(typical(times)).toBeLessThan(2 * typical(alone) + 30);
   expect(new Set((await Promise.all(late)).map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test.for([15, 30])('reads of %i ms of one client delay few reads of others', TIMED, async (slowMs) => {
+test.for([15, 30])('reads of one client that take %i ms delay few reads of others', TIMED, async (slowMs) => {
   const { stack, slow, quick } = await setUp(slowMs);
   const repeated = async (ask: () => Promise<unknown>, end: number) => {
     while (performance.now() < end) await ask();

@@ -17,7 +17,7 @@ import { type Stack, startStack, UNLIMITED } from '../support/stack.ts';
 const request = (key?: string) =>
   `GET /v1/pets HTTP/1.1\r\nHost: a\r\n${key === undefined ? '' : `Authorization: Bearer ${key}\r\n`}\r\n`;
 
-/** A stack with its own Redis, which a test can pause. @param timeoutMs the timeout of a decision */
+/** Starts a stack with its own Redis, which a test can pause. @param timeoutMs the timeout of a decision */
 async function startWithRedis(timeoutMs: number): Promise<{ redis: Redis; stack: Stack }> {
   const server = await startRedisServer();
   cleanUp(server.stop);
@@ -58,7 +58,7 @@ test('a banned client that keeps sending loses its connection, and one that wait
   expect([status, Number(headers['retry-after']) > 3_000]).toEqual([429, true]);
 });
 
-test('made-up keys beyond their allowance cost no decision and are disconnected; verified keys still work', async () => {
+test('clients with made-up keys beyond their allowance cost no decision and are disconnected; verified keys still work', async () => {
   const { redis, stack } = await startWithRedis(2_000);
   const key = await stack.issueKey(UNLIMITED);
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
@@ -73,7 +73,7 @@ test('made-up keys beyond their allowance cost no decision and are disconnected;
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
-test('concurrent requests of new keys are all decided, even if their address has few tokens left', async () => {
+test('concurrent requests with new keys are all decided, even if their address has few tokens left', async () => {
   const stack = await startStack();
   for (let at = 0; at < 50; at++) await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
   const keys = await Promise.all(Array.from({ length: 30 }, () => stack.issueKey(UNLIMITED)));
@@ -83,7 +83,7 @@ test('concurrent requests of new keys are all decided, even if their address has
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
 });
 
-test('an address has at most as many pending decisions on unverified keys as its allowance', async () => {
+test('the pending decisions on unverified keys from one address never exceed its allowance', async () => {
   const newcomers = new Newcomers(new Clients(() => DEFAULT_PLANS));
   const entered = Array.from({ length: 100 }, () => newcomers.enter('a'));
   expect(entered.filter((one) => one === 'entered')).toHaveLength(60);
@@ -95,7 +95,7 @@ test('an address has at most as many pending decisions on unverified keys as its
   expect(newcomers.enter('b')).toBe('entered');
 });
 
-test('an address with too many new keys that wait for Redis gets 503 at no charge', async () => {
+test('an address with too many new keys that wait for Redis gets 503 and is not charged', async () => {
   const { redis, stack } = await startWithRedis(60_000);
   const key = await stack.issueKey(UNLIMITED);
   await redis.client('PAUSE', 60_000, 'WRITE');

@@ -4,7 +4,7 @@ import { send, sendBytes } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** Requirements of the HTTP standards for a server, one per row. */
+/** Tests requirements of the HTTP standards for a server, one per row. */
 
 const core = await listeningCore();
 const { stack, key } = await stackBefore(core.url, {}, { plan: 'enterprise', minute: 10_000, day: 10_000 });
@@ -16,7 +16,7 @@ const NOT_FOUND = /^HTTP\/1.1 404 /;
 const NO_REQUEST = /^HTTP\/1.1 400 [\s\S]*"code":"invalid_request"/;
 const NO_SUCH_VERSION = /^HTTP\/1.1 505 [\s\S]*"code":"http_version_not_supported"/;
 
-/** Replaces `GET /v1/pets HTTP/1.1`, `Host: a` and a valid Authorization header. */
+/** Replacements for `GET /v1/pets HTTP/1.1`, `Host: a` and a valid Authorization header. */
 interface Odd {
   readonly line?: string;
   readonly host?: string;
@@ -26,13 +26,13 @@ type Row = [what: string, rfc: string, odd: Odd, answer: RegExp, forwarded?: str
 
 test.for<Row>([
   [
-    'the absolute form in capitals, with a port',
+    'a target in absolute form, in capitals and with a port',
     '9110 §4.2.3',
     { line: 'GET HTTP://A:80/v1/pets HTTP/1.1', host: 'a:80' },
     OK,
     'GET /v1/pets HTTP/1.1',
   ],
-  ['the absolute form without a path', '9112 §3.2.1', { line: 'GET http://a?x HTTP/1.1' }, NOT_FOUND],
+  ['a target in absolute form without a path', '9112 §3.2.1', { line: 'GET http://a?x HTTP/1.1' }, NOT_FOUND],
   ['a POST without a body', '9112 §6.3', { line: 'POST /v1/pets HTTP/1.1' }, OK, 'POST /v1/pets HTTP/1.1'],
   ...(
     [
@@ -63,7 +63,7 @@ test.for<Row>([
   ['two spaces after Bearer', '6750 §2.1', { authorization: bearer('  ') }, OK, 'GET /v1/pets HTTP/1.1'],
   ['a tab after Bearer', '6750 §2.1', { authorization: bearer('\t') }, /^HTTP\/1.1 401 /],
 ])(
-  'a request with %s is answered as RFC %s requires',
+  'a request is answered as the standard requires: %s (RFC %s)',
   async ([, , { line = 'GET /v1/pets HTTP/1.1', host = 'a', authorization = bearer() }, answer, forwarded]) => {
     const before = core.heads.length;
     const head = [line, `Host: ${host}`, authorization, 'Connection: close', '', ''].join('\r\n');

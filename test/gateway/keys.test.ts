@@ -22,7 +22,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const refused: [name: string, headers: Record<string, string | string[]>][] = [
     ['no Authorization', {}],
     ['the scheme Basic', { authorization: 'Basic dXNlcjpwYXNz' }],
-    ['an empty bearer', { authorization: 'Bearer ' }],
+    ['an empty bearer token', { authorization: 'Bearer ' }],
     ['only the scheme', { authorization: 'Bearer' }],
     ['two Authorization headers', { Authorization: [`Bearer ${good}`, `Bearer ${good}`] }],
     ['a key with spaces', { authorization: `Bearer ${good.slice(0, 20)} ${good.slice(20)}` }],
@@ -36,7 +36,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     ['the key in X-Api-Key', { 'x-api-key': good }],
   ];
 
-  test.for(refused)('%s gets 401 without a reason', async ([, headers]) => {
+  test.for(refused)('the answer is 401 without a reason: %s', async ([, headers]) => {
     const answer = await send(`${stack.gateway}/v1/pets`, { headers });
     expect(answer.status).toBe(401);
     expect(answer.text).toBe(
@@ -62,7 +62,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 });
 
-test('an address without a key gets 429 after 60 requests a minute, and a valid key from it still works', async () => {
+test('an address gets 429 after 60 requests a minute without a key, and a valid key from it still works', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const statuses: number[] = [];
@@ -74,7 +74,7 @@ test('an address without a key gets 429 after 60 requests a minute, and a valid 
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
 });
 
-/** Answers without the headers that differ between any two requests. */
+/** Returns an answer without the headers that differ between any two requests. */
 function varying({ status, text, headers }: Answer) {
   const {
     date: _date,

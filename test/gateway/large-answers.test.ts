@@ -15,10 +15,10 @@ import { connectRaw } from '../support/raw-client.ts';
 import { type Stack, UNLIMITED } from '../support/stack.ts';
 import { stackBefore } from '../support/stack-before.ts';
 
-/** Large answers are streamed to their clients. Clients that do not read, or leave, harm no others. */
+/** Large answers are streamed to their clients. Clients that do not read, or that disconnect, do not affect others. */
 
 const MEGABYTE = 1_000_000;
-/** Half of the unshared connections to a core: the most that one client gets. */
+/** The maximum for one client: half of the unshared connections to a core. */
 const MOST_ALONE = 32;
 let asked = 0;
 
@@ -27,7 +27,7 @@ const untilNothingIsHeld = ({ adminUrl }: Stack) =>
 
 const made = new Map<string, Buffer>();
 
-/** Pseudo-random bytes for each seed. They are cached, so that the core answers fast. */
+/** Returns pseudo-random bytes that depend on the seed. They are cached, so the core answers fast. */
 function bytesOf(seed: number, length: number): Buffer {
   const key = Buffer.alloc(16, seed);
   const bytes = made.get(`${seed} ${length}`) ?? createCipheriv('aes-128-ctr', key, key).update(Buffer.alloc(length));
@@ -37,7 +37,7 @@ function bytesOf(seed: number, length: number): Buffer {
 
 const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** Answers with the bytes of `?seed=…&length=…`, in chunks if `&chunked`; anything else gets an empty list. */
+/** Answers `?seed=…&length=…` with those bytes, in chunks for `&chunked`, and anything else with an empty list. */
 const CORE_URL = await serveHttp((request, response) => {
   const { searchParams: query } = new URL(request.url ?? '', 'http://core');
   response.setHeader('X-Request-Id', String(request.headers['x-request-id']));
@@ -50,7 +50,7 @@ const CORE_URL = await serveHttp((request, response) => {
 });
 
 describe('each client gets every byte of its own large answer in order', () => {
-  /** More than the kernel buffers, so the gateway waits for slow readers. */
+  /** Larger than the buffers of the kernel, so the gateway waits for slow readers. */
   const LENGTH = 16 * MEGABYTE;
 
   async function readSlowly(answer: IncomingMessage, pauseMs: number): Promise<Buffer> {
@@ -85,7 +85,7 @@ test('a client that reads none of its answers holds only its share of connection
   const { stack, key: greedy, get } = await stackBefore(CORE_URL);
   const other = await stack.issueKey(UNLIMITED);
   const query = `?seed=7&length=${2 * MEGABYTE}`;
-  // After this answer, the gateway expects large ones for the client.
+  // After this answer, the gateway expects large answers for this client.
   expect((await get(query)).status).toBe(200);
   const ask = `GET /v1/pets${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${greedy}\r\n\r\n`;
   asked = 0;
@@ -101,7 +101,7 @@ test('a client that reads none of its answers holds only its share of connection
     await sleep(50);
   }
   expect([...statuses]).toEqual([200]);
-  // Few of the thousands of requests are sent. On a slow machine, some of these time out and others are sent instead.
+  // Few of the thousands of requests reach the core. On a slow machine, some of them time out and others replace them.
   expect(asked).toBeLessThanOrEqual(10 * MOST_ALONE);
 });
 
@@ -161,7 +161,7 @@ describe('a large answer that its core does not complete', () => {
     expect(received.length).toBeLessThan(600_000);
   });
 
-  test('resets the connection of an HTTP/1.0 client, for which the end of the connection ends the answer', async () => {
+  test('resets the connection of an HTTP/1.0 client, to which a normal close means that the answer is complete', async () => {
     const { received, fault } = await answerTo(CHUNKS, close, '1.0');
     expect([received.slice(0, 15), fault]).toEqual(['HTTP/1.1 200 OK', 'ECONNRESET']);
     expect(await answerTo(`${CHUNKS}0\r\n\r\n`, undefined, '1.0')).toMatchObject({ fault: undefined });
@@ -191,10 +191,10 @@ test('a large answer with trailers arrives without them, and its connection is r
   expect(sockets.size).toBeLessThanOrEqual(2);
 });
 
-/** An answer that the gateway must never hold as a whole. */
+/** The size of an answer that the gateway must never buffer as a whole. */
 const HUGE = 100 * MEGABYTE;
 const PIECE = Buffer.alloc(65_536, 'x');
-/** The maximum for the buffers of the kernel and of the gateway together. */
+/** The maximum that the buffers of the kernel and of the gateway hold together. */
 const MOST_UNDER_WAY = 40_000_000;
 /** Much less than the timeout for the core. */
 const MOST_WAIT_MS = 2_000;
@@ -213,7 +213,7 @@ function* pieces(): Generator<Buffer> {
   for (; taken < HUGE; taken += PIECE.length) yield PIECE.subarray(0, HUGE - taken);
 }
 
-/** A paused client connection that has requested the huge answer. */
+/** Returns a paused client connection that has requested the huge answer. */
 async function askForHuge(): Promise<Socket> {
   const { socket } = await connectRaw(huge.stack.gateway);
   socket.allowHalfOpen = false;
@@ -256,15 +256,15 @@ test('other reads do not wait behind a huge answer that its client does not read
 });
 
 const LARGE = Buffer.alloc(MEGABYTE, 'x');
-/** Long enough for the gateway to see the close, but shorter than its interval of checks for clients that left. */
+/** Long enough for the gateway to see the close, but shorter than the interval of its checks for closed connections. */
 const AHEAD_MS = 5;
-/** Fewer than the connections of one client, so that the core still gets requests if all of a round are held. */
 const ROUNDS = 5;
+/** Fewer than the connections that one client may hold, so the core still gets requests if all of a round are held. */
 const IN_A_ROUND = 20;
-/** Enough for the gateway to read what was sent. */
+/** Long enough for the gateway to read what was sent. */
 const LATER_MS = 100;
 
-/** A core that passes each request to the test, which answers it. */
+/** Starts a core that passes each request to the test, which answers it. */
 async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResponse> }> {
   const [asked, waiting]: [ServerResponse[], ((response: ServerResponse) => void)[]] = [[], []];
   const url = await serveHttp((request, response) => {
@@ -276,7 +276,7 @@ async function heldCore(): Promise<{ url: string; next: () => Promise<ServerResp
   return { url, next: async () => asked.shift() ?? (await new Promise((resolve) => waiting.push(resolve))) };
 }
 
-/** A gateway in front of such a core, and a key for which it expects large answers. */
+/** Starts a gateway in front of such a core, and issues a key for which it expects large answers. */
 async function setUp(settings: Record<string, string> = {}) {
   const core = await heldCore();
   const { stack, key, get } = await stackBefore(core.url, settings);
@@ -293,7 +293,7 @@ async function ask(stack: Stack, key: string, requests: number): Promise<Socket>
   return socket;
 }
 
-test('large answers to clients that have just left hold no connection', async () => {
+test('large answers to clients that have just disconnected hold no connection', async () => {
   const { stack, next, list, ask } = await setUp();
   for (let round = 0; round < ROUNDS; round++) {
     for (let left = 0; left < IN_A_ROUND; left++) {
@@ -311,7 +311,7 @@ test('large answers to clients that have just left hold no connection', async ()
   expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(answers.map(() => 200));
 });
 
-test('pipelined requests hold no connection after their client left, and each has its log line', async () => {
+test('pipelined requests hold no connection after their client has disconnected, and each is logged', async () => {
   // The first of three is never answered.
   const { stack, next, ask } = await setUp({ CORE_TIMEOUT_MS: '1000' });
   const lines = () => stack.log.filter(({ msg }) => msg === 'request').length;

@@ -28,16 +28,21 @@ async function answerTo(beginning: string): Promise<string> {
 }
 
 test.for([
-  ['announced as a byte too long', head(JSON_TYPE, `Content-Length: ${LIMIT + 1}`), 413, 'payload_too_large'],
+  ['announced as one byte too long', head(JSON_TYPE, `Content-Length: ${LIMIT + 1}`), 413, 'payload_too_large'],
   ['announced as 10 GB long', head(JSON_TYPE, 'Content-Length: 10000000000'), 413, 'payload_too_large'],
   [
-    'a byte too long and in chunks',
+    'one byte too long and in chunks',
     `${head(JSON_TYPE, CHUNKED)}10001\r\n${'a'.repeat(LIMIT + 1)}`,
     413,
     'payload_too_large',
   ],
   ['in one chunk of 4 GB', `${head(JSON_TYPE, CHUNKED)}ffffffff\r\n${'a'.repeat(LIMIT + 1)}`, 413, 'payload_too_large'],
-  ['in too many chunks of a byte', head(JSON_TYPE, CHUNKED) + '1\r\na\r\n'.repeat(LIMIT + 1), 413, 'payload_too_large'],
+  [
+    'in too many chunks of one byte',
+    head(JSON_TYPE, CHUNKED) + '1\r\na\r\n'.repeat(LIMIT + 1),
+    413,
+    'payload_too_large',
+  ],
   ['compressed', head(JSON_TYPE, 'Content-Encoding: gzip', 'Content-Length: 70000'), 415, 'unsupported_media_type'],
   ['compressed and in chunks', head(JSON_TYPE, 'Content-Encoding: br', CHUNKED), 415, 'unsupported_media_type'],
 ] as const)(
@@ -63,7 +68,7 @@ test('a body of 65,536 bytes is read, both with a length and in chunks', async (
 const CHUNK = `10000\r\n${'x'.repeat(65_536)}\r\n`;
 /** The buffers of the kernel for both ends of a connection, with a margin. */
 const MOST_BYTES = 32_000_000;
-/** A gateway that has read this much evidently never stops. */
+/** A gateway that has read this much evidently never stops reading. */
 const GIVEN_UP_AT = 256_000_000;
 const LONG = 'Content-Length: 1000000000000';
 
@@ -75,7 +80,7 @@ test.for([
   ['without a key and with a length', POST, [LONG], 401],
   ['for an operation that accepts none', 'GET /v1/pets HTTP/1.1', [KEY, CHUNKED], 400],
   ['for an unknown path', 'POST /v1/nothing HTTP/1.1', [KEY, CHUNKED], 404],
-] as const)('the connection of an endless body is closed: %s', async ([, line, headers, status]) => {
+] as const)('a connection with an endless body is closed: %s', async ([, line, headers, status]) => {
   const { socket, received } = await connectRaw(stack.gateway);
   socket.allowHalfOpen = false;
   const cut = new AbortController();
@@ -88,7 +93,7 @@ test.for([
   expect(socket.bytesWritten).toBeLessThan(MOST_BYTES);
 });
 
-/** More than the kernel buffers. */
+/** More bytes than the kernel can buffer. */
 const BYTES = 8_000_000;
 /** All bytes after refusals are read at 8 MB a second in total. */
 const TIMES = thoroughly(10, 3);

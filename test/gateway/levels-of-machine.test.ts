@@ -14,7 +14,7 @@ const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const verdict = await redis.limiter.decide(await redis.createKey());
 
-/** A worker that has read this many keys from Redis, the first one most recently. Its answers can be held back. */
+/** Returns a worker that has read `count` keys from Redis, the first key most recently. Its answers can be delayed. */
 function workerWith(count: number) {
   const known = new Clients(() => redis.plans);
   const keys = Array.from({ length: count }, () => createApiKey().credential);
@@ -57,7 +57,7 @@ function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
 }
 
 test.for([
-  ['while the answer that contains it is on its way', 2],
+  ['while the answer that contains it is in transit', 2],
   ['before the request for it reaches its worker', 1],
 ] as const)('a key that changes %s is not decided by the primary, while other keys are', async ([, changesAt]) => {
   const worker = workerWith(600);

@@ -24,8 +24,8 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
   const pets = `${stack.gateway}/v1/pets`;
 
-  test('every answer to a key has the limits of the key, whatever the status', async () => {
-    // The day limit is the tighter one. It refills a token every five minutes, so none during the test.
+  test('every answer reports the limits of its key, whatever the status', async () => {
+    // The day limit is the tighter one. It refills one token every five minutes, so none is refilled during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 300 });
     const answers = [
       await send(pets, { key }),
@@ -45,7 +45,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 
   test('each refused request gets its own place in line, and X-RateLimit-Reset agrees with Retry-After', async () => {
-    // A token is refilled every five minutes, so none during the test.
+    // One token is refilled every five minutes, so none is refilled during the test.
     const key = await stack.issueKey({ minute: 1_000, day: 288 });
     const admitted = await Promise.all(Array.from({ length: 288 }, () => send(pets, { key })));
     expect(new Set(admitted.map(({ status }) => status))).toEqual(new Set([200]));
@@ -76,7 +76,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect((await send(pets, { key })).status).toBe(200);
   });
 
-  test('the answers to a banned key state how long the ban lasts', async () => {
+  test('answers to requests with a banned key state how long the ban lasts', async () => {
     // No other test uses this plan.
     await stack.admin('PATCH', '/plans/pro', { minute: 2, ban_after: 3, ban_grace_seconds: 0, ban_seconds: 100 });
     const key = await stack.issueKey({ plan: 'pro' });
@@ -95,7 +95,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(Math.abs(Number(last?.headers['x-ratelimit-reset']) - nowSeconds() - 100)).toBeLessThan(3);
   });
 
-  test('X-RateLimit-Reset is not before the next token, even if a ban expires earlier', async () => {
+  test('X-RateLimit-Reset is never earlier than the next token, even if a ban expires earlier', async () => {
     const key = await stack.issueKey({ plan: 'free', minute: 60, day: 1 });
     await send(pets, { key });
     await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 10 });
@@ -117,7 +117,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   });
 });
 
-test('answers have the limits of the key even if the core fails', async () => {
+test('answers report the limits of the key even if the core fails', async () => {
   const garbage = await faultyCore((socket) => socket.end('garbage\r\n\r\n'));
   for (const [core, status, code] of [
     [() => {}, 504, 'gateway_timeout'],
@@ -131,7 +131,7 @@ test('answers have the limits of the key even if the core fails', async () => {
   }
 });
 
-test('answers without a key have the limits of the address, even for malformed requests', async () => {
+test('answers to requests without a key report the limits of the address, even if a request is malformed', async () => {
   const stack = await startStack();
   expectLimits(await send(`${stack.gateway}/v1/pets`), 60);
   expectLimits(await send(`${stack.gateway}//`), 60);

@@ -13,13 +13,13 @@ import { answer, askOn, lineTo, lineUnderTest, NOT_STREAMED, requestFor, sendInP
 import { freePort } from '../support/port.ts';
 
 /**
- * Tests the connection to the core that reads share: its requests, which request gets which answer, and when it closes.
+ * Tests the connection to the core that reads share: what it sends, which answer a request gets, and when it closes.
  */
 
 const withHeader = (name: string, value: string) =>
   requestFor({ target: '/v1/pets?limit=1', headers: ['X', '1', name, value] });
 
-test('a request to the core consists of exactly its line, host, headers and id', () => {
+test('a request to the core consists of exactly its request line, host, headers and id', () => {
   const value = 'a\tb \x80\xff!~';
   expect(writeRequest(withHeader('Y-z', value), 'a.1', 'core:7001')).toBe(
     `GET /v1/pets?limit=1 HTTP/1.1\r\nHost: core:7001\r\nX: 1\r\nY-z: ${value}\r\nX-Request-Id: a.1\r\n\r\n`,
@@ -28,7 +28,7 @@ test('a request to the core consists of exactly its line, host, headers and id',
 
 const CODES = [...Array(32).keys(), 0x7f, 0x100, 0x10a, 0x10d, 0x2028, 0xffff].filter((code) => code !== 0x09);
 
-test.for(CODES)('a header value with the character %i is never written', (code) => {
+test.for(CODES)('a header value with the character code %i is never written', (code) => {
   const character = String.fromCharCode(code);
   for (const value of [character, `a${character}`, `${character}b`, `a${character}b`])
     expect(() => writeRequest(withHeader('Y', value), 'a.1', 'core'), JSON.stringify(value)).toThrow('The header Y');
@@ -98,7 +98,7 @@ test('each character of a header is sent to the core as one byte', async () => {
   expect(received[0]).toContain(`\r\nX: ${value}\r\n`);
 });
 
-test('a wire that is closed while it connects leaves no connection open', async () => {
+test('closing a wire while it connects leaves no connection open', async () => {
   const { line, ask, received, ended } = await lineToBareCore(1);
   const asked = Promise.allSettled([ask('/')]);
   await ticked();
@@ -139,7 +139,7 @@ test('each request gets its own answer, however the stream is split', async () =
   );
 });
 
-test('an answer that arrives in many reads reaches its request', async () => {
+test('an answer that arrives in many pieces reaches its request', async () => {
   const { ask, connections } = await lineUnderTest((socket, path) => void socket.write(answer(path.repeat(20_000))));
   const answers = await Promise.all(paths(100).map((path) => ask(path)));
   expect(answers.map((body, at) => body === `/${at}`.repeat(20_000))).toEqual(Array(100).fill(true));
@@ -281,7 +281,7 @@ test('a request that could not be sent is not sent later with the next one', asy
   expect(received).toMatch(/^GET \/second HTTP\/1\.1\r\nHost: 127\.0\.0\.1:\d+\r\nX-Request-Id: \r\n\r\n$/);
 });
 
-test('a connection without waiting requests is closed, and the next request gets a new one', async () => {
+test('a connection is closed once none of its requests is wanted, and the next request gets a new one', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path !== '/silent') socket.write(answer(path));
   });
@@ -327,7 +327,7 @@ test('interim answers are buffered only up to a limit', async () => {
   await expect(ask('/')).rejects.toThrow(ConnectionLost);
 });
 
-test('a wire that is closed fails all waiting requests and closes its connection', async () => {
+test('closing a wire fails all waiting requests and closes its connection', async () => {
   const { ask, line, connections } = await lineUnderTest((socket, path) => {
     if (path === '/first') socket.write(answer(path));
   });

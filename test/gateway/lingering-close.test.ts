@@ -26,7 +26,7 @@ async function serve(onRequest: RequestListener): Promise<string> {
   return server.url;
 }
 
-/** A client whose request is refused at once, and the other end of its connection. */
+/** Returns a client whose request is refused at once, and the other end of its connection. */
 async function refused(): Promise<{ client: Socket; server: Socket; answer: () => string }> {
   const arrived = Promise.withResolvers<Socket>();
   const url = await serve((request, response) => {
@@ -79,7 +79,7 @@ test('a client that neither sends nor closes is disconnected after five seconds 
   expect(waited).toBeLessThan(25_000);
 });
 
-/** A connection on which many requests were refused, each before its short body arrived. */
+/** Opens a connection on which many requests are refused, each before its short body arrives. */
 async function refusedOften(times: number): Promise<{ server: Socket; requests: WeakRef<IncomingMessage>[] }> {
   const requests: WeakRef<IncomingMessage>[] = [];
   const sockets = new Set<Socket>();

@@ -15,7 +15,7 @@ import { startProcess } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 import { workersEnvironment } from '../support/workers.ts';
 
-/** Tests the lines of a log. Other tests also check, when they stop their services, that each 5xx has a line. */
+/** Tests log lines. When other tests stop their services, they also check that each 5xx is logged. */
 
 const FIELDS: readonly [what: string, fields: object][] = [
   ['an ordinary request', { requestId: 'a-b', status: 200, code: undefined, path: '/v1/pets', durationMs: 1.5 }],
@@ -39,7 +39,7 @@ test.for(FIELDS)('the log line of %s equals the one that pino writes', ([, field
   expect(own).toHaveLength(1);
 });
 
-test('no info line is written at a higher level', () => {
+test('no info line is written if the log level is higher', () => {
   expect(written((logger) => logInfoLine(logger, {}, 'request'), 'warn')).toEqual([]);
 });
 
@@ -75,7 +75,7 @@ test('several workers write whole lines to one pipe, however long the paths and 
 const REX = { name: 'Rex', categoryId: 1 };
 const named = (id: string) => ({ headers: { 'x-request-id': id, 'x-caller-id': 'a-caller' } });
 
-test('a 503 on any listener leaves one line with its request id, status, code and cause', async () => {
+test('a 503 on any listener is logged once, with its request id, status, code and cause', async () => {
   const stack = await startStack({ REDIS_URL: 'redis://127.0.0.1:1' });
   await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey, ...named('of-a-client') });
   const listed = await stack.admin('GET', '/keys');
@@ -110,7 +110,7 @@ test('the core logs requests with the gateway’s field names, and successful pr
   expect(stack.coreLog.filter(({ requestId }) => requestId === 'a-probe')).toMatchObject([{ level: 20, status: 200 }]);
 });
 
-test("the log line of an operator's request contains no key, wherever the request has one", async () => {
+test("the log line of an operator's request contains no key, no matter where in the request one occurs", async () => {
   const stack = await startStack();
   const { apiKey } = createApiKey();
   await send(`${stack.adminUrl}/keys/${apiKey}`, { key: apiKey, headers: { 'x-request-id': apiKey } });

@@ -21,7 +21,7 @@ const PIPE_BYTES = 65_536;
 const MAX_MORE_MEGABYTES = 80;
 const EVERYTHING = 65_536;
 
-/** A gateway without a core that logs to the file descriptor `end`, or to a socket. */
+/** Starts a gateway that has no core and logs to the file descriptor `end` or to a socket. */
 async function startLogging(end: number | 'socket', settings: NodeJS.ProcessEnv = {}) {
   const environment = {
     PORT: '0',
@@ -50,7 +50,7 @@ async function startLogging(end: number | 'socket', settings: NodeJS.ProcessEnv 
 }
 
 /**
- * Reads until the value is stable for longer than the 5 s after which the gateway drops a connection that was cut.
+ * Reads until the value is stable for longer than the 5 s after which the gateway drops a broken connection.
  */
 async function settled(read: () => Promise<number>): Promise<number> {
   for (let before = await read(); ; ) {
@@ -86,7 +86,7 @@ test.for([
 
     pipe.read(EVERYTHING);
     await expect.poll(() => pipe.text()).toContain('log lines dropped');
-    /** The complete lines that were read so far. */
+    /** Returns the complete lines that were read so far. */
     const readable = () => pipe.text().slice(0, pipe.text().lastIndexOf('\n'));
     const told = () => linesOf(readable()).filter(({ msg }) => msg === 'log lines dropped');
     const toldLines = () => sum(told().map(({ lines }) => lines));
@@ -107,7 +107,7 @@ test.for([
 );
 
 test(
-  'a gateway whose log nobody reads stops on SIGINT once worker and primary have waited for a reader',
+  'a gateway whose log is not read stops on SIGINT after its worker and primary have waited for a reader',
   TIMED,
   async () => {
     const pipe = await logPipe();
@@ -122,7 +122,7 @@ test(
   },
 );
 
-test('workers restart, and the gateway stops, while nobody reads the socket that it logs to', TIMED, async () => {
+test('workers restart, and the gateway stops, even if the socket that it logs to is not read', TIMED, async () => {
   const gateway = await startLogging('socket');
   const { pid, stdout } = gateway.child;
   stdout?.pause();
@@ -150,16 +150,19 @@ test('a full disk makes a gateway drop log lines and has no other effect', async
   expect([401, 429]).toContain((await send(`${gateway.gateway}/v1/pets`)).status);
 });
 
-test.for(['file', 'socket'] as const)('a log %s gets the line of every request in a flood', async (kind) => {
-  const file = `${await temporaryFolder()}/log`;
-  const gateway = await startLogging(kind === 'socket' ? kind : openSync(file, 'a'));
-  const before = gateway.megabytes();
-  await floodWithoutKey(gateway.gateway, REQUESTS);
-  expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
-  const answered = await settled(gateway.answered);
-  expect(await gateway.dropped()).toBe(0);
-  gateway.child.kill('SIGINT');
-  await gateway.ended;
-  const text = kind === 'socket' ? gateway.out() : readFileSync(file, 'utf8');
-  expect(requestsIn(text)).toHaveLength(answered);
-});
+test.for(['file', 'socket'] as const)(
+  'a %s that the gateway logs to receives the line of every request in a flood',
+  async (kind) => {
+    const file = `${await temporaryFolder()}/log`;
+    const gateway = await startLogging(kind === 'socket' ? kind : openSync(file, 'a'));
+    const before = gateway.megabytes();
+    await floodWithoutKey(gateway.gateway, REQUESTS);
+    expect(gateway.megabytes() - before).toBeLessThan(MAX_MORE_MEGABYTES);
+    const answered = await settled(gateway.answered);
+    expect(await gateway.dropped()).toBe(0);
+    gateway.child.kill('SIGINT');
+    await gateway.ended;
+    const text = kind === 'socket' ? gateway.out() : readFileSync(file, 'utf8');
+    expect(requestsIn(text)).toHaveLength(answered);
+  },
+);

@@ -27,7 +27,7 @@ test.for([
   ['ACTIVITY_LEN', 'ACTIVITY_LENGTH'],
   ['DATADIR', 'DATA_DIR'],
   ['DATABASE_URI', undefined],
-] as const)('the gateway rejects the setting %s and suggests %s', ([name, meant]) => {
+] as const)('for the misspelt setting %s, the gateway suggests %s', ([name, meant]) => {
   const read = () => readGatewaySettings({ [name]: 'secret-in-the-wrong-place' });
   if (meant === undefined) return expect(read).not.toThrow();
   const line = `  ${name}: is not a setting; did you mean ${meant}? Rename or unset it`;

@@ -10,7 +10,7 @@ import { freePort } from '../support/port.ts';
 import { type Started, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Tests what a person sees of `npm start`: on a terminal, after a demo key was revoked, and when it cannot start. */
+/** Tests `npm start` as its user sees it: on a terminal, after a demo key was revoked, and when it cannot start. */
 
 const FREE_PORTS = { PORT: '0', CORE_PORT: '0', ADMIN_PORT: '0' };
 
@@ -24,7 +24,7 @@ async function opened(started: Started) {
 
 const start = (environment: NodeJS.ProcessEnv) => startProcess('npm', ['start', '--silent'], environment);
 
-test('a request is logged on a terminal as one coloured line with the name of its key, and in a pipe as JSON', async () => {
+test('a request is logged to a terminal as one coloured line with the name of its key, and to a pipe as JSON', async () => {
   const DATA_DIR = await temporaryFolder();
   const environment = { ...FREE_PORTS, DATA_DIR, TERM: 'xterm-256color' };
   const onTerminal = startProcess('script', ['-qec', 'npm start --silent', '/dev/null'], environment);
@@ -32,7 +32,7 @@ test('a request is logged on a terminal as one coloured line with the name of it
   const linesBehindWelcome = () =>
     stripVTControlCharacters(onTerminal.out()).split('Ctrl-C stops both.')[1]?.split('\r\n').filter(Boolean) ?? [];
   expect((await send(`${gateway}/v1/pets`, { key: keys[1] })).status).toBe(200);
-  // Waits for each line, because lines of two listeners arrive in any order.
+  // Waits for each line, because lines of two listeners may arrive in any order.
   await expect.poll(linesBehindWelcome).toEqual([expect.stringContaining('GET /v1/pets')]);
   expect((await send(`${core}/v1/pets`)).status).toBe(200);
   await expect.poll(linesBehindWelcome).toHaveLength(2);

@@ -19,7 +19,7 @@ import { temporaryFolder } from '../support/stack.ts';
 
 const ANY_PORTS = { PORT: '0', ADMIN_PORT: '0' };
 
-/** `npm start` in its own process group, as in a terminal, so that the test can press Ctrl-C. */
+/** Runs `npm start` in its own process group, as in a terminal, so that the test can press Ctrl-C. */
 async function npmStart(
   DATA_DIR: string,
   given: NodeJS.ProcessEnv = {},
@@ -37,7 +37,7 @@ const pressCtrlC = ({ child }: Started) => process.kill(-(child.pid as number), 
 /** Returns the processes of `npm start` that use this folder. */
 const leftOver = (DATA_DIR: string): Promise<string[]> => processesWith(`DATA_DIR=${DATA_DIR}`);
 
-/** Returns those that run with little memory: the gateway's primary and its worker. */
+/** Returns those of them that run with a single malloc arena: the gateway's primary and its worker. */
 async function withOneArena(DATA_DIR: string): Promise<string[]> {
   const having = await processesWith('MALLOC_ARENA_MAX=1');
   return (await leftOver(DATA_DIR)).filter((one) => having.includes(one));
@@ -49,7 +49,7 @@ async function processesWith(variable: string): Promise<string[]> {
   return (await ended).out.split('\n').filter((line) => line !== '');
 }
 
-test('npm start prints a key per plan and a working curl line, also with secret files', async () => {
+test('npm start prints a key per plan and a working curl command, even with secret files', async () => {
   const DATA_DIR = await temporaryFolder();
   const first = await npmStart(DATA_DIR);
   const limits = await Promise.all(
@@ -75,7 +75,7 @@ test('npm start prints a key per plan and a working curl line, also with secret 
   const files = { ADMIN_TOKEN_FILE: join(DATA_DIR, 'a'), DATABASE_URL_FILE: join(DATA_DIR, 'b') };
   await writeFile(files.ADMIN_TOKEN_FILE, 'token-of-the-tests');
   await writeFile(files.DATABASE_URL_FILE, `sqlite:${DATA_DIR}/other.db`);
-  // The write-ahead log exists only if it was not merged.
+  // The write-ahead log exists only if it was not merged into the database.
   for (const name of (await readdir(DATA_DIR)).filter((one) => one.startsWith('store.db')))
     await rename(join(DATA_DIR, name), join(DATA_DIR, name.replace('store', 'other')));
   const second = await npmStart(DATA_DIR, { ...files, DATABASE_URL: '' });
@@ -88,7 +88,7 @@ test('npm start prints a key per plan and a working curl line, also with secret 
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 }, 60_000);
 
-test('npm start stops even if nobody reads its output any more', async () => {
+test('npm start stops even if its output is no longer read', async () => {
   const DATA_DIR = await temporaryFolder();
   const started = await npmStart(DATA_DIR);
   started.child.stdout?.pause();
@@ -97,7 +97,7 @@ test('npm start stops even if nobody reads its output any more', async () => {
   await expect.poll(() => leftOver(DATA_DIR)).toEqual([]);
 });
 
-test('npm start with CORE_URL starts only the gateway, in front of that API', async () => {
+test('npm start with CORE_URL starts only the gateway, in front of the API at that URL', async () => {
   const api = http.createServer((request, response) => {
     response.setHeader('x-request-id', String(request.headers['x-request-id']));
     response.end('["of an API of my own"]');
@@ -154,7 +154,7 @@ test.for([
   expect({ code, err: err.split('\n') }).toEqual({ code: 1, err: lines });
 });
 
-test('npm start accepts every setting of the core with the same check', () => {
+test('npm start accepts every setting of the core and validates it as the core does', () => {
   const names = Object.keys(CoreSettings.shape).map((name) => (/^(HOST|PORT)$/.test(name) ? `CORE_${name}` : name));
   expect(Object.keys(LocalSettings.shape)).toEqual(expect.arrayContaining(names));
   for (const bad of ['', 'x', '-1', 'a b', '99999999999']) {
@@ -171,7 +171,7 @@ test('npm start accepts every setting of the core with the same check', () => {
   }
 });
 
-test('compiled code is stored beside the packages for the next start', async () => {
+test('compiled code is cached in node_modules for the next start', async () => {
   const compiled = join(ROOT, 'node_modules/.cache/compiled');
   const before = performance.timeOrigin;
   // Services of other tests may write to it at the same time.
@@ -182,7 +182,7 @@ test('compiled code is stored beside the packages for the next start', async () 
   expect([kept.length > 20, (await stat(compiled)).mtimeMs > before]).toEqual([true, true]);
 });
 
-test('at the first start, a worker uses the code that its primary has compiled', async () => {
+test('on the first start, a worker uses the code that its primary has compiled', async () => {
   const folder = await temporaryFolder();
   const environment = { ...ANY_PORTS, DATA_DIR: await temporaryFolder(), NODE_COMPILE_CACHE: folder };
   const started = await startService('gateway/main.ts', environment);
@@ -190,7 +190,7 @@ test('at the first start, a worker uses the code that its primary has compiled',
   const served = () => lines().find(({ msg }) => msg === 'worker serves')?.time;
   await expect.poll(served).toBeDefined();
   const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
-  // A file that is still being written has another name.
+  // A file that is still being written has a temporary name.
   const kept = await Promise.all(files.map((file) => stat(join(file.parentPath, file.name)).catch(() => undefined)));
   expect(kept.filter((one) => one !== undefined && one.mtimeMs < Date.parse(String(served()))).length).toBeGreaterThan(
     50,

@@ -27,7 +27,7 @@ interface Kind {
   readonly isGood?: boolean;
   /** Whether its answer must close the connection. Other answers may close it. */
   readonly closes?: boolean;
-  /** Whether it is invalid: it is then refused without its id, and does not begin. */
+  /** Whether it is invalid. An invalid request is refused without its id and never begins. */
   readonly isNone?: boolean;
 }
 
@@ -58,7 +58,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   'read in HTTP/1.0': { text: of('GET READ HTTP/1.0'), isGood: true, closes: true },
   'two hosts': { text: of(POST, 'Host: b\r\n'), closes: true },
   'unknown expectation': { text: of(POST, 'Expect: banana\r\n'), closes: true },
-  'another coding': { text: of(POST, 'Transfer-Encoding: gzip, chunked\r\n', 'CHUNKS'), closes: true },
+  'unsupported coding': { text: of(POST, 'Transfer-Encoding: gzip, chunked\r\n', 'CHUNKS'), closes: true },
   'body that is too long': {
     text: of(POST, `${JSON_TYPE}Content-Length: 70000\r\n`, 'x'.repeat(70_000)),
   },
@@ -81,7 +81,7 @@ const FOR_CLIENTS: Readonly<Record<string, Kind>> = {
   'headers that are too large': { text: of(GET, `X: ${'x'.repeat(20_000)}\r\n`), closes: true },
 };
 
-/** The final answers in order. */
+/** Returns the final answers in order. */
 function answers(received: string) {
   const heads = received.match(/HTTP\/1\.1 [2-5]\d\d [\s\S]*?\r\n\r\n/g) ?? [];
   return heads.map((head) => ({
@@ -91,7 +91,7 @@ function answers(received: string) {
   }));
 }
 
-/** What a listener and its core logged about a connection's requests. */
+/** Returns what a listener and its core logged about a connection's requests. */
 function logged({ log, coreLog = [] }: Listener, run: string) {
   const own = (line: LogLine) => String(line.requestId).startsWith(`${run}-`) && String(line.msg).endsWith('request');
   const idOf = (line: LogLine) => String(line.requestId).split('.', 1)[0] as string;
@@ -161,7 +161,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   expect(left.length, 'at most one request was in progress at the reset').toBeLessThanOrEqual(isReset ? 1 : 0);
   // The abandoned request may have reached the core.
   const known = (list: readonly string[]) => list.filter((id) => !left.includes(id)).sort();
-  // A read that the core answers late is sent twice, a write never.
+  // A read that the core answers late is sent twice, but a write never is.
   const isWrite = (id: string) => texts[ids.indexOf(id)]?.startsWith('POST') === true;
   const once = executed.filter((id, at) => isWrite(id) || executed.indexOf(id) === at);
   if (to.coreLog !== undefined) {
@@ -187,7 +187,7 @@ async function connection(to: Listener, seed: number): Promise<void> {
   }
 }
 
-/** Whether the first requests of a connection and no others have begun, and each has its log lines. */
+/** Whether the requests that have begun are the first ones of the connection, and each has its log lines. */
 function isSettled(to: Listener, run: string, isGood: (id: string) => boolean): boolean {
   const { finished, left, executed } = logged(to, run);
   const begun = [...finished, ...left];
@@ -210,11 +210,11 @@ test.for(listeners)(
 
 const write = (id: string, ownKey: string): string =>
   `POST /v1/pets HTTP/1.1\r\nHost: a\r\n${JSON_TYPE}Content-Length: ${PET.length}\r\nAuthorization: Bearer ${ownKey}\r\nX-Request-Id: ${id}\r\n\r\n${PET}`;
-/** The ids of the requests that the core has executed. */
+/** Returns the ids of the requests that the core has executed. */
 const executedOf = ({ coreLog }: Stack): string[] =>
   coreLog.filter(({ msg }) => msg === 'request').map(({ requestId }) => String(requestId).split('.', 1)[0] as string);
 
-test('a stop closes each connection after an answer, and the requests that follow are not executed', async () => {
+test('a stopping gateway closes each connection after an answer and does not execute the requests after it', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey({ plan: 'enterprise', minute: 1_000, day: 10_000 });
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -229,7 +229,7 @@ test('a stop closes each connection after an answer, and the requests that follo
   expect(got.filter(({ closes }) => closes)).toEqual([got.at(-1)]);
 });
 
-test('a client that continues after refusals is disconnected, and its waiting requests are not executed', async () => {
+test('a client that keeps sending after refusals is disconnected, and its waiting requests are not executed', async () => {
   const own = await startStack();
   const ownKey = await own.issueKey();
   const { socket, received, closed } = await connectRaw(own.gateway);
@@ -247,7 +247,7 @@ test.for<[what: string, rest: string, status: number]>([
   ['a head without an end', 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n', 408],
   ['a head that is too large', `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(50_000)}\r\n\r\n`, 431],
   ['a line that is too long', `GET /${'x'.repeat(50_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431],
-])('%s is refused after the previous answer, and nothing follows', async ([, rest, status]) => {
+])('%s is refused after the previous answer, and nothing after it is executed', async ([, rest, status]) => {
   const own = await startStack({}, { headersMs: 300, checkEveryMs: 100 });
   const ownKey = await own.issueKey();
   const { socket, received, closed } = await connectRaw(own.gateway);

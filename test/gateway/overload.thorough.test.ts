@@ -22,7 +22,7 @@ async function leave(url: string, key: string, count: number, afterMs: number): 
   for (const request of requests) request.destroy();
 }
 
-test('clients that leave during their decision block no other requests', TIMED, async () => {
+test('clients that disconnect before their requests are decided block no other requests', TIMED, async () => {
   const redisServer = await startRedisServer();
   cleanUp(redisServer.stop);
   const redis = new Redis(redisServer.url);
@@ -52,7 +52,7 @@ test('the queue for a hanging core is bounded, and further requests get Retry-Af
   const answer = await get();
   expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
   expect(performance.now() - before).toBeLessThan(500);
-  // The answer has the limits of the last decision on its key.
+  // The answer reports the limits from the last decision on its key.
   expect(answer.headers['x-ratelimit-limit']).toBe('1000000');
   expect(Number(answer.headers['x-ratelimit-remaining'])).toBeLessThan(1_000_000);
   await waiting;

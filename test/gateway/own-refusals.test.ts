@@ -22,7 +22,7 @@ async function refusalsOf(gateway: string, key: string): Promise<KeyRefusal[]> {
 const codesOf = async (gateway: string, key: string) =>
   (await refusalsOf(gateway, key)).map(({ method, code, limit }) => [method, code, limit]);
 
-test('refusals by limits, bans and the scope are listed, newest first, without those of other keys and secrets', async () => {
+test('refusals by limits, bans and the scope are listed, newest first, without those of other keys or wrong secrets', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ minute: 2, day: 100 });
   const secrets = `/keys/${idOf(key)}/secrets`;
@@ -59,7 +59,7 @@ test('refusals by limits, bans and the scope are listed, newest first, without t
   expect(JSON.stringify(banned)).not.toContain('127.0.0.1');
 });
 
-test('the parameter refusals must be true or false; refusals are looked up for five keys a second, once for each', async () => {
+test('the parameter refusals accepts only true or false; at most five keys a second are looked up, each only once', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   for (const query of ['refusals=yes', 'refusals=', 'refusals=true&refusals=true']) {

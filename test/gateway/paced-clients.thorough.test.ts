@@ -21,7 +21,7 @@ const START = 1_795_262_400 * SECOND;
 interface Key {
   readonly minute: number;
   readonly day: number;
-  /** The part of each bucket, from 0 to 1, that is left when the client begins. At least one token is left. */
+  /** The fraction of each bucket, from 0 to 1, that is left when the client begins. At least one token is left. */
   readonly left: number;
 }
 
@@ -37,7 +37,7 @@ function limitsIn(field: string): Told[] {
   return [...field.matchAll(/;r=(\d+);t=(\d+)/g)].map(([, r, t]) => ({ r: Number(r), t: Number(t) }));
 }
 
-/** Returns the pause in seconds that uses at most r tokens in t for every limit, or `t` if no token is left. */
+/** Returns the pause in seconds that uses at most `r` tokens in `t` seconds for every limit, or `t` if none is left. */
 const pace = (limits: readonly Told[]): number => Math.max(...limits.map(({ r, t }) => (r === 0 ? t : t / r)));
 
 function stateOf({ minute, day, left }: Key): KeyState {
@@ -62,7 +62,7 @@ function paced(key: Key, seconds: number): { admitted: number; refused: number }
   return seen;
 }
 
-/** The number of requests that the slower limit refills in this time. */
+/** Returns the number of requests that the slower limit refills in this time. */
 const allowance = ({ minute, day }: Key, seconds: number): number =>
   Math.min((minute / 60) * seconds, (day / DAY_SECONDS) * seconds);
 
@@ -87,7 +87,7 @@ test.for([
   },
 );
 
-test('a client that paces itself is never refused, whatever its limits and the levels at its start', () => {
+test('a client that paces itself is never refused, whatever its limits and initial levels', () => {
   const key = fc.record({
     minute: fc.oneof(fc.integer({ min: 1, max: 120 }), fc.integer({ min: 1, max: 3_000 })),
     day: fc.integer({ min: 20, max: 10_000_000 }),
@@ -95,7 +95,7 @@ test('a client that paces itself is never refused, whatever its limits and the l
   });
   fc.assert(
     fc.property(key, (one) => {
-      // Long enough that the initial tokens of the slower limit hardly matter.
+      // The time is long enough that the initial tokens of the slower limit hardly matter.
       const window = one.minute * 1_440 < one.day ? 60 : DAY_SECONDS;
       const seconds = Math.max(30 * window, (60 * 30 * window) / allowance(one, window));
       const shortened = Math.min(seconds, (20_000 / allowance(one, window)) * window);
@@ -141,7 +141,7 @@ test('an HTTP client that paces itself by r and t is never refused', async () =>
   expect(sent).toBeGreaterThan(2);
 });
 
-test('a parser of an earlier draft reads the same limits from RateLimit as from X-RateLimit-*', async () => {
+test('a parser for an earlier draft reads the same limits from RateLimit as from X-RateLimit-*', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ minute: 3, day: 1_000 });
   for (let sent = 0; sent < 5; sent++) {

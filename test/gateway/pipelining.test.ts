@@ -8,7 +8,7 @@ import { connectRaw } from '../support/raw-client.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** A server that answers each request on command, with its path and body. */
+/** Starts a server that answers each request on command, with its path and body. */
 async function holdingServer(unanswered: number) {
   const waiting: { response: ServerResponse; text: () => string }[] = [];
   let most = 0;
@@ -39,7 +39,7 @@ async function connect(url: string) {
   return { socket, closed, received, bodies: () => received().match(/^\/\d+ .*?(?=HTTP|$)/gm) ?? [] };
 }
 
-/** In turn: a request without a body, with a length, and in chunks. */
+/** Returns, in turn, a request without a body, one with a length, and one in chunks. */
 function request(at: number): string {
   const head = `POST /${at} HTTP/1.1\r\nHost: a\r\n`;
   if (at % 3 === 0) return `GET /${at} HTTP/1.1\r\nHost: a\r\n\r\n`;

@@ -20,7 +20,7 @@ const withRedis = { REDIS_URL: url, REDIS_TIMEOUT_MS: '2000' };
 
 const KEPT = 'gateway:kept:{gateway:plans}';
 
-/** A gateway on an empty Redis, with a key. @param minute the limit of its plan, instead of the built-in one */
+/** Starts a gateway on an empty Redis and issues a key. @param minute the limit of its plan, if not the built-in one */
 async function fresh(minute?: number) {
   await redis.flushdb();
   const stack = await startStack(withRedis);
@@ -29,7 +29,7 @@ async function fresh(minute?: number) {
   return { stack, key, restart: () => startStack(withRedis) };
 }
 
-/** The same, after the gateway has stopped. */
+/** Does the same, and then stops the gateway. */
 async function stopped(minute?: number) {
   const { stack, ...others } = await fresh(minute);
   await stack.stop();
@@ -39,7 +39,7 @@ async function stopped(minute?: number) {
 const isReady = async (stack: Stack) => (await send(`${stack.adminUrl}/readyz`)).status;
 const INCOMPLETE = { status: 'fault', found: 'is missing or incomplete; clients get 503' };
 
-/** What the doctor reports about the plan table. */
+/** Returns what the doctor reports about the plan table. */
 async function findingsOn(stack: Stack): Promise<unknown[]> {
   const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: { about: string }[] };
   return findings.filter(({ about }) => about === 'plan table');
@@ -56,7 +56,7 @@ test('the gateway adds missing plan values and keeps those that were set', async
   expect(await redis.hgetall('gateway:plans')).toEqual({ ...storedPlans(DEFAULT_PLANS), 'free.minute': '77' });
 });
 
-test('a plan can be changed as soon as an empty Redis that was unavailable at the start answers', async () => {
+test('if an empty Redis was unavailable on startup, a plan can be changed as soon as Redis answers', async () => {
   const { url, redis } = await emptyDatabase();
   const proxy = await startFaultProxy(url);
   proxy.set({ kind: 'reset' });
@@ -94,7 +94,7 @@ test('a missing plan table is logged as an error and restored with entries in th
   );
 });
 
-test('a gateway that starts without a plan table uses the kept copy, and is not ready without either', async () => {
+test('a gateway that starts without a plan table uses the kept copy, and is not ready if that is missing too', async () => {
   const { key, restart } = await stopped(62);
   await redis.del('gateway:plans');
   const second = await restart();
@@ -105,7 +105,7 @@ test('a gateway that starts without a plan table uses the kept copy, and is not 
   const third = await restart();
   expect(await isReady(third)).toBe(503);
   expect(await redis.exists('gateway:plans')).toBe(0);
-  // The rest of the table is unknown, so a part of it is refused.
+  // The rest of the table is unknown, so a partial change is refused.
   const refused = await third.admin('PATCH', '/plans/free', { minute: 63 });
   expect([refused.status, refused.text]).toEqual([409, expect.stringContaining('no gateway has the last good one')]);
   await redis.hset('gateway:plans', 'free.minute', '64');
@@ -130,9 +130,9 @@ const loseOne = () => redis.hdel(KEPT, 'free.minute');
 test.for([
   ['before', loseAll, spoil],
   ['after', spoil, loseAll],
-  ['in part after', spoil, loseOne],
+  ['partly after', spoil, loseOne],
 ] as const)(
-  'a gateway restores the kept copy of the plans when it is lost %s an invalid value is stored',
+  'a gateway restores the kept copy of the plans if it is lost %s an invalid value is stored',
   async ([, one, two]) => {
     const { stack, key, restart } = await fresh(62);
     await one();
@@ -175,7 +175,7 @@ test.for([
   await expect.poll(() => redis.hget(KEPT, 'free.minute')).toBe('63');
 });
 
-test('a plan change reports a table of the wrong type, and a gateway that has read no plans reports this', async () => {
+test('a plan change reports a table of the wrong type, and a gateway that has read no plan table says so', async () => {
   const { stack, restart } = await fresh();
   await redis.multi().del(KEPT).set(KEPT, 'text').exec();
   const change = async () => (await stack.admin('PATCH', '/plans/free', { minute: 61 })).json;
@@ -200,7 +200,7 @@ test('a gateway that starts with a plan table of the wrong type uses the kept co
   expect(await limitOf((await restart()).gateway, key)).toBe('62');
 });
 
-test('a plan change changes only the named fields, even if the plan table and its kept copy are lost', async () => {
+test('a plan change affects only the named fields, even if the plan table and its kept copy are lost', async () => {
   const { stack } = await fresh();
   await stack.admin('PATCH', '/plans/pro', { minute: 301, ban_grace_seconds: 7, mode: 'shadow' });
   const before = (await stack.admin('GET', '/plans')).json as Record<string, unknown>;

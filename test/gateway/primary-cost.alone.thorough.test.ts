@@ -8,18 +8,18 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { fact, TIMED } from '../support/timed.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** Tests how much CPU and memory the primary uses beside its worker. */
+/** Tests how much CPU and memory the primary uses in addition to its worker. */
 
 const LISTED = 10_000;
 const CONNECTIONS = 512;
 
-test("operators' lists, even ten at once, use no CPU of the worker", TIMED, async () => {
+test("operators' lists, even ten at once, use no CPU time of the worker", TIMED, async () => {
   const { url, redis } = await emptyDatabase();
   await issueListedKeys(redis, LISTED);
   const workers = await startWorkers({ WORKERS: '1', REDIS_URL: url });
   const [worker = 0] = workers.pids();
   const cpuMs = () => usageOf(worker).cpuMicroseconds / 1_000;
-  // Right after its start, the worker compiles code.
+  // Right after it has started, the worker compiles code.
   await send(`${workers.gateway}/v1/pets`, { key: await workers.issueKey() });
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const ofAll = () => usageOf(workers.child.pid as number).cpuMicroseconds / 1_000;
@@ -36,8 +36,8 @@ test("operators' lists, even ten at once, use no CPU of the worker", TIMED, asyn
   expect(ofAll() - allBefore).toBeGreaterThan(200);
 });
 
-test('the primary uses at most 90 MB, and 290 MB together with a worker with 512 connections', TIMED, async () => {
-  // The first start after a change of code compiles it, which needs 20 MB more.
+test('the primary uses at most 90 MB, and 290 MB together with a worker that has 512 connections', TIMED, async () => {
+  // The first start after a code change compiles the code, which takes 20 MB more.
   await startWorkers({ WORKERS: '1' });
   const workers = await startWorkers({ WORKERS: '1' });
   const key = await workers.issueKey();

@@ -24,7 +24,7 @@ async function bannedKey(): Promise<string> {
   return key;
 }
 
-/** Uses up the refusals of a client that are sent without a delay. */
+/** Causes as many refusals for a client as are sent without a delay. */
 const annoy = (key: string) =>
   Promise.all(Array.from({ length: PROMPT }, () => send(`${stack.gateway}/v1/pets`, { key })));
 
@@ -44,7 +44,7 @@ function hammer(key: string): () => number {
   return () => answers;
 }
 
-test('a client that continues after refusals gets at most a thousand of them a second while others are served', async () => {
+test('a client that keeps sending after refusals gets at most a thousand of them a second while others are served', async () => {
   const served = await stack.issueKey(UNLIMITED);
   const answersToBanned = hammer(await bannedKey());
   const serve = async () => expect((await send(`${stack.gateway}/v1/pets`, { key: served })).status).toBe(200);
@@ -59,7 +59,7 @@ test('a client that continues after refusals gets at most a thousand of them a s
   expect(answersToBanned() - before).toBeLessThan(seconds * A_SECOND + PROMPT);
   expect(answersToBanned() - before).toBeGreaterThan(0);
 
-  // The refusal of another client does not wait for these hundreds.
+  // A refusal for another client does not wait behind these hundreds.
   const other = await bannedKey();
   await annoy(other);
   await serve();
@@ -79,7 +79,7 @@ test('the Retry-After of a delayed refusal is computed when it is sent', async (
   const refusals: Promise<void>[] = [];
   let areOver = false;
   while (!areOver) {
-    // In waves, because the kernel resets connections that a busy listener does not accept in time.
+    // Requests are sent in waves, because the kernel resets connections that a busy listener does not accept in time.
     for (let at = 0; at < 250 && refusals.length < 4_000; at++) refusals.push(refused());
     if (refusals.length === 4_000)
       void Promise.allSettled(refusals).then(() => {
@@ -110,7 +110,7 @@ function stopClock(): (ms: number) => void {
 const refusalOf = (pacing: RefusalPacing, client: string): Promise<void> | undefined =>
   pacing.delay(client, new ServerResponse(new IncomingMessage(new net.Socket())));
 
-test('when ten thousand refusals wait, the connection of each further one is cut', () => {
+test('when ten thousand refusals wait, the connection of each further one is closed', () => {
   const pacing = new RefusalPacing();
   const refuse = (client: string) => {
     const response = new ServerResponse(new IncomingMessage(new net.Socket()));
@@ -159,7 +159,7 @@ test('only served requests of other clients slow down refusals, and refused clie
   pacing.noteAdmitted('a');
   expect(await letOut()).toBe(32);
   refuse('b', PROMPT + 2);
-  // In the current turn only refusals of `a` are sent.
+  // In the current turn, only refusals for `a` are sent.
   await letOut();
   expect(told.filter((client) => client === 'b')).toHaveLength(2);
   pacing.noteAdmitted('b');
@@ -172,7 +172,7 @@ test('the more requests are served, the more refusals are sent per turn, up to a
   const pacing = new RefusalPacing();
   let told = 0;
   for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (told += 1));
-  /** The number of refusals in the next turn after this many served requests. */
+  /** Returns the number of refusals sent in the next turn after this many served requests. */
   const letOutBeside = async (served: number) => {
     for (let at = 0; at < served; at++) pacing.noteAdmitted('served');
     const before = told;
@@ -188,7 +188,7 @@ test('the more requests are served, the more refusals are sent per turn, up to a
   expect(await letOutBeside(0)).toBe(4);
 });
 
-test('the refusal of a body that is too large counts as many refusals, even if its request was admitted', async () => {
+test('the refusal of a body that is too large counts as several refusals, even if its request was admitted', async () => {
   const [served, tooLarge] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];
   const body = 'x'.repeat(70_000);
   let refused = 0;
@@ -208,12 +208,12 @@ test('the refusal of a body that is too large counts as many refusals, even if i
     await sleep(50);
   }
   const seconds = (performance.now() - startedAt) / 1_000;
-  // A body counts as 33 refusals. Admitted requests permit some: at most 28 before, and one for every four since.
+  // A body counts as 33 refusals. Admitted requests permit more: at most 28 so far, and one for every four from now on.
   expect(refused - before).toBeLessThan((seconds * A_SECOND + 28 + (60 + 10) / 4) / 33 + 3);
   await all;
 });
 
-/** Opens connections that are refused at once and keep sending. @returns the number of bytes read from them so far */
+/** Opens connections that keep sending after a refusal. @returns the number of bytes read from them so far */
 function refusedAndSendingOn(connections: number): () => number {
   const sockets = Array.from({ length: connections }, () => beginPost(stack.gateway));
   for (const socket of sockets) sendOn(socket);
@@ -239,7 +239,7 @@ test('bytes that clients send after a refusal are read slowly while others are s
       await serve();
       await sleep(50);
     }
-    // If the machine stalls, no request is served for a while, and then all bytes are read.
+    // If the machine stalls, no request is served for a while, and bytes are then read at full speed.
     if (longestPause > 900) continue;
     const seconds = (performance.now() - startedAt) / 1_000;
     expect(taken()).toBeLessThan(seconds * bytesPerSecond + kernelBuffers);

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { RequestBytes } from '../../shared/http/request-head.ts';
 
-/** Finds the ends of requests in a stream of bytes, wherever the stream is split. */
+/** Tests how the ends of requests are found in a stream of bytes, wherever the stream is split. */
 
 const HEAD = 'POST /x HTTP/1.1\r\nHost: a\r\n';
 const REQUESTS: readonly [head: string, body: string, headers: Record<string, string>][] = [

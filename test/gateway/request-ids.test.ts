@@ -21,13 +21,13 @@ const core = await listeningCore();
 const { stack, get } = await stackBefore(core.url);
 const ask = (headers: Record<string, string | string[]>): Promise<Answer> => get('', { headers });
 
-/** All values of a header in the last request to the core. */
+/** Returns all values of a header in the last request to the core. */
 function atCore(name: string): string[] {
   const lines = (core.heads.at(-1) ?? '').split('\r\n').map((line) => line.split(': ', 2));
   return lines.filter(([header = '']) => header.toLowerCase() === name).map(([, value = '']) => value);
 }
 
-/** The parts of the one traceparent that the core received. */
+/** Returns the parts of the only traceparent that the core received. */
 function traceAtCore(): { readonly id: string; readonly span: string; readonly flags: string } {
   const values = atCore('traceparent');
   expect(values).toEqual([expect.stringMatching(FORM)]);
@@ -87,14 +87,14 @@ test.for([
   ['too many characters', `a=${'x'.repeat(511)}`, []],
   ['a character beyond ASCII', 'a=\u00e9', []],
 ] as [string, string | string[], string[]][])(
-  'a tracestate with %s is forwarded or dropped as a whole',
+  'a tracestate is forwarded or dropped as a whole: %s',
   async ([, given, expected]) => {
     await ask({ traceparent: GIVEN, tracestate: given });
     expect([traceAtCore().id, atCore('tracestate')]).toEqual([ID, expected]);
   },
 );
 
-test('the log line of every request has its trace id: refused, answered or malformed', async () => {
+test('every request is logged with a trace id, whether it is answered, refused or malformed', async () => {
   await ask({ traceparent: GIVEN, 'x-request-id': 'answered' });
   await logged('answered').toBe(ID);
   await send(`${stack.gateway}/v1/pets`, { headers: { traceparent: GIVEN, 'x-request-id': 'refused' } });
@@ -137,7 +137,7 @@ test('a retried request keeps its trace', async () => {
   expect(heads.at(-1)).toContain(`traceparent: 00-${ID}-`);
 });
 
-test('ten thousand new traces have different ids', () => {
+test('ten thousand new traces all have different ids', () => {
   const request = { headers: {} } as Parameters<typeof traceOf>[0];
   const begun = Array.from({ length: 10_000 }, () => traceOf(request));
   expect(begun.filter(({ id }) => !/^[0-9a-f]{32}$/.test(id))).toEqual([]);
@@ -158,7 +158,7 @@ const MOST_CONNECTIONS = 16 + 64;
 /** Two concurrent requests need three connections, or more on a machine that stalls. */
 const MOST_IN_TURN = 12;
 
-/** Counts the connections that a server of this process accepts. */
+/** Counts the connections that a server in this process accepts. */
 function countConnections(url: string): () => number {
   const port = Number(new URL(url).port);
   let accepted = 0;
@@ -202,7 +202,7 @@ test.for(cases)('reads that are sent %s with %s share connections to the core', 
   expect(await connectionsFor(idOf, how)).toBeLessThanOrEqual(most);
 });
 
-/** The X-Request-Id in the head of a request. */
+/** Returns the X-Request-Id in the head of a request. */
 const idIn = (head: string): string => /\r\nX-Request-Id: ([^\r]*)/i.exec(head)?.[1] ?? '';
 
 test('the core receives a different id for each attempt of each request, even if clients repeat an id', async () => {
@@ -229,7 +229,7 @@ const ownKey = await whole.issueKey(UNLIMITED);
 test.for<[what: string, given: string | undefined, expected: string]>([
   ['a short id', 'order-47.1_1', 'order-47.1_1'],
   ['the longest id', 'a'.repeat(64), 'a'.repeat(64)],
-  ['an id that ends like that of an attempt', 'a.7', 'a.7'],
+  ['an id that ends like the id of an attempt', 'a.7', 'a.7'],
   ['a new id', undefined, NEW],
   ['a new id for one that is too long', 'a'.repeat(65), NEW],
   ...['a b', '"', 'a;b'].map(

@@ -14,7 +14,7 @@ import { temporaryFolder } from '../support/stack.ts';
 const folder = await temporaryFolder();
 const authority = await createAuthority();
 
-test('invalid or misspelt settings and arguments are all reported without their values, and the start fails', async () => {
+test('invalid or misspelt settings and arguments are all reported without their values, and startup fails', async () => {
   const DATA_DIR = join(await temporaryFolder(), 'new');
   const environment = {
     DATA_DIR,
@@ -139,7 +139,7 @@ test.for([
   },
 );
 
-test('unset and empty settings have their defaults', () => {
+test('unset and empty settings have their default values', () => {
   expect(readGatewaySettings({ PORT: '', REDIS_URL: '' })).toMatchObject({
     HOST: '127.0.0.1',
     PORT: 8080,
@@ -185,7 +185,7 @@ test('unusable TLS files are reported as faults of the settings', async () => {
   }
 });
 
-/** The path of a file with a secret. */
+/** Writes a file that contains a secret. @returns its path */
 async function file(content: string): Promise<string> {
   const path = join(folder, `secret-${content.length}`);
   await writeFile(path, content);
@@ -197,7 +197,7 @@ const secretsIn = (shape: typeof GatewaySettings.shape | typeof CoreSettings.sha
     .filter(([, schema]) => isSecret(schema))
     .map(([name]) => name);
 
-test('each secret setting can be a file', async () => {
+test('each secret setting can be read from a file', async () => {
   expect(secretsIn(CoreSettings.shape)).toEqual(['DATABASE_URL', 'CORE_TOKEN']);
   const values = {
     CORE_TOKEN: 'a-token-of-the-core',
@@ -215,7 +215,7 @@ test('each secret setting can be a file', async () => {
     }
 });
 
-test('faults of secret files are reported with all others and without a value', async () => {
+test('faults of secret files are reported together with all others, and without values', async () => {
   const secret = 'short-secret';
   const settings = {
     CORE_TOKEN: 'a-token-of-the-core',

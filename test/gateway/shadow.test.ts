@@ -53,7 +53,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     expect((await ask(stack, key)).status).toBe(429);
   });
 
-  test('while a plan is in shadow mode, operators see only bans by operators, none by decisions', async () => {
+  test('while a plan is in shadow mode, operators see bans by operators, but not those by decisions', async () => {
     await redis.flushdb();
     const stack = await startStack(environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 1, ban_grace_seconds: 0 });
@@ -85,7 +85,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
   });
 });
 
-test('a mode set in Redis is in force within a second, an invalid one is logged as an error, and none means enforce', async () => {
+test('a mode set in Redis is in force within a second, an invalid one is logged as an error, and a missing one means enforce', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey({ ...tight, day: 1 });

@@ -7,7 +7,7 @@ import type { Answer } from '../support/http.ts';
 import { stackBefore } from '../support/stack-before.ts';
 import { fact, TIMED } from '../support/timed.ts';
 
-/** A gateway in front of a core that records its connections and answers with `answer`. */
+/** Starts a gateway in front of a core that records its connections and answers with `answer`. */
 async function behind(answer: (socket: Socket, head: string, connection: number) => void) {
   const connections: Socket[] = [];
   const stack = await stackBefore((socket, head) => {
@@ -20,11 +20,11 @@ async function behind(answer: (socket: Socket, head: string, connection: number)
 
 const limitIn = (head: string): string => /limit=(\d+)/.exec(head)?.[1] ?? '';
 
-/** The expected status and text of each answer. */
+/** Returns the expected status and text of each answer. */
 const ownAnswers = (count: number) => Array.from({ length: count }, (_, at) => [200, String(at + 1)]);
 const seen = (answers: readonly Answer[]) => answers.map(({ status, text }) => [status, text]);
 
-/** An answer that contains the `limit` of its request. */
+/** Returns an answer that contains the `limit` of its request. */
 function echoOf(head: string, ...lines: readonly string[]): string {
   const limit = limitIn(head);
   const all = ['HTTP/1.1 200 OK', 'content-type: application/json', ...lines, `content-length: ${limit.length}`];
@@ -107,7 +107,7 @@ test('a chunked answer gets a length; an answer without a body keeps its headers
   expect(await get('', { method: 'HEAD' })).toMatchObject({ text: '', headers: { 'content-length': '12345' } });
 });
 
-test('clients that leave do not affect other clients, each of which gets its own answer', async () => {
+test('clients that disconnect do not affect other clients, each of which gets its own answer', async () => {
   const { stack, key, many } = await behind((socket, head) => void setTimeout(() => socket.write(echoOf(head)), 30));
   for (let round = 0; round < 5; round++) {
     const leaving = Array.from({ length: 20 }, () =>
@@ -126,8 +126,8 @@ test('reads behind one that was retried on another connection are retried too', 
   let asked = 0;
   const turns = new WeakMap<Socket, Promise<unknown>>();
   const { get } = await behind((socket, head) => {
-    // Each connection answers in order. The first read is late. The next one is never answered on its first connection
-    // and late on another.
+    // Each connection answers in order. The first read is answered late. The next one is never answered on its first
+    // connection, and is answered late on another.
     const isFirst = head.includes('/v1/pets/7 ') && asked++ === 0;
     const ms = limitIn(head) === '1' ? 150 : head.includes('/v1/pets/7 ') ? 300 : 0;
     const turn = (turns.get(socket) ?? Promise.resolve()).then(() => (isFirst ? new Promise(() => {}) : sleep(ms)));

@@ -13,7 +13,7 @@ function take(shedder: LoadShedder, caller: Caller = { inFlight: 0 }): Slot {
   return slot;
 }
 
-test("a request that waits for its client's body holds no slot, and afterwards gets one only if there is room", () => {
+test('a request that waits for its body holds no slot, and then gets one only if there is room', () => {
   const shedder = new LoadShedder(() => 4);
   const greedy = { inFlight: 0 };
   const slow = take(shedder, greedy);
@@ -30,7 +30,7 @@ test("a request that waits for its client's body holds no slot, and afterwards g
   expect(shedder.slot().take(caller)).toBe(false);
 });
 
-test('bodies that arrive together, after their heads, are refused at once when the core would need too long for them', async () => {
+test('bodies that arrive together, after their heads, are refused at once if the core would need too long for them', async () => {
   const RATE = 15;
   const stack = await startStack({ CORE_URL: await slowCore(RATE), CORE_TIMEOUT_MS: '5000' });
   const [key = '', greedy = ''] = [await stack.issueKey(UNLIMITED), await stack.issueKey(UNLIMITED)];

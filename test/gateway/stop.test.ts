@@ -49,7 +49,7 @@ test("on SIGTERM, the gateway drains as soon as a worker serves, even before the
   before.child.kill('SIGINT');
   await before.ended;
 
-  // The read of the operators' token blocks until it is written.
+  // Reading the operators' token blocks until it is written.
   execFileSync('mkfifo', [join(DATA_DIR, 'admin-token')]);
   const { child, out, ended } = startProcess(process.execPath, ['gateway/main.ts'], environment);
   await expect.poll(out).toContain('worker serves');
@@ -66,7 +66,7 @@ test("on SIGTERM, the gateway drains as soon as a worker serves, even before the
   expect(ofPrimary.map(({ msg }) => msg)).toEqual(['stopping']);
 });
 
-test('a stop does not wait for an idle connection', TIMED, async () => {
+test('a stopping gateway does not wait for an idle connection', TIMED, async () => {
   const stack = await startStack();
   const agent = new http.Agent({ keepAlive: true });
   await send(`${stack.gateway}/v1/pets`, { key: await stack.issueKey(), agent });

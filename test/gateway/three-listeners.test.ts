@@ -43,13 +43,13 @@ const statuses = (received: string) =>
   (received.match(/HTTP\/1\.1 \d{3} /g) ?? []).map((line) => Number(line.slice(9)));
 
 /**
- * Exchanges each text on its own connection, with fewer connections at once than operators may open.
- * @returns each text with its statuses
+ * Sends each text on a connection of its own, with fewer connections at once than the operators' listener accepts.
+ * @returns each text with the statuses of its answers
  */
 const exchanges = (to: Listener, all: readonly (string | readonly string[])[]) =>
   inTurn(all, 100, async (bytes) => [bytes, statuses(await exchange(to, bytes))]);
 
-// This test comes first: refusals in later tests are charged to the same address, which then gets 429.
+// This test must run first: refusals in later tests count against the same address, which then gets 429.
 test.for(listeners.filter(({ key }) => key !== undefined))('$name: two credentials get 401', async (to) => {
   for (const second of [bearer(to), 'Authorization: Bearer wrong\r\n'])
     expect(statuses(await exchange(to, get(to, 'HTTP/1.1', `${own(to)}${second}Connection: close\r\n`)))).toEqual([
@@ -57,12 +57,15 @@ test.for(listeners.filter(({ key }) => key !== undefined))('$name: two credentia
     ]);
 });
 
-test.for(listeners)('$name: a target in absolute form is treated as its path if it names the host', async (to) => {
-  const { host } = new URL(to.url);
-  const asked = (authority: string) =>
-    exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
-  expect([await asked(host), await asked('elsewhere')]).toEqual([[200], [400]]);
-});
+test.for(listeners)(
+  '$name: a request target in absolute form is accepted only if it names the listener',
+  async (to) => {
+    const { host } = new URL(to.url);
+    const asked = (authority: string) =>
+      exchange(to, last(to).replace(`GET ${to.read} `, `GET http://${authority}${to.read} `)).then(statuses);
+    expect([await asked(host), await asked('elsewhere')]).toEqual([[200], [400]]);
+  },
+);
 
 test.for(listeners)(
   '$name: a client that half-closes its connection after its requests gets all answers',
@@ -80,7 +83,7 @@ test.for(listeners)(
   },
 );
 
-test.for(listeners)('$name: half a request before a half-close gets 400', async (to) => {
+test.for(listeners)('$name: an incomplete request that ends with a half-close gets 400', async (to) => {
   expect(statuses(await exchange(to, get(to).slice(0, -10), true))).toEqual([400]);
   const post = `POST ${to.read} HTTP/1.1\r\n${own(to)}Content-Type: application/json\r\n`;
   const [status = 0] = statuses(await exchange(to, `${post}Content-Length: 100\r\n\r\n{"name`, true));
@@ -125,7 +128,7 @@ test.for(listeners)(
   },
 );
 
-test.for(listeners)('$name: a malformed request leaves one log line with its id and cause', async (to) => {
+test.for(listeners)('$name: a malformed request is logged once, with its id and cause', async (to) => {
   const answer = await exchange(to, 'garbage\r\n\r\n');
   const requestId = /^X-Request-Id: (\S+)\r$/m.exec(answer)?.[1];
   const lines = () => to.log.filter((line) => line.requestId === requestId);
@@ -198,32 +201,39 @@ test.for(listeners)('$name: CONNECT is answered after earlier requests', async (
   expect(statuses(await exchange(to, write(to).repeat(3) + refused, true))).toEqual([201, 201, 201, 405]);
 });
 
-test.for(listeners)('$name: an ignored upgrade with a body is answered after earlier requests', async (to) => {
-  const started = performance.now();
-  const upgrade = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
-  const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
-  for (const text of [write(to, upgrade), chunks]) {
-    for (const bytes of [text, write(to) + text, text + write(to), write(to) + text + write(to)]) {
-      const all = statuses(await exchange(to, bytes + last(to)));
-      expect(all).toEqual([...Array(bytes.split('POST ').length - 1).fill(201), 200]);
+test.for(listeners)(
+  '$name: a request with a body and an ignored upgrade is answered after earlier requests',
+  async (to) => {
+    const started = performance.now();
+    const upgrade =
+      'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n';
+    const chunks = writeHead(to, upgrade + IN_CHUNKS) + chunk(to.body) + chunk('');
+    for (const text of [write(to, upgrade), chunks]) {
+      for (const bytes of [text, write(to) + text, text + write(to), write(to) + text + write(to)]) {
+        const all = statuses(await exchange(to, bytes + last(to)));
+        expect(all).toEqual([...Array(bytes.split('POST ').length - 1).fill(201), 200]);
+      }
     }
-  }
-  expect(performance.now() - started).toBeLessThan(10_000);
-});
+    expect(performance.now() - started).toBeLessThan(10_000);
+  },
+);
 
-test.for(listeners)('$name: malformed bytes in or after an ignored upgrade are refused at once', async (to) => {
-  const started = performance.now();
-  const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
-  const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
-  const ignored = get(to).replace(/\r\n$/, `${upgrade}\r\n`);
-  expect(statuses(await exchange(to, bad))).toEqual([400]);
-  expect(statuses(await exchange(to, ignored + bad))).toEqual([200, 400]);
-  for (const text of ['nonsense\r\n\r\n', get(to).replace('GET', 'BREW'), get(to).replace('\r\n', '\n')]) {
-    for (const bytes of [ignored + text, [ignored, text]])
-      expect(statuses(await exchange(to, bytes))).toEqual([200, 400]);
-  }
-  expect(performance.now() - started).toBeLessThan(8_000);
-});
+test.for(listeners)(
+  '$name: malformed bytes in or after a request with an ignored upgrade are refused at once',
+  async (to) => {
+    const started = performance.now();
+    const upgrade = 'Connection: Upgrade\r\nUpgrade: h2c\r\n';
+    const bad = `${writeHead(to, upgrade + IN_CHUNKS)}5\r\n{"nam\r\nzz\r\n\r\n`;
+    const ignored = get(to).replace(/\r\n$/, `${upgrade}\r\n`);
+    expect(statuses(await exchange(to, bad))).toEqual([400]);
+    expect(statuses(await exchange(to, ignored + bad))).toEqual([200, 400]);
+    for (const text of ['nonsense\r\n\r\n', get(to).replace('GET', 'BREW'), get(to).replace('\r\n', '\n')]) {
+      for (const bytes of [ignored + text, [ignored, text]])
+        expect(statuses(await exchange(to, bytes))).toEqual([200, 400]);
+    }
+    expect(performance.now() - started).toBeLessThan(8_000);
+  },
+);
 
 test.for(listeners)('$name: an invalid chunk size is refused at once, even after other requests', async (to) => {
   const started = performance.now();
@@ -250,7 +260,7 @@ test.for(listeners)('$name: a line that ends without a carriage return is refuse
     expect([bytes, statuses(await exchange(to, bytes + get(to)))]).toEqual([bytes, [400]]);
 });
 
-test.for(listeners)('$name: every answer has nosniff, and answers to operators also have no-store', async (to) => {
+test.for(listeners)('$name: every answer sets nosniff, and answers to operators also set no-store', async (to) => {
   for (const request of [
     get(to),
     get({ ...to, read: '/livez' }),
@@ -297,7 +307,7 @@ test('reads of internal services run concurrently, and none begins after a reque
   expect(stack.coreLog.slice(before).filter(({ msg }) => msg === 'request')).toHaveLength(4);
 });
 
-test('the core receives no request after one with Expect whose body may stay unread', async () => {
+test('the core receives no request that follows one with Expect whose body may be left unread', async () => {
   const to = listeners[3] as Listener;
   const EXPECT = 'Expect: 100-continue\r\n';
   const refused: [bytes: string, status: number][] = [
@@ -316,7 +326,7 @@ test('the core receives no request after one with Expect whose body may stay unr
   expect(statuses(await exchange(to, read))).toEqual([100, ...Array(21).fill(201), 200]);
 });
 
-test('the reason for a refused body is sent even if the client half-closes its connection', async () => {
+test('a client that half-closes its connection still receives the reason why its body was refused', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const { gateway, issueKey } = await startStack({ REDIS_URL });
   const to = { ...(listeners[0] as Listener), url: gateway, key: await issueKey() };

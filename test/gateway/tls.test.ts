@@ -21,7 +21,7 @@ const withTls = settingsOf(authority);
 
 const portOf = (url: string): number => Number(new URL(url).port);
 
-/** A connection after its handshake, or the code of its error. */
+/** Returns a connection after its handshake, or the code of its error. */
 async function handshake(url: string, options: ConnectionOptions = {}): Promise<TLSSocket | string> {
   const socket = tls.connect({ host: '127.0.0.1', port: portOf(url), ca, ...options });
   cleanUp(() => socket.destroy());
@@ -32,7 +32,7 @@ async function handshake(url: string, options: ConnectionOptions = {}): Promise<
 const isRefused = async (url: string, options: ConnectionOptions): Promise<boolean> =>
   typeof (await handshake(url, options)) === 'string';
 
-/** A connection that sends nothing, not even the beginning of a handshake. */
+/** Opens a connection that sends nothing, not even the beginning of a handshake. */
 const silent = (url: string, from: string) => connectRaw(url.replace('https:', 'http:'), { from });
 
 const core = await listeningCore();
@@ -50,14 +50,14 @@ test('only TLS 1.2 and 1.3 are accepted', async () => {
     const socket = await handshake(stack.gateway, { minVersion: version, maxVersion: version });
     expect((socket as TLSSocket).getProtocol()).toBe(version);
   }
-  // The client also accepts old ciphers, so only the version can be refused.
+  // The client also accepts old ciphers, so only the version can be the reason for a refusal.
   const ciphers = 'DEFAULT@SECLEVEL=0';
   expect(await handshake(stack.gateway, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers })).toBe(
     'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION',
   );
 });
 
-test('cipher suites have forward secrecy and authentication in both versions', async () => {
+test('cipher suites have forward secrecy and authentication in both TLS versions', async () => {
   for (const ciphers of ['AES128-GCM-SHA256', 'ECDHE-RSA-AES128-SHA256', 'ECDHE-ECDSA-AES256-SHA384', 'AES256-SHA'])
     expect(await isRefused(stack.gateway, { maxVersion: 'TLSv1.2', ciphers: `${ciphers}:@SECLEVEL=0` })).toBe(true);
   const socket = (await handshake(stack.gateway, { maxVersion: 'TLSv1.2' })) as TLSSocket;
@@ -92,7 +92,7 @@ test('repeated headers of the core keep their spelling over TLS', async () => {
   expect(received()).toMatch(/\r\nx-oDD: 1\r\nX-Odd: 2\r\n[\s\S]*\r\nStrict-Transport-Security: max-age=31536000\r\n/);
 });
 
-test('plain HTTP on the TLS port gets a clear error, and other bytes close the connection without harm', async () => {
+test('plain HTTP on the TLS port gets a clear error, and other bytes only close their connection', async () => {
   const plain = await sendBytes(stack.gateway, 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n');
   expect(plain).toMatch(/^HTTP\/1.1 400 [\s\S]*X-RateLimit-Limit: 60\r\n[\s\S]*"message":"This port speaks TLS/);
   expect(await sendBytes(stack.gateway, Buffer.alloc(1_000, 7))).not.toMatch(/HTTP|RateLimit/);
@@ -100,7 +100,7 @@ test('plain HTTP on the TLS port gets a clear error, and other bytes close the c
   expect(stack.log.filter(({ level }) => level >= 50)).toEqual([]);
 });
 
-/** Two files behind a symbolic link, as Kubernetes mounts them. */
+/** Creates two files behind a symbolic link, as Kubernetes mounts them. */
 async function mounted(first: Authority): Promise<{ files: Authority; renew(to: Authority): Promise<void> }> {
   const folder = await temporaryFolder();
   let version = 0;
@@ -154,7 +154,7 @@ test('invalid new files are logged once as an error, and the last valid ones sta
   expect(alarms()).toHaveLength(1);
 });
 
-test('a handshake has a timeout, and counts as a connection until then', TIMED, async () => {
+test('an unfinished handshake times out, and counts as a connection until then', TIMED, async () => {
   const stack = await startStack(withTls, { headersMs: 1_500, connectionsPerAddress: 2 });
   const held = [await silent(stack.gateway, '127.0.0.2'), await silent(stack.gateway, '127.0.0.2')];
   const over = await silent(stack.gateway, '127.0.0.2');
@@ -166,7 +166,7 @@ test('a handshake has a timeout, and counts as a connection until then', TIMED, 
   expect(heldAt - overAt).toBeGreaterThan(500);
 });
 
-test('a stop does not wait for TLS handshakes', TIMED, async () => {
+test('a stopping gateway does not wait for TLS handshakes', TIMED, async () => {
   const stack = await startStack(withTls);
   const { closed } = await silent(stack.gateway, '127.0.0.1');
   const before = performance.now();

@@ -11,7 +11,7 @@ import { startStack } from '../support/stack.ts';
 
 const { url, redis } = await emptyDatabase();
 
-test('without Redis the gateway starts, and an unknown key gets a 503 with Retry-After, not a 401', async () => {
+test('without Redis, the gateway starts, and an unknown key gets a 503 with Retry-After, not a 401', async () => {
   const stack = await startStack({ REDIS_URL: 'redis://127.0.0.1:1' });
   const { apiKey } = createApiKey();
   const answer = await send(`${stack.gateway}/v1/pets`, { key: apiKey });

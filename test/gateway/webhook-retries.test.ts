@@ -14,7 +14,7 @@ import { WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts'
 
 const QUICK = { timeoutMs: 60_000, attempts: 4, firstRetryMs: 20, longestRetryMs: 1_000 };
 
-/** Webhooks whose events are about real keys, each with a decision. */
+/** Sets up webhooks whose events concern real keys, each with a decision. */
 async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptions>) {
   const { keys, limiter } = await memoryUnderTest();
   const { logger, lines } = readableLog();
@@ -65,7 +65,7 @@ test('a failed delivery is retried with growing delays and the same id and body'
   expect(lines).toEqual([]);
 });
 
-test('an event that is never accepted is dropped after its last attempt, with one log line that holds no secret', async () => {
+test('an event that is never accepted is lost after its last attempt, with one log line that contains no secret', async () => {
   const receiver = await webhookReceiver(status(503));
   const { tell, counts, lines } = await setUp({ url: `${receiver.url}?token=canary-of-the-url` });
   const keyId = await tell();
@@ -93,7 +93,7 @@ test.for([
     300,
   ],
 ] as const)(
-  'an event for a receiver where %s is dropped, and the reason is logged',
+  'an event for a receiver where %s is lost, and the reason is logged',
   async ([, urlOf, reason, timeoutMs]) => {
     const { tell, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
     await tell();
@@ -157,7 +157,7 @@ test('at most 1,000 events wait and four are sent at once, and the others are dr
   );
 });
 
-test('a stop sends waiting events, and later events are dropped', async () => {
+test('a stopping gateway sends waiting events and drops later ones', async () => {
   const receiver = await webhookReceiver((response) => void setTimeout(() => status(204)(response), 50));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url });
   for (let number = 0; number < 12; number++) await tell();
@@ -167,7 +167,7 @@ test('a stop sends waiting events, and later events are dropped', async () => {
   expect(counts()).toMatchObject({ dropped: 1 });
 });
 
-test('a stop sends an event that waits for its retry once more', async () => {
+test('a stopping gateway makes one more attempt to send an event that waits for its retry', async () => {
   const receiver = await webhookReceiver((response, number) => status(number < 2 ? 500 : 204)(response));
   const { tell, counts, webhooks } = await setUp({ url: receiver.url, firstRetryMs: 60_000, longestRetryMs: 60_000 });
   await tell();
@@ -177,7 +177,7 @@ test('a stop sends an event that waits for its retry once more', async () => {
   expect(counts()).toEqual({ delivered: 2, retried: 2, given_up: 0, dropped: 0 });
 });
 
-test('an event of a key that no longer exists counts as dropped, and one that another gateway claimed does not', async () => {
+test('an event for a key that no longer exists counts as dropped, and one that another gateway claimed does not', async () => {
   const receiver = await webhookReceiver();
   const { tell, counts, keys, webhooks } = await setUp({ url: receiver.url });
   const id = await tell();
@@ -190,7 +190,7 @@ test('an event of a key that no longer exists counts as dropped, and one that an
   expect(counts()).toEqual({ delivered: 1, retried: 0, given_up: 0, dropped: 1 });
 });
 
-test('the 80 % event needs a usage of 80 % in the store, except after a local decision that is not counted yet', async () => {
+test('the 80 % event is sent only if the usage in the store has reached 80 %, except after an uncounted local decision', async () => {
   const receiver = await webhookReceiver();
   const { webhooks, keys } = await setUp({ url: receiver.url });
   const unused = async () => {

@@ -25,7 +25,7 @@ import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-r
 import { eventually, startWorkers } from '../support/workers.ts';
 
 /**
- * Tests which events are sent by which gateway, and that receivers delay nothing. `webhook-retries.test.ts` tests
+ * Tests which gateway sends which events, and that receivers delay nothing. `webhook-retries.test.ts` tests
  * deliveries.
  */
 
@@ -45,7 +45,7 @@ function signatureOf({ headers, body }: Told): string {
   return `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`;
 }
 
-/** Uses up a key with five requests a day, and continues until it is banned. */
+/** Uses up the day limit of a key, which is five requests, and continues until the key is banned. */
 async function useUp(stack: Stack, key: string): Promise<void> {
   for (let sent = 0; sent < 10; sent++) await ask(stack, key);
 }
@@ -57,7 +57,7 @@ const delivered = (stack: Stack) =>
   );
 
 describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
-  test('80 % and 100 % of the day and a ban each cause one signed event without secrets', async () => {
+  test('80 % of the day limit, 100 % of it, and a ban each cause one signed event that contains no secret', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
     await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
@@ -95,7 +95,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
 });
 
 describe.for(bothStacks(REDIS_URL))('with %s, a raised limit', ([, environment]) => {
-  test('does not count as usage: the 80 % event and the list of keys depend on used requests only', async () => {
+  test('does not count as usage: the 80 % event and the list of keys depend only on the requests used', async () => {
     const receiver = await webhookReceiver();
     const stack = await start(receiver.url, environment);
     const use = async (key: string, times: number) => {
@@ -212,7 +212,7 @@ test('an event is sent exactly once even if the reply to its claim is late', asy
   await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
 });
 
-test('no event is claimed without a webhook', async () => {
+test('no event is claimed if no webhook is configured', async () => {
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey({ day: 1 });
   await useUp(stack, key);
@@ -221,9 +221,9 @@ test('no event is claimed without a webhook', async () => {
 });
 
 test.for([
-  ['dead', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
-  ['endlessly slow', async (): Promise<string> => (await webhookReceiver(() => {})).url],
-] as const)('a receiver that is %s delays neither clients nor a stop', TIMED, async ([, urlOf]) => {
+  ['refuses connections', async (): Promise<string> => `http://127.0.0.1:${await freePort()}`],
+  ['never answers', async (): Promise<string> => (await webhookReceiver(() => {})).url],
+] as const)('a receiver that %s delays neither clients nor a stopping gateway', TIMED, async ([, urlOf]) => {
   const url = await urlOf();
   const stack = await start(url, WITH_REDIS);
   const keys = await Promise.all(Array.from({ length: 40 }, () => stack.issueKey({ day: 1 })));
@@ -266,7 +266,7 @@ test('an event that waits for its retry when its worker is killed or renewed is 
     end();
     await eventually(() => workers.pids()[0]).not.toBe(before);
     status = 204;
-    // The new worker causes the same event again.
+    // The new worker triggers the same event again.
     await list();
     await eventually(counts).toEqual([2 * (at + 1), 0, 0]);
     await sleep(300);

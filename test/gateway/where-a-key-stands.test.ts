@@ -22,7 +22,7 @@ function expectNear(told: unknown, second: number): void {
 describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('GET /v1/limits returns name, plan, both limits and expiry of the key', async () => {
+  test('GET /v1/limits returns the name, plan, limits and expiry of the key', async () => {
     const expiresAt = '2099-01-01T00:00:00.000Z';
     const key = await stack.issueKey({ name: 'shop 7', minute: 600, day: 86_400, expiresAt });
     await spend(stack, key);
@@ -49,7 +49,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     });
   });
 
-  test('GET /v1/limits costs no token and no strike, and works when the limit is used up', async () => {
+  test('GET /v1/limits uses no token, adds no strike, and works even when the limit is used up', async () => {
     // No other test uses this plan.
     await stack.admin('PATCH', '/plans/pro', { ban_after: 3, ban_grace_seconds: 0 });
     const key = await stack.issueKey({ plan: 'pro', minute: 1_000, day: 2 });
@@ -78,7 +78,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(headers['x-ratelimit-reset']).toBe(String(ban.until));
   });
 
-  test('GET /v1/limits returns the wait in line, the strikes that are left, and the usage of the day', async () => {
+  test('GET /v1/limits returns the waiting time, the strikes that are left, and the usage of the day', async () => {
     const key = await stack.issueKey({ minute: 2, day: 1_000 });
     const told = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
     expect(await told()).toMatchObject({ waitSeconds: 0, strikesLeft: 10 });
@@ -98,7 +98,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(await told()).toMatchObject({ usage: [{ day, admitted: 2, refused: 3 }] });
   });
 
-  test('GET /v1/limits reveals nothing to an invalid key and is charged to its address', async () => {
+  test('GET /v1/limits with an invalid key reveals nothing and is charged to the address', async () => {
     const key = await stack.issueKey();
     const otherSecret = createApiKey(idOf(key)).apiKey;
     for (const [at, wrong] of [undefined, 'nonsense', createApiKey().apiKey, otherSecret].entries()) {
@@ -109,7 +109,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     }
   });
 
-  test('GET /v1/limits with a valid key is charged to the address too', async () => {
+  test('GET /v1/limits with a valid key is also charged to the address', async () => {
     const key = await stack.issueKey();
     const statuses: number[] = [];
     for (let sent = 0; sent < 70; sent++) statuses.push((await limits(stack, key, '127.0.0.3')).status);

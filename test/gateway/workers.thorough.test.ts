@@ -13,17 +13,14 @@ import { startWorkers, workersEnvironment } from '../support/workers.ts';
 const start = async (environment: NodeJS.ProcessEnv): Promise<Ended> =>
   await startProcess(process.execPath, ['gateway/main.ts'], await workersEnvironment(environment)).ended;
 
-test.for(['PORT', 'ADMIN_PORT'] as const)(
-  'a start with a %s that is in use fails with one readable message',
-  async (name) => {
-    const { port } = new URL((await listeningCore()).url);
-    expect(await start({ [name]: port })).toEqual({
-      code: 1,
-      out: '',
-      err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
-    });
-  },
-);
+test.for(['PORT', 'ADMIN_PORT'] as const)('startup fails with one readable message if %s is in use', async (name) => {
+  const { port } = new URL((await listeningCore()).url);
+  expect(await start({ [name]: port })).toEqual({
+    code: 1,
+    out: '',
+    err: `Cannot listen on 127.0.0.1:${port}: another program uses this address. Stop it, or set ${name} to a free port.\n`,
+  });
+});
 
 const workers = await startWorkers();
 

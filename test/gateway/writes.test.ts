@@ -12,7 +12,7 @@ import { unreachableServer } from '../support/unreachable-server.ts';
 
 const OTHER = '{"name":"Ré\u{1f980}"}';
 
-test('a write consists of its line, headers, length and body, in that order', async () => {
+test('a write consists of its request line, headers, length and body, in that order', async () => {
   const requests: string[] = [];
   const { core, post } = await stackBefore((socket, request) => {
     requests.push(request);
@@ -83,8 +83,8 @@ test.for([
 test.for([
   ['after accepting the connection', 0, ''],
   ['before it answers', 1, ''],
-  ['in the head of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-le'],
-  ['in the body of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"a"'],
+  ['while it sends the head of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-le'],
+  ['while it sends the body of its answer', 1, 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"a"'],
 ] as const)('a write to a core that dies %s gets 502 and is not sent again', async ([, answers, text]) => {
   let received = 0;
   const dying = () =>
@@ -105,7 +105,7 @@ test.for([
   }
 });
 
-test('a write whose client leaves while it waits for a connection is not sent', async () => {
+test('a write whose client disconnects while it waits for a connection is not sent', async () => {
   const waiting: [Socket, string][] = [];
   const { stack, key, post } = await stackBefore((socket, request) => void waiting.push([socket, request]));
   const answerAll = () => {
@@ -139,7 +139,7 @@ test('a write that is sent while the core closes its idle connection gets anothe
   const client = await connectRaw(stack.gateway);
   const request = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
   for (let round = 0; round < 20; round++) {
-    // Both sockets of the gateway become readable between two polls of the event loop, the client's first.
+    // Both sockets of the gateway become readable between two polls of the event loop, first that of the client.
     setTimeout(() => {
       client.socket.write(request);
       for (const socket of idle) socket.end();
@@ -179,7 +179,7 @@ test('a connection is not reused if its answer arrived before its request was se
   expect(sockets.size).toBe(2);
 });
 
-test('a write gets only an answer that has its id', async () => {
+test('a write whose answer has the id of another request gets 502', async () => {
   const text = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]';
   const wrong = withIdOf('x\r\nX-Request-Id: of-another\r\n', text);
   const { get, post } = await stackBefore(
