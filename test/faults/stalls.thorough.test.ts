@@ -32,7 +32,7 @@ async function stall(pid: number, ms: number): Promise<void> {
 
 const localOf = async (gateway: GatewayProcess, answers: readonly Answered[]) => {
   const log = await gateway.stop();
-  // During the start, a busy machine may delay Redis beyond the command timeout.
+  // While the gateway starts, a busy machine may delay Redis beyond the command timeout.
   const served = log.slice(log.findIndex(({ msg }) => msg === 'request'));
   expect(served.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is away')).toEqual([]);
   return withModes(answers, log).filter(({ mode }) => mode === 'local').length;
@@ -65,11 +65,12 @@ test('a flood of pipelined requests without a key opens no circuit breaker', asy
   await load.stop();
   expect(flood.bytes).toBeGreaterThan(100_000);
   expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
-  // On a busy machine Redis itself may miss a deadline. With an open breaker, hundreds would be decided locally.
+  // On a busy machine, Redis itself may miss a deadline. With an open circuit breaker, hundreds of requests would be
+  // decided locally.
   expect(await localOf(gateway, load.answers)).toBeLessThan(load.answers.length / 50);
 });
 
-/** Sends 185 kB/s of tiny requests without waiting for answers, many per turn. Closed connections are reopened. */
+/** Sends 185 kB/s of tiny requests in large batches, without waiting for answers. Reopens closed connections. */
 function startFlood(gateway: string) {
   const { hostname, port } = new URL(gateway);
   const many = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2_100);
@@ -144,7 +145,7 @@ function throttled(pid: number) {
   };
 }
 
-/** Waits for the end of outages, which a busy machine may cause at the start. */
+/** Waits for the end of any outage that a busy machine has caused at the start. */
 async function untilSettled({ process }: GatewayProcess): Promise<void> {
   const times = (text: string) => process.out().split(`"msg":"${text}"`).length;
   await expect
