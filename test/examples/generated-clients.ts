@@ -31,7 +31,7 @@ import { patientFetch } from '${ROOT}/test/examples/patient-fetch.ts';
 import { useStore } from '${ROOT}/test/support/use-store.ts';
 const { STORE_URL = '', API_KEY = '' } = process.env;`;
 
-/** A module that writes the types that openapi-typescript makes of a description. */
+/** A module that writes the types that openapi-typescript generates from a description. */
 export function typesOf(description: string, target: string): string {
   return `${WITH_COMPILER}
 import { writeFileSync } from 'node:fs';
@@ -133,8 +133,7 @@ const TSCONFIG = {
 };
 
 /**
- * Generates a client and type-checks its use.
- * @returns a function that runs the use
+ * Generates a client and type-checks the module that uses it. @returns a function that runs this module
  * @throws {Error} with the output of the generator or the compiler
  */
 export async function generated(

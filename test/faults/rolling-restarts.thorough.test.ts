@@ -12,7 +12,7 @@ import { startWorkers, type Workers } from '../support/workers.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CONNECTIONS = 16;
-/** The pause leaves connections idle, and a faulty stop would cut those. */
+/** The pause between requests leaves connections idle, which a faulty stop would cut. */
 const PAUSE_MS = 60;
 /** Less than the second for which a stopping gateway still accepts connections. */
 const NOTICED_AFTER_MS = 400;

@@ -134,7 +134,7 @@ test('workers whose primary hangs decide from their own data, and each request i
   expect(await admitted()).toBe(served());
 });
 
-test('an automatic ban stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {
+test('a ban stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {
   await workers.change('PATCH', '/plans/pro', { ban_after: 1, ban_grace_seconds: 0 });
   const key = await workers.issueKey({ plan: 'pro', minute: 400 });
   await makeKnownToAll(key);
