@@ -77,7 +77,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       return execute(gateway, name, args.with(clock, String(Number(args[clock]) + (gateway === 'g1' ? 900_000 : 0))));
     }),
   },
-  'refusals from Redis add twenty seconds': {
+  'the retry time is twenty seconds too late': {
     finds: 'retry time',
     server: executes((execute) => async (...call) => {
       const verdicts = await execute(...call);
@@ -102,7 +102,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     ),
   },
   'the deadline is only 20 ms': { finds: 'slow is not away', timeoutMs: 20 },
-  'every second refusal becomes a ban': {
+  'every other refusal becomes a ban': {
     finds: 'polite is not banned',
     limiter(limiter) {
       let refused = 0;
@@ -123,7 +123,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       peek: (credential) => limiter.peek(credential),
     }),
   },
-  'a failed decision becomes a 401': {
+  'errors become 401s': {
     finds: 'never 401',
     limiter: decides((verdict) => verdict.catch(() => ({ outcome: 'unauthorized', reason: 'unknown' }))),
   },

@@ -56,7 +56,7 @@ export interface EverydayLoad {
   readonly requests: readonly Noted[];
   /** The count of each outcome. */
   readonly outcomes: ReadonlyMap<string, number>;
-  /** Resolves once all sent requests are answered. */
+  /** Stops the load, and resolves once all sent requests are answered. */
   end(): Promise<void>;
 }
 

@@ -5,9 +5,9 @@ import { freePort } from '../../support/port.ts';
 import { folder, type Service, startProgram } from '../machine/processes.ts';
 
 /**
- * nginx configured as a fast proxy by its documentation: one worker by default, connections kept alive on both sides
- * without a limit of requests, compiled regular expressions, and a buffered log. Requests that a stopped load generator
- * leaves behind are finished, so that their connections to the core are free for the next round.
+ * nginx, configured as a fast proxy according to its documentation: one worker by default, connections kept alive on
+ * both sides without a limit on requests, compiled regular expressions, and a buffered log. Requests that a stopped
+ * load generator leaves behind are finished, so that their connections to the core are free for the next round.
  */
 
 const LUA_FOLDER = join(import.meta.dirname, 'nginx-lua');
