@@ -13,7 +13,7 @@ const big = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 const LOCKED_MS = 2_000;
 const BOUND_MS = 100;
 
-test('while orders are locked in PostgreSQL, reading pets is as fast as directly from the core', TIMED, async () => {
+test('while orders are locked in PostgreSQL, reading pets through the gateway is as fast as directly from the core', TIMED, async () => {
   const url = await emptyPostgres();
   const core = await startService('core/main.ts', { PORT: '0', DATABASE_URL: url, LOG_LEVEL: 'warn' });
   const stack = await startStack({ CORE_URL: core.addresses.core ?? '' });

@@ -7,10 +7,10 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 /**
  * The faults that axe-core finds on a page, one line per element: contrast, names, labels, landmarks, ids.
- * @returns also the number of passed checks, which is 0 for an empty page
+ * @returns the faults, and the number of passed checks, which is 0 for an empty page
  */
 export async function shortcomings(page: Page): Promise<{ passed: number; found: string[] }> {
-  // Evaluated by the debugger, to which the page's script policy does not apply.
+  // The debugger evaluates this, so the page's script policy does not apply.
   await page.evaluate(AXE);
   const { violations, passes } = (await page.evaluate('globalThis.axe.run()')) as AxeResults;
   const found = violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(' ')}`));

@@ -18,7 +18,7 @@ const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 
 const PATIENCE_MS = 60_000;
 
-/** An empty page in its own session. Closed after the test, because an open page keeps sending requests. */
+/** Opens an empty page in its own session. It is closed after the test, because an open page keeps sending requests. */
 export async function watchedPage(
   browser: Browser,
   origin: string,

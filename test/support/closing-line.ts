@@ -4,12 +4,12 @@ import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 const SLOWEST_SHOWN = 10;
 const TESTS = join(import.meta.dirname, '..');
-/** A run of fewer files is a selection. */
+/** A run of fewer files counts as a selection. */
 const WHOLE_RUN = 50;
 
 /**
- * The summary at the end of a run: the slowest files, failures and their reasons, retried tests, and a line with the
- * counts.
+ * Prints a summary at the end of a run: the slowest files, failures and their reasons, retried tests, and a line with
+ * the counts.
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {

@@ -12,7 +12,7 @@ export interface LogPipe {
   text(): string;
 }
 
-/** Closed after the test, or after its file. */
+/** Creates a pipe that is closed after the test, or after the test file. */
 export async function logPipe(): Promise<LogPipe> {
   const path = `${await temporaryFolder()}/log`;
   execFileSync('mkfifo', [path]);

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { clientIdOf, faultyCore } from './faulty-core.ts';
 
-/** The cores that received each request, in order, by the client's id of the request. */
+/** The cores that received each request, in order, by the client's request id. */
 export type Asked = Map<string, number[]>;
 
 type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;
@@ -44,7 +44,7 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
 };
 
 /**
- * A core that applies the fault named in a request's query, and gives a valid answer to everything else:
+ * Starts a core that applies the fault named in a request's query, and gives a valid answer to everything else:
  *
  *     ?fault=<name>&at=<bytes, from the end if negative>&times=<attempts>&framing=chunked
  *
