@@ -13,7 +13,8 @@ import { issueKeys } from './setup/keys.ts';
 import { PETS, setStage } from './setup/stage.ts';
 
 /**
- * Shows where the gateway spends time under several loads, in µs of CPU per request. Each perf sample is attributed to the innermost script on its stack, or to the kernel. The parts add up to the total.
+ * Shows where the gateway spends time under several loads, in µs of CPU per request. Each perf sample is attributed to
+ * the innermost script on its stack, or to the kernel. The parts add up to the total.
  *
  *     node test/bench/profile.ts
  */

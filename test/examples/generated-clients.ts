@@ -133,7 +133,8 @@ const TSCONFIG = {
 };
 
 /**
- * Generates a client and type-checks the module that uses it. @returns a function that runs this module
+ * Generates a client and type-checks the module that uses it.
+ * @returns a function that runs this module
  * @throws {Error} with the output of the generator or the compiler
  */
 export async function generated(

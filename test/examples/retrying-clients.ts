@@ -12,7 +12,8 @@ import { patientFetch } from './patient-fetch.ts';
 /** Popular HTTP clients with retries enabled: each waits for Retry-After by itself. */
 
 /**
- * A worker that sends one request after another until `end`, by performance.now(). @returns the final status of each
+ * A worker that sends one request after another until `end`, by performance.now().
+ * @returns the final status of each
  */
 export type Work = (url: string, key: string, end: number) => Promise<number[]>;
 

@@ -86,7 +86,10 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       );
     }),
   },
-  'the retry time is two seconds too early': { finds: 'retry time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
+  'the retry time is two seconds too early': {
+    finds: 'retry time',
+    limiter: mapped((verdict) => withRetry(verdict, -2)),
+  },
   'buckets are full while Redis is away': {
     finds: 'local limit',
     clients(clients) {

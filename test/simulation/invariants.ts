@@ -10,7 +10,8 @@ export const INVARIANTS = {
   'never charged twice': 'no local admission is charged twice',
   charged: 'a local admission is charged within 2 s of contact, down to at most a minute limit below zero',
   'binds here': 'an acknowledged change is in force for every later answer of the gateway that acknowledged it',
-  'binds everywhere': 'an acknowledged change is in force on other gateways within 1 s of contact, even if contact is lost later',
+  'binds everywhere':
+    'an acknowledged change is in force on other gateways within 1 s of contact, even if contact is lost later',
   'polite is not banned': 'a client that waits until the retry time of each refusal is never banned',
   'hammer is banned': 'a client that continues at 10 or 100 times the limit is banned at the computed time',
   'never 401': 'a valid key is never rejected as invalid',

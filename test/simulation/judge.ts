@@ -195,7 +195,10 @@ export class Judge implements Observer {
     const { id, key, gateway } = request;
     const isLocal = answer === undefined || ('mode' in answer && answer.mode === 'local');
     if (isLocal && this.#hasContact(gateway, request.at - SETTLED_MS))
-      this.fail('slow is not away', `g${gateway} decides ${answer?.outcome ?? 503} without Redis, although Redis replies.`);
+      this.fail(
+        'slow is not away',
+        `g${gateway} decides ${answer?.outcome ?? 503} without Redis, although Redis replies.`,
+      );
     if (answer?.outcome === 'admitted' && !answer.isShadowed) {
       if (isLocal) this.#checkLocal(request, answer);
       else if (this.#count(`${id} admitted here`) > this.#total(`${id} admitted`))

@@ -152,7 +152,8 @@ export const damaged = fc.tuple(written, fc.array(change, { minLength: 1, maxLen
 });
 
 /**
- * The outcome of reading an answer: the answer and its end, undefined, or the name of the fault. @throws anything else
+ * The outcome of reading an answer: the answer and its end, undefined, or the name of the fault.
+ * @throws anything else
  */
 export function outcomeOf(bytes: Buffer, start: number, isHead: boolean) {
   try {

@@ -67,8 +67,8 @@ const known = new Map<string, Known>();
 export const knowOperators = (url: string): (() => void) => know(url, { isForOperators: true });
 
 /**
- * Registers a core of this project, whose answers match the description. @returns a function that removes it, to be
- * called when the core stops, because another server may get its port
+ * Registers a core of this project, whose answers match the description.
+ * @returns a function that removes it, to be called when the core stops, because another server may get its port
  */
 export const knowCore = (url: string): (() => void) => know(url, {});
 

@@ -48,8 +48,8 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
  *
  *     ?fault=<name>&at=<bytes, from the end if negative>&times=<attempts>&framing=chunked
  *
- * Requests of one connection are served in order. A valid answer contains the client's id of its request, so a mix-up
- * is detected.
+ * Requests of one connection are served in order. A valid answer contains the client's request id, so a mix-up is
+ * detected.
  * @param asked records the attempts of each request; several cores can share it
  */
 export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {

@@ -54,8 +54,9 @@ export const bothStacks = (REDIS_URL: string): readonly [name: string, environme
 
 /**
  * Starts a core and a gateway on free ports, wired as in their main.ts. They are stopped after the test, or after the
- * test file. @param limits of the gateway, for tests in which the defaults would take too long @param routes to replace
- * the store's operations
+ * test file.
+ * @param limits of the gateway, for tests in which the defaults would take too long
+ * @param routes to replace the store's operations
  */
 export async function startStack(
   environment: Record<string, string> = {},

