@@ -63,7 +63,7 @@ function levelOf(text = ''): [left: number, limit: number] {
   return [Number(text.slice(0, slash)), Number(text.slice(slash + 1))];
 }
 
-/** @returns the status of a refusal, or 200; and the limit headers */
+/** @returns the status, which is 200 unless the request is refused, and the limit headers */
 function verdictOf(reply: string): [status: number, headers: string[]] {
   const [outcome, , time = '', minute, day, bannedUntil, retryAt] = reply.split(' ');
   if (minute === undefined) return [401, ['WWW-Authenticate', 'Bearer']];

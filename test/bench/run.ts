@@ -19,7 +19,7 @@ import { verify } from './setup/verify.ts';
 
 /**
  * The side-by-side benchmark: this gateway and its peers run interleaved on one machine, in front of one core and one
- * Redis. Each has one worker, or two in the scenario about two workers.
+ * Redis. Each has one worker, or two in the scenario that compares two workers.
  */
 
 const PICTURE = join(import.meta.dirname, 'speed.svg');

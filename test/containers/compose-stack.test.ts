@@ -15,7 +15,7 @@ import { type EverydayLoad, type Noted, readAndWrite } from '../support/load.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually } from '../support/workers.ts';
 
-/** The faults of containers: a crash, a stop and a start, a replacement. */
+/** The faults of containers: a crash, a stop and a start, and a replacement. */
 
 /** Each function returns once the fault is over and all started containers are healthy. */
 interface Mishaps {
@@ -85,7 +85,7 @@ const CLIENTS = `http://${PUBLISH_ON}:8080`;
 const ADMIN = 'http://127.0.0.1:9090';
 const ALERTMANAGER = 'http://127.0.0.1:9093';
 const CONNECTIONS = 8;
-/** The longest pause of a connection after an answer. */
+/** The maximum pause on a connection after an answer. */
 const PAUSE_MS = 40;
 const OWNER = 'me';
 /** The services to start, along with those they depend on. Grafana is left out, because Debian does not package it. */
@@ -109,7 +109,7 @@ const MISHAPS = ['stopAndStart', 'crash', 'replace'] as const;
 const AWAY = /^(GET|POST) 50[234]$/;
 const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
 
-/** The effects on clients that are allowed, by service and fault. Any other fault must go unnoticed. */
+/** The allowed effects on clients, by service and fault. Any other fault must go unnoticed. */
 const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
   // A write whose connection was cut may have taken effect, so it is not retried. Only such writes may fail: with a
   // 502, or, if the client's connection has already served a request, because haproxy closes it.

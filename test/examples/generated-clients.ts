@@ -4,7 +4,7 @@ import { descriptionFile } from '../support/description.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Clients that third-party generators create from our description, each in its own folder. */
+/** Clients that third-party generators create from the API's description, each in its own folder. */
 
 const MODULES = join(import.meta.dirname, 'node_modules');
 const DESCRIPTION = await descriptionFile();

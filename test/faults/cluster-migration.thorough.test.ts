@@ -10,7 +10,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const KEYS = 12;
 const MINUTE_LIMIT = 20;
-/** More than the limits of all keys together. */
+/** More requests than the limits of all keys allow together. */
 const REQUESTS = 2_000;
 const MOVES = 2 * KEYS;
 

@@ -4,7 +4,9 @@ import { expect, test } from 'vitest';
 import { misbehavingStack, type Outcome } from '../support/ask.ts';
 import { goodAnswer } from '../support/misbehaving-core.ts';
 
-/** Tests a core that dies at any byte of an answer, which is alone on its connection or between other answers. */
+/**
+ * Tests a core that dies at any byte of an answer, which is either alone on its connection or between other answers.
+ */
 
 /** An id for the longest answer in this test. Shorter answers are cut at their first byte more than once. */
 const ID = 'an id has 36 characters, as this has.9999999999999999';

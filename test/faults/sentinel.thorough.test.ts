@@ -70,7 +70,10 @@ const admitted = (answers: readonly Decided[]): number => answers.filter((answer
  */
 const OVERLAP = 4;
 
-/** For each interval of local decisions on a key: its admissions, and the tokens that were left before or refilled. */
+/**
+ * For each interval of local decisions on a key: its admissions, and the tokens that were left before it or refilled
+ * during it.
+ */
 function localStretches(answers: readonly Decided[]): { taken: number; allowed: number }[] {
   const inOrder = answers.toSorted((a, b) => a.answeredAt - b.answeredAt);
   const stretches: { taken: number; allowed: number }[] = [];

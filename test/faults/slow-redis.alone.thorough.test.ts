@@ -71,7 +71,7 @@ test.for(observed)(
 const NOISE_MS = 100;
 
 test.for([0, 60, 100])(
-  'when a Redis with a latency of %d ms is lost, requests wait at most 300 ms, and decisions are shared again 0.5 s after it is back',
+  'when a Redis with a latency of %d ms is lost, requests wait at most 300 ms, and decisions are shared again within 0.5 s of its return',
   async (ms) => {
     const server = await ownRedis();
     const proxy = await startFaultProxy(server.url);

@@ -128,7 +128,7 @@ test('a gateway with a fifth of a CPU accepts new keys and enforces limits', asy
   expect(await localOf(gateway, [...ofRoomy, ...ofTight, ...ofFresh])).toBe(0);
 });
 
-/** Lets a process run for 20 ms of every 100, like a CPU quota of the kernel. */
+/** Lets a process run for 20 ms of every 100, like the kernel's CPU quota. */
 function throttled(pid: number) {
   let isRunning = true;
   cleanUp(() => {

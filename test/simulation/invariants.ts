@@ -37,7 +37,7 @@ export interface Request {
   readonly scope: 'read' | 'write';
   readonly address: string;
   readonly at: number;
-  /** Whether it was sent while its gateway was not connected to Redis, so that Redis does not know of it. */
+  /** Whether the request was sent while its gateway was not connected to Redis, so that Redis never received it. */
   readonly isOffline: boolean;
   /** The time of the last refusal, if the client has since waited until its retry time. */
   readonly waitedSince: number | undefined;

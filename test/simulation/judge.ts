@@ -95,7 +95,7 @@ export class Judge implements Observer {
   /**
    * A charge takes all its tokens, but the minute bucket falls no further than one limit below zero, and the day bucket
    * no further than zero. If the minute bucket is less than one token short of full, the charge takes only what the
-   * gateway's own bucket now lacks. The clocks differ by less than a token takes to refill.
+   * gateway's own bucket now lacks. The clocks differ by less than the time that a token takes to refill.
    */
   #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, told: Told): void {
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
@@ -225,7 +225,7 @@ export class Judge implements Observer {
     };
     for (const [since, buckets] of Object.entries(bounds)) {
       if (buckets.minute.takeToken(now, limits[0]) && buckets.day.takeToken(now, limits[1])) continue;
-      // A charge with an unknown outcome is never repeated, so its tokens may come back. They are counted.
+      // A charge with an unknown outcome is never repeated, so its tokens may come back. Such charges are counted.
       const isExcused = since === 'without Redis' && this.#count(`${name} given back`) <= this.#unknownFates();
       if (!isExcused) this.fail('local limit', `g${gateway} admitted more requests of k${key} ${since} than allowed.`);
     }

@@ -60,7 +60,7 @@ export class Server {
     this.changes.emit('change');
   }
 
-  /** From now on, only operators' changes, which wait for the replica, update it. */
+  /** From now on, the replica is updated only by operators' changes, which wait for it. */
   async delayReplica(): Promise<void> {
     const names = await this.time.real(() => this.#real.keysBuffer('gateway:*'));
     const dump = async (name: Buffer): Promise<[Buffer, Buffer]> => [name, await this.#real.dumpBuffer(name)];

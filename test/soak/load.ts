@@ -43,7 +43,7 @@ export interface Load {
   stop(): Promise<void>;
 }
 
-/** Sends load of all kinds of clients to the gateways until it is stopped. */
+/** Sends the load of all kinds of clients to the gateways until it is stopped. */
 export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load> {
   const acknowledged = new Set<string>();
   const kinds = await kindsOf(stage, record, acknowledged);

@@ -82,7 +82,7 @@ export class SoakRecord {
     return disturbance;
   }
 
-  /** Whether a request in flight at that time may have met a fault of this kind. */
+  /** Whether a request that was in flight at that time may have been affected by a fault of this kind. */
   wasDisturbed(kind: Disturbance['kind'], sentAt: number, endedAt: number): boolean {
     return this.#disturbances.some((one) => one.kind === kind && one.from < endedAt && sentAt < one.to + AFTERMATH_MS);
   }

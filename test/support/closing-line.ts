@@ -36,7 +36,7 @@ function slowest(modules: readonly TestModule[]): string[] {
   return inOrder.map((module) => `slow: ${seconds(module).toFixed(1)} s ${module.relativeModuleId}`);
 }
 
-/** A note if the long files were available and none of them ran. */
+/** Returns a note if the long files were available and none of them ran. */
 function leftOut(modules: readonly TestModule[]): string[] {
   const isLong = (file: string) => file.includes('.thorough.');
   if (modules.length < WHOLE_RUN || modules.some(({ moduleId }) => isLong(moduleId))) return [];
@@ -49,6 +49,6 @@ function leftOut(modules: readonly TestModule[]): string[] {
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
 
-/** Short, because it ends a long log. */
+/** The reasons for a failure, shortened because they end a long log. */
 const reasonsOf = (test: TestCase): string =>
   (test.result().errors ?? []).map(({ message }) => `  ${message.slice(0, 400)}`).join('\n');

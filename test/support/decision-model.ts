@@ -12,7 +12,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 86_400 * SECOND;
 
-/** The operators' data of a key; times are Unix microseconds. */
+/** The data of a key that operators set. Times are Unix microseconds. */
 export interface ModelRecord {
   plan: string;
   /** The secrets by digest. */
@@ -239,7 +239,10 @@ export class ModelKey {
     return tell('refused', 0, ban.until, place);
   }
 
-  /** The refusals that still count. If a key has more strikes than it can hold, one fewer than that number remain. */
+  /**
+   * The refusals that still count. If a key has more strikes than it can hold, they are reduced to one fewer than it
+   * can hold.
+   */
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
     const alive = (time: bigint | undefined) => (time !== undefined && time > now ? time : undefined);

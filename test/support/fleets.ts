@@ -10,7 +10,7 @@ const MINUTE = 60 * SECOND;
 /** Decides one request, like a limiter, at a given time on the simulated clock. */
 export type DecideAt = (now: number) => Decision | Promise<Decision>;
 
-/** Clients that wait at least for Retry-After, each with one request at a time. */
+/** Clients that wait at least as long as Retry-After says, each with one request at a time. */
 export interface Fleet {
   readonly workers: number;
   readonly minutes: number;

@@ -3,8 +3,8 @@ import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * Debian packages that the tests and benchmarks use, each with the files that show that it is installed. One of them is
- * enough.
+ * Debian packages that the tests and benchmarks use, each with files that show that it is installed. Any one of them is
+ * sufficient.
  */
 const PACKAGES = {
   'redis-server': ['redis-server', 'valkey-server'],
@@ -51,7 +51,7 @@ export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`
   return brought;
 }
 
-/** Installs all of these packages that are missing in one step, if possible. */
+/** Installs the missing packages among these in one step, if possible. */
 export function installMissing(names: readonly Package[]): void {
   const missing = names.filter((name) => find(name) === undefined);
   if (missing.length > 0 && canInstall()) install(missing);

@@ -6,7 +6,7 @@ import type { Stack } from './stack.ts';
 
 /** A fault that a test causes, and its remedy from deploy/RUNBOOK.md. */
 export interface Fault {
-  /** The alerts that it raises. */
+  /** The alerts that the fault raises. */
   readonly alerts: readonly AlertOf[];
   cause(): unknown;
   heal(): unknown;

@@ -82,7 +82,10 @@ export async function startService(
   return { ...started, addresses };
 }
 
-/** Calls `forget` when the process ends, or at the end of the test, which kills the process without waiting. */
+/**
+ * Calls `forget` when the process exits, or at the end of the test, which kills the process without waiting for its
+ * exit.
+ */
 function untilItEnds({ ended }: Started, forget: () => void): void {
   ended.then(forget);
   cleanUp(forget);

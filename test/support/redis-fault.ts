@@ -44,7 +44,8 @@ export interface Observation {
   /** Requests of a key that exceeds its allowance, from before the fault to its end. */
   readonly tight: Decided[];
   /**
-   * Requests of keys new to the gateway: each is used once during the fault, and one more after it until it is served.
+   * Requests of keys new to the gateway: each is used once during the fault, and one more is used after it until it is
+   * served.
    */
   readonly unseen: { readonly during: Answered[]; readonly after: Answered[] };
   /** The number of requests sent per key, including those before the observation. */

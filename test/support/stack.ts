@@ -29,13 +29,13 @@ export interface Stack {
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Issues a key and returns it. */
   issueKey(key?: Record<string, unknown>): Promise<string>;
-  /** @param lameDuckMs how long to keep serving first */
+  /** @param lameDuckMs how long to keep serving before the stop */
   stop(lameDuckMs?: number): Promise<void>;
 }
 
 export const ADMIN_TOKEN = 'token-of-the-tests';
 
-/** Limits of a key that no test reaches. */
+/** Limits that no test reaches. */
 export const UNLIMITED = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
 /** Creates a folder that is deleted after the test, or after the test file. */

@@ -21,7 +21,7 @@ export interface Service {
   readonly pid: number;
   /** The URLs on which it listens, by name. */
   readonly urls: Readonly<Record<string, string>>;
-  /** The file that its standard output goes to. */
+  /** The file to which its standard output is written. */
   readonly log: string;
 }
 

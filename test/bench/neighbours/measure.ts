@@ -38,7 +38,7 @@ const HEALTHY_ADDRESS = '127.0.0.9';
 const HOSTILE_ADDRESS = '127.0.0.2';
 const WARM_UP: Drive = { rate: 1_000, seconds: 1.5 };
 const MEASURED: Drive = { rate: 200, seconds: 6 };
-/** Time for the neighbour to reach its full rate. */
+/** The time in which the neighbour reaches its full rate. */
 const LEAD_MS = 1_500;
 const SAMPLE_EVERY_MS = 100;
 /** One more pet than a page holds. */

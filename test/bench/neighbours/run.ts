@@ -54,7 +54,8 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
 }
 
 /**
- * Measures a row, and repeats this only for a high latency, which other processes can cause. Any other fault is final.
+ * Measures a row. The measurement is repeated only if the latency is too high, which other processes can cause. Any
+ * other fault is final.
  */
 async function measureInTries(row: Row, shared: Shared, aloneP99Ms: number | undefined): Promise<Measured> {
   let best = await measureRow(row, shared);

@@ -17,7 +17,10 @@ export async function startBareNginx(core: string): Promise<Service> {
   return await start('nginx', core, { modules: '', http: 'access_log off;', location: '', workers: 1 });
 }
 
-/** nginx with ngx_lua, which makes each decision with one EVALSHA. Log line and headers are those of the gateway. */
+/**
+ * nginx with ngx_lua, which makes each decision with one EVALSHA. The log line and the headers are those of the
+ * gateway.
+ */
 export async function startNginxLua(name: string, core: string, redis: string, workers: number): Promise<Service> {
   const { hostname, port } = new URL(redis);
   const modules = ['ndk_http_module', 'ngx_http_lua_module']

@@ -29,7 +29,7 @@ import { type Costs, type RedisCosts, sizeFor } from './model.ts';
 
 const ROUNDS = 7;
 const ROUND_MS = 400;
-/** Decisions in flight, which share calls. */
+/** The number of concurrent decisions, which share calls. */
 const MANY = 32;
 const CONNECTIONS = 32;
 const IDLE_CONNECTIONS = 2_000;

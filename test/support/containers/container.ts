@@ -14,7 +14,7 @@ export interface Container {
   exec(...command: readonly string[]): Promise<string>;
   /** The log so far. */
   log(): Promise<LogLine[]>;
-  /** Milliseconds from the start of its first process to the first log line with its address. */
+  /** Milliseconds from the start of the container's first process to the first log line with its address. */
   startMs(): Promise<number>;
 }
 
