@@ -229,7 +229,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(names).toContain('GatewaySecretElsewhere');
   });
 
-  test.for(SERVICES)('faults of %s affect clients no more than is allowed', { timeout: 300_000 }, async (service) => {
+  test.for(SERVICES)('faults of %s have only the allowed effects on clients', { timeout: 300_000 }, async (service) => {
     const mishaps = mishapsOf(docker, project);
     for (const mishap of MISHAPS) {
       const from = load.requests.length;

@@ -57,7 +57,7 @@ function expectDecisions(answers: readonly Answered[], { log }: Stack): void {
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
 }
 
-test('migrating slots under load while scripts are flushed fails no request and charges none twice', async () => {
+test('no request fails or is charged twice while slots migrate under load and scripts are flushed', async () => {
   const { cluster, stack, keys } = await setUp();
   const flushing = setInterval(() => {
     for (const { redis } of cluster.nodes) void redis.script('FLUSH');

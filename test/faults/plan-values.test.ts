@@ -146,7 +146,7 @@ describe.for([
   });
 });
 
-test('invalid values lift no limit of a plan or a key', () => {
+test('invalid values do not lift any limit of a plan or a key', () => {
   const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
   const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
   expect(violations).toEqual([]);

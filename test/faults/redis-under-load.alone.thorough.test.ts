@@ -137,7 +137,7 @@ test('silently dead connections are closed within a second', () => {
   expectNothingTwice(seen, seen.roomy, seen.roomyHash, seen.sent.roomy);
 });
 
-test('flushing the scripts ten times a second fails no request and no decision', () => {
+test('no request or decision fails while scripts are flushed ten times a second', () => {
   const { seen } = flushed;
   expect(new Set(seen.roomy.map(({ status, mode }) => `${status} ${mode}`))).toEqual(new Set(['200 shared']));
   expect(Number(seen.roomyHash.admitted)).toBe(seen.sent.roomy);

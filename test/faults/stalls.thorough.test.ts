@@ -54,7 +54,7 @@ test.for([70, 800])('a gateway that stalls for %i ms still makes shared decision
   expect(await localOf(gateway, load.answers)).toBe(0);
 });
 
-test('a flood of pipelined requests without a key opens no circuit breaker', async () => {
+test('a flood of pipelined requests without a key does not open a circuit breaker', async () => {
   const { rig, gateway } = await setUp();
   const { apiKey } = await createKey(rig.redis, ROOMY);
   await ask(gateway.url, apiKey);

@@ -9,11 +9,11 @@ export const openBrowser = (): Promise<Browser> => (browser ??= launchChromium()
 
 export interface WatchedPage {
   readonly page: Page;
-  /** Its errors, including violations of its content security policy, and its requests to other origins. */
+  /** The page's errors, including violations of its content security policy, and its requests to other origins. */
   readonly faults: string[];
 }
 
-/** Chromium interrupts requests when containers that start or stop beside the tests change the machine's network. */
+/** Chromium interrupts requests when containers that start or stop during the tests change the machine's network. */
 const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 
 const PATIENCE_MS = 60_000;

@@ -5,7 +5,7 @@ import { temporaryFolder } from './stack.ts';
 export interface Authority {
   /** The CA's own certificate. */
   readonly caFile: string;
-  /** A certificate and its key. */
+  /** A server certificate and its key. */
   readonly certFile: string;
   readonly keyFile: string;
 }
