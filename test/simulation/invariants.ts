@@ -2,11 +2,11 @@ import type { Verdict } from '../../gateway/limiter/limiter.ts';
 
 /** Statements that must hold after every step. The judge checks them. */
 export const INVARIANTS = {
-  exact: 'Redis admits a request exactly when both buckets hold a token, and refuses it otherwise',
+  exact: 'Redis admits a request if both buckets hold a token, and refuses it otherwise',
   'decided once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
   'slow is not away': 'a gateway whose calls get replies in time decides with Redis, and answers every request',
   'retry time': 'the retry time of a refusal suffices for a lone client, and is not too late in its first refusal',
-  'local limit': 'without Redis, a gateway admits at most the limit, starting from the level that it last knew',
+  'local limit': 'without Redis, a gateway admits at most the limit, starting from its last known level',
   'never charged twice': 'no local admission is charged twice',
   charged: 'a local admission is charged within 2 s of contact, down to at most a minute limit below zero',
   'binds here': 'an acknowledged change is in force for every later answer of the gateway that acknowledged it',
