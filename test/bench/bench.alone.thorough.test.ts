@@ -4,8 +4,8 @@ import { expect, test } from 'vitest';
 import { DESCRIPTIONS } from './contenders.ts';
 
 /**
- * Every contender still works: the benchmark checks each one before it measures, and exits with 1 if one fails or a
- * round is not valid. Speed is not tested.
+ * Tests that every contender still works: the benchmark checks each one before it measures, and exits with 1 if one
+ * fails or a round is invalid. Speed is not tested.
  */
 
 const ROUND = ['--rounds', '1', '--seconds', '1'];

@@ -5,7 +5,7 @@ import { startGateway } from './setup/gateway.ts';
 import { issueEmbeddedKeys, issueKeys, type Keys } from './setup/keys.ts';
 import type { Stage } from './setup/stage.ts';
 
-/** A proxy to compare. It runs in its own processes, with one worker unless its name ends with a number of workers. */
+/** A proxy to compare. It runs in its own processes, with one worker, or with two if its name ends with -2. */
 export interface Contender {
   readonly name: ContenderName;
   readonly url: string;

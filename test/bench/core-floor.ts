@@ -30,7 +30,7 @@ interface NewPet {
   readonly status: string;
 }
 
-/** A request, and when it arrived. */
+/** A request with its time of arrival. */
 interface Call {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;

@@ -10,8 +10,8 @@ import { keepTickClass } from '../../shared/process/run.ts';
 
 /**
  * The floor: a gateway on one page that does only the necessary work. It authenticates, decides in Redis with
- * decide.lua, forwards to the core, sends the limit headers, logs and counts. It has no defences: it trusts its
- * clients, its core and its Redis to be well-behaved. The real gateway's additional cost is the price of its promises.
+ * decide.lua, forwards to the core, sends the limit headers, logs and counts. It has no defences, and relies on
+ * well-behaved clients, cores and Redis servers. The real gateway's additional cost is the price of its guarantees.
  */
 
 // As in the gateway. Otherwise an idle time would slow the floor.
@@ -21,7 +21,8 @@ const core = new URL(CORE_URL);
 const log = pino({ base: null }, pino.destination({ sync: false, minLength: 4_096 }));
 const counts = { requests: 0, admitted: 0, refused: 0, milliseconds: 0 };
 
-// 1. The decision: one call decides all requests that arrived in a turn or during a call, grouped by key.
+// 1. The decision: one call decides all requests that arrived in the same event loop turn or during the previous call,
+// grouped by key.
 
 interface Asked {
   readonly credential: Credential;
@@ -65,7 +66,7 @@ function levelOf(text = ''): [left: number, limit: number] {
   return [Number(text.slice(0, slash)), Number(text.slice(slash + 1))];
 }
 
-/** @returns the status of a refusal, or 200; and the limit headers */
+/** @returns the status, which is 200 unless the request is refused, and the limit headers */
 function verdictOf(reply: string): [status: number, headers: string[]] {
   const [outcome, , time = '', minute, day, bannedUntil, retryAt] = reply.split(' ');
   if (minute === undefined) return [401, ['WWW-Authenticate', 'Bearer']];
@@ -104,7 +105,7 @@ interface Answer {
 
 const IDLE_MS = 2_000;
 
-/** A connection to the core. All requests of a turn are written at once. */
+/** A connection to the core. All requests of an event loop turn are written at once. */
 class Wire {
   isOpen = true;
   readonly #socket = net.connect(Number(core.port), core.hostname).setNoDelay();
@@ -117,7 +118,7 @@ class Wire {
     this.#socket.on('close', () => {
       this.isOpen = false;
     });
-    // Closes earlier than the core, whose close could cross a request.
+    // Closes before the core does. Otherwise a request could be sent just as the core closes the connection.
     this.#socket.setTimeout(IDLE_MS, () => {
       if (this.#waiting.length > 0) return;
       this.isOpen = false;

@@ -6,7 +6,7 @@ import { SqliteStore } from '../../core/store/sqlite.ts';
 
 /**
  * Measures the effect of group commit: µs per write for one writer with a commit per write, and for 1, 32 and 128
- * writers that share a commit per event-loop turn. Each writer waits for its previous write. Prints medians of
+ * writers that share a commit per event loop turn. Each writer waits for its previous write. Prints medians of
  * interleaved rounds and the spread of the ratio.
  *
  *     node test/bench/group-commit.ts

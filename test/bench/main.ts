@@ -17,7 +17,7 @@ With --stores it measures the cost of keys in SQLite and in Redis instead: issui
 With --neighbours it measures a healthy client beside each hostile neighbour instead, in about four minutes:
 
   --only <rows>         measures only these rows, such as banned,idle
-  --report              exits with 0 whatever was measured
+  --report              exits with 0 even if a row fails
   --write               writes test/bench/results/neighbours.csv
 `;
 

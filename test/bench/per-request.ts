@@ -18,7 +18,7 @@ import type { Stage } from './setup/stage.ts';
 
 const WARM = 300;
 const COUNTED = 500;
-/** Objects, promises and calls are counted separately. */
+/** Objects, promises and calls are counted in separate passes. */
 const COUNTS = 3;
 const SETTLE_MS = 300;
 const COUNTING = join(import.meta.dirname, 'machine/counting.ts');
@@ -75,7 +75,7 @@ async function count(name: string, { pid }: Service, url: string, key: string): 
   await sleep(SETTLE_MS);
   agent.destroy();
   const { objects, promises, scripts } = JSON.parse(readFileSync(file, 'utf8')) as Counted;
-  // Only code that runs for every request counts, not that of a timer that happens to run.
+  // Only functions that run for every request are counted, and not those of a timer that happens to run.
   const ran = scripts
     .filter(({ url: at }) => isOurs(at))
     .map(({ calls }) => calls.filter((times) => times >= COUNTED).length)
@@ -95,7 +95,7 @@ async function count(name: string, { pid }: Service, url: string, key: string): 
 const isOurs = (url: string): boolean =>
   url.startsWith(pathToFileURL(ROOT).href) && !/\/node_modules\/|\/counting\.ts$/.test(url);
 
-/** For one admitted GET on one connection. */
+/** The costs of one admitted GET on one connection. */
 export const perRequestTable = (all: readonly PerRequest[]): Table => [
   ['gateway', 'our objects', 'all objects', 'kB', 'promises', 'our files', 'our functions'],
   ...all.map(({ name, objects, allObjects, kilobytes, promises, files, functions }) => [

@@ -1,7 +1,7 @@
 import { type ContenderName, DESCRIPTIONS } from './contenders.ts';
 import { SCENARIOS, type Scenario } from './scenarios.ts';
 
-/** The duration of a run, and its parts. */
+/** The parts of a run, and the length of its rounds. */
 export interface Plan {
   readonly parts: readonly PlannedScenario[];
   /** The length of a round. wrk accepts only whole seconds. */
@@ -59,7 +59,7 @@ const START_SECONDS = 25;
 const WARM_UP_SECONDS = 1.1;
 const OVERHEAD_SECONDS = 0.15;
 
-/** @throws naming the valid values, if an option has an unknown one */
+/** @throws {Error} with the valid values, if an option has an unknown value */
 export function makePlan({ mode, only, scenario: named, rounds, seconds = SECONDS, base }: Wishes): Plan {
   check(only, Object.keys(DESCRIPTIONS), 'contender');
   check(
@@ -92,8 +92,8 @@ function check(names: readonly string[] | undefined, known: readonly string[], w
 
 /**
  * From this number of connections on, a round begins with a second that is not measured. Between its rounds, a proxy
- * closes its connections to the core. Node accepts about one connection per turn, so reopening all of them under load
- * takes up to a second, and the round would measure that.
+ * closes its connections to the core. Node accepts about one connection per event loop turn, so reopening all of them
+ * under load takes up to a second, and the round would measure that.
  */
 const CROWD = 64;
 const LEAD_IN_SECONDS = 1;

@@ -13,8 +13,8 @@ import { issueKeys } from './setup/keys.ts';
 import { PETS, setStage } from './setup/stage.ts';
 
 /**
- * Shows where the gateway spends time under several loads, in µs of CPU per request. Each sample of perf counts for the
- * innermost script on its stack, or for the work of the kernel. The parts add up to the total.
+ * Shows where the gateway spends time under several loads, in µs of CPU per request. Each perf sample is attributed to
+ * the innermost script on its stack, or to the kernel. The parts add up to the total.
  *
  *     node test/bench/profile.ts
  */
@@ -34,7 +34,7 @@ const settings = { REDIS_URL: stage.redisUrl, NODE_OPTIONS: NAMED_FUNCTIONS };
 const { pid: primary, urls } = await startGateway('gateway', stage, settings);
 /** The worker: the last of the gateway's processes. */
 const pid = withChildren(primary).at(-1) as number;
-// V8 writes the names for perf, and also its own log.
+// V8 writes the function names for perf, and also its own log.
 process.once('exit', () => {
   for (const file of [`/tmp/perf-${pid}.map`, ...globSync(join(ROOT, `isolate-*-${pid}-v8.log`))])
     rmSync(file, { force: true });
@@ -81,7 +81,7 @@ for (const part of inOrder)
     rows.map((row) => row.parts.get(part) ?? 0),
   );
 line(
-  'the whole',
+  'total',
   rows.map(({ perRequest }) => perRequest),
 );
 process.exit(0);

@@ -19,11 +19,11 @@ export interface Sample {
   readonly coreCpu: number;
   /** Scripts that Redis ran per second. */
   readonly redisCallsPerSecond: number;
-  /** Of the proxy, at the end of the round. */
+  /** The proxy's memory at the end of the round. */
   readonly residentMegabytes: number;
 }
 
-/** The samples of each contender by round; undefined if it did not take part or the round was not valid. */
+/** The samples of each contender by round; undefined if it did not take part or the round was invalid. */
 export type Samples = Map<ContenderName, (Sample | undefined)[]>;
 
 export interface Measured {
@@ -56,7 +56,8 @@ export async function warmUp(contender: Contender): Promise<void> {
 
 /**
  * Runs many short rounds in turn, so that other load on the machine affects all contenders alike and the results of one
- * round can be compared. Each round starts with another contender. A warm-up round before the first is not measured.
+ * round can be compared. Each round starts with a different contender. A warm-up round before the first is not
+ * measured.
  */
 export async function measure(measuring: Measuring): Promise<Measured> {
   const { stage, part, contenders, seconds, tell } = measuring;
@@ -127,11 +128,11 @@ async function load(contender: Contender, scenario: Scenario, seconds: number, r
   return rate === undefined ? await runWrk(wanted) : await runOpenLoop(wanted, rate);
 }
 
-/** Why a round does not count. */
+/** The reason why a round is invalid, if it is. */
 function faultOf({ requests, refused, failures }: LoadResult, { refused: share }: Scenario): string | undefined {
   if (requests === 0) return 'no answers';
   if (failures > 0) return `${failures} requests without an answer`;
-  // A key over its limit is admitted once a minute, and the share of a random mix varies.
+  // A key over its limit is admitted once a minute, and the share of refusals in a random mix varies.
   const isClose = share === 0 ? refused === 0 : Math.abs(refused / requests - share) < (share < 1 ? 0.02 : 0.01);
   if (!isClose) return `${refused} of ${requests} refused`;
   return undefined;
@@ -139,7 +140,7 @@ function faultOf({ requests, refused, failures }: LoadResult, { refused: share }
 
 const perSecond = ({ requests, seconds }: LoadResult): number => requests / seconds;
 
-/** The median of one figure over the rounds that counted. */
+/** The median of one figure over the valid rounds. */
 export function medianOf(samples: readonly (Sample | undefined)[], figure: (sample: Sample) => number): number {
   return median(samples.filter((sample) => sample !== undefined).map(figure));
 }

@@ -19,7 +19,7 @@ import { verify } from './setup/verify.ts';
 
 /**
  * The side-by-side benchmark: this gateway and its peers run interleaved on one machine, in front of one core and one
- * Redis. Each has one worker, or two in the scenario about two workers.
+ * Redis. Each has one worker, or two in the scenario that compares two workers.
  */
 
 const PICTURE = join(import.meta.dirname, 'speed.svg');
@@ -75,7 +75,7 @@ async function startAll(names: readonly ContenderName[], stage: Stage): Promise<
   return contenders;
 }
 
-/** The maximum rate of the first contender, if it has been measured. The half load is derived from it. */
+/** The maximum rate of the first contender, if it has been measured. The rate for half load is derived from it. */
 function capacityOf({ scenario, contenders }: PlannedScenario, measured: readonly Measured[]): number | undefined {
   const whole = measured.find(({ scenario: { name } }) => name === scenario.halfOf);
   const samples = whole?.samples.get(contenders[0] as ContenderName);
@@ -104,7 +104,7 @@ const baseline = wishes.isFloor ? 'floor' : wishes.base === undefined ? BASELINE
 const summaries = measured.map((one) => summarize(one, baseline));
 const legend = names.map((name) => `  ${name.padEnd(18)}${DESCRIPTIONS[name]}`).join('\n');
 process.stdout.write(`\n\n${command}, ${describeMachine()}\n\n${legend}\n
-Medians over rounds of ${plan.seconds} s; CPU in µs a request, its ratio that of proxy and Redis together;
+Medians over rounds of ${plan.seconds} s; CPU in µs per request, its ratio for proxy and Redis together;
 calls/s: scripts that Redis ran; ratios to ${baseline} in the same round, median (quartiles).\n\n`);
 process.stdout.write(`${summaries.map(tableOf).join('\n')}\n`);
 const measuredBy = `${command}, ${new Date().toISOString().slice(0, 10)}, ${describeMachine()}`;

@@ -11,7 +11,7 @@ export interface Scenario {
   readonly connections: number;
   /** The requests, which are sent in turn. */
   asks(contender: Contender): readonly Ask[];
-  /** The share of requests that a valid round refuses. */
+  /** The fraction of requests that are refused in a valid round. */
   readonly refused: number;
   /** The contenders that can take part. */
   readonly contenders: readonly ContenderName[];
@@ -20,7 +20,7 @@ export interface Scenario {
    * Otherwise they are sent as fast as possible.
    */
   readonly halfOf?: string;
-  /** Whether it is measured only if requested by name. */
+  /** Whether the scenario is measured only if it is requested by name. */
   readonly isOptional?: boolean;
 }
 

@@ -18,8 +18,8 @@ import { describeMachine } from './machine/usage.ts';
 import { timeEach } from './results/timing.ts';
 
 /**
- * Measures in a loop the steps of an admitted GET that only compute, in µs each. `profile.ts` shows where all of the
- * time goes.
+ * Measures the steps of an admitted GET that only compute, each in a loop, in µs. `profile.ts` shows where all of the
+ * time is spent.
  *
  *     node test/bench/steps.ts
  */

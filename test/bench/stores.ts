@@ -17,9 +17,7 @@ import { createLogger } from '../../shared/process/logger.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { targetOf } from '../support/redis-target.ts';
 
-/**
- * Measures the cost of the stores: `npm run bench -- --stores`. Each line has its bound and its measurement.
- */
+/** Measures the cost of the stores: `npm run bench -- --stores`. Each line shows a measurement and its upper bound. */
 
 const MANY = 100_000;
 const MOST = 300_000;
@@ -100,7 +98,7 @@ async function longestHold(keys: Keys): Promise<number> {
   return longest;
 }
 
-/** How much the heap grows while all keys are read for a backup, page by page. */
+/** Reads all keys page by page, as a backup does. @returns their number and the growth of the process's memory */
 async function backUp(storage: Storage): Promise<{ count: number; growthMb: number }> {
   const keys = new Keys(storage);
   let [count, most] = [0, 0];
@@ -142,7 +140,7 @@ async function measureUse(redis: Redis, storage: Storage): Promise<void> {
   for (let at = 0; at < MOST; at += BATCH)
     await Promise.all(issued.slice(at, at + BATCH).map((credential) => limiter.decide(credential)));
   report('Redis: CPU per decision, 128 at once', (((await cpu()) - before) * 1e6) / MOST, 8, 'µs');
-  // The marks of changes have expired by then.
+  // Wait until the marks of changes have expired.
   await sleep(MARKS_LAST_MS);
   const each = ((await figure('used_memory')) - memory) / MOST;
   report(`Redis: memory of a used key out of ${MOST}, with its index entry`, each, 600, 'bytes');

@@ -21,7 +21,7 @@ const CONNECTIONS = 64;
 /** The share by which resident memory may change after the first steps, which warm everything up. */
 const TOLERANCE = 0.05;
 const WARM_UP_STEPS = 3;
-/** Requests of a valid key after each step, one after the other. */
+/** The number of requests with a valid key after each step, sent one after another. */
 const GOOD_REQUESTS = 1_000;
 
 installPrograms();
@@ -49,7 +49,7 @@ async function askUntil(end: number, asked: { count: number }): Promise<void> {
   }
 }
 
-/** The latencies of requests with a valid key, in ms. */
+/** The p99 latency of requests with a valid key, in ms. */
 async function p99(): Promise<number> {
   const times: number[] = [];
   while (times.length < GOOD_REQUESTS) {

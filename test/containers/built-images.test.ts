@@ -36,7 +36,7 @@ interface Export {
   }[];
 }
 
-/** A collector of traces in JSON that keeps all spans. @param host where it listens */
+/** Starts a collector of traces in JSON that keeps all spans. @param host the address on which it listens */
 async function otlpCollector(host: string): Promise<{ url: string; spans: readonly Span[] }> {
   const spans: Span[] = [];
   const url = await serveHttp(async (request, response) => {
@@ -53,7 +53,7 @@ const spansIn = ({ resourceSpans }: Export): Span[] =>
     return scopeSpans.flatMap(({ spans }) => spans.map((span) => ({ ...span, service })));
   });
 
-/** The images of deploy/Dockerfile, built and run by an engine with the rights that compose.yaml gives them. */
+/** Tests the images of deploy/Dockerfile, built and run by a container engine with the privileges from compose.yaml. */
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
@@ -137,16 +137,16 @@ describe.skipIf(engine === '')('images', () => {
     ] as const) {
       const stoppedAt = performance.now();
       await docker(['stop', '--time', String(Math.ceil(longest / 1_000)), container.name]);
-      say(`${container.name}: ends ${Math.round(performance.now() - stoppedAt)} ms after SIGTERM`);
+      say(`${container.name}: exits ${Math.round(performance.now() - stoppedAt)} ms after SIGTERM`);
       expect(await container.state()).toMatchObject({ Status: 'exited', ExitCode: 0, OOMKilled: false });
     }
     await load.end();
-    // Until then no request is refused; afterwards nothing listens.
+    // No request is refused until the gateway stops. Afterwards, nothing listens.
     const answered = [...load.outcomes.keys()].filter((outcome) => /^(GET|POST) \d/.test(outcome));
     expect(answered.sort()).toEqual(['GET 200', 'POST 201']);
   });
 
-  test('an image has no development packages and no second Node', async () => {
+  test('an image contains no development packages and no second copy of Node', async () => {
     const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
       packages: Record<string, { dev?: boolean }>;
     };

@@ -15,11 +15,11 @@ import { type EverydayLoad, type Noted, readAndWrite } from '../support/load.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually } from '../support/workers.ts';
 
-/** The faults of containers: they crash, are stopped and started, and are replaced. */
+/** The faults of containers: a crash, a stop and a start, and a replacement. */
 
 /** Each function returns once the fault is over and all started containers are healthy. */
 interface Mishaps {
-  /** Kills its first process. The engine restarts it, because of its restart policy. */
+  /** Kills the container's first process. The restart policy makes the engine restart the container. */
   crash(service: string): Promise<void>;
   stopAndStart(service: string): Promise<void>;
   replace(service: string): Promise<void>;
@@ -54,7 +54,7 @@ function mishapsOf(docker: Docker, { compose, nameOf }: ComposeProject): Mishaps
   };
 }
 
-/** The id of a process on this machine. @param inside its id among the engine's processes */
+/** The id that a process of the engine has on this machine. @param inside its id in the engine's namespace */
 function pidOutside(inside: number): number {
   for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
     const [, , ofEngine] = /^NSpid:\t(\d+)\t(\d+)/m.exec(statusOf(name)) ?? [];
@@ -81,14 +81,14 @@ const docker = dockerOn(engine);
 /** A loopback address that nothing else on this machine uses. */
 const PUBLISH_ON = '127.0.30.80';
 const CLIENTS = `http://${PUBLISH_ON}:8080`;
-/** The addresses at which the file publishes the services. */
+/** The addresses at which the compose file publishes these services. */
 const ADMIN = 'http://127.0.0.1:9090';
 const ALERTMANAGER = 'http://127.0.0.1:9093';
 const CONNECTIONS = 8;
-/** The longest pause of a connection after an answer. */
+/** The maximum pause on a connection after an answer. */
 const PAUSE_MS = 40;
 const OWNER = 'me';
-/** All services except Grafana, which Debian does not package. */
+/** The services to start, along with those they depend on. Grafana is left out, because Debian does not package it. */
 const STARTED = ['haproxy', 'backup', 'prometheus', 'alertmanager'];
 const SERVICES = [
   'alertmanager',
@@ -109,10 +109,10 @@ const MISHAPS = ['stopAndStart', 'crash', 'replace'] as const;
 const AWAY = /^(GET|POST) 50[234]$/;
 const REFUSED = /^(GET|POST) (ECONNREFUSED|ECONNRESET|EPIPE|503)$/;
 
-/** The effects on clients that are allowed, by service and fault. Any other fault must go unnoticed. */
+/** The allowed effects on clients, by service and fault. Any other fault must go unnoticed. */
 const NOTICED: Readonly<Record<string, Partial<Record<keyof Mishaps, RegExp>>>> = {
-  // A write whose connection was cut may have taken effect, so it is not repeated, and only writes in flight may fail.
-  // If the client's connection has served before, haproxy reports this by closing it.
+  // A write whose connection was cut may have taken effect, so it is not retried. Only such writes may fail: with a
+  // 502, or, if the client's connection has already served a request, because haproxy closes it.
   'gateway-1': { crash: /^POST (502|ECONNRESET)$/ },
   'gateway-2': { crash: /^POST (502|ECONNRESET)$/ },
   'core-1': { crash: /^POST 502$/ },
@@ -141,7 +141,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     say(`up and healthy after ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`);
     const key = await createKey();
     load = readAndWrite(CLIENTS, key, CONNECTIONS, PAUSE_MS);
-    // Both gateways have seen the key when the first container fails.
+    // Both gateways must have seen the key before the first container fails.
     await vi.waitFor(() => expect(load.requests.length).toBeGreaterThan(100), { timeout: 60_000 });
   });
 
@@ -229,7 +229,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     expect(names).toContain('GatewaySecretElsewhere');
   });
 
-  test.for(SERVICES)('faults of %s affect clients no more than is allowed', { timeout: 300_000 }, async (service) => {
+  test.for(SERVICES)('faults of %s have only the allowed effects on clients', { timeout: 300_000 }, async (service) => {
     const mishaps = mishapsOf(docker, project);
     for (const mishap of MISHAPS) {
       const from = load.requests.length;
@@ -264,7 +264,7 @@ describe.skipIf(engine === '')('the compose file', () => {
     return out;
   }
 
-  /** Waits until there has been no fault for two seconds. */
+  /** Waits until no request has failed for two seconds. */
   async function settled(): Promise<void> {
     await sleep(2_000);
     await eventually(() => {

@@ -11,7 +11,7 @@ import { need, pathOf } from '../support/install.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** An empty real registry, from which the tests' engine pulls. Stopped after the test. */
+/** Starts a real, empty registry, from which the tests' engine pulls. It is stopped after the test. */
 async function startRegistry(): Promise<void> {
   need('docker-registry');
   const folder = await temporaryFolder();
@@ -21,7 +21,7 @@ async function startRegistry(): Promise<void> {
     http: { addr: REGISTRY },
   };
   const file = join(folder, 'config.yml');
-  // JSON is YAML.
+  // JSON is valid YAML.
   writeFileSync(file, JSON.stringify(configuration));
   startProcess('docker-registry', ['serve', file], {}, { stdio: 'ignore' });
   const isUp = () =>
@@ -34,7 +34,7 @@ async function startRegistry(): Promise<void> {
 
 const engine = inject('engineSocket');
 const docker = dockerOn(engine);
-/** Lets npm use the machine's network, and passes all other arguments on unchanged. */
+/** A docker command that lets npm use the machine's network in builds, and passes all arguments on. */
 const DOCKER = `#!/bin/sh
 if [ "$1" = build ]; then shift; set -- build --network host "$@"; fi
 exec "$DOCKER" "$@"

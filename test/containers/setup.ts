@@ -10,7 +10,7 @@ declare module 'vitest' {
 }
 
 /**
- * The files that need no image of a service, because building those takes minutes unless an earlier run has left them.
+ * The test files that need no service images. Building those takes minutes, unless an earlier run has left them behind.
  */
 const NEED_BASE_ONLY = ['built-images', 'pinned-base'];
 

@@ -5,8 +5,8 @@ import { startProcess } from '../support/process.ts';
 
 /**
  * Runs the tests of limiter and store on versions of Redis and PostgreSQL that the machine does not have. test/support
- * starts them with testcontainers, as always when an engine runs. The images come from Debian 13 and npm, neither of which
- * has Redis 7.2. On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
+ * starts these versions with testcontainers, as it does whenever an engine runs. The images come from Debian 13 and
+ * npm, neither of which has Redis 7.2. On Debian 12, the other tests use Redis 7.0 and PostgreSQL 15.
  */
 
 const engine = inject('engineSocket');
@@ -15,7 +15,7 @@ const docker = dockerOn(engine);
 /** Files that use only the run's Redis and PostgreSQL, and start no servers themselves. */
 const FILES = ['limiter/rules', 'limiter/agreement', 'core/store.test', 'core/idempotency'];
 
-/** Variables of this run that would change the inner one. */
+/** Variables of this run that would affect the inner run. */
 const OWN = /^(VITEST|THOROUGH$|REDIS_|POSTGRES_|NODE_ENV$|TEST$|PROD$|DEV$|MODE$)/;
 
 interface Pair {
@@ -56,7 +56,7 @@ describe.skipIf(engine === '')('limiter and store', () => {
       ...Object.fromEntries(environment),
       REDIS_IMAGE: redis,
       POSTGRES_IMAGE: postgres,
-      // The reaper would only remove leftovers, which end with the engine anyway.
+      // The reaper would only remove leftovers, which are removed with the engine anyway.
       TESTCONTAINERS_RYUK_DISABLED: 'true',
     }).ended;
     const [counted = out] = /^\d+ passed, .*$/m.exec(out) ?? [];

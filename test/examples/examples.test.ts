@@ -8,7 +8,7 @@ const stack = await startStack();
 const pets = `${stack.gateway}/v1/pets`;
 
 /**
- * A key without tokens, and the number of requests that used them up. The next token comes after ten seconds, and a
+ * Issues a key and uses up its tokens with `spent` requests. The next token is available after ten seconds, and a
  * process starts faster.
  */
 async function exhaustedKey(): Promise<{ key: string; spent: number }> {
@@ -23,7 +23,7 @@ const statusesOf = (key: string): unknown[] =>
 
 interface Run {
   readonly ended: Ended;
-  /** The statuses of the gateway's answers to it, in order. */
+  /** The statuses of the gateway's answers to the example, in order. */
   readonly statuses: () => unknown[];
 }
 
@@ -35,7 +35,7 @@ async function run(command: string, example: string): Promise<Run> {
 
 await post(pets, { name: 'Rex', categoryId: 1 }, { key: await stack.issueKey() });
 
-/** In parallel, because each of them waits. */
+/** The examples run in parallel, because each of them waits. */
 const runs = await Promise.all([
   run('sh', 'test/examples/curl.sh'),
   run(process.execPath, 'test/examples/fetch.ts'),

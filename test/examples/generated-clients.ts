@@ -4,7 +4,7 @@ import { descriptionFile } from '../support/description.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Clients that third-party generators create from our description, each in its own folder. */
+/** Clients that third-party generators create from the API's description, each in its own folder. */
 
 const MODULES = join(import.meta.dirname, 'node_modules');
 const DESCRIPTION = await descriptionFile();
@@ -31,7 +31,7 @@ import { patientFetch } from '${ROOT}/test/examples/patient-fetch.ts';
 import { useStore } from '${ROOT}/test/support/use-store.ts';
 const { STORE_URL = '', API_KEY = '' } = process.env;`;
 
-/** A module that writes the types that openapi-typescript makes of a description. */
+/** A module that writes the types that openapi-typescript generates from a description. */
 export function typesOf(description: string, target: string): string {
   return `${WITH_COMPILER}
 import { writeFileSync } from 'node:fs';
@@ -133,8 +133,8 @@ const TSCONFIG = {
 };
 
 /**
- * Generates a client and type-checks its use.
- * @returns a function that runs the use
+ * Generates a client and type-checks the module that uses it.
+ * @returns a function that runs this module
  * @throws {Error} with the output of the generator or the compiler
  */
 export async function generated(

@@ -11,7 +11,7 @@ import { importIntoPostman, requestsOf, runInNewman } from './postman.ts';
 
 const stack = await startStack();
 
-/** A key without tokens or waiters: its next request is refused and must wait three seconds. */
+/** Issues a key and uses up its tokens. The next request is refused and must wait three seconds. */
 async function usedUpKey(): Promise<string> {
   const key = await stack.issueKey({ minute: 20, day: 1_000 });
   const answers = await Promise.all(Array.from({ length: 20 }, () => send(`${stack.gateway}/v1/pets`, { key })));

@@ -1,4 +1,4 @@
-/** Prints with fetch how much of its limits a key has left. It takes no token. */
+/** Uses fetch to print how much of its limits a key has left. The request costs no token. */
 
 const { STORE_URL, API_KEY } = process.env;
 

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import { description } from '../support/description.ts';
 
-/** Our description imported into Postman as a collection, and newman, which runs it. Neither has types. */
+/** Imports the API's description into Postman as a collection, and runs it with newman. Neither package has types. */
 
 const require = createRequire(import.meta.url);
 const { convertV2 } = require('openapi-to-postmanv2') as { convertV2: Convert };
@@ -68,7 +68,7 @@ export interface Ran {
   readonly text: string | undefined;
 }
 
-/** Runs requests in order. @param storeUrl of the gateway */
+/** Runs requests in order. @param storeUrl the URL of the gateway */
 export function runInNewman(requests: readonly PostmanRequest[], storeUrl: string, key: string): Promise<Ran[]> {
   const { promise, resolve, reject } = Promise.withResolvers<Ran[]>();
   const event = [{ listen: 'test', script: { type: 'text/javascript', exec: WAIT.split('\n') } }];

@@ -11,7 +11,10 @@ import { patientFetch } from './patient-fetch.ts';
 
 /** Popular HTTP clients with retries enabled: each waits for Retry-After by itself. */
 
-/** One worker: sends one request after the other until `end` (of performance.now). @returns the final status of each */
+/**
+ * A worker that sends one request after another until `end`, by performance.now().
+ * @returns the final status of each
+ */
 export type Work = (url: string, key: string, end: number) => Promise<number[]>;
 
 /** High, because a client that gives up and starts again does not wait for Retry-After. */

@@ -4,13 +4,17 @@ import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
 import { RETRYING_CLIENTS, type Work } from './retrying-clients.ts';
 
-/** Real clients that respect Retry-After, ten of each kind on one key. Locally, only the kind in our examples. */
+/**
+ * Tests real clients that respect Retry-After, with ten of each kind on one key. Without THOROUGH=1, only the kind in
+ * the examples runs.
+ */
 
 const WORKERS = 10;
 const LIMIT = 240;
 const RUN_MS = thoroughly(30_000, 5_000);
 /**
- * Few enough that clients which return without waiting are banned within seconds. Each worker has at most one strike.
+ * So few strikes that clients which return without waiting are banned within seconds. A worker that waits has at most
+ * one.
  */
 const STRIKES = 2 * WORKERS;
 /** At the end of the run, a worker still waits for its last request. */
@@ -22,7 +26,7 @@ expect((await stack.admin('PATCH', '/plans/free', limits)).status).toBe(200);
 const url = `${stack.gateway}/v1/pets`;
 const clients = Object.entries(RETRYING_CLIENTS).slice(0, thoroughly(Infinity, 1));
 
-/** A key without tokens. */
+/** Issues a key and uses up its tokens. */
 async function usedUpKey(): Promise<string> {
   const key = await stack.issueKey();
   const spend = () => fetch(url, { headers: { Authorization: `Bearer ${key}` } });
@@ -31,9 +35,7 @@ async function usedUpKey(): Promise<string> {
   return key;
 }
 
-/**
- * Keys are used up one after another, before the first worker starts: all at once would open thousands of connections.
- */
+/** The keys by client. They are used up one after another, because all at once would open thousands of connections. */
 const keys = new Map<string, string>();
 for (const [name] of clients) keys.set(name, await usedUpKey());
 

@@ -5,7 +5,7 @@ import { EXAMPLES, installPackages, PEERS } from '../support/node-packages.ts';
 import { ROOT, startProcess } from '../support/process.ts';
 import { typesOf } from './generated-clients.ts';
 
-/** Third-party tools accept what we publish, and our files that use them have the right types. */
+/** Third-party tools must accept the published files, and the files that use these tools must type-check. */
 
 installPackages(EXAMPLES);
 installPackages(PEERS);

@@ -4,7 +4,7 @@ import { Agent, interceptors, request } from 'undici';
 
 const { STORE_URL, API_KEY } = process.env;
 
-// Without maxTimeout it would wait at most 30 s, which is shorter than a ban.
+// Without maxTimeout, it would wait at most 30 s, which is shorter than a ban.
 const patient = new Agent().compose(
   interceptors.retry({ statusCodes: [429, 503], maxRetries: 5, maxTimeout: 86_400_000 }),
 );

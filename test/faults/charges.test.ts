@@ -11,7 +11,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
 const ROUNDS = 3;
-/** Long enough for a busy machine. */
+/** A deadline that even a busy machine meets. */
 const DEADLINE_MS = 1_000;
 
 async function setUp() {
@@ -50,7 +50,7 @@ test.for(losses)('a decision whose reply %s is charged once or counted as having
   }
   proxy.set({ kind: 'pass' });
   await expect.poll(isShared, { interval: 20 }).toBe(true);
-  // All earlier calls have arrived, because a connection delivers in order and a new one opens later.
+  // All earlier calls have arrived, because a connection delivers in order, and a new connection opens later.
   const admitted = async () => Number(await redis.hget(key.hash, 'admitted'));
   const least = async () => sent - (arrives ? 0 : await unknown());
   await expect.poll(async () => (await admitted()) >= (await least())).toBe(true);

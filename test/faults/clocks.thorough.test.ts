@@ -11,9 +11,9 @@ import { temporaryFolder } from '../support/stack.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_S = 86_400;
-/** The day is the tighter limit, so that almost nothing is refilled during a test. */
+/** The day limit is the tighter one, so that almost nothing is refilled during a test. */
 const LIMITS = { minute: 25, day: 20 };
-/** The wait for the next token of the day. Waits in line for a key with such low limits are shorter. */
+/** The wait for the next token of the day. With such low limits, it is longer than any wait in line. */
 const RETRY_S = DAY_S / LIMITS.day;
 /** The delay that a busy machine may add. The error of a wrong clock, at least an hour, is far larger. */
 const TOLERANCE_S = 60;
@@ -48,7 +48,7 @@ test('gateways whose clocks differ by two hours make the same decisions, with an
     [-HOUR_MS, 0, HOUR_MS].map((ms) => startGatewayProcess({ ...settings, NODE_OPTIONS: wrongClock(ms) })),
   );
   const begun = Date.now();
-  // By the clock of Redis, which is the clock of the machine.
+  // The reset time is by the clock of Redis, which is the machine's clock.
   const expectReset = (answer: Answered | undefined, inSeconds: number) =>
     expect(Math.abs(header(answer as Answered, 'x-ratelimit-reset') - begun / 1_000 - inSeconds)).toBeLessThan(
       TOLERANCE_S,

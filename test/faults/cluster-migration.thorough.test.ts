@@ -10,7 +10,7 @@ import { type Stack, startStack } from '../support/stack.ts';
 
 const KEYS = 12;
 const MINUTE_LIMIT = 20;
-/** More than the limits of all keys together. */
+/** More requests than the limits of all keys allow together. */
 const REQUESTS = 2_000;
 const MOVES = 2 * KEYS;
 
@@ -19,7 +19,7 @@ async function setUp() {
   const stack = await startStack({ REDIS_MODE: 'cluster', REDIS_URL: cluster.urls, REDIS_TIMEOUT_MS: '5000' });
   await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, ban_after: 1_000_000_000 });
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
-  // Afterwards every node is connected. These requests cost no tokens.
+  // These requests connect the gateway to every node and cost no tokens.
   await untilAnswered(stack, keys, '/v1/limits');
   return { cluster, stack, keys };
 }
@@ -49,7 +49,7 @@ function loadWith(stack: Stack, keys: readonly string[]) {
   return startLoad(stack.gateway, () => keys[turn++ % keys.length] as string, { clients: 24, pauseMs: 1 });
 }
 
-/** Expects both 200 and 429 and no other status, which would be shown with its log line. */
+/** Expects both 200 and 429, and no other status. Any other status is shown with its log line. */
 function expectDecisions(answers: readonly Answered[], { log }: Stack): void {
   const others = answers.filter(({ status }) => status !== 200 && status !== 429);
   const told = others.map(({ status, id }) => ({ status, logged: log.find(({ requestId }) => requestId === id) }));
@@ -57,7 +57,7 @@ function expectDecisions(answers: readonly Answered[], { log }: Stack): void {
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
 }
 
-test('slots that migrate under load while scripts are flushed fail no request and charge none twice', async () => {
+test('no request fails or is charged twice while slots migrate under load and scripts are flushed', async () => {
   const { cluster, stack, keys } = await setUp();
   const flushing = setInterval(() => {
     for (const { redis } of cluster.nodes) void redis.script('FLUSH');
@@ -86,7 +86,7 @@ test('slots that migrate under load while scripts are flushed fail no request an
   }
 });
 
-test('a node that joins under load and takes slots is discovered without an effect on verified keys', async () => {
+test('a node that joins under load and takes over slots is discovered without an effect on verified keys', async () => {
   const { cluster, stack, keys } = await setUp();
   await untilAnswered(stack, keys, '/v1/pets');
   const load = loadWith(stack, keys);

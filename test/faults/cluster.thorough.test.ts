@@ -19,7 +19,7 @@ async function setUp(cluster?: RedisCluster, timeoutMs = 5_000) {
 
 const ask = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
 
-/** Two keys for each node. Those in `served` were used once. */
+/** Creates two keys for each node. Those in `served` have been used once. */
 async function keysByNode({ cluster, stack }: { cluster: RedisCluster; stack: Stack }) {
   const served = new Map<ClusterNode, string>();
   const unseen = new Map<ClusterNode, string>();
@@ -29,7 +29,7 @@ async function keysByNode({ cluster, stack }: { cluster: RedisCluster; stack: St
     if (served.has(node)) unseen.set(node, key);
     else served.set(node, key);
   }
-  // On a busy machine the gateway may briefly lose a node at the start.
+  // On a busy machine, the gateway may briefly lose its connection to a node at the start.
   for (const key of served.values())
     await expect.poll(async () => (await ask(stack, key)).status, { timeout: 10_000, interval: 50 }).toBe(200);
   return { served, unseen };
@@ -119,7 +119,7 @@ test('a replica that replaces a dead primary continues with its data', async () 
     .toBe(200);
   const answer = await ask(stack, served.get(lost) as string);
   expect([answer.status, modeOfLast(stack)]).toEqual([200, 'shared']);
-  // Local decisions are charged, except the one that the dying node may or may not have charged.
+  // All local decisions are charged, except the first, which the dying node may already have charged.
   await sleep(2_000);
   const hash = await replica.redis.hgetall(`gateway:key:{${idOf(served.get(lost) as string)}}`);
   expect([1 + 10 + 1, 1 + 10 + 1 + 1]).toContain(Number(hash.admitted));

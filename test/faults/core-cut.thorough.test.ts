@@ -4,9 +4,11 @@ import { expect, test } from 'vitest';
 import { misbehavingStack, type Outcome } from '../support/ask.ts';
 import { goodAnswer } from '../support/misbehaving-core.ts';
 
-/** A core that dies at any byte of an answer, on a connection of its own or between other answers. */
+/**
+ * Tests a core that dies at any byte of an answer, which is either alone on its connection or between other answers.
+ */
 
-/** The length of the longest answer here. Shorter answers are cut at their first byte more than once. */
+/** An id for the longest answer in this test. Shorter answers are cut at their first byte more than once. */
 const ID = 'an id has 36 characters, as this has.9999999999999999';
 
 const deaths = ['content-length', 'chunked'].flatMap((framing) =>
@@ -46,7 +48,7 @@ test('pipelined reads are retried once each when their connection breaks', async
 const FAULTS = ['closes&at=0', 'closes&at=80', 'resets&at=20', 'garbage', 'both-framings', 'too-long', 'late&at=20'];
 const ANY: readonly Outcome['seen'][] = [200, 502];
 
-test('requests get their own answers while requests beside them fail and clients leave', async () => {
+test('requests get their own answers while other requests fail and clients disconnect', async () => {
   const { ask, stack } = await misbehavingStack({ LOG_LEVEL: 'silent' });
   const outcomes: { query: string; outcome: Outcome }[] = [];
   const client = async (number: number) => {

@@ -46,7 +46,7 @@ test.for(cases)(
   TIMED,
   async ({ query, method, seen, attempts }) => {
     const { ask: sent, stack } = await misbehavingStack(timeout);
-    /** Checks even on a slow machine that the answer belongs to the request. */
+    /** Sends a request, and checks, even on a slow machine, that the answer belongs to it. */
     const ask = async (...how: Parameters<typeof sent>) => {
       const outcome = await sent(...how);
       await fact(() => expect(outcome.isOwn).toBe(outcome.seen === 200));
@@ -113,7 +113,7 @@ test('an answer that arrives before the body is sent is forwarded, and its conne
 });
 
 test.for(['closes', 'resets&at=50', 'garbage', 'both-framings', 'long-head'])(
-  'with two cores, a failed read is retried once on the other core and a failed write never: %s',
+  'with two cores, a failed read is retried once on the other core, and a failed write is not retried: %s',
   async (fault) => {
     const { ask } = await misbehavingStack(timeout, 2);
     const others = [

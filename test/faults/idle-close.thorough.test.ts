@@ -9,9 +9,9 @@ import { post } from '../support/http.ts';
 import { startStack } from '../support/stack.ts';
 
 /**
- * A core that closes idle connections at any time, while clients send writes, which must not be sent twice. Core and
- * gateway share this process, so the test sees both ends of a connection: a write that was sent before the close
- * arrived has crossed it and fails, because its outcome is unknown. Any other write must succeed.
+ * Tests a core that closes idle connections at any time, while clients send writes, which must not be sent twice. Core
+ * and gateway share this process, so the test sees both ends of a connection. A write that was sent before the close
+ * arrived fails, because its outcome is unknown. Any other write must succeed.
  */
 
 const TRIES = 1_000;

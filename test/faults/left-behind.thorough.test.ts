@@ -18,7 +18,7 @@ import {
   workersEnvironment,
 } from '../support/workers.ts';
 
-/** Workers that outlive their primary because they hang. The next gateway kills these and no other process. */
+/** Tests workers that outlive their primary because they hang. The next gateway kills them, and no other process. */
 
 const HUNG = 'workers of an earlier primary hung and were killed';
 const ONE = { WORKERS: '1' };

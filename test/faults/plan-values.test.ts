@@ -11,7 +11,7 @@ import { createKey } from '../support/redis-keys.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { median } from '../support/statistics.ts';
 
-/** Invalid limits that people and scripts may write. A valid limit is a number from 1 to 10^9 in plain digits. */
+/** Invalid limits that people or scripts might enter. A valid limit is a number from 1 to 10^9 in plain digits. */
 const NAUGHTY_VALUES: readonly string[] = [
   // Some parsers accept these as numbers.
   ...'nan NaN -nan inf Infinity -inf 1e3 1E3 6e1 1e-3 1e400 0x3C 0X3c 0b111 0o74'.split(' '),
@@ -27,7 +27,7 @@ const NAUGHTY_VALUES: readonly string[] = [
   // Null values and lists.
   ...'null nil undefined none true false unlimited max * - ? {} [] [60] {"minute":60} "60"'.split(' '),
   ...["'60'"],
-  // Dangerous for code that evaluates, formats, splits or quotes them.
+  // Values that are dangerous to code that evaluates, formats, splits or quotes them.
   ...'%s%s%n %d %99999d {{60}} 60; 60||1'.split(' '),
   ...['\0', '60\0', '\u0001\u001b[31m60', '\u0024{60}', '$(echo 60)', '`60`', '60 # x', '60 --'],
   ...'<script>60</script> ../../etc/passwd os.exit()'.split(' '),
@@ -37,7 +37,7 @@ const NAUGHTY_VALUES: readonly string[] = [
   ...['Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘!͖̬̰̙̗̿̋ͥͥ̂ͣ̐́́͜͞', 'ﷺ', '\ufffd', '7'.repeat(10_000), 'x'.repeat(10_000)],
 ];
 
-/** Invalid edits of the plan table that four gateways use under load. */
+/** Tests invalid edits of the plan table while four gateways use it under load. */
 
 const TIGHT = 5;
 /**
@@ -80,7 +80,7 @@ async function underLoad<T>(task: () => Promise<T>): Promise<{ result: T; answer
   return { result, answers: loads.flatMap(({ answers }) => answers) };
 }
 
-/** The plan table that each gateway has read last. */
+/** The last plan table that each gateway has read. */
 const tablesInForce = () =>
   Promise.all(gateways.map(async ({ adminUrl }) => (await send(`${adminUrl}/plans`, { key: ADMIN_TOKEN })).json));
 
@@ -146,7 +146,7 @@ describe.for([
   });
 });
 
-test('invalid values lift no limit of a plan or a key', () => {
+test('invalid values do not lift any limit of a plan or a key', () => {
   const answers = [...typed.answers, ...removed.answers].filter(({ key }) => key !== free.apiKey);
   const { violations } = judge(answers, { capacity: TIGHT, windowMs: 60_000 });
   expect(violations).toEqual([]);
@@ -155,7 +155,7 @@ test('invalid values lift no limit of a plan or a key', () => {
 });
 
 test('every gateway logs an error for each invalid value of each field, and for a missing or wrong table', () => {
-  // Only the first gateways log this: the others find the restored table.
+  // Only the first gateways to notice log this. The others find the restored table.
   expect(logs.flat().some(({ msg }) => String(msg).startsWith('the plan table is missing'))).toBe(true);
   for (const log of logs) {
     const alarms = log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays');

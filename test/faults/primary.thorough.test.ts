@@ -30,7 +30,7 @@ async function redisServer() {
 test.for([
   ['with Redis', {}],
   ['without Redis', { REDIS_URL: '' }],
-] as const)('SIGHUP replaces the only worker and cuts no answer, %s', async ([, settings]) => {
+] as const)('SIGHUP replaces the only worker without cutting off a response, %s', async ([, settings]) => {
   const core = await waitingCore();
   const workers = await startWorkers({ ...ONE, ...settings, CORE_URL: core.url });
   const [before] = workers.pids();

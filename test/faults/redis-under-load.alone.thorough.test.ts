@@ -8,7 +8,7 @@ import { flushedScripts, HALF_OPEN, OUTAGES } from '../support/redis-outages.ts'
 import { temporaryFolder } from '../support/stack.ts';
 import { quantile } from '../support/statistics.ts';
 
-/** The gateway's guarantees during each fault of Redis, under load and with real processes. */
+/** Tests the gateway's guarantees during each fault of Redis, under load and with real processes. */
 
 /** The gateway's deadline, and the delay that a busy machine may add. */
 const DEADLINE_MS = 250;
@@ -137,7 +137,7 @@ test('silently dead connections are closed within a second', () => {
   expectNothingTwice(seen, seen.roomy, seen.roomyHash, seen.sent.roomy);
 });
 
-test('scripts that are flushed ten times a second fail no request and no decision', () => {
+test('no request or decision fails while scripts are flushed ten times a second', () => {
   const { seen } = flushed;
   expect(new Set(seen.roomy.map(({ status, mode }) => `${status} ${mode}`))).toEqual(new Set(['200 shared']));
   expect(Number(seen.roomyHash.admitted)).toBe(seen.sent.roomy);

@@ -10,11 +10,11 @@ import { createKey } from '../support/redis-keys.ts';
 import { LOADING } from '../support/redis-outages.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Decisions during an outage. `redis-under-load` tests each kind of fault. */
+/** Tests decisions during an outage of Redis. `redis-under-load` tests each kind of fault. */
 
 const MINUTE = 60;
 
-/** @param settings by default a deadline that even a busy machine meets, for faults other than silence */
+/** @param settings by default, a deadline that even a busy machine meets. Tests with a silent Redis pass `{}` */
 async function setUp(settings: Record<string, string> = { REDIS_TIMEOUT_MS: '2000' }) {
   const server = await ownRedis({ dir: await temporaryFolder() });
   const redis = connectionTo(server.url, { retryStrategy: () => 50 });

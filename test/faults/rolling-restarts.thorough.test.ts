@@ -12,7 +12,7 @@ import { startWorkers, type Workers } from '../support/workers.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CONNECTIONS = 16;
-/** The pause leaves connections idle, and a faulty stop would cut those. */
+/** The pause between requests leaves connections idle, which a faulty stop would cut. */
 const PAUSE_MS = 60;
 /** Less than the second for which a stopping gateway still accepts connections. */
 const NOTICED_AFTER_MS = 400;
@@ -35,7 +35,7 @@ async function restart({ child, logged }: Workers, count: number): Promise<void>
   await expect.poll(() => logged('rolling restart done').length, { timeout: RESTARTED_WITHIN_MS }).toBe(count);
 }
 
-test(`${RESTARTS} rolling restarts under load and a final stop fail no request`, async () => {
+test(`${RESTARTS} rolling restarts under load and a final stop cause no failed request`, async () => {
   const workers = await startInFrontOfCore();
   const load = readAndWrite(workers.gateway, await workers.issueKey(), CONNECTIONS, PAUSE_MS);
   for (let count = 1; count <= RESTARTS; count++) await restart(workers, count);
@@ -75,7 +75,7 @@ const UPLOADED_WITHIN_MS = 24_000;
 const HEAD_WITHIN_MS = 8_000;
 const ANSWERED_AFTER_MS = 20_000;
 
-test('a replaced worker finishes slow requests of clients and slow answers of the core', async () => {
+test('a replaced worker still serves slow clients and waits for slow answers from the core', async () => {
   const slowly = Promise.withResolvers<void>();
   const core = await faultyCore((socket, head) => {
     const isSlow = head.includes('Slow');

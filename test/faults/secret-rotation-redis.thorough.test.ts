@@ -23,7 +23,7 @@ import {
 } from '../support/rotation.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** Secrets of Redis are rotated with the commands of deploy/RUNBOOK.md under load. */
+/** Rotates the secrets of Redis under load, with the commands from deploy/RUNBOOK.md. */
 
 const REDIS_PAGE = 'Password of Redis';
 
@@ -90,7 +90,7 @@ async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
 
 const SENTINELS_PAGE = 'Password of the sentinels';
 
-/** Sentinels and nodes with a user `gateway`, and a stack that uses it. */
+/** Starts sentinels and nodes with a user `gateway`, and a stack that logs in as this user. */
 async function startWithSentinels() {
   const { urls, nodes, sentinels, primary } = await startSentinels();
   const rules = ['SETUSER', 'gateway', 'on', `>${OLD}`, '~*', '&*', '+@all'] as const;
@@ -130,7 +130,7 @@ test('the password of the sentinels is rotated without a failed request', async 
   }
 });
 
-test('a gateway that is cut off by a changed sentinel password reconnects once its file contains the new one', async () => {
+test('a gateway that is cut off by a changed sentinel password reconnects once its password file contains the new one', async () => {
   const { stack, onAll, file, redis } = await startWithSentinels();
   const [away, back] = [told(stack, 'redis is away'), told(stack, 'redis is back')];
   await onAll(`ACL SETUSER gateway resetpass >${NEW}`);

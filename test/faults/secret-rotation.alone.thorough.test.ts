@@ -23,7 +23,7 @@ import {
 } from '../support/rotation.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
-/** Secrets are changed with the commands of deploy/RUNBOOK.md while clients read and write. */
+/** Rotates secrets with the commands from deploy/RUNBOOK.md while clients read and write. */
 
 test('CORE_TOKEN is rotated without a failed request', async () => {
   const CORE_TOKEN_FILE = await secretFile(OLD);
@@ -42,7 +42,7 @@ test('CORE_TOKEN is rotated without a failed request', async () => {
   expect(await Promise.all(direct)).toEqual([401, 200]);
 });
 
-/** A PostgreSQL that requires a password for the core's role, and an administrator's connection to it. */
+/** Starts a PostgreSQL that requires a password for the core's role, and connects to it as an administrator. */
 async function startWithPassword() {
   const postgres = await startPostgres();
   cleanUp(postgres.stop);

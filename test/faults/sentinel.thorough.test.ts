@@ -20,7 +20,7 @@ interface Decided extends Answered {
 }
 
 interface Failover {
-  /** The time before the primary was killed, and the time after it. */
+  /** The times just before and just after the primary was killed. */
   readonly since: number;
   readonly until: number;
   /** The time from the sentinels' announcement of a new primary to its first decision. */
@@ -65,12 +65,15 @@ function withModes(stack: Stack, answers: readonly Answered[]): Decided[] {
 const admitted = (answers: readonly Decided[]): number => answers.filter((answer) => answer.admitted).length;
 
 /**
- * Tolerance for concurrent requests with one key: eight clients use few keys in turn. Requests may finish in any order,
- * and those whose call was lost with the primary may be admitted in addition.
+ * The tolerance for concurrent requests of one key, because eight clients use the keys in turn. Requests may finish in
+ * any order, and requests whose call was lost with the primary may be admitted beyond the allowance.
  */
 const OVERLAP = 4;
 
-/** For each interval of local decisions on a key: its admissions, and the tokens that were left and refilled. */
+/**
+ * For each interval of local decisions on a key: its admissions, and the tokens that were left before it or refilled
+ * during it.
+ */
 function localStretches(answers: readonly Decided[]): { taken: number; allowed: number }[] {
   const inOrder = answers.toSorted((a, b) => a.answeredAt - b.answeredAt);
   const stretches: { taken: number; allowed: number }[] = [];
@@ -92,7 +95,7 @@ function stretch(before: Decided, local: readonly Decided[]): { taken: number; a
   return { taken: admitted(local), allowed: left + elapsed * PER_MS + OVERLAP };
 }
 
-test(`${KILLS} killed primaries cause no 5xx for verified keys and admit little more than their allowance`, async () => {
+test(`${KILLS} failovers cause no 5xx for verified keys and few admissions beyond their allowance`, async () => {
   const { watched, stack } = await setUp();
   await stack.admin('PATCH', '/plans/free', { minute: MINUTE_LIMIT, day: 1_000_000, ban_after: 1_000_000_000 });
   const keys = await Promise.all(Array.from({ length: KEYS }, () => stack.issueKey()));
@@ -112,7 +115,7 @@ test(`${KILLS} killed primaries cause no 5xx for verified keys and admit little 
     `${answers.length} requests, ${KILLS} failovers in ${(elapsed / 1_000).toFixed(1)} s, shared at most ${slowest.toFixed(0)} ms after a primary was named\n`,
   );
 
-  // A failed request is shown with its log line.
+  // If a request failed, the test shows its log line.
   expect(stack.log.filter(({ status }) => Number(status) >= 500)).toEqual([]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   expect(slowest).toBeLessThan(5_000);
@@ -126,7 +129,7 @@ test(`${KILLS} killed primaries cause no 5xx for verified keys and admit little 
     expect(admitted(local)).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS + OVERLAP);
     const shared = own.filter(({ mode }) => mode === 'shared');
     const kept = Number(await redis.hget(`gateway:key:{${idOf(key)}}`, 'admitted'));
-    // Local admissions were charged afterwards, down to at most the limit of a minute below zero.
+    // Local admissions are charged afterwards, but take the level at most one minute limit below zero.
     expect(kept).toBeLessThanOrEqual(2 * MINUTE_LIMIT + elapsed * PER_MS);
     const unreplicated = failovers.map(({ since, until }) =>
       admitted(shared.filter(({ answeredAt }) => answeredAt > since - UNREPLICATED_MS && answeredAt <= until)),

@@ -110,7 +110,7 @@ test('reads and writes avoid a core that answers only probes, until it answers r
   };
   await load('GET', 1);
   hangs = true;
-  // The first writes waited for a core that was not yet known to be stuck.
+  // The first writes wait for a core that is not yet known to be stuck.
   await load('POST', 1);
   expect(new Set(await load('POST', 4))).toEqual(new Set([200]));
   expect(new Set(await load('GET', 8))).toEqual(new Set([200]));

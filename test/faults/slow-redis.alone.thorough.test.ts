@@ -14,7 +14,7 @@ import { quantile } from '../support/statistics.ts';
 const MINUTE = 70;
 const LASTS_MS = 12_000;
 
-/** Four gateways on one Redis, a key for load on all of them, and unused keys. */
+/** Starts four gateways on one Redis, and creates a key for load on all of them, and unused keys. */
 async function fourGateways() {
   const server = await ownRedis();
   const redis = connectionTo(server.url);
@@ -71,7 +71,7 @@ test.for(observed)(
 const NOISE_MS = 100;
 
 test.for([0, 60, 100])(
-  'when a Redis with a latency of %d ms is lost, requests wait at most 300 ms, and decisions are shared again in 0.5 s',
+  'when a Redis with a latency of %d ms is lost, requests wait at most 300 ms, and decisions are shared again within 0.5 s of its return',
   async (ms) => {
     const server = await ownRedis();
     const proxy = await startFaultProxy(server.url);

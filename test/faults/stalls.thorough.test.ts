@@ -32,7 +32,7 @@ async function stall(pid: number, ms: number): Promise<void> {
 
 const localOf = async (gateway: GatewayProcess, answers: readonly Answered[]) => {
   const log = await gateway.stop();
-  // During the start, a busy machine may delay Redis beyond the command timeout.
+  // While the gateway starts, a busy machine may delay Redis beyond the command timeout.
   const served = log.slice(log.findIndex(({ msg }) => msg === 'request'));
   expect(served.filter(({ msg }) => msg === 'decisions are local' || msg === 'redis is away')).toEqual([]);
   return withModes(answers, log).filter(({ mode }) => mode === 'local').length;
@@ -54,7 +54,7 @@ test.for([70, 800])('a gateway that stalls for %i ms still makes shared decision
   expect(await localOf(gateway, load.answers)).toBe(0);
 });
 
-test('a flood of pipelined requests without a key opens no circuit breaker', async () => {
+test('a flood of pipelined requests without a key does not open a circuit breaker', async () => {
   const { rig, gateway } = await setUp();
   const { apiKey } = await createKey(rig.redis, ROOMY);
   await ask(gateway.url, apiKey);
@@ -65,11 +65,12 @@ test('a flood of pipelined requests without a key opens no circuit breaker', asy
   await load.stop();
   expect(flood.bytes).toBeGreaterThan(100_000);
   expect(new Set(load.answers.map(({ status }) => status))).toEqual(new Set([200]));
-  // On a busy machine Redis itself may miss a deadline. With an open breaker, hundreds would be decided locally.
+  // On a busy machine, Redis itself may miss a deadline. With an open circuit breaker, hundreds of requests would be
+  // decided locally.
   expect(await localOf(gateway, load.answers)).toBeLessThan(load.answers.length / 50);
 });
 
-/** Sends 185 kB/s of tiny requests without waiting for answers, many per turn. Closed connections are reopened. */
+/** Sends 185 kB/s of tiny requests in large batches, without waiting for answers. Reopens closed connections. */
 function startFlood(gateway: string) {
   const { hostname, port } = new URL(gateway);
   const many = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2_100);
@@ -127,7 +128,7 @@ test('a gateway with a fifth of a CPU accepts new keys and enforces limits', asy
   expect(await localOf(gateway, [...ofRoomy, ...ofTight, ...ofFresh])).toBe(0);
 });
 
-/** Lets a process run for 20 ms of every 100, like a CPU quota of the kernel. */
+/** Lets a process run for 20 ms of every 100, like the kernel's CPU quota. */
 function throttled(pid: number) {
   let isRunning = true;
   cleanUp(() => {
@@ -144,7 +145,7 @@ function throttled(pid: number) {
   };
 }
 
-/** Waits for the end of outages, which a busy machine may cause at the start. */
+/** Waits for the end of any outage that a busy machine has caused at the start. */
 async function untilSettled({ process }: GatewayProcess): Promise<void> {
   const times = (text: string) => process.out().split(`"msg":"${text}"`).length;
   await expect

@@ -11,8 +11,8 @@ import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { signalAll, startWorkers } from '../support/workers.ts';
 
 /**
- * Each part of a system hangs in turn. Four seconds later, the banner of the console, its Health page, the doctor and
- * readiness all report it.
+ * Each part of a system hangs in turn. Within four seconds, the console's banner and Health page, the doctor and the
+ * readiness probe must all report it.
  */
 
 vi.setConfig({ testTimeout: 300_000 });

@@ -92,7 +92,7 @@ test('requests that workers admitted without Redis are charged once by the prima
   expect(await charged()).toBe(25);
 });
 
-test('a second outage begins with the lower of the level in Redis and the local one', async () => {
+test('a second outage begins with the lower of the local level and the level in Redis', async () => {
   const [left, spent] = await Promise.all([issueTight(), issueTight()]);
   const begun = performance.now();
   const refilled = () => Math.ceil((performance.now() - begun) / 1_000);
@@ -110,7 +110,7 @@ test('a second outage begins with the lower of the level in Redis and the local 
   expect(countOf(await ask(spent, 120), 200)).toBeLessThanOrEqual(MINUTE - 51 + refilled());
 });
 
-/** Sends requests until each worker has served the key. On a busy machine one worker accepts most connections. */
+/** Sends requests until each worker has served the key. On a busy machine, one worker accepts most connections. */
 async function makeKnownToAll(key: string): Promise<void> {
   while (workersOf(({ keyId }) => keyId === idOf(key)) < WORKERS)
     expect(new Set(await ask(key, 50))).toEqual(new Set([200]));
@@ -134,7 +134,7 @@ test('workers whose primary hangs decide from their own data, and each request i
   expect(await admitted()).toBe(served());
 });
 
-test('a ban by decision stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {
+test('a ban stays in force on all workers after the worker that returned it is killed and Redis is lost', async () => {
   await workers.change('PATCH', '/plans/pro', { ban_after: 1, ban_grace_seconds: 0 });
   const key = await workers.issueKey({ plan: 'pro', minute: 400 });
   await makeKnownToAll(key);

@@ -24,7 +24,7 @@ const kill = (pid: number | undefined, signal: NodeJS.Signals = 'SIGKILL') => pr
 const list = (workers: Workers, key: string, agent?: http.Agent) =>
   send(`${workers.gateway}/v1/pets`, agent === undefined ? { key } : { key, agent });
 
-/** The next process that a gateway starts. */
+/** Waits for the next process that a gateway starts. */
 async function nextChild({ child }: Workers, known: readonly number[]): Promise<number> {
   const fresh = () => childrenOf(child.pid as number).find((pid) => !known.includes(pid));
   await expect.poll(fresh, { interval: 2 }).toBeDefined();
@@ -183,7 +183,7 @@ test.for([
   expect((await workers.ended).code).toBe(0);
 });
 
-/** All workers but the first start later. */
+/** All workers except the first are delayed at the start. */
 const LATE = { WORKERS: '4', NODE_OPTIONS: `--import ${new URL('../support/starts-late.ts', import.meta.url)}` };
 
 test.for(['SIGTERM', 'SIGINT'] as const)(

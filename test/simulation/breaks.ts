@@ -77,7 +77,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       return execute(gateway, name, args.with(clock, String(Number(args[clock]) + (gateway === 'g1' ? 900_000 : 0))));
     }),
   },
-  'a first refusal adds twenty seconds': {
+  'the retry time is twenty seconds too late': {
     finds: 'retry time',
     server: executes((execute) => async (...call) => {
       const verdicts = await execute(...call);
@@ -86,7 +86,10 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       );
     }),
   },
-  'a refusal omits two seconds': { finds: 'retry time', limiter: mapped((verdict) => withRetry(verdict, -2)) },
+  'the retry time is two seconds too early': {
+    finds: 'retry time',
+    limiter: mapped((verdict) => withRetry(verdict, -2)),
+  },
   'buckets are full while Redis is away': {
     finds: 'local limit',
     clients(clients) {
@@ -101,8 +104,8 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       'buckets' in verdict && verdict.mode === 'local' ? ({ ...verdict, outcome: 'admitted' } as Verdict) : verdict,
     ),
   },
-  'a deadline is 20 ms': { finds: 'slow is not away', timeoutMs: 20 },
-  'every second refusal bans': {
+  'the deadline is only 20 ms': { finds: 'slow is not away', timeoutMs: 20 },
+  'every other refusal becomes a ban': {
     finds: 'polite is not banned',
     limiter(limiter) {
       let refused = 0;
@@ -114,7 +117,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
     },
   },
   'the grace period is ignored': { finds: 'hammer is banned', plans: withPlans({ ban_grace_seconds: 0 }) },
-  'strikes never ban': { finds: 'hammer is banned', plans: withPlans({ ban_after: 1_000_000 }) },
+  'strikes never cause a ban': { finds: 'hammer is banned', plans: withPlans({ ban_after: 1_000_000 }) },
   'a gateway does not apply its own changes': { finds: 'binds here', announce: () => async () => {} },
   'scope and address are not checked': {
     finds: 'binds here',
@@ -123,7 +126,7 @@ export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant
       peek: (credential) => limiter.peek(credential),
     }),
   },
-  'unknown is 401': {
+  'errors become 401s': {
     finds: 'never 401',
     limiter: decides((verdict) => verdict.catch(() => ({ outcome: 'unauthorized', reason: 'unknown' }))),
   },

@@ -25,7 +25,7 @@ export interface Wrappers {
   announce?(announce: Announce): Announce;
   plans?(table: PlanTable): PlanTable;
   readonly timeoutMs?: number;
-  /** Whether it ignores changes by other gateways. */
+  /** Whether the gateway ignores changes by other gateways. */
   readonly isDeaf?: boolean;
 }
 
@@ -38,7 +38,7 @@ export interface Gateway {
   /** Local admissions whose charge has an unknown outcome. */
   unknown(): number;
   isConnected(): boolean;
-  /** Whether Redis would reply to its commands in time now. */
+  /** Whether Redis would now reply to the gateway's commands in time. */
   isWell(): boolean;
   close(): Promise<void>;
 }

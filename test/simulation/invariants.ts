@@ -2,16 +2,17 @@ import type { Verdict } from '../../gateway/limiter/limiter.ts';
 
 /** Statements that must hold after every step. The judge checks them. */
 export const INVARIANTS = {
-  exact: 'Redis admits a request exactly when both buckets hold a token, and refuses it otherwise',
+  exact: 'Redis admits a request if both buckets hold a token, and refuses it otherwise',
   'decided once': 'Redis decides on a request at most once, and each admitted answer is one that Redis admitted',
   'slow is not away': 'a gateway whose calls get replies in time decides with Redis, and answers every request',
-  'retry time': 'the time in a refusal suffices for a lone client, and is not too long in the first one',
-  'local limit': 'without Redis, a gateway admits at most the limit, starting from the level that it last knew',
+  'retry time': 'the retry time of a refusal suffices for a lone client, and is not too late in its first refusal',
+  'local limit': 'without Redis, a gateway admits at most the limit, starting from its last known level',
   'never charged twice': 'no local admission is charged twice',
   charged: 'a local admission is charged within 2 s of contact, down to at most a minute limit below zero',
   'binds here': 'an acknowledged change is in force for every later answer of the gateway that acknowledged it',
-  'binds everywhere': 'it is in force on every other gateway within 1 s of contact, and stays so when contact is lost',
-  'polite is not banned': 'a client that waits for the time in each refusal is never banned',
+  'binds everywhere':
+    'an acknowledged change is in force on other gateways within 1 s of contact, even if contact is lost later',
+  'polite is not banned': 'a client that waits until the retry time of each refusal is never banned',
   'hammer is banned': 'a client that continues at 10 or 100 times the limit is banned at the computed time',
   'never 401': 'a valid key is never rejected as invalid',
   answered: 'every request is answered within 2.5 s',
@@ -22,7 +23,7 @@ export type Invariant = keyof typeof INVARIANTS;
 
 export interface Violation {
   readonly invariant: Invariant;
-  /** Virtual ms. */
+  /** The virtual time in ms. */
   readonly at: number;
   readonly message: string;
 }
@@ -36,9 +37,9 @@ export interface Request {
   readonly scope: 'read' | 'write';
   readonly address: string;
   readonly at: number;
-  /** Whether it was sent while its gateway was not connected to Redis, so that Redis does not know of it. */
+  /** Whether the request was sent while its gateway was not connected to Redis, so that Redis never received it. */
   readonly isOffline: boolean;
-  /** The time of the last refusal, if the client has since waited as long as it said. */
+  /** The time of the last refusal, if the client has since waited until its retry time. */
   readonly waitedSince: number | undefined;
 }
 
@@ -52,7 +53,7 @@ export interface Bond {
   readonly group: string;
   readonly gateway: number;
   readonly what: string;
-  /** The change is in force between these times, in virtual ms. They are unknown until it is acknowledged. */
+  /** The change is in force between these times, in virtual ms. They are unknown until the change is acknowledged. */
   from: number;
   until: number;
   isBroken(request: Request, verdict: Verdict): boolean;

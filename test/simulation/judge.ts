@@ -60,7 +60,7 @@ export class Judge implements Observer {
   /** The reference buckets by key. */
   #inRedis = new Map<string, Buckets>();
   /**
-   * By gateway and key: the levels in the last reply of Redis minus later admissions, and the levels that follow from
+   * The levels by gateway and key: those in the last reply of Redis, less later admissions, and those that result from
    * local admissions alone.
    */
   readonly #lastHeard = new Map<string, Buckets>();
@@ -93,9 +93,9 @@ export class Judge implements Observer {
   }
 
   /**
-   * A charge takes all its tokens, but the minute bucket falls at most one limit below zero, and the day bucket to
-   * zero. If less than a token is missing in the minute bucket, the charge takes what is missing in the gateway's own
-   * bucket by now. The clocks differ by less than the time of a token.
+   * A charge takes all its tokens, but the minute bucket falls no further than one limit below zero, and the day bucket
+   * no further than zero. If the minute bucket is less than one token short of full, the charge takes only what the
+   * gateway's own bucket now lacks. The clocks differ by less than the time that a token takes to refill.
    */
   #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, told: Told): void {
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
@@ -153,9 +153,9 @@ export class Judge implements Observer {
     const [wait, dayWait] = [buckets.minute.waitAt(now, minute), buckets.day.waitAt(now, day)];
     const more = retryAt - now - Math.max(wait, dayWait);
     const most = (dayWait > wait ? DAY / day : MINUTE / minute) + 1e6;
-    if (more < 0) this.fail('retry time', `The time in a refusal is ${-more / 1e6} s too short.`);
+    if (more < 0) this.fail('retry time', `The retry time of a refusal is ${-more / 1e6} s too early.`);
     if (isFirst && id === this.#ids[LONE_KEY] && more > most)
-      this.fail('retry time', `The time in a first refusal is ${more / 1e6} s longer than a token takes.`);
+      this.fail('retry time', `The retry time of a first refusal is ${more / 1e6} s later than the next token.`);
   }
 
   heard({ gateway, asked, verdicts }: DecideCall): void {
@@ -177,7 +177,7 @@ export class Judge implements Observer {
     this.#localOnly.clear();
   }
 
-  // Observations of clients.
+  // What clients observe.
 
   asked(request: Request): void {
     this.#open.add(request);
@@ -195,11 +195,14 @@ export class Judge implements Observer {
     const { id, key, gateway } = request;
     const isLocal = answer === undefined || ('mode' in answer && answer.mode === 'local');
     if (isLocal && this.#hasContact(gateway, request.at - SETTLED_MS))
-      this.fail('slow is not away', `g${gateway} decides ${answer?.outcome ?? 503} without Redis, which replies.`);
+      this.fail(
+        'slow is not away',
+        `g${gateway} decides ${answer?.outcome ?? 503} without Redis, although Redis replies.`,
+      );
     if (answer?.outcome === 'admitted' && !answer.isShadowed) {
       if (isLocal) this.#checkLocal(request, answer);
       else if (this.#count(`${id} admitted here`) > this.#total(`${id} admitted`))
-        this.fail('decided once', `k${key} was admitted more often than Redis has admitted it.`);
+        this.fail('decided once', `The gateways admitted k${key} more often than Redis did.`);
     }
     if (answer?.outcome === 'unauthorized' && !this.#mayBeInvalid.has(id))
       this.fail('never 401', `k${key} is valid, but g${gateway} rejects it as ${answer.reason}.`);
@@ -222,7 +225,7 @@ export class Judge implements Observer {
     };
     for (const [since, buckets] of Object.entries(bounds)) {
       if (buckets.minute.takeToken(now, limits[0]) && buckets.day.takeToken(now, limits[1])) continue;
-      // Redis never charges admissions with an unknown outcome again, so their tokens return. They are counted.
+      // A charge with an unknown outcome is never repeated, so its tokens may come back. Such charges are counted.
       const isExcused = since === 'without Redis' && this.#count(`${name} given back`) <= this.#unknownFates();
       if (!isExcused) this.fail('local limit', `g${gateway} admitted more requests of k${key} ${since} than allowed.`);
     }
@@ -237,8 +240,9 @@ export class Judge implements Observer {
   }
 
   /**
-   * The time to empty the bucket, to collect strikes at X - 9 times the limit, and the grace period. One strike is
-   * tolerated.
+   * The time until a client that sends `times` its limit is banned: it empties the bucket, then collects strikes at
+   * `times - 9` times the limit, and then the grace period passes. The ban may come one strike and two seconds early or
+   * late.
    */
   #hammerMs(times: number): { expected: number; tolerance: number } {
     const expected = 60_000 / (times - 1) + (5 * 60_000) / (times - 9) + 30_000;
@@ -257,8 +261,8 @@ export class Judge implements Observer {
   // Changes by operators.
 
   /**
-   * Begins a change, so that the change that it replaces need no longer be in force.
-   * @returns functions to call with the outcome
+   * Begins a change. From now on, the change that it replaces need not be in force.
+   * @returns functions that record the outcome
    */
   begin(bond: Omit<Bond, 'from' | 'until'>, mayInvalidate: boolean): { acknowledge(): void; fail(): void } {
     if (mayInvalidate) this.#mayBeInvalid.add(bond.id);
@@ -304,7 +308,7 @@ export class Judge implements Observer {
     } else if (isWell) intervals.push({ from: this.#time.now, to: Infinity });
   }
 
-  /** A restarted gateway has no levels and no charges to make. */
+  /** A restart loses the levels and the outstanding charges of a gateway. */
   restarted(gateway: number): void {
     for (const id of this.#ids)
       this.#counts.set(`${id} owed`, Math.min(this.#total(`${id} owed`), this.#total(`${id} charged`)));

@@ -11,12 +11,12 @@ import { shortest } from './shortest.ts';
 const HELP = `npm run simulate -- [--seed <n>] [--seeds <n>] [--steps <n>] [--break <name>] [--table]
 
 Runs gateways' limiters in virtual time against a real Redis, over a network with random faults, and checks every
-invariant after each step. A seed that violates one prints its shortest history, and the exit status is 1.
+invariant after each step. For a seed that violates one, it prints the shortest history, and the exit status is 1.
 
   --seed <n>      the first seed: default 1
   --seeds <n>     number of seeds: default 1
   --steps <n>     steps of each seed: default ${STEPS}
-  --break <name>  with a deliberate break: ${Object.keys(BREAKS).join('; ')}
+  --break <name>  runs with a deliberate break: ${Object.keys(BREAKS).join('; ')}
   --table         prints a table: the quick seeds, and the seeds that find each break
   --help          prints this
 

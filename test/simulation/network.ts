@@ -5,7 +5,7 @@ import type { Random } from './random.ts';
 import type { Server } from './server.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** For this long, TCP and proxies may still deliver data that was sent on a connection since closed. */
+/** How long TCP and proxies may take to deliver data after its connection was closed. */
 const LATEST_MS = 15_000;
 
 /** The network link between one gateway and Redis. */
@@ -17,7 +17,7 @@ export class Link {
   #drawnAt = 0;
   /** The longest delay in each direction, in ms. */
   delayMs = 2;
-  /** The share of commands that are lost, after which the connection is silent. */
+  /** The fraction of commands that are lost. After a loss, the connection is silent. */
   loss = 0;
   isCut = false;
 
@@ -36,7 +36,7 @@ export class Link {
     return !this.isCut && this.loss === 0 && this.server.state === 'well' && 2 * this.delayMs <= timeoutMs;
   }
 
-  /** Random numbers that depend only on the time, so that a plan with fewer steps has the same network. */
+  /** Random numbers that depend only on the time, so that the network behaves the same for a plan with fewer steps. */
   draw(): Random {
     this.#drawn = this.#drawnAt === this.time.now ? this.#drawn + 1 : 0;
     this.#drawnAt = this.time.now;
@@ -131,7 +131,10 @@ export class NetworkConnection extends Redis {
     });
   }
 
-  /** It was in flight when the connection was closed. It may arrive, even much later, but its reply is lost. */
+  /**
+   * Handles a command that was in flight when its connection was closed. The command may still arrive, even much later,
+   * but its reply is lost.
+   */
   #arriveLate(command: Command): void {
     const { server, time, gateway } = this.#link;
     const random = this.#link.draw();
@@ -141,7 +144,7 @@ export class NetworkConnection extends Redis {
     });
   }
 
-  /** Closes a connection that is silent for too long while commands wait for replies. */
+  /** Closes the connection once it has been silent for too long while commands wait for replies. */
   #watch(): void {
     const epoch = this.#epoch;
     const { time } = this.#link;

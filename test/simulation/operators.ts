@@ -10,7 +10,7 @@ import type { Bond, Request } from './invariants.ts';
 import type { OperatorStep } from './plan.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** A key as its owner and operators know it. */
+/** A key as its owner and the operators see it. */
 export interface SimulatedKey {
   readonly id: string;
   /** The newest is last. */
@@ -43,12 +43,12 @@ type Presented = Pick<Request, 'id' | 'digest' | 'scope' | 'address'>;
 export const credentialFor = ({ id, digest, scope, address }: Presented) =>
   credentialOf(id, digest, { scope, address });
 
-/** Makes a change as an operator. @returns a true value if it was made */
+/** Makes a change as an operator. @returns a truthy value if it was made */
 type Make = (gateway: Gateway) => Promise<unknown>;
 
 interface Change extends Pick<Bond, 'group' | 'isBroken'> {
   readonly make: Make;
-  /** Whether it can make a valid request invalid. */
+  /** Whether the change can make a valid request invalid. */
   readonly mayInvalidate: boolean;
 }
 
@@ -56,11 +56,11 @@ const isValid: Bond['isBroken'] = (_, { outcome }) => outcome !== 'unauthorized'
 const isAdmitted = ({ outcome }: Verdict): boolean => outcome === 'admitted' || outcome === 'refused';
 const isRejectedAs = (reason: string) => (_: Request, verdict: Verdict) =>
   verdict.outcome === 'unauthorized' && verdict.reason === reason;
-/** Only shared decisions, because a cached ban and a gateway without Redis may still have the old limit. */
+/** Checks only shared decisions, because a cached ban or a gateway without Redis may still have the old limit. */
 const hasOtherLimit = (limit: number) => (_: Request, verdict: Verdict) =>
   isAdmitted(verdict) && (verdict as Decision).mode === 'shared' && (verdict as Decision).buckets[0]?.limit !== limit;
 
-/** The change by an operator in a step, with a check for answers that violate it. */
+/** The operator's change in a step, with a check for answers that violate it. */
 export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time: VirtualTime): Change {
   const now = time.microseconds;
   // The reason contains the time, because the audit log omits repeated entries.

@@ -13,7 +13,7 @@ const CHANGES = ['disable', 'enable', 'ban', 'lift', ...BINDINGS, ...LIMITS] as 
 
 interface At {
   readonly at: number;
-  /** Undefined: all gateways, of which a client uses a random one for each request. */
+  /** If undefined, the step affects all gateways. A client then uses a random gateway for each request. */
   readonly gateway: number | undefined;
 }
 
@@ -54,7 +54,7 @@ export interface Plan {
   readonly gateways: number;
   readonly keys: readonly {
     readonly plan: 'free' | 'pro';
-    /** Undefined: the limit of the plan. */
+    /** If undefined, the limit of the plan applies. */
     readonly minute: number | undefined;
     readonly day: number;
   }[];
@@ -85,7 +85,7 @@ export function planOf(seed: number, steps: number): Plan {
   const client = { at: 0, does: 'client', gateway: undefined, seed: `${seed}` } as const;
   const made: Step[] = [{ ...client, kind: 'polite', key: LONE_KEY, forMs, times: 1 }];
   if (isCalm && random.chance(0.3)) {
-    // Ten times the limit takes many decisions until the ban, so it is rare.
+    // At ten times the limit, a ban takes many decisions, so this rate is rare.
     const [times, hammerMs] = random.chance(0.1) ? [10, 360_000] : [100, 40_000];
     made.push({ ...client, kind: 'hammers', key: HAMMERED_KEY, forMs: hammerMs, times });
   }
@@ -131,7 +131,7 @@ export function describe(step: Step): string {
     case 'fault':
       return `fault: ${step.kind} ${place} for ${step.forMs} ms`;
     case 'restart of a gateway':
-      return `g${step.gateway} is restarted, and away for ${step.forMs} ms`;
+      return `g${step.gateway} restarts and is down for ${step.forMs} ms`;
     case 'operator':
       return `an operator ${place}: ${step.kind}${step.kind.startsWith('set') ? ` ${step.value}` : ''} (k${step.key})`;
   }

@@ -1,4 +1,4 @@
-/** Pseudo-random numbers (mulberry32). A seed determines the sequence, and a fork has a sequence of its own. */
+/** Pseudorandom numbers (mulberry32). A seed determines the sequence, and a fork has a sequence of its own. */
 export class Random {
   readonly #seed: string;
   #state: number;
@@ -13,7 +13,7 @@ export class Random {
     return new Random(`${this.#seed}/${name}`);
   }
 
-  /** @returns a number from 0 to below 1 */
+  /** @returns a number from 0 up to, but not including, 1 */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);

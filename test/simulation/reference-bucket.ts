@@ -15,7 +15,7 @@ export class ReferenceBucket {
     return copy;
   }
 
-  /** The level in fractions, refilled since the last change by the lower of both limits. */
+  /** The level in fractions. Since the last change, it has been refilled at the lower of the two limits. */
   levelAt(now: number, limit: number): number {
     if (this.#level === undefined) return limit * this.#window;
     const slower = Math.min(this.#limit, limit);

@@ -126,7 +126,7 @@ class Simulation {
     await this.#time.runUntil(this.#time.now + RECOVERY_MS, isOver);
     void this.#checkRecovery();
     await this.#time.runUntil(this.#time.now + TIMEOUT_MS, isOver);
-    if (this.#recovered < this.#links.length) this.#judge.fail('recovers', 'A gateway is still away from Redis.');
+    if (this.#recovered < this.#links.length) this.#judge.fail('recovers', 'A gateway has not reconnected to Redis.');
     this.#judge.end();
     clearInterval(sweeping);
   }

@@ -40,7 +40,10 @@ export class Server {
   readonly time: VirtualTime;
   readonly #real: Redis;
   readonly #observer: Observer;
-  /** Cached replies until the next change by an operator, because gateways read plans and audit log all the time. */
+  /**
+   * Replies cached until the next change by an operator, because gateways read the plans and the audit log all the
+   * time.
+   */
   readonly #same = new Map<string, Promise<unknown>>();
   #knowsScript = false;
   #replica: { readonly values: readonly [name: Buffer, value: Buffer][]; readonly known: unknown } | undefined;
@@ -57,7 +60,7 @@ export class Server {
     this.changes.emit('change');
   }
 
-  /** From now on the replica is updated only by changes of operators, which wait for it. */
+  /** From now on, the replica is updated only by operators' changes, which wait for it. */
   async delayReplica(): Promise<void> {
     const names = await this.time.real(() => this.#real.keysBuffer('gateway:*'));
     const dump = async (name: Buffer): Promise<[Buffer, Buffer]> => [name, await this.#real.dumpBuffer(name)];
@@ -78,7 +81,7 @@ export class Server {
     this.#observer.restored(replica.known);
   }
 
-  /** Executes a command when it arrives. @returns its reply, with the decisions in it */
+  /** Executes a command when it arrives. @returns its reply, and the call if it was one of decide.lua */
   async run(gateway: string, command: Command): Promise<{ reply: unknown; call?: DecideCall }> {
     const { name } = command;
     const args = command.args as string[];
@@ -143,7 +146,7 @@ export class Server {
     return { reply: verdicts, call };
   }
 
-  /** Executes decide.lua. Deliberate breaks replace this method. */
+  /** Executes decide.lua. Deliberate breaks override this method. */
   async execute(_gateway: string, name: string, args: readonly string[]): Promise<string[]> {
     return (await this.send(name, args)) as string[];
   }

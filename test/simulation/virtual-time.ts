@@ -31,7 +31,7 @@ export class VirtualTime {
   #onIdle = () => {};
 
   constructor() {
-    // For imports of node:timers/promises.
+    // Imports of node:timers/promises get the fake timers too.
     syncBuiltinESMExports();
   }
 

@@ -4,11 +4,12 @@ import type { SoakProcess } from './process.ts';
 import type { Disturbance } from './record.ts';
 import type { Stage } from './stage.ts';
 
-/** The faults of a soak. */
+/** The faults of a soak test. */
 export interface Fault {
   readonly name: string;
   /**
-   * The part that fails. Clients must not notice a fault of kind `none`, and external clients none of kind `restart`.
+   * The part that fails. Clients must not notice a fault of kind `none`, and external clients must not notice one of
+   * kind `restart`.
    */
   readonly kind: Disturbance['kind'];
   /** Resolves when the fault is over. */

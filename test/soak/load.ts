@@ -6,7 +6,7 @@ import { type Answer, post, send } from '../support/http.ts';
 import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';
 import { CORE_TIMEOUT_MS, type Stage } from './stage.ts';
 
-/** A kind of client: what it sends, and which answers it may get, whatever fails. */
+/** A kind of client: what it sends, and which answers it may get even while something fails. */
 interface Kind {
   readonly name: string;
   readonly clients: number;
@@ -14,7 +14,7 @@ interface Kind {
   readonly promised: readonly number[];
   /** The additional outcomes that are allowed while something fails. */
   readonly excused: Partial<Record<Disturbance['kind'], readonly (number | string)[]>>;
-  /** Whether it is an internal service, which calls the cores directly. */
+  /** Whether the client is an internal service, which calls the cores directly. */
   readonly isInternal?: true;
   ask(url: string, agent: http.Agent, requestId: string): Promise<Answer>;
 }
@@ -29,10 +29,10 @@ export const METERED = { capacity: 60, windowMs: 60_000 };
 const METERED_KEYS = 6;
 const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
 
-/** The longest time for a response: the time limits of the core and of the decision together. */
+/** The maximum time for a response: the sum of the time limits for the core and for the decision. */
 const LONGEST_MS = CORE_TIMEOUT_MS + 1_500;
 
-/** Well below the gateway's own 5 s, so that no client uses a connection just as the gateway closes it. */
+/** Well below the gateway's idle timeout of 5 s, so that no client uses a connection just as the gateway closes it. */
 const IDLE_MS = 2_000;
 
 export interface Load {
@@ -43,7 +43,7 @@ export interface Load {
   stop(): Promise<void>;
 }
 
-/** Keeps the gateways busy with everything that clients do. */
+/** Sends the load of all kinds of clients to the gateways until it is stopped. */
 export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load> {
   const acknowledged = new Set<string>();
   const kinds = await kindsOf(stage, record, acknowledged);
@@ -191,7 +191,7 @@ async function observe(kind: Kind, url: string, agent: http.Agent, id: string): 
   return { url, answer, fault, id, sentAt, endedAt: performance.now() };
 }
 
-/** Counts an outcome, and compares it with the promised ones. */
+/** Counts an outcome, and reports it unless it is promised or excused. */
 function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt, endedAt }: Seen): void {
   const seen = answer?.status ?? `${(fault as NodeJS.ErrnoException).code ?? (fault as Error).message}`;
   const isError = typeof seen === 'string' || seen >= 500;

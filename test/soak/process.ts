@@ -12,7 +12,7 @@ export interface Holding {
   readonly fileHandles: number;
 }
 
-/** A process of the soak that can be ended and started again. Ending by itself breaks a promise. */
+/** A process of the soak test that can be stopped and started again. An exit on its own breaks a promise. */
 export class SoakProcess {
   readonly #options: SoakProcessOptions;
   #child: ChildProcess | undefined;
@@ -27,12 +27,12 @@ export class SoakProcess {
     return this.#options.name;
   }
 
-  /** When it was last started, as of performance.now(). */
+  /** The time of the last start, by performance.now(). */
   get startedAt(): number {
     return this.#startedAt;
   }
 
-  /** Resolves when it serves. */
+  /** Starts the process, and resolves when it serves. */
   async start(): Promise<void> {
     this.#isMeantToEnd = false;
     this.#startedAt = performance.now();
@@ -41,7 +41,7 @@ export class SoakProcess {
     this.#child = child;
     if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', onLine);
     child.once('exit', (code, signal) => {
-      if (!this.#isMeantToEnd) onSelfEnded(`${name} ended by itself (${signal ?? code})`);
+      if (!this.#isMeantToEnd) onSelfEnded(`${name} exited on its own (${signal ?? code})`);
     });
     await (isUp?.(child) ?? once(child, 'message'));
   }
@@ -50,7 +50,7 @@ export class SoakProcess {
     this.#child?.kill(signal);
   }
 
-  /** Stops it, and waits until it has ended. */
+  /** Stops the process, and waits until it has exited. */
   async end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
     this.#isMeantToEnd = true;
     const child = this.#child;
@@ -60,7 +60,7 @@ export class SoakProcess {
     await ended;
   }
 
-  /** Zeros while the process is not running. */
+  /** The resources that the process holds now. All are 0 while it is not running. */
   holding(): Holding {
     const pid = this.#child?.pid;
     if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return { megabytes: 0, fileHandles: 0 };
@@ -73,7 +73,7 @@ export interface SoakProcessOptions {
   readonly name: string;
   readonly args: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
-  /** The project's own services report this themselves. */
+  /** Resolves when the process serves. The project's own services report this themselves. */
   readonly isUp?: (child: ChildProcess) => Promise<unknown>;
   readonly onLine?: (line: string) => void;
   readonly onSelfEnded: (what: string) => void;

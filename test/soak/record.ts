@@ -2,7 +2,7 @@ import { type Allowance, judge, type Observed } from '../support/allowance-check
 import { type Failure, unexplained } from '../support/failures.ts';
 import type { LogLine } from '../support/log.ts';
 
-/** A temporary fault, and the time until its effects must be over, by performance.now(). */
+/** A temporary fault, with its start and end by performance.now(). */
 export interface Disturbance {
   readonly kind: 'redis' | 'core' | 'restart' | 'database' | 'none';
   readonly name: string;
@@ -12,7 +12,7 @@ export interface Disturbance {
 
 /** A 5xx answer that a client saw. */
 export interface SeenFailure extends Failure {
-  /** Base URL of the listener. */
+  /** The base URL of the listener. */
   readonly url: string;
   readonly at: number;
 }
@@ -23,7 +23,7 @@ const MAX_TOLD = 20;
 /** The longest delay of a gateway's log, which is buffered. */
 export const LOG_LAG_MS = 1_000;
 
-/** All observations of a soak, and all broken promises. */
+/** All observations of a soak test, and all broken promises. */
 export class SoakRecord {
   readonly #counts = new Map<string, number>();
   readonly #broken: string[] = [];
@@ -82,7 +82,7 @@ export class SoakRecord {
     return disturbance;
   }
 
-  /** Whether a request in flight at that time may have met a fault of this kind. */
+  /** Whether a request that was in flight at that time may have been affected by a fault of this kind. */
   wasDisturbed(kind: Disturbance['kind'], sentAt: number, endedAt: number): boolean {
     return this.#disturbances.some((one) => one.kind === kind && one.from < endedAt && sentAt < one.to + AFTERMATH_MS);
   }
@@ -126,8 +126,8 @@ export class SoakRecord {
   }
 
   /**
-   * Compares the admissions of the metered keys with their allowance, exactly while decisions were shared. In an
-   * outage, each gateway may continue with the remaining tokens, and so may Redis afterwards.
+   * Compares the admissions of the metered keys with their allowance. The allowance is exact while decisions were
+   * shared. In an outage, each gateway may use up the remaining tokens, and so may Redis afterwards.
    */
   judgeAllowances(allowance: Allowance, gateways: number): void {
     const outages = merged(this.#disturbances.filter(({ kind }) => kind === 'redis'));

@@ -1,7 +1,7 @@
 import type { Holding, SoakProcess } from './process.ts';
 import type { SoakRecord } from './record.ts';
 
-/** One line about the progress of the soak. */
+/** One line about the progress of the soak test. */
 export function progressLine(record: SoakRecord, holdings: readonly Holding[], event: string): string {
   const counted = (what: string) => record.counted(what);
   const memory = holdings.map(({ megabytes }) => megabytes.toFixed(0)).join('/');
@@ -11,7 +11,7 @@ export function progressLine(record: SoakRecord, holdings: readonly Holding[], e
   );
 }
 
-/** The final report of a soak. */
+/** The final report of a soak test. */
 export function summaryTable(
   record: SoakRecord,
   processes: readonly SoakProcess[],

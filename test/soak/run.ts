@@ -28,7 +28,7 @@ Prints a table at the end, and exits with 1 if a promise was broken.
 /** The time in which everything recovers after a fault of a core or Redis. */
 const SETTLE_MS = 4_000;
 const PROGRESS_EVERY_MS = 5_000;
-/** How much a process may have grown once the load is over. */
+/** How much a process may have grown by the time the load is over. */
 const MAX_MORE_HANDLES = 32;
 const MAX_MORE_MEGABYTES = 250;
 
@@ -57,7 +57,7 @@ function tell(text: string): void {
 
 const record = new SoakRecord();
 const stage = await setStage(record);
-// The clients over their limit are counted, so they must not be banned.
+// The admissions of clients over their limit are counted, so these clients must not be banned.
 await stage.client.hset('gateway:plans', { 'free.ban_after': '1000000000', 'free.day': '1000000000' });
 await sleep(1_500);
 const load = await startLoad(stage, record);

@@ -10,19 +10,19 @@ import { answers } from '../support/redis.ts';
 import { SoakProcess } from './process.ts';
 import type { SoakRecord } from './record.ts';
 
-/** The servers of a soak: a durable Redis, PostgreSQL, two cores and two gateways. */
+/** The servers of a soak test: a durable Redis, PostgreSQL, two cores and two gateways. */
 export interface Stage {
   readonly redis: SoakProcess;
   readonly cores: readonly SoakProcess[];
   readonly gateways: readonly SoakProcess[];
-  /** Its superuser's connection to the cores' database. */
+  /** A superuser's connection to the cores' database. */
   readonly database: pg.Client;
   readonly processes: readonly SoakProcess[];
-  /** Where clients reach the gateways. */
+  /** The URLs at which clients reach the gateways. */
   readonly urls: readonly string[];
   readonly coreUrls: readonly string[];
   readonly adminUrls: readonly string[];
-  /** The run's own connection. */
+  /** The run's own connection to Redis. */
   readonly client: Redis;
   issueKey(limits: object): Promise<string>;
   stop(): Promise<void>;

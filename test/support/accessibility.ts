@@ -6,11 +6,11 @@ import type { Page } from 'playwright-core';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /**
- * The faults that axe-core finds on a page, one line per element: contrast, names, labels, landmarks, ids.
- * @returns also the number of passed checks, which is 0 for an empty page
+ * Checks a page with axe-core: contrast, names, labels, landmarks, ids.
+ * @returns the faults, one line per element, and the number of passed checks, which is 0 for an empty page
  */
 export async function shortcomings(page: Page): Promise<{ passed: number; found: string[] }> {
-  // Evaluated by the debugger, to which the page's script policy does not apply.
+  // The debugger evaluates this, so the page's script policy does not apply.
   await page.evaluate(AXE);
   const { violations, passes } = (await page.evaluate('globalThis.axe.run()')) as AxeResults;
   const found = violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(' ')}`));

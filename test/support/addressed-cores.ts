@@ -28,7 +28,7 @@ export interface Answering {
   readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
 }
 
-/** Cores that answer everything with an empty list, on several addresses (127.0.0.2 …) and one port. */
+/** Starts cores that answer everything with an empty list, on several addresses (127.0.0.2 …) and one port. */
 export async function coresOn(addresses: readonly string[], answering: Answering = {}): Promise<AddressedCores> {
   const port = await freePort();
   return { port, all: await Promise.all(addresses.map((address) => coreOn(address, port, answering))) };

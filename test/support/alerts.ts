@@ -10,7 +10,7 @@ export const ALERTS = readFileSync(join(PROMETHEUS_FOLDER, 'rules/alerts.yml'), 
 /** The names of these alerts, in order. */
 export const ALERT_NAMES = [...ALERTS.matchAll(/^ {6}- alert: (\w+)$/gm)].map(([, name]) => name as string);
 
-/** The same rules, made faster: they fire at once and look back at most five seconds. */
+/** Makes rules faster, so that they fire at once and look back at most five seconds. */
 export const hasten = (rules: string): string =>
   rules
     .replaceAll(/^( +for:) \w+$/gm, '$1 0s')
@@ -18,7 +18,7 @@ export const hasten = (rules: string): string =>
     .replaceAll(/ offset \d+m\b/g, ' offset 5s');
 
 const LOOK_EVERY_MS = 100;
-/** Longer than the evaluation interval, so that a flapping alert does not count as over. */
+/** Longer than the evaluation interval, so that a flapping alert does not count as resolved. */
 const QUIET_MS = 1_500;
 /** A busy machine needs much longer than the second of a quiet one. */
 const LONGEST_MS = 90_000;
@@ -31,9 +31,9 @@ export interface AlertOf extends Labels {
 }
 
 export interface AlertWatch {
-  /** Resolves once it fires. @throws {Error} if it does not within a minute and a half */
+  /** Resolves once the alert fires. @throws {Error} if it does not fire within a minute and a half */
   fires(alert: AlertOf): Promise<void>;
-  /** Resolves once it has been quiet for a while. @throws {Error} if it still fires after a minute and a half */
+  /** Resolves once the alert has been quiet for a while. @throws {Error} if it still fires after a minute and a half */
   isQuiet(alert: AlertOf): Promise<void>;
 }
 
@@ -42,7 +42,7 @@ interface Alert {
   readonly state: 'pending' | 'firing';
 }
 
-/** Watches firing alerts all the time, so that even a short one is noticed. */
+/** Polls the firing alerts continuously, so that even a short one is noticed. */
 export function watchAlerts(prometheus: Prometheus): AlertWatch {
   const watchers = new Set<(firing: readonly Labels[]) => void>();
   let running = true;

@@ -4,7 +4,7 @@ import { EndUnknown, Unreadable } from '../../gateway/upstream/faults.ts';
 
 /** Answers as a core may write them, each with the expected result of reading it. */
 
-/** The head of a valid answer, with these lines. */
+/** The head of a valid answer, with these header lines. */
 export const head = (...lines: string[]) => `${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`;
 
 /** A valid answer whose body has these chunks. */
@@ -102,7 +102,7 @@ export const written: fc.Arbitrary<Written> = fc
   .map(({ interims, status, bare, reason, framing, others, connection, turn }) => {
     const fields = [...others, ...(connection ? [connection] : [])];
     if (framing.header) fields.splice(turn % (fields.length + 1), 0, framing.header);
-    // These statuses have no body, whatever the head says, so other answers must not use them.
+    // These statuses have no body, whatever the head says, so answers with a body must not use them.
     const code = framing.isBare ? bare : !framing.isHead && (status === 204 || status === 304) ? 200 : status;
     const head = `HTTP/1.1 ${code}${reason === undefined ? '' : ` ${reason}`}\r\n${fields.map(({ line }) => line).join('')}\r\n`;
     return {
@@ -117,7 +117,7 @@ export const written: fc.Arbitrary<Written> = fc
     };
   });
 
-/** Text that may change the meaning of an answer, for insertion in wrong places. */
+/** Text that may change the meaning of an answer when it is inserted at a random position. */
 const TELLING = fc.constantFrom(
   ...['\r\n', '\n', '\r', '\0', ' ', '\t', ':', ';', ',', '0', '1', 'f', '-', '+', '0x', '\x7f', '\xff', '\r\n '],
   ...[
@@ -131,10 +131,10 @@ const TELLING = fc.constantFrom(
   ...['\r\nContent-Length: 2', '\r\ncontent-length: 0', '\r\nTransfer-Encoding: chunked', '\r\nConnection: close'],
 );
 
-/** A position, evenly distributed. By default fast-check nearly always takes one of the ends. */
+/** A position, evenly distributed. By default, fast-check nearly always picks one of the ends. */
 export const anyPlace = fc.noBias(fc.nat({ max: 99_999 })).map((place) => place / 100_000);
 
-/** A change: at a position, some bytes are replaced by others. */
+/** A change that replaces some bytes at a position by others. */
 const change = fc.record({
   place: anyPlace,
   dropped: fc.oneof({ weight: 3, arbitrary: fc.constantFrom(0, 1) }, fc.nat({ max: 20 })),
@@ -151,7 +151,10 @@ export const damaged = fc.tuple(written, fc.array(change, { minLength: 1, maxLen
   return { bytes: Buffer.from(bytes, 'latin1'), isHead: good.isHead };
 });
 
-/** The outcome of reading: an answer and its end, undefined, or the name of the fault. @throws anything else */
+/**
+ * The outcome of reading an answer: the answer and its end, undefined, or the name of the fault.
+ * @throws anything else
+ */
 export function outcomeOf(bytes: Buffer, start: number, isHead: boolean) {
   try {
     return readAnswer(bytes, start, isHead);

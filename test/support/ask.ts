@@ -20,7 +20,7 @@ export interface MisbehavingStack {
   ask(method: string, query?: string): Promise<Outcome>;
 }
 
-/** A gateway in front of cores that misbehave as requested. */
+/** Starts a gateway in front of cores that misbehave as requested. */
 export async function misbehavingStack(env: Record<string, string>, count = 1): Promise<MisbehavingStack> {
   const asked: Asked = new Map();
   const cores = await Promise.all(Array.from({ length: count }, (_, number) => misbehavingCore(asked, number)));

@@ -9,16 +9,16 @@ export const openBrowser = (): Promise<Browser> => (browser ??= launchChromium()
 
 export interface WatchedPage {
   readonly page: Page;
-  /** Its errors, including violations of its content security policy, and its requests to other origins. */
+  /** The page's errors, including violations of its content security policy, and its requests to other origins. */
   readonly faults: string[];
 }
 
-/** Chromium interrupts requests when containers that start or stop beside the tests change the machine's network. */
+/** Chromium interrupts requests when containers that start or stop during the tests change the machine's network. */
 const OF_THE_MACHINE = /ERR_NETWORK_CHANGED/;
 
 const PATIENCE_MS = 60_000;
 
-/** An empty page in its own session. Closed after the test, because an open page keeps sending requests. */
+/** Opens an empty page in its own session. It is closed after the test, because an open page keeps sending requests. */
 export async function watchedPage(
   browser: Browser,
   origin: string,

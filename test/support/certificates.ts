@@ -5,14 +5,14 @@ import { temporaryFolder } from './stack.ts';
 export interface Authority {
   /** The CA's own certificate. */
   readonly caFile: string;
-  /** A certificate and its key. */
+  /** A server certificate and its key. */
   readonly certFile: string;
   readonly keyFile: string;
 }
 
 /**
- * A certificate authority for one test, with one server certificate.
- * @param name to certify, by default this machine's loopback address
+ * Creates a certificate authority for one test, with one server certificate.
+ * @param name the name to certify, by default this machine's loopback address
  * @param days for which the server certificate is valid
  */
 export async function createAuthority(name = 'IP:127.0.0.1', days = 1): Promise<Authority> {

@@ -4,12 +4,12 @@ import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 const SLOWEST_SHOWN = 10;
 const TESTS = join(import.meta.dirname, '..');
-/** A run of fewer files is a selection. */
+/** A run of fewer files counts as a selection. */
 const WHOLE_RUN = 50;
 
 /**
- * The summary at the end of a run: the slowest files, failures and their reasons, retried tests, and a line with the
- * counts.
+ * Prints a summary at the end of a run: the slowest files, failures and their reasons, retried tests, and a line with
+ * the counts.
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
@@ -36,7 +36,7 @@ function slowest(modules: readonly TestModule[]): string[] {
   return inOrder.map((module) => `slow: ${seconds(module).toFixed(1)} s ${module.relativeModuleId}`);
 }
 
-/** A note if the long files were available and none of them ran. */
+/** Returns a note if the long files were available and none of them ran. */
 function leftOut(modules: readonly TestModule[]): string[] {
   const isLong = (file: string) => file.includes('.thorough.');
   if (modules.length < WHOLE_RUN || modules.some(({ moduleId }) => isLong(moduleId))) return [];
@@ -49,6 +49,6 @@ function leftOut(modules: readonly TestModule[]): string[] {
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId} > ${test.fullName}`;
 
-/** Short, because it ends a long log. */
+/** The reasons for a failure, shortened because they end a long log. */
 const reasonsOf = (test: TestCase): string =>
   (test.result().errors ?? []).map(({ message }) => `  ${message.slice(0, 400)}`).join('\n');

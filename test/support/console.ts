@@ -5,7 +5,7 @@ import { ADMIN_TOKEN, type Stack } from './stack.ts';
 
 /** The operators' console in a browser. */
 
-/** A page as loaded, before login. @param path of the page */
+/** Opens a page of the console without logging in. */
 export async function visitConsole(
   browser: Browser,
   { adminUrl }: Pick<Stack, 'adminUrl'>,
@@ -22,7 +22,7 @@ export async function logIn(page: Page, token = ADMIN_TOKEN): Promise<void> {
   await page.getByRole('button', { name: 'Log in' }).click();
 }
 
-/** A page after login, with all its content. */
+/** Opens a page, logs in, and waits for all content. */
 export async function openConsole(...visit: Parameters<typeof visitConsole>): Promise<WatchedPage> {
   const watched = await visitConsole(...visit);
   await logIn(watched.page);
@@ -38,7 +38,7 @@ export async function visit(page: Page, path: string): Promise<void> {
 
 /** Resolves once every part of the page has its content. */
 export async function isShown(page: Page): Promise<void> {
-  // The login page has a heading too, but another one.
+  // The login page also has a heading, but a different one.
   await page.locator('#main h1').waitFor();
   await expect.poll(() => page.getByText('Loading …').count()).toBe(0);
 }
@@ -46,7 +46,7 @@ export async function isShown(page: Page): Promise<void> {
 /** The open dialog. */
 export const question = (page: Page): Locator => page.getByRole('dialog');
 
-/** Types values of a plan, by the labels of their fields, and asks for a review. */
+/** Enters values of a plan by the labels of their fields, and opens the review. */
 export async function reviewPlan(page: Page, plan: string, values: Record<string, string>): Promise<void> {
   await page.getByRole('button', { name: `Change ${plan}` }).click();
   for (const [label, value] of Object.entries(values)) {
@@ -71,7 +71,7 @@ export async function confirm(page: Page, button: string): Promise<void> {
   await question(page).waitFor({ state: 'detached' });
 }
 
-/** The whole key, from the only dialog that shows it. */
+/** Reads the whole key from the only dialog that shows it, and closes the dialog. */
 export async function takeKey(page: Page): Promise<string> {
   const key = await question(page).getByLabel('API key').inputValue();
   const done = question(page).getByRole('button', { name: 'Done' });

@@ -11,8 +11,8 @@ async function containerEngine(): Promise<typeof import('testcontainers') | unde
 }
 
 /**
- * Starts a server in a container and prints its image. Returns undefined if no engine runs, or if it cannot get the
- * image, which is printed too. The tests then use the machine's own server.
+ * Starts a server in a container, and prints its image. Returns undefined if no engine runs, or if the server cannot be
+ * started, and then prints the reason. The tests then use the machine's own server.
  */
 export async function startInContainer<Server>(
   image: string,

@@ -1,6 +1,6 @@
 /** Keys as clients present them, real or made up. */
 
-/** A made-up key with a correct check: CRC-32 in six base-62 digits. */
+/** A made-up key with a correct checksum: CRC-32 in six base-62 digits. */
 export function withCheck(unchecked: string): string {
   const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
   let crc = 0xffff_ffff;

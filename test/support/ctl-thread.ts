@@ -8,7 +8,7 @@ import type { Ended } from './process.ts';
 export interface Run {
   readonly words: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** Its standard input. */
+  /** The standard input of the command. */
   readonly input?: string | Uint8Array;
 }
 

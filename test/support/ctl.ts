@@ -8,7 +8,7 @@ import { ADMIN_TOKEN, type Stack } from './stack.ts';
 /** The operators' command line. */
 export const CLI = 'gateway/operators/cli/main.ts';
 
-/** The environment with which it finds a gateway. */
+/** The environment in which the command line finds a gateway. */
 export const operatorOf = ({ adminUrl }: Pick<Stack, 'adminUrl'>) => ({
   ADMIN_PORT: new URL(adminUrl).port,
   ADMIN_TOKEN,
@@ -19,8 +19,8 @@ let last: Promise<unknown> = Promise.resolve();
 
 /**
  * Runs a command in a thread that has already loaded the command line, because a new process takes a quarter of a
- * second to load it. Commands run one at a time. Behaviour that depends on a process, such as use of a terminal, is
- * tested in a process.
+ * second to load it. Commands run one at a time. Behaviour that depends on the process, such as the use of a terminal,
+ * is tested in a separate process.
  */
 export const ctlWith = (env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Ended> =>
   inThread({ words, env });

@@ -37,7 +37,7 @@ export const DASHBOARD_TEXT = read();
 export const DASHBOARD = JSON.parse(DASHBOARD_TEXT) as Dashboard;
 export const STATS = DASHBOARD.panels.filter(({ type }) => type === 'stat');
 
-/** A query as Grafana sends it while all gateways and plans are chosen. */
+/** A query as Grafana sends it when all gateways and plans are selected. */
 export const filledIn = (expression: string): string => expression.replaceAll(/\$(instance|plan)\b/g, '.*');
 
 /** The colour of a stat with this value: that of the last step that the value reaches. */

@@ -13,13 +13,13 @@ export const DATABASES: readonly [name: string, empty: () => Promise<string>][] 
   ['PostgreSQL', emptyPostgres],
 ];
 
-/** The store of a DATABASE_URL, as the core opens it. */
+/** Opens the store of a DATABASE_URL, as the core does. */
 export const openStore = async (url: string): Promise<Store> =>
   url.startsWith('sqlite:')
     ? new SqliteStore(url.slice('sqlite:'.length))
     : await PostgresStore.open(new DatabaseUrl(() => url));
 
-/** A fresh database on the run's PostgreSQL, dropped after the test. */
+/** Creates a database on the run's PostgreSQL, which is dropped after the test. */
 export async function emptyPostgres(): Promise<string> {
   const administrator = inject('postgresUrl');
   const url = new URL(administrator);

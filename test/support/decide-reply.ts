@@ -1,11 +1,11 @@
 /**
- * Reads decide.lua's verdicts without the product's code. Times are Unix microseconds; a fraction counts ticks of its
- * window.
+ * Reads decide.lua's verdicts without the product's code. Times are Unix microseconds. A fraction counts ticks, of
+ * which a token has one per microsecond of its window.
  */
 
 export const TICKS = { second: 1_000_000, minute: 60_000_000, day: 86_400_000_000 } as const;
 
-/** A decimal as whole units and ticks of a unit. For a negative one, the whole units are rounded down. */
+/** Reads a decimal as whole units and ticks of a unit. For a negative decimal, the whole units are rounded down. */
 function inTicks(text: string, unit: number): [whole: number, ticks: number] {
   const [whole = '', decimals = ''] = text.split('.');
   const ticks = Math.round(Number(`0.${decimals}`) * unit);

@@ -2,9 +2,9 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Plan } from '../../gateway/limiter/plans.ts';
 
 /**
- * A second implementation of the decision rules, against which both limiters are compared. A level is an exact integer
- * in fractions of a token. The times of refusals are exact, and undefined once forgotten. Verdicts are the texts of
- * decide.lua.
+ * A second implementation of the decision rules, against which both limiters are compared. Levels are exact integers
+ * that count fractions of a token. The times of refusals are exact, and undefined once forgotten. Verdicts have the
+ * text format of decide.lua.
  */
 
 const SECOND = 1_000_000;
@@ -12,7 +12,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 86_400 * SECOND;
 
-/** The operators' data of a key; times are Unix microseconds. */
+/** The data of a key that operators set. Times are Unix microseconds. */
 export interface ModelRecord {
   plan: string;
   /** The secrets by digest. */
@@ -60,7 +60,7 @@ interface Before {
 /** Division, rounded up. */
 const up = (a: bigint, b: bigint): bigint => (a + b - 1n) / b;
 
-/** A bucket whose level counts fractions of a token. One token has as many fractions as its window has ticks. */
+/** A bucket whose level counts fractions of a token. A token has as many fractions as its window has microseconds. */
 class Bucket {
   readonly #limit: bigint;
   readonly #window: bigint;
@@ -84,7 +84,7 @@ class Bucket {
     return this.#level >= this.#window;
   }
 
-  /** Ticks until the bucket has a token. */
+  /** Microseconds until the bucket has a token. */
   get wait(): bigint {
     const missing = this.#window - this.#level;
     return missing <= 0n ? 0n : up(missing, this.#limit);
@@ -104,9 +104,9 @@ class Bucket {
 interface Memory {
   /** The retry time of the last request in line. */
   readonly told: bigint | undefined;
-  /** When the last strike is forgotten. */
+  /** The time at which the last strike is forgotten. */
   readonly forgottenAt: bigint | undefined;
-  /** Since when there has been no room for a strike. */
+  /** The time since which there has been no room for another strike. */
   readonly fullSince: bigint | undefined;
 }
 
@@ -137,10 +137,7 @@ export class ModelKey {
     this.#memory = NOTHING;
   }
 
-  /**
-   * The retry time of the last request in line, when the last strike is forgotten, and since when there is no room for
-   * strikes. 0 means that the time is not remembered.
-   */
+  /** The three times of the memory. A time that is not remembered is 0. */
   get remembered(): string {
     const { told = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
     return `${told} ${forgottenAt} ${fullSince}`;
@@ -243,7 +240,8 @@ export class ModelKey {
   }
 
   /**
-   * The refusals that still count. If there are more strikes than the key can hold, one fewer than it can hold remain.
+   * The refusals that still count. If a key has more strikes than it can hold, they are reduced to one fewer than it
+   * can hold.
    */
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
@@ -268,8 +266,8 @@ export class ModelKey {
   }
 
   /**
-   * The time until which no refusal causes a ban. After a limit was more than halved, clients return too soon for
-   * strikes to expire.
+   * The time until which no refusal causes a ban. After a limit is more than halved, clients that wait as earlier
+   * refusals said return too soon for their strikes to be forgotten.
    */
   #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;
@@ -278,7 +276,7 @@ export class ModelKey {
     return before === undefined || told > before ? told : before;
   }
 
-  /** The retry time for the same number of places in line, if they take less time under the current limit. */
+  /** The retry time for the same number of places in line under the current limit, if that is earlier. */
   #inPlaces(told: bigint | undefined, now: bigint, [ofMinute, ofDay]: readonly [Bucket, Bucket]): bigint | undefined {
     if (told === undefined || this.#levels === undefined) return told;
     const isOfDay = ofDay.level() < BigInt(DAY);
@@ -290,7 +288,7 @@ export class ModelKey {
     return shorter;
   }
 
-  /** The time for the same number of strikes under the current limit as at the last decision. */
+  /** The time at which the strikes of the last decision are forgotten under the current limit. */
   #inNumber(until: bigint | undefined, now: bigint, rule: Rule): bigint | undefined {
     const before = this.#levels?.[0].limit;
     if (until === undefined || until <= now || before === undefined || BigInt(before) === rule.minute) return until;
@@ -325,7 +323,7 @@ interface Rule {
   readonly holds: bigint;
 }
 
-/** A strike is forgotten in an eighth of a token's time, rounded down. */
+/** A strike is forgotten after an eighth of the time that a token takes to refill, rounded down. */
 function strikeTime({ minute }: Rule): bigint {
   const time = BigInt(MINUTE) / (8n * minute);
   return time > 0n ? time : 1n;

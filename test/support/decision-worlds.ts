@@ -4,8 +4,8 @@ import { generator } from './fleets.ts';
 import { BEGIN, SECOND } from './limiters.ts';
 
 /**
- * Random histories of one key, with the model's verdict on each request: clients of all kinds, operators, and a clock
- * that jumps.
+ * Random histories of one key, with the model's verdict on each request. A history has clients of all kinds, operators,
+ * and a clock that jumps.
  */
 
 export const SECRET = 'a'.repeat(64);
@@ -28,7 +28,8 @@ export type Plans = Readonly<Record<PlanName, Plan>>;
 
 export type Step =
   /**
-   * `said` has a verdict for each request, with the state that it leaves. A count of 0 is a peek with one verdict.
+   * `said` has a verdict for each request, followed by the state after the last one. A `count` of 0 is a peek, with one
+   * verdict.
    */
   | { type: 'ask'; now: number; use: ModelUse; count: number; plans: Plans; said: readonly string[] }
   | { type: 'record'; changes: Partial<ModelRecord> }
@@ -181,14 +182,14 @@ function randomClients(chance: Chance, minute: number): Client[] {
   return clients;
 }
 
-/** Ticks until a client sends again. */
+/** Microseconds until a client sends again. */
 function nextAt(chance: Chance, { kind, pause }: Client, said: string, now: number): number {
   const spent = Math.floor(pause * (0.5 + chance.below(1))) + 1;
   const [outcome, ...words] = said.split(' ');
   if (kind === 'does not wait' || kind === 'at once') return spent;
   if (outcome !== 'refused' && outcome !== 'banned') return outcome === 'admitted' ? spent : 5 * SECOND;
   const told = Math.max(0, Number(words[9]) - now);
-  // No client waits for the end of a long ban, because the history would end with it.
+  // Most clients do not wait for the end of a long ban, because the history would then consist mostly of waiting.
   if (told > 600 * SECOND && chance.of(0.8)) return Math.floor(chance.below(60 * SECOND));
   return told + spent + (kind === 'waits late' ? Math.floor(chance.below(told)) : 0);
 }

@@ -7,8 +7,9 @@ import { createRouter } from '../../shared/http/service.ts';
 import { schemaValidator } from './json-schema.ts';
 
 /**
- * Compares the answers that tests get from a gateway with the descriptions of its two APIs: status, body and headers.
- * Every required header must be present and every header described, so that the two cannot drift apart.
+ * Compares the status, headers and body of the answers that tests get from a gateway with the descriptions of its two
+ * APIs. Every required header must be present, and every header that is present must be described, so that answers and
+ * descriptions cannot drift apart.
  */
 
 export interface Seen {
@@ -31,7 +32,7 @@ const TRANSPORT = new Set([
 
 const ajv = schemaValidator();
 
-/** References are rewritten so that they also work outside the document. */
+/** Reads a description, and makes its references absolute, so that they also resolve outside the document. */
 function readDocument<D extends Pick<Document, 'paths'>>(document: D, id: string, prefix: string) {
   const api = JSON.parse(JSON.stringify(document).replaceAll('"#/', `"${id}#/`)) as D;
   ajv.addSchema(api, id);
@@ -59,22 +60,23 @@ interface Known {
   readonly isForOperators?: true;
 }
 
-/** Our servers by URL. */
+/** The registered servers by URL. */
 const known = new Map<string, Known>();
 
-/** Registers the operators' listener of a gateway. @returns a function that forgets it */
+/** Registers the operators' listener of a gateway. @returns a function that removes it */
 export const knowOperators = (url: string): (() => void) => know(url, { isForOperators: true });
 
 /**
- * Registers a core of ours, whose answers match the description.
- * @returns a function that forgets it. Call it when the core ends: another server may get its port.
+ * Registers a core of this project, whose answers match the description.
+ * @returns a function that removes it, to be called when the core stops, because another server may get its port
  */
 export const knowCore = (url: string): (() => void) => know(url, {});
 
 /**
  * Checks the answers of this gateway from now on. For answers from a foreign core, only the headers that the gateway
  * adds are checked.
- * @returns a function that forgets it. Call it when the gateway ends: another server may get its port.
+ * @returns a function that ends the checks, to be called when the gateway stops, because another server may get its
+ * port
  */
 export const knowGateway = (url: string, coreUrls: string): (() => void) => know(url, { coreUrls });
 
@@ -106,7 +108,7 @@ function report(faults: readonly string[], { url, method }: Asked, { status, tex
   throw new Error(`${method} ${pathname}: ${status} is not as described: ${faults.join('; ')}.\n${text}`);
 }
 
-/** Pages, probes and unknown paths are not operations. */
+/** Pages, probes and unknown paths are not operations, and are not checked. */
 function faultsOfOperators(method: string, url: string, { headers, ...answer }: Seen): string[] {
   const { 'cache-control': _, ...described } = headers;
   const responses = operators.router.lookUp(method, pathOf(url))?.route.responses;
@@ -116,7 +118,7 @@ function faultsOfOperators(method: string, url: string, { headers, ...answer }: 
   return faultsAgainst(response, method, { ...answer, headers: described });
 }
 
-/** The path as it was sent. */
+/** The path as it was sent, without normalization. */
 const pathOf = (url: string): string => url.slice(url.indexOf('/', url.indexOf('://') + 3)).split('?')[0] ?? '';
 
 /**
@@ -141,7 +143,7 @@ const isOfReference = (path: string, { status, headers }: Seen): boolean =>
   (status < 400 || headers['content-type']?.startsWith('text/html') === true) &&
   (path === '/v1/openapi.json' || path === '/docs' || path.startsWith('/docs/'));
 
-/** The headers that every answer has, whatever its status. */
+/** The headers that every answer has, regardless of its status. */
 const everywhere = resolved<Response>(api.components.responses.BadRequest as Response).headers;
 const faultsOfLimits = ({ headers }: Seen): string[] => faultsOfRequired(headers, everywhere);
 
@@ -211,7 +213,7 @@ export function answersIn(received: string): Seen[] {
     const headers = Object.fromEntries(lines.split('\r\n').map(headerOf));
     const end = head.length + Number(headers['content-length'] ?? 0);
     if (end > rest.length) return answers;
-    // The bytes came as Latin-1; their encoding is UTF-8.
+    // The bytes were read as Latin-1, but the body is UTF-8.
     const text = Buffer.from(rest.slice(head.length, end), 'latin1').toString();
     if (Number(status) >= 200) answers.push({ status: Number(status), headers, text });
     rest = rest.slice(end);

@@ -38,7 +38,7 @@ export async function startDnsServer(): Promise<DnsServer> {
   return { set: (name, records) => void names.set(name, records), asked: () => asked };
 }
 
-/** The header, the repeated question, and the records (RFC 1035 §4.1, RFC 2782). */
+/** Builds an answer from a header, the repeated question, and the records (RFC 1035 §4.1, RFC 2782). */
 function answerTo(question: Buffer, names: ReadonlyMap<string, readonly SrvAnswer[]>): Buffer {
   const { name, end } = nameIn(question);
   const records = names.get(name) ?? [];

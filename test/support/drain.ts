@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from './process.ts';
 
-/** How a service ends after SIGTERM: the constants from its source, in milliseconds. */
+/** How long a service takes to stop after SIGTERM, by the constants in its source, in milliseconds. */
 
-/** From SIGTERM until connections are refused. */
+/** The time from SIGTERM until connections are refused. */
 export const LAME_DUCK_MS = constant('shared/process/run.ts', 'LAME_DUCK_MS');
 const GRACE_MS = constant('shared/http/server.ts', 'DEFAULT_GRACE_MS');
 const WEBHOOKS_MS = constant('gateway/webhooks/webhooks.ts', 'STOP_GRACE_MS');
@@ -13,7 +13,7 @@ const LAST_LINES_MS = constant('shared/process/run.ts', 'LAST_LINES_MS');
 /** The longest time from SIGTERM to the end of the process. Connections linger for another LAME_DUCK_MS. */
 export const LONGEST_STOP_MS = {
   core: 2 * LAME_DUCK_MS + GRACE_MS + LAST_LINES_MS,
-  // The operators' connections end after those of clients.
+  // The operators' connections are closed after those of clients.
   gateway: 2 * LAME_DUCK_MS + 2 * GRACE_MS + WEBHOOKS_MS + LAST_LINES_MS,
 };
 

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 export function endsWithUs(server: ChildProcess): void {
   if (server.pid === undefined) return;
   const killAtEnd = ['-c', 'read _; kill -9 "$1"', 'sh', String(server.pid)];
-  // A session of its own, so that Ctrl-C does not end it first.
+  // The shell has its own session, so that Ctrl-C does not end it first.
   const guard = spawn('sh', killAtEnd, { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
   guard.unref();
   (guard.stdin as Socket).unref();

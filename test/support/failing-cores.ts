@@ -18,7 +18,7 @@ async function startCore() {
   return { ...core, file, url };
 }
 
-/** A core that stops under load and is then killed. */
+/** A core that is suspended under load and then killed. */
 export async function coreBehindGateway(): Promise<Patient> {
   const core = await startCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '500' });
@@ -56,14 +56,14 @@ export async function coreBehindGateway(): Promise<Patient> {
   };
 }
 
-/** A core whose database is locked by another process, and then has a table renamed. */
+/** A core whose database is locked by another connection, which then renames a table. */
 export async function coreWithBadStore(): Promise<Patient> {
   const core = await startCore();
   const instance = hostOf(core.url);
   const other = new DatabaseSync(core.file);
   let writing = true;
   const write = async () => {
-    // The core answers nothing while it waits for the lock. Between two writes it can be scraped.
+    // The core answers nothing while it waits for the lock. Between two writes, it can be scraped.
     for (; writing; await sleep(700)) await post(`${core.url}/v1/pets`, { name: 'Rex', categoryId: 1 });
   };
   const written = write();

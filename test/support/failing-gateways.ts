@@ -58,8 +58,8 @@ export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: R
 const limitOf = (minute: number) => ({ minute, ban_after: 1_000_000 });
 
 /**
- * A gateway whose plan table gets an invalid limit. It then gets CPU only now and then, like a container at its CPU
- * limit, and is finally killed.
+ * A gateway whose plan table gets an invalid limit and is later replaced by a string. The gateway is then suspended
+ * again and again, like a container at its CPU limit, and is finally killed.
  */
 export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }): Promise<Patient> {
   const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };
@@ -158,7 +158,7 @@ export async function gatewayWithWorkers(): Promise<Patient> {
   };
 }
 
-/** A gateway with bad plan changes: limits below what clients need, then a ban that comes too soon. */
+/** A gateway with bad plan changes: limits below what clients need, and then bans that come too soon. */
 export async function gatewayWithBadPlans(): Promise<Patient> {
   const stack = await startStack();
   for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, limitOf(1_000_000));

@@ -47,7 +47,7 @@ export async function gatewayWithCertificate(): Promise<Patient> {
   };
 }
 
-/** A gateway whose core name is removed from DNS. */
+/** A gateway whose CORE_URL has a name that is removed from DNS. */
 export async function gatewayWithCoreName(): Promise<Patient> {
   const dns = await startDnsServer();
   const name = '_core._tcp.alerts.test';

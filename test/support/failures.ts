@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { LogLine } from './log.ts';
 
 /**
- * Checks every 5xx answer that a test sees, from any listener of ours, against the process that gave it: there must be
- * a log line with request id, status and cause, and a counter that increased.
+ * Checks every 5xx answer that a test gets from a server of this project. The server must have logged a line with the
+ * request id, the status and the cause, and must have counted the failure.
  */
 
 export interface Failure {
@@ -26,15 +26,15 @@ export function noteAnswer(url: string, status: number, requestId: string | unde
 /** How the failures of one process are checked. */
 export interface Explained {
   readonly lines: () => readonly LogLine[];
-  /** The 5xx answers that it has counted on the listener at this address. */
+  /** Returns the number of 5xx answers that the process has counted on the listener at this address. */
   readonly counted?: (url: string) => Promise<number>;
-  /** Whether it cannot respond, for instance because it was killed. */
+  /** Whether the process cannot respond, for instance because it was killed. */
   readonly isExcused?: () => boolean;
 }
 
 /**
  * Records failures at these addresses from now on.
- * @returns the check. Call it while the process still runs; it waits for pending lines and counters.
+ * @returns the check, which waits for pending log lines and counters. Call it while the process still runs.
  */
 export function watchFailures(urls: readonly string[], { lines, counted, isExcused }: Explained): () => Promise<void> {
   const here = urls.map((url): Watched => ({ url, failures: [] }));
@@ -60,7 +60,7 @@ async function eventually(isSo: () => boolean | Promise<boolean>): Promise<boole
   return true;
 }
 
-/** The failures without a line that names the cause. */
+/** The failures without a log line that names the cause. */
 export function unexplained(failures: readonly Failure[], lines: readonly LogLine[]): Failure[] {
   const explained = new Set(lines.filter(hasCause).map(({ requestId, status }) => `${requestId} ${status}`));
   return failures.filter(({ requestId, status }) => !explained.has(`${requestId} ${status}`));

@@ -33,7 +33,8 @@ export interface FaultProxy {
 }
 
 /**
- * A TCP proxy in front of `target`, a URL with a port, that fails on command. Closed after the test, or after its file.
+ * Starts a TCP proxy in front of `target`, a URL with a port, which fails on command. It is closed after the test, or
+ * after the test file.
  */
 export async function startFaultProxy(target: string): Promise<FaultProxy> {
   const { hostname, port } = new URL(target);
@@ -119,7 +120,7 @@ class Line {
     this.#client.write(chunk.subarray(0, fault.afterBytes), () => this.reset());
   }
 
-  /** When the fault ends in the middle, the rest is sent at once. */
+  /** If the fault ends before the whole chunk is sent, the rest is sent at once. */
   async #trickle(chunk: Buffer): Promise<void> {
     let rest = chunk;
     for (let fault = this.#fault(); fault.kind === 'trickle' && rest.length > 0; fault = this.#fault()) {

@@ -3,8 +3,8 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { cleanUp } from './clean-up.ts';
 
 /**
- * A core that answers with the bytes the test gives it. `onRequest` is called with each whole request, head and body. A
- * connection can bring many requests, some before the previous one is answered.
+ * Starts a core that answers with bytes from the test. `onRequest` is called with each complete request, head and body.
+ * A connection can carry many requests, some of them sent before the previous one is answered.
  */
 export function faultyCore(onRequest: (socket: Socket, head: string) => void): Promise<string> {
   return bareCore((socket) => {
@@ -20,7 +20,7 @@ export function faultyCore(onRequest: (socket: Socket, head: string) => void): P
   });
 }
 
-/** A core that reads nothing by itself: the test handles the connections. */
+/** Starts a core that only accepts connections. The test handles them. */
 export async function bareCore(onConnection: (socket: Socket) => void): Promise<string> {
   const sockets = new Set<Socket>();
   const server = net.createServer((socket) => {
@@ -65,7 +65,7 @@ export function withIdOf(head: string, answer: string): string {
   return id === undefined ? answer : answer.replace('\r\n', `\r\nX-Request-Id: ${id}\r\n`);
 }
 
-/** The client's request id in what the core received, without the number of the attempt. */
+/** The client's request id: the id that the core received, without the number of the attempt. */
 export const clientIdOf = (heard: string): string => heard.replace(/\.\d+$/, '');
 
 /** A core that answers every request with an empty list and records the heads. */

@@ -2,7 +2,7 @@ import type { Decision } from '../../gateway/limiter/limiter.ts';
 import { retryAfterSeconds } from '../../gateway/pipeline/client-http.ts';
 import { limitHeaders } from './limit-headers.ts';
 
-/** Clients of one key on a simulated clock in microseconds: simulated minutes take milliseconds. */
+/** Simulates the clients of one key, with a clock in microseconds. Simulated minutes take milliseconds. */
 
 const SECOND = 1_000_000;
 const MINUTE = 60 * SECOND;
@@ -10,19 +10,19 @@ const MINUTE = 60 * SECOND;
 /** Decides one request, like a limiter, at a given time on the simulated clock. */
 export type DecideAt = (now: number) => Decision | Promise<Decision>;
 
-/** Clients that wait at least for Retry-After, each with one request at a time. */
+/** Clients that wait at least as long as Retry-After says, each with one request at a time. */
 export interface Fleet {
   readonly workers: number;
   readonly minutes: number;
   /** The seconds over which the workers start, evenly spaced. */
   readonly joinSeconds: number;
-  /** The longest pause after a 200, in seconds; the actual pause is half to all of it. */
+  /** The maximum pause after a 200, in seconds. The actual pause is at least half of it. */
   readonly pauseSeconds: number;
-  /** The largest delay of a worker after Retry-After, as a share of it. */
+  /** The maximum delay of a worker after Retry-After has passed, as a fraction of Retry-After. */
   readonly jitter: number;
   /** The number of seconds by which a worker may send too early, because timers can fire too soon. */
   readonly hurrySeconds?: number;
-  /** The workers wait until X-RateLimit-Reset, each by its own clock, which is off by up to this many seconds. */
+  /** If set, workers wait until X-RateLimit-Reset, each by its own clock, which is off by up to this many seconds. */
   readonly clockErrorSeconds?: number;
   /** Workers per minute that forget their Retry-After and start again. */
   readonly restartsAMinute: number;
@@ -116,8 +116,8 @@ function resetOf(decision: Decision): number {
 }
 
 /**
- * The seconds from the first of these requests to the ban; undefined without a ban. The requests are sent whatever the
- * answers are.
+ * The seconds from the first of these requests to the ban; undefined without a ban. The requests are sent regardless of
+ * the answers.
  */
 export async function secondsToBan(decideAt: DecideAt, requests: Iterable<number>): Promise<number | undefined> {
   let first: number | undefined;
@@ -145,7 +145,7 @@ export function generator(seed: number): () => number {
 
 type What = 'restart' | { readonly worker: Worker; readonly generation: number };
 
-/** Future events. Of simultaneous ones, the one that was added first comes first. */
+/** A queue of future events. Simultaneous events keep the order in which they were added. */
 class Events {
   /** Latest first. */
   readonly #events: { at: number; what: What }[] = [];

@@ -10,7 +10,7 @@ export const CONFIGURATION = join(ROOT, 'deploy/haproxy.cfg');
 
 /** A haproxy with the shipped configuration. */
 export interface Haproxy extends Started {
-  /** Where clients connect. */
+  /** The URL for clients. */
   readonly url: string;
   /** The address that reports whether a gateway is ready. */
   readonly health: string;
@@ -19,7 +19,7 @@ export interface Haproxy extends Started {
 /** The variables that the configuration needs, besides haproxy's own addresses. */
 export type Gateways = Readonly<Record<'GATEWAY_1' | 'GATEWAY_2' | 'ADMIN_PORT_1' | 'ADMIN_PORT_2', string>>;
 
-/** Resolves once it accepts connections. Killed after the test, or after its file. */
+/** Starts haproxy, and resolves once it accepts connections. It is killed after the test, or after the test file. */
 export async function startHaproxy(gateways: Gateways): Promise<Haproxy> {
   const [url, health] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
   const started = startProcess(need('haproxy'), ['-db', '-f', CONFIGURATION], {
@@ -31,7 +31,7 @@ export async function startHaproxy(gateways: Gateways): Promise<Haproxy> {
   return { ...started, url: `http://${url}`, health: `http://${health}/healthz` };
 }
 
-/** haproxy's check of the configuration, with warnings as faults. The status is 0 if there are none. */
+/** Runs haproxy's check of the configuration, with warnings as faults. The status is 0 if there are none. */
 export function checkConfiguration(environment: NodeJS.ProcessEnv): { status: number | null; said: string } {
   const { status, stderr } = spawnSync(need('haproxy'), ['-dW', '-c', '-f', CONFIGURATION], {
     env: environment,

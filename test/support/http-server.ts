@@ -3,7 +3,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { cleanUp } from './clean-up.ts';
 
-/** An HTTP server for one test, on a free port. @returns its URL */
+/** Starts an HTTP server for one test, on a free port. @returns its URL */
 export async function serveHttp(onRequest: http.RequestListener, host = '127.0.0.1'): Promise<string> {
   const server = http.createServer(onRequest).listen(0, host);
   await once(server, 'listening');

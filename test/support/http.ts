@@ -72,7 +72,7 @@ function exchange(url: string, { method = 'GET', key, headers = {}, body, agent,
   return promise;
 }
 
-/** A POST of a value as JSON, or of a text as it is. */
+/** Sends a POST with a value as JSON, or with a text or bytes unchanged. */
 export function post(url: string, body: unknown, sent: Sent = {}): Promise<Answer> {
   const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
   return send(url, {

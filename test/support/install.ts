@@ -2,7 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Debian packages that the tests and benchmarks use, each with files of which any one shows that it is installed. */
+/**
+ * Debian packages that the tests and benchmarks use, each with files that show that it is installed. Any one of them is
+ * sufficient.
+ */
 const PACKAGES = {
   'redis-server': ['redis-server', 'valkey-server'],
   // Debian keeps a folder per version.
@@ -48,7 +51,7 @@ export function need(name: Package, instead = `put ${PACKAGES[name][0]} on PATH`
   return brought;
 }
 
-/** Installs those of the packages that are missing, in one step if possible. */
+/** Installs the missing packages among these in one step, if possible. */
 export function installMissing(names: readonly Package[]): void {
   const missing = names.filter((name) => find(name) === undefined);
   if (missing.length > 0 && canInstall()) install(missing);
@@ -63,7 +66,7 @@ function find(name: Package): string | undefined {
 
 const canInstall = (): boolean => process.getuid?.() === 0 && pathOf('apt-get') !== undefined;
 
-/** Prints a line, because it changes the machine. Waits until any other installation is finished. */
+/** Installs packages once any other installation has finished. Prints a line, because this changes the machine. */
 function install(names: readonly Package[]): void {
   process.stdout.write(`Installing ${names.join(', ')} from the Debian packages.\n`);
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };

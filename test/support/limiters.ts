@@ -20,7 +20,7 @@ import { secretWith } from './secrets.ts';
 import { temporaryFolder } from './stack.ts';
 
 export const SECOND = 1_000_000;
-/** The start time of tests, not on a whole second. */
+/** The start time of the tests, which is not a whole second. */
 export const BEGIN = 1_795_132_800_123_457;
 
 /** A limiter and its keys. The test controls the clock and the plan table. */
@@ -29,7 +29,7 @@ export interface LimiterUnderTest {
   readonly keys: Keys;
   now: number;
   plans: PlanTable;
-  /** The same, as a limiter reads it. */
+  /** The plan table, as a limiter reads it. */
   readonly inForce: PlansInForce;
   setPlan(name: PlanName, changes: Plan): void;
   createKey(record?: Partial<KeyRecord>): Promise<Credential>;
@@ -83,7 +83,7 @@ export async function redisUnderTest(
   return Object.assign(under, { redis, charger: under.limiter as RedisLimiter });
 }
 
-/** Both limiters by name, for tests of both. */
+/** Both limiters by name, for tests that cover both. */
 export const bothLimiters = (url: string): readonly [name: string, open: () => Promise<LimiterUnderTest>][] => [
   ['the embedded limiter', memoryUnderTest],
   ['decide.lua', () => redisUnderTest(url)],

@@ -7,19 +7,19 @@ import { ADMIN_TOKEN, startStack, UNLIMITED } from './stack.ts';
 export interface Listener {
   readonly name: string;
   readonly url: string;
-  /** Undefined if it is not needed. */
+  /** The key for requests; undefined if none is needed. */
   readonly key: string | undefined;
   /** The path for reads and writes, and a valid body for writes. */
   readonly read: string;
   readonly write: string;
   readonly body: string;
   readonly log: readonly LogLine[];
-  /** The server to which it forwards requests, if any. */
+  /** The log of the server to which it forwards requests, if any. */
   readonly coreLog?: readonly LogLine[];
 }
 
 /**
- * Listeners for clients, without and with TLS, for operators and for internal services.
+ * Starts listeners for clients, without and with TLS, for operators and for internal services.
  * @param name of the created record
  */
 export async function startListeners(name: string, settings: Record<string, string> = {}) {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observed } from './allowance-checker.ts';
 import { post, send } from './http.ts';
 
-/** Keeps `connections` connections to a gateway busy until the time is over. Each cycles through the keys. */
+/** Keeps `connections` connections to a gateway busy for the given time. Each cycles through the keys. */
 export async function hammer(
   gateway: string,
   keys: readonly string[],
@@ -56,7 +56,7 @@ export interface EverydayLoad {
   readonly requests: readonly Noted[];
   /** The count of each outcome. */
   readonly outcomes: ReadonlyMap<string, number>;
-  /** Resolves once all sent requests are answered. */
+  /** Stops the load, and resolves once all sent requests are answered. */
   end(): Promise<void>;
 }
 
@@ -65,7 +65,7 @@ const PAUSE_AFTER_FAULT_MS = 100;
 
 /**
  * Sends requests without a break on keep-alive connections: three in ten add a pet, the others list pets.
- * @param pauseMs the longest pause of a connection after an answer
+ * @param pauseMs the maximum pause on a connection after an answer
  */
 export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0): EverydayLoad {
   const agent = new http.Agent({ keepAlive: true, maxSockets: connections });

@@ -3,7 +3,7 @@ import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** A pipe like a shell's. It is read at a set rate, at first not at all. */
+/** A pipe like a shell's, which is read at an adjustable rate, and at first not at all. */
 export interface LogPipe {
   /** The file descriptor for a process's standard output. */
   readonly end: number;
@@ -12,7 +12,7 @@ export interface LogPipe {
   text(): string;
 }
 
-/** Closed after the test, or after its file. */
+/** Creates a pipe that is closed after the test, or after the test file. */
 export async function logPipe(): Promise<LogPipe> {
   const path = `${await temporaryFolder()}/log`;
   execFileSync('mkfifo', [path]);

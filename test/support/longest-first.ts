@@ -26,8 +26,7 @@ const LONGEST = [
 ];
 
 /**
- * Runs the longest files of each project first. If a long file started last, it would run while other processors are
- * idle.
+ * Runs the longest files of each project first. If a long file started last, it would run while other CPUs are idle.
  */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { parse, parseAllDocuments } from 'yaml';
 import { ROOT } from './process.ts';
 
-/** The Kubernetes manifests of deploy/, typed as far as the tests need it. */
+/** The Kubernetes manifests of deploy/, typed as far as the tests need them. */
 
 export interface Labels {
   readonly [name: string]: string;
@@ -61,12 +61,12 @@ export interface Kustomization {
   readonly images?: readonly { readonly name: string; readonly newTag: string }[];
 }
 
-/** For clusters with the Prometheus Operator. */
+/** The component for clusters with the Prometheus Operator. */
 export const OPERATOR_COMPONENT = 'deploy/kubernetes/components/prometheus-operator';
 
 export const OVERLAY = 'deploy/kubernetes/overlays/self-contained';
 
-/** The kustomization of a folder, given by its path from the root. */
+/** The kustomization of a folder, given by its path from the project's root. */
 export const readKustomization = (folder: string): Kustomization =>
   parse(readFileSync(join(ROOT, folder, 'kustomization.yaml'), 'utf8')) as Kustomization;
 
@@ -76,7 +76,7 @@ export function foldersOf(folder: string): string[] {
   return [folder, ...folders.flatMap((path) => foldersOf(join(folder, path)))];
 }
 
-/** All manifests that a folder's kustomization includes, directly or not. */
+/** All manifests that a folder's kustomization includes, directly or indirectly. */
 export const manifestsOf = (folder: string): Manifest[] =>
   foldersOf(folder).flatMap((one) =>
     (readKustomization(one).resources ?? [])
@@ -92,13 +92,13 @@ function documentsOf(file: string): Manifest[] {
   });
 }
 
-/** The YAML files of deploy/ for Kubernetes, from the root. */
+/** The paths of the Kubernetes files in deploy/, from the project's root. */
 export const kubernetesFiles = (): string[] =>
   readdirSync(join(ROOT, 'deploy/kubernetes'), { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.yaml'))
     .map((path) => join('deploy/kubernetes', path));
 
-/** Everything that runs pods, with the pod template. */
+/** All manifests that run pods, each with its pod template. */
 export const workloadsOf = (manifests: readonly Manifest[]): Workload[] =>
   manifests
     .filter(({ kind }) => ['Deployment', 'StatefulSet', 'CronJob'].includes(kind))

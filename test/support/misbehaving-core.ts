@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { clientIdOf, faultyCore } from './faulty-core.ts';
 
-/** The cores that received each request, in order, by the client's id of the request. */
+/** The cores that received each request, in order, by the client's request id. */
 export type Asked = Map<string, number[]>;
 
 type Misbehaviour = (socket: Socket, answer: string, at: number) => unknown;
@@ -44,12 +44,12 @@ const MISBEHAVIOURS: Readonly<Record<string, Misbehaviour>> = {
 };
 
 /**
- * A core that applies the fault named in a request's query, and gives a valid answer to everything else:
+ * Starts a core that applies the fault named in a request's query, and gives a valid answer to everything else:
  *
  *     ?fault=<name>&at=<bytes, from the end if negative>&times=<attempts>&framing=chunked
  *
- * Requests of one connection are served in order. A valid answer contains the client's id of its request, so a mix-up
- * is detected.
+ * Requests of one connection are served in order. A valid answer contains the client's request id, so a mix-up is
+ * detected.
  * @param asked records the attempts of each request; several cores can share it
  */
 export function misbehavingCore(asked: Asked = new Map(), number = 0): Promise<string> {

@@ -11,8 +11,8 @@ const DEBIAN_PACKAGES = [
 
 /**
  * Installs the third-party packages that the tests of this run use: all tests, or the named ones. Debian's packages are
- * installed before the first test, because an installation takes CPU and disk from everything that runs meanwhile. A
- * test that is run by name installs its own. If that is not possible, each test reports what it lacks.
+ * installed before the first test, because an installation slows down every test that runs at the same time. A test
+ * that is run by name installs its own packages. If that is not possible, each test reports what it lacks.
  */
 export default function installNeeded(): void {
   const names = process.argv.slice(process.argv.indexOf('--config') + 2).filter((name) => !name.startsWith('-'));

@@ -5,8 +5,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { ROOT } from './root.ts';
 
 /**
- * Packages that only tests and benchmarks use, each kind in a folder with its own lock file. Whatever uses them
- * installs them, so that `npm ci` installs only what the product needs: `node test/support/node-packages.ts <folder>`.
+ * Installs packages that only tests and benchmarks use: `node test/support/node-packages.ts <folder>`. Each kind has a
+ * folder with its own lock file. The tests and benchmarks install what they use, so that `npm ci` installs only what
+ * the product needs.
  */
 
 /** Longer than any installation takes. */

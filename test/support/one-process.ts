@@ -17,8 +17,8 @@ import { createMetrics } from '../../shared/process/metrics.ts';
 import type { Running } from '../../shared/process/run.ts';
 
 /**
- * Starts the parts of a gateway in this process, without the messages between primary and worker: backend, clients,
- * operators. They stop in reverse order.
+ * Starts the parts of a gateway (backend, clients, operators) in this process, without the messages between primary and
+ * worker. They are stopped in reverse order.
  * @param limits for clients, where they differ from the server's defaults
  * @param routes that clients may reach
  */
@@ -78,7 +78,7 @@ export async function startGateway(
   };
 }
 
-/** An embedded storage and its limiter. @param clock of decisions */
+/** Creates an embedded storage and its limiter. @param clock the clock for decisions */
 export function embeddedParts(folder: string, options: Pick<SqliteOptions, 'auditLength'> = {}, clock?: Clock) {
   let limiter: EmbeddedLimiter | undefined;
   const storage = new SqliteStorage(folder, {

@@ -5,7 +5,7 @@ import type { Stack } from './stack.ts';
 
 /** Requests for tests of operators' features, as an operator and as a client. */
 
-/** The settings of a gateway on this Redis, with patience for a busy machine. */
+/** The settings of a gateway on this Redis, with a deadline that even a busy machine meets. */
 export const onRedis = (REDIS_URL: string) => ({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
 
 export const get = async <T>(stack: Pick<Stack, 'admin'>, path: string): Promise<T> =>
@@ -16,7 +16,7 @@ export const hashOf = (id: string): string => `gateway:key:{${id}}`;
 
 export const viewOf = (stack: Stack, id: string): Promise<KeyView> => get(stack, `/keys/${id}`);
 
-/** A client's request. @param id of the request */
+/** Sends a client's request. @param id the request id */
 export const ask = (stack: Pick<Stack, 'gateway'>, key?: string, id?: string, path = '/v1/pets'): Promise<Answer> =>
   send(stack.gateway + path, { key, headers: id === undefined ? {} : { 'x-request-id': id } });
 
@@ -31,7 +31,7 @@ export async function codeOf(stack: Stack, key: string): Promise<unknown> {
 export const issueId = async (stack: Stack, key?: Record<string, unknown>): Promise<string> =>
   idOf(await stack.issueKey(key));
 
-/** All pages of a list. @param path with a query */
+/** Reads all pages of a list. @param path the path, with a query */
 export async function pagesOf<Page extends { next?: string | number | undefined }>(
   stack: Pick<Stack, 'admin'>,
   path: string,
@@ -46,6 +46,6 @@ export async function pagesOf<Page extends { next?: string | number | undefined 
   }
 }
 
-/** A new token for an operator. */
+/** Creates a token for an operator. */
 export const tokenFor = async (stack: Stack, role: string, name = 'ann'): Promise<{ id: string; token: string }> =>
   (await stack.admin('POST', '/tokens', { name, role })).json as { id: string; token: string };

@@ -11,13 +11,13 @@ export interface Answered extends Answer, Observed {
 }
 
 export interface Load {
-  /** In order of arrival. */
+  /** The answers in order of arrival. */
   readonly answers: readonly Answered[];
-  /** Resolves after the last answer. Fails if a request got none. */
+  /** Stops the clients, and resolves after the last answer. Fails if a request got none. */
   stop(): Promise<void>;
 }
 
-/** Clients that send one request after the other, with a pause between, until they are stopped. */
+/** Starts clients that send one request after another, with a pause in between, until they are stopped. */
 export function startLoad(
   gateway: string,
   nextKey: () => string,

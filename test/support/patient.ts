@@ -6,13 +6,13 @@ import type { Stack } from './stack.ts';
 
 /** A fault that a test causes, and its remedy from deploy/RUNBOOK.md. */
 export interface Fault {
-  /** The alerts that it raises. */
+  /** The alerts that the fault raises. */
   readonly alerts: readonly AlertOf[];
   cause(): unknown;
   heal(): unknown;
 }
 
-/** A system under test, with faults that happen one after the other. */
+/** A system under test, with faults that happen one after another. */
 export interface Patient {
   readonly gateways?: readonly string[];
   readonly cores?: readonly string[];
@@ -29,7 +29,7 @@ export function keepAsking(gateway: string, keys: readonly string[], clients: nu
 
 /**
  * Sends requests with these keys in turn, whatever their outcome, until the test ends.
- * @returns a function that stops earlier
+ * @returns a function that stops this earlier
  */
 export function persist(gateway: string, keys: readonly string[], everyMs: number): () => void {
   let turn = 0;

@@ -33,8 +33,8 @@ export default async function providePostgres(project: TestProject): Promise<() 
 }
 
 /**
- * Tries POSTGRES_URL, a container if an engine runs, then PostgreSQL's programs, which are installed if possible (root
- * on Debian).
+ * Tries POSTGRES_URL, then a container if an engine runs, then PostgreSQL's programs, which are installed if possible
+ * (as root on Debian).
  */
 async function findPostgres(): Promise<PostgresForTests> {
   const { POSTGRES_URL } = process.env;
@@ -42,7 +42,7 @@ async function findPostgres(): Promise<PostgresForTests> {
   return (await inContainer()) ?? (await startPostgres());
 }
 
-/** @returns undefined if containers are not available. POSTGRES_IMAGE selects another version */
+/** @returns undefined if containers are not available. POSTGRES_IMAGE selects another image */
 async function inContainer(): Promise<PostgresForTests | undefined> {
   const image = process.env.POSTGRES_IMAGE ?? 'postgres:17';
   return await startInContainer(image, async ({ GenericContainer, Wait }) => {
@@ -58,8 +58,8 @@ async function inContainer(): Promise<PostgresForTests | undefined> {
 }
 
 /**
- * A PostgreSQL process with its own folder, deleted when it stops. PostgreSQL refuses to run as root, so it then runs
- * as another user.
+ * Starts a PostgreSQL process with its own folder, which is deleted when it stops. PostgreSQL refuses to run as root,
+ * so root runs it as another user.
  */
 export async function startPostgres(): Promise<PostgresForTests> {
   const programs = dirname(need('postgresql', 'set POSTGRES_URL, start a container engine, or install PostgreSQL'));

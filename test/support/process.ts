@@ -18,12 +18,12 @@ export interface Ended {
 
 export interface Started {
   readonly child: ChildProcess;
-  /** Its standard output so far. */
+  /** The standard output so far. */
   out(): string;
   ended: Promise<Ended>;
 }
 
-/** A process of ours, started as a person or a container would start it. Killed after the test if it still runs. */
+/** Starts a process as a person or a container would start it. It is killed after the test if it still runs. */
 export function startProcess(
   command: string,
   args: readonly string[],
@@ -50,7 +50,7 @@ export function startProcess(
 }
 
 /**
- * Ports below the range that the system assigns to connections, because a port in that range could be taken before a
+ * Chooses ports below the range that the system assigns to connections. A port in that range could be taken before a
  * worker listens, or during a restart.
  */
 const ownPorts = async ({ PORT, ADMIN_PORT }: NodeJS.ProcessEnv) => ({
@@ -59,7 +59,7 @@ const ownPorts = async ({ PORT, ADMIN_PORT }: NodeJS.ProcessEnv) => ({
 });
 
 /**
- * Starts a service and waits until it reports its addresses. A port of 0 becomes a free one.
+ * Starts a service and waits until it reports its addresses. A port of 0 is replaced by a free port.
  * @param within a command that starts the service
  */
 export async function startService(
@@ -82,7 +82,10 @@ export async function startService(
   return { ...started, addresses };
 }
 
-/** Calls `forget` when the process ends, or at the end of the test, which kills the process without waiting. */
+/**
+ * Calls `forget` when the process exits, or at the end of the test, which kills the process without waiting for its
+ * exit.
+ */
 function untilItEnds({ ended }: Started, forget: () => void): void {
   ended.then(forget);
   cleanUp(forget);

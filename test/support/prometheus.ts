@@ -23,7 +23,7 @@ export interface Prometheus {
   readonly url: string;
   /** The current result of a query. @throws {Error} if Prometheus refuses the query */
   query(expression: string): Promise<Answered[]>;
-  /** `data` of an API call; the path follows /api/v1. */
+  /** Returns `data` from an API call. The path is relative to /api/v1. */
   api(path: string): Promise<unknown>;
 }
 
@@ -40,7 +40,7 @@ interface Haste {
 const SHIPPED_RUNBOOK = 'http://127.0.0.1:9090/runbook';
 
 /**
- * A real Prometheus with the shipped configuration, except for targets and intervals.
+ * Starts a real Prometheus with the shipped configuration, except for targets and intervals.
  * @param targets URLs by job
  */
 export async function startPrometheus(

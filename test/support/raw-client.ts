@@ -20,8 +20,8 @@ interface Connecting {
 }
 
 /**
- * Connects to a server by its URL, over TLS for https. Each side closes independently: after `end()` this one still
- * reads.
+ * Connects to a server by its URL, over TLS for https. Each side closes independently, so the connection can still be
+ * read after `end()`.
  */
 export async function connectRaw(url: string, { ca, from }: Connecting = {}): Promise<RawClient> {
   const { protocol, hostname, port } = new URL(url);

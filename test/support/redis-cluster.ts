@@ -13,7 +13,7 @@ export interface ClusterNode {
   readonly server: RedisServer;
   /** The URL for clients. */
   readonly url: string;
-  /** Connected to this node only; it redirects commands on keys of other nodes. */
+  /** A client that is connected to this node only. Commands on keys of other nodes get a redirect. */
   readonly redis: Redis;
   readonly id: string;
   readonly port: number;
@@ -26,7 +26,7 @@ export interface RedisCluster {
   readonly urls: string;
   /** The node that serves a slot, according to the first node that answers. */
   ownerOf(slot: number): Promise<ClusterNode>;
-  /** The fields of a hash on any node. */
+  /** Reads the fields of a hash from the node that has it. */
   read(key: string): Promise<Record<string, string>>;
   /** Adds a node: a replica, or a primary without slots. */
   join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode>;
@@ -115,7 +115,7 @@ async function agree(nodes: readonly ClusterNode[]): Promise<void> {
     if ((await Promise.all(nodes.map(isIn))).every(Boolean)) return;
     await sleep(25);
   }
-  throw new Error('The nodes formed no cluster.');
+  throw new Error('The nodes did not form a cluster.');
 }
 
 /**

@@ -6,14 +6,14 @@ import { readableLog } from './log.ts';
 import { type Directives, type RedisServer, startRedisServer } from './redis.ts';
 import { targetOf } from './redis-target.ts';
 
-/** A server for one test, stopped after the test, or after its file. */
+/** Starts a server that is stopped after the test, or after the test file. */
 export async function ownRedis(directives?: Directives): Promise<RedisServer> {
   const server = await startRedisServer(directives);
   cleanUp(server.stop);
   return server;
 }
 
-/** A connection for one test. Errors that the test causes in the server do not fail it. */
+/** Opens a connection for one test. Errors that the test causes in the server do not fail the test. */
 export function connectionTo(url: string, options: Omit<RedisOptions, 'replyMapping'> = {}): Redis {
   const redis = new Redis(url, options);
   redis.on('error', () => {});
@@ -40,13 +40,13 @@ export function countCommands(redis: Redis): (name: string) => number {
   return (wanted) => sent.filter((name) => name === wanted).length;
 }
 
-/** An empty database of the run's Redis for one test file. Parallel workers use different databases. */
+/** Returns an empty database of the run's Redis for one test file. Parallel workers use different databases. */
 export async function emptyDatabase(): Promise<{ url: string; redis: Redis }> {
   const url = `${inject('redisUrl')}/${process.env.VITEST_POOL_ID ?? '0'}`;
   const redis = new Redis(url);
   if ((await redis.dbsize()) > 0 && process.env.REDIS_URL !== undefined) {
     redis.disconnect();
-    throw new Error(`${url} is not empty; tests do not touch data of others.`);
+    throw new Error(`${url} is not empty; tests do not touch existing data.`);
   }
   await redis.flushdb();
   cleanUp(async () => {

@@ -12,7 +12,7 @@ import { ADMIN_TOKEN, temporaryFolder } from './stack.ts';
 /** A Redis process, a gateway process, and a controllable network between them. */
 export interface Rig {
   readonly server: RedisServer;
-  /** Bypasses the proxy. Commands fail at once while Redis is unavailable. */
+  /** A client that bypasses the proxy. Its commands fail at once while Redis is unavailable. */
   readonly redis: Redis;
   readonly proxy: FaultProxy;
 }
@@ -27,27 +27,30 @@ export interface RedisFault {
   heal?(rig: Rig): unknown;
 }
 
-/** An answer, and where it was decided according to the gateway's log. */
+/** An answer, with its decision mode from the gateway's log. */
 export interface Decided extends Answered {
   readonly mode: 'shared' | 'local';
 }
 
-/** The observations of one fault; times are milliseconds of one clock. */
+/** What was observed during one fault. All times are milliseconds on the same clock. */
 export interface Observation {
   readonly causedAt: number;
   /** The gateway may reach Redis again from this time on, before the test does. */
   readonly mendedFrom: number;
-  /** When Redis answered again to a direct client. */
+  /** The time at which Redis answered a direct client again. */
   readonly healedAt: number;
-  /** A key that stays within its allowance, from before the fault to after it. */
+  /** Requests of a key that stays within its allowance, from before the fault to after it. */
   readonly roomy: Decided[];
-  /** A key that exceeds its allowance, from before the fault to its end. */
+  /** Requests of a key that exceeds its allowance, from before the fault to its end. */
   readonly tight: Decided[];
-  /** Keys new to the gateway: each used once during the fault, and one used after it until it is served. */
+  /**
+   * Requests of keys new to the gateway: each is used once during the fault, and one more is used after it until it is
+   * served.
+   */
   readonly unseen: { readonly during: Answered[]; readonly after: Answered[] };
-  /** Requests sent per key, including those too early for the observation. */
+  /** The number of requests sent per key, including those before the observation. */
   readonly sent: { readonly roomy: number; readonly tight: number };
-  /** Local admissions that Redis may or may not have charged, as the gateway counts them. */
+  /** The gateway's count of local admissions that Redis may or may not have charged. */
   readonly unknown: number;
   /** The hashes of the keys at the end. */
   readonly roomyHash: Record<string, string>;
@@ -157,11 +160,11 @@ export interface GatewayProcess {
   readonly url: string;
   readonly adminUrl: string;
   readonly process: Started;
-  /** Stops it like Ctrl-C and returns its log. */
+  /** Stops the gateway as Ctrl-C does, and returns its log. */
   stop(): Promise<LogLine[]>;
 }
 
-/** A gateway as in a container, with its log. */
+/** Starts a gateway process with the settings of a container. */
 export async function startGatewayProcess(settings: Record<string, string>): Promise<GatewayProcess> {
   const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, ...settings };
   const process = await startService('gateway/main.ts', environment);

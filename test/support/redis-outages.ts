@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import type { Fault } from './fault-proxy.ts';
 import type { RedisFault, Rig } from './redis-fault.ts';
 
-/** Redis loads its data for longer than any test takes. When healed, it stops loading at once. */
+/** Redis loads its data for longer than any test takes. When healed, it finishes loading at once. */
 export const LOADING: RedisFault = { name: 'loading after a restart', cause: restartSlowly, heal: endLoading };
 
 /** All faults that make a single Redis unavailable, named to complete 'a Redis that is …'. */
@@ -79,7 +79,7 @@ async function runEndlessScript({ redis }: Rig): Promise<void> {
   await sleep(50);
 }
 
-/** Redis answers that it is loading, with an estimate of many seconds. */
+/** Redis reports that it is loading, with an estimate of many seconds. */
 async function restartSlowly({ server, redis }: Rig): Promise<void> {
   const fill = redis.pipeline();
   for (let at = 0; at < 10_000; at++) fill.set(`filler:${at}`, 'x'.repeat(200));

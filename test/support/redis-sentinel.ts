@@ -33,7 +33,7 @@ export interface Watched {
   readonly sentinels: readonly Sentinel[];
   /** The primary, as the sentinels see it. */
   primary(): Promise<SentinelNode>;
-  /** Restarts a node as a replica of the current primary and waits until it follows. */
+  /** Restarts a node as a replica of the current primary, and waits until it replicates. */
   rejoin(node: SentinelNode): Promise<void>;
   /** Makes another node the primary and informs the sentinels; no connection is closed. */
   swap(): Promise<void>;
@@ -103,7 +103,7 @@ async function follows({ redis }: SentinelNode): Promise<void> {
   while (!(await redis.info('replication')).includes('master_link_status:up')) await sleep(25);
 }
 
-/** A sentinel that checks often: by default, it checks only every few seconds. */
+/** Starts a sentinel that checks the nodes often. By default, a sentinel checks only every few seconds. */
 async function startSentinel(primaryPort: number, password: string): Promise<Sentinel> {
   const port = await freePort();
   const directory = await temporaryFolder();

@@ -2,12 +2,12 @@ import { RedisStorage, type RedisStorageOptions } from '../../gateway/stores/red
 import type { Change, Fields, LogEntry } from '../../gateway/stores/storage.ts';
 import { connectedRedis } from './redis-database.ts';
 
-/** A storage with its own connection, like the one that a gateway has for its operators. */
+/** Opens a storage with its own connection, like the one that a gateway has for its operators. */
 export async function storageAt(url: string, options: RedisStorageOptions = {}, timeoutMs = 5_000) {
   return new RedisStorage(await connectedRedis(url, timeoutMs), options);
 }
 
-/** Ids of keys, in order. */
+/** The id of a key by its number. Ids sort in the order of the numbers. */
 export const idOfKey = (number: number): string => `Key${String(number).padStart(9, '0')}`;
 
 export const auditEntry = (target: string, action = 'key.change'): LogEntry => ({

@@ -16,7 +16,7 @@ export const USERS: ReadonlyMap<string, string[]> = new Map(
 
 export const passwordOf = (user: string): string => `canary-of-${user}`;
 
-/** For the test itself, with all permissions. */
+/** The user of the test itself, with all permissions. */
 const ROOT_USER = 'root';
 
 /** Adds the shipped users to a server, each with a password. This connection keeps all permissions. */
@@ -29,7 +29,7 @@ export async function installUsers(redis: Redis): Promise<void> {
   await redis.acl('LOG', 'RESET');
 }
 
-/** A server with these users, and a connection with all permissions. */
+/** Starts a server with these users, and opens a connection with all permissions. */
 export async function startRedisWithUsers(directives?: Directives): Promise<{ server: RedisServer; root: Redis }> {
   const server = await ownRedis(directives);
   const root = connectionTo(server.url);

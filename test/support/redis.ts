@@ -27,8 +27,8 @@ export default async function provideRedis(project: TestProject): Promise<() => 
 }
 
 /**
- * Tries REDIS_URL, a container if an engine runs, then a server on PATH, which is installed if possible (root on
- * Debian).
+ * Tries REDIS_URL, then a container if an engine runs, then a server on PATH, which is installed if possible (as root
+ * on Debian).
  */
 async function findRedis(): Promise<RedisForTests> {
   const { REDIS_URL } = process.env;
@@ -36,7 +36,7 @@ async function findRedis(): Promise<RedisForTests> {
   return (await inContainer()) ?? (await startRedisServer());
 }
 
-/** @returns undefined if containers are not available. REDIS_IMAGE selects another version */
+/** @returns undefined if containers are not available. REDIS_IMAGE selects another image */
 async function inContainer(): Promise<RedisForTests | undefined> {
   const image = process.env.REDIS_IMAGE ?? 'redis:7';
   return await startInContainer(image, async ({ GenericContainer, Wait }) => {
@@ -54,21 +54,21 @@ export type Directives = Readonly<Record<string, string>>;
 
 /** A redis-server process for one test. */
 export interface RedisServer extends RedisForTests {
-  /** Suspends it with all its connections until `resume`. */
+  /** Suspends the process with all its connections until `resume`. */
   pause(): void;
   resume(): void;
-  /** Restarts it on the same port, with its data on disk. */
+  /** Restarts the process on the same port, with the data that is on disk. */
   restart(directives?: Directives): Promise<void>;
 }
 
-/** A redis-server process without persistence, unless configured. */
+/** Starts a redis-server process, without persistence unless the directives enable it. */
 export async function startRedisServer(directives: Directives = {}): Promise<RedisServer> {
   const binary = need('redis-server', 'set REDIS_URL, start a container engine, or put redis-server on PATH');
   const port = String(await freePort());
   const url = `redis://127.0.0.1:${port}`;
   const start = (more: Directives) => {
-    // With an append-only file, every write is in it before it is answered. With everysec, Redis would answer first
-    // while the disk is busy, and a kill would lose acknowledged writes.
+    // If there is an append-only file, each write reaches it before Redis replies. With everysec, Redis would reply
+    // first while the disk is busy, and a kill would lose acknowledged writes.
     const kept = { save: '', appendonly: 'no', appendfsync: 'no' };
     const all = { port, bind: '127.0.0.1', ...kept, ...directives, ...more };
     const args = Object.entries(all).flatMap(([name, value]) => [`--${name}`, value]);

@@ -13,7 +13,7 @@ export interface WithReplica {
   readonly follower: Redis;
 }
 
-/** A primary, and a replica that follows it. */
+/** Starts a primary and its replica. */
 export async function startWithReplica(): Promise<WithReplica> {
   const primary = await ownRedis({
     dir: await temporaryFolder(),
@@ -30,7 +30,7 @@ export async function startWithReplica(): Promise<WithReplica> {
   const redis = await connectedRedis(primary.url);
   const follower = connectionTo(replica.url);
   await expect.poll(() => redis.info('replication')).toContain('state=online');
-  // It confirms writes once it has loaded the initial copy.
+  // The replica confirms writes once it has loaded the initial copy.
   await redis.set('beginning', '1');
   await expect.poll(() => redis.wait(1, 500)).toBe(1);
   await redis.del('beginning');

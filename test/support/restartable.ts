@@ -3,15 +3,15 @@ import { signalAll } from './workers.ts';
 
 export interface Restartable {
   readonly addresses: Readonly<Record<string, string>>;
-  /** Signals the service and its workers. */
+  /** Sends a signal to the service and its workers. */
   signal(signal: NodeJS.Signals): void;
-  /** Restarts the service on the same addresses, once it has ended. */
+  /** Restarts the service on the same addresses, once it has exited. */
   restart(): Promise<void>;
 }
 
 /**
- * A service in its own process.
- * @param main path of the main.ts of the gateway or the core
+ * Starts a service in its own process.
+ * @param main the path of the main.ts of the gateway or the core
  * @param environment with 0 for each port
  */
 export async function startRestartable(main: string, environment: NodeJS.ProcessEnv): Promise<Restartable> {

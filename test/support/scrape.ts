@@ -21,7 +21,7 @@ export class Scrape {
     );
   }
 
-  /** The sum of these series; undefined if there are none. */
+  /** The sum of these series, or undefined if there are none. */
   sum(name: string, labels: Readonly<Record<string, string>> = {}): number | undefined {
     const series = this.series(name, labels);
     return series.length === 0 ? undefined : series.reduce((total, { value }) => total + value, 0);

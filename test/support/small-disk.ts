@@ -10,7 +10,7 @@ import { temporaryFolder } from './stack.ts';
 
 const run = promisify(execFile);
 
-/** Writes without a pause. */
+/** A program that writes to a file without a pause. */
 const FILLER = `
   const { openSync, writeSync } = require('node:fs');
   const file = openSync(process.argv[1], 'a');
@@ -36,7 +36,7 @@ export interface Disk {
   remount(mode: 'ro' | 'rw'): Promise<void>;
 }
 
-/** A small disk, unmounted after the test; undefined if this process may not mount one. */
+/** Mounts a small disk until the end of the test. @returns undefined if this process may not mount one */
 export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
   const folder = await temporaryFolder();
   const mounted = await run('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', folder]).catch(

@@ -15,7 +15,7 @@ export interface StackBefore {
 }
 
 /**
- * @param core its URL, or its handler of requests
+ * @param core the core's URL, or a handler for its requests
  * @param limits of the key
  */
 export async function stackBefore(

@@ -29,33 +29,34 @@ export interface Stack {
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Issues a key and returns it. */
   issueKey(key?: Record<string, unknown>): Promise<string>;
-  /** @param lameDuckMs how long to keep serving first */
+  /** @param lameDuckMs how long to keep serving before the stop */
   stop(lameDuckMs?: number): Promise<void>;
 }
 
 export const ADMIN_TOKEN = 'token-of-the-tests';
 
-/** Limits of a key that no test reaches. */
+/** Limits that no test reaches. */
 export const UNLIMITED = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 
-/** A folder that is deleted after the test, or after its file. */
+/** Creates a folder that is deleted after the test, or after the test file. */
 export async function temporaryFolder(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'animal-store-'));
-  // A process that is ending may still write there.
+  // A process that is stopping may still write to it.
   cleanUp(() => rm(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
   return directory;
 }
 
-/** The settings of both limiters by name, for tests of both. @param REDIS_URL of an empty database */
+/** The settings for each limiter by name, for tests that cover both. @param REDIS_URL the URL of an empty database */
 export const bothStacks = (REDIS_URL: string): readonly [name: string, environment: Record<string, string>][] => [
   ['the embedded limiter', {}],
   ['Redis', { REDIS_URL, REDIS_TIMEOUT_MS: '5000' }],
 ];
 
 /**
- * A core and a gateway, wired as in their main.ts, on free ports. Stopped after the test, or after its file.
- * @param limits of the gateway, where the defaults would take too long
- * @param routes if not the store's operations
+ * Starts a core and a gateway on free ports, wired as in their main.ts. They are stopped after the test, or after the
+ * test file.
+ * @param limits of the gateway, for tests in which the defaults would take too long
+ * @param routes to replace the store's operations
  */
 export async function startStack(
   environment: Record<string, string> = {},

@@ -1,4 +1,4 @@
-/** The value at a share of the sorted values, interpolated; NaN for an empty list. */
+/** The interpolated quantile at this share of the sorted values, or NaN for an empty list. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   const at = (sorted.length - 1) * share;

@@ -6,7 +6,7 @@ import { cleanUp } from './clean-up.ts';
 import { connectedRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** Both storages by name, empty, for tests of both. @param url of an empty Redis database */
+/** Both storages by name, empty, for tests that cover both. @param url the URL of an empty Redis database */
 export const bothStorages = (
   url: string,
 ): readonly [name: string, open: (options?: { auditLength?: number }) => Promise<Storage>][] => [
@@ -36,8 +36,8 @@ export const auditEntry = (target: string, action = 'key.change'): LogEntry => (
 export class MadeFault extends Error {}
 
 /**
- * A storage that fails once, at its nth call: either before the call has an effect, or after it, so that only the
- * answer is lost.
+ * A storage that fails once, at its nth call: either before the call has an effect, or after it, so that only the reply
+ * is lost.
  */
 export function failingAt(storage: Storage, nth: number, when: 'before' | 'after'): Storage & { hasFailed(): boolean } {
   let calls = 0;

@@ -20,7 +20,7 @@ export const unavailable = (headers = '') =>
   answer('503 Service Unavailable', '{"code":"unavailable","message":"Not now.","status":503}', headers);
 
 /**
- * A core that gives each request the next of these answers, then repeats the last. For undefined it cuts the
+ * Starts a core that gives each request the next of these answers, and repeats the last. For undefined, it cuts the
  * connection.
  */
 export async function coreThatAnswers(...answers: (string | undefined)[]): Promise<{ url: string; heads: string[] }> {

@@ -1,8 +1,8 @@
 import { expect } from 'vitest';
 
 /**
- * Only for tests that compare a time with a bound. On a busy machine a single try may fail; the summary of the run
- * lists such tests. A fault of the product fails all three tries.
+ * Options for tests that compare a time with a bound, and for no others. On a busy machine, a single try may fail; the
+ * summary of the run lists such tests. A fault of the product fails all three tries.
  */
 export const TIMED = { retry: 2 } as const;
 

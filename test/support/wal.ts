@@ -5,13 +5,13 @@ import { readFile } from 'node:fs/promises';
 const HEADER_BYTES = 32;
 const FRAME_BYTES = 24 + 4_096;
 
-/** Where a frame ends. */
+/** The offsets at which frames end. */
 export const frameEnds = (bytes: number): number[] =>
   Array.from({ length: (bytes - HEADER_BYTES) / FRAME_BYTES }, (_, at) => HEADER_BYTES + (at + 1) * FRAME_BYTES);
 
 /**
- * Where each commit ends: only its last frame has the size of the database. Frames of an earlier log have different
- * salts.
+ * The offsets at which commits end. Only the last frame of a commit has the size of the database. Frames of an earlier
+ * log have different salts.
  */
 export function commitEnds(bytes: Buffer): number[] {
   const salts = bytes.subarray(16, 24);

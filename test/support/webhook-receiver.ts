@@ -12,7 +12,7 @@ export interface Told {
 }
 
 /**
- * A receiver that records all webhooks.
+ * Starts a receiver that records all webhooks.
  * @param answer sends the response to the request with this number, counted from 0; default 204
  * @param host the address to listen on
  */

@@ -13,8 +13,8 @@ export interface Workers extends Started {
   readonly gateway: string;
   readonly adminUrl: string;
   /**
-   * The process ids of the workers, from the log so far, by worker number. A worker that ended counts until it is
-   * replaced.
+   * The process ids of the workers by worker number, from the log so far. A worker that has exited is listed until it
+   * is replaced.
    */
   pids(): number[];
   /** The log lines with this message so far. */
@@ -49,7 +49,7 @@ export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise
   return workers;
 }
 
-/** Starts workers, also for a whole test file. The log may not name all of them yet. */
+/** Starts workers for a test or for a whole test file, without waiting until all of them serve. */
 export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
   const started = await startService('gateway/main.ts', await workersEnvironment(environment));
   const { gateway = '', admin: adminUrl = '' } = started.addresses;
@@ -77,12 +77,12 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
   };
 }
 
-/** Signals a gateway, or any other process, with its workers, as when a container is stopped or a machine stalls. */
+/** Sends a signal to a process and its children, such as a gateway and its workers. */
 export function signalAll(pid: number, signal: NodeJS.Signals): void {
   for (const one of [pid, ...childrenOf(pid)]) process.kill(one, signal);
 }
 
-/** Whether a process runs. One that has ended may still be listed until its parent notices. */
+/** Whether a process is running. A process that has exited may still be listed as a zombie. */
 export function isAlive(pid: number): boolean {
   try {
     return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');
@@ -97,5 +97,5 @@ export const untilServing = (workers: Workers, count: number): Promise<void> =>
     new RegExp(`^gateway_workers_serving ${count}$`, 'm'),
   );
 
-/** Waits long enough for processes and their logs on a busy machine. */
+/** Polls for long enough for processes and their logs on a busy machine. */
 export const eventually = <T>(read: () => T) => expect.poll(read, { timeout: 30_000, interval: 20 });

@@ -1,6 +1,9 @@
 import { type Ask, LIST } from './asks.ts';
 
-/** A real day's mix: many keys, some used far more often than others, few writes, and a tenth over its limit. */
+/**
+ * A real day's mix: many keys, some used far more often than others, few writes, and a tenth of the requests over the
+ * limit.
+ */
 
 const REQUESTS = 20_000;
 const OF_LIST = 0.9;
@@ -15,7 +18,7 @@ interface Drawn extends Omit<Ask, 'key'> {
 let drawn: readonly Drawn[] | undefined;
 
 /**
- * The same mix for all contenders of a run.
+ * Returns the requests of the mix, which is the same for all contenders of a run.
  * @param keys the most used ones first (Zipf's law)
  * @param over keys that are over their limit, used in turn
  * @param pets the number of pets, whose ids count from 1

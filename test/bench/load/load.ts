@@ -25,7 +25,7 @@ export interface LoadResult {
   readonly failures: number;
 }
 
-/** The line of JSON that a load generator prints at its end. */
+/** Reads the line of JSON that a load generator prints at the end. */
 function readResult(out: string): LoadResult {
   const line = out.split('\n').findLast((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(`The load generator reported nothing: ${out}`);
@@ -45,9 +45,9 @@ const SCRIPT = join(import.meta.dirname, 'wrk.lua');
 
 let runs = 0;
 
-/** Closed loop: every connection sends its next request after the answer to the previous one. */
+/** Runs wrk, a closed loop: every connection sends its next request after the answer to the previous one. */
 export async function runWrk({ url, connections, seconds, asks }: Load): Promise<LoadResult> {
-  // Each has its own file, because several may run at once.
+  // Each run has its own file, because several may run at once.
   const file = join(folder, `asks-${++runs}.txt`);
   writeFileSync(file, inLines(asks));
   const args = ['--threads', '1', '--connections', connections, '--duration', `${seconds}s`, '--script', SCRIPT, url];

@@ -7,7 +7,7 @@ import type { Load, LoadResult } from './load.ts';
 
 /** Finer than Node's timers, which count whole milliseconds. */
 const GRAIN_MS = 0.2;
-/** Nothing notifies a wait on this, so that it always times out. */
+/** Nothing ever notifies this array, so a wait on it always times out. */
 const nobody = new Int32Array(new SharedArrayBuffer(4));
 
 interface Answer {
@@ -32,16 +32,16 @@ interface Target {
   /** The address to connect from. */
   readonly from?: string;
   readonly mostConnections: number;
-  /** How long the last answers may take. */
+  /** The maximum time to wait for the last answers. */
   readonly patienceMs: number;
 }
 
 /**
- * Requests are sent at a fixed rate, whether earlier ones were answered or not, and latency is measured from the time
- * at which a request was due. A late answer therefore delays all requests due after it, as it does for real users (no
- * coordinated omission). Requests due within one grain of time are sent together, and answers are seen up to one grain
- * late, for all contenders alike. It uses plain sockets with one request at a time, because a client library would use
- * more CPU than the measured program.
+ * Sends requests at a fixed rate, whether or not earlier ones have been answered, and measures latency from the time at
+ * which a request was due. A stall therefore adds to the latency of all requests due during it, as it does for real
+ * users (no coordinated omission). Requests due within one grain of time are sent together, and answers are seen up to
+ * one grain late, for all contenders alike. It uses plain sockets with one request at a time each, because a client
+ * library would use more CPU than the measured program.
  */
 export class OpenLoop {
   readonly #target: Target;
@@ -55,7 +55,7 @@ export class OpenLoop {
     this.#target = target;
   }
 
-  /** Sends `count` requests, then waits for the answers. Requests without an answer by then are abandoned. */
+  /** Sends `count` requests, then waits for the answers. Abandons requests that are unanswered at the deadline. */
   async drive(count: number, rate: number, request: (number: number, due: number) => Sent): Promise<void> {
     const startedAt = performance.now();
     for (let sent = 0; sent < count; ) {
@@ -88,7 +88,7 @@ export class OpenLoop {
     if (this.#open.delete(sent)) sent.ended(answer);
   }
 
-  /** Opens a connection. An answer on it is complete when it has as many bytes after its head as the head announces. */
+  /** Opens a connection. An answer is complete when as many bytes have followed its head as the head announces. */
   #connect(): Connection | undefined {
     const { url, from, mostConnections } = this.#target;
     if (this.#connections >= mostConnections) return undefined;
@@ -116,7 +116,7 @@ export class OpenLoop {
       const [answered, head, body] = [sent, received.slice(0, end), received.slice(end)];
       [sent, received] = [undefined, ''];
       this.#end(answered, { status: Number(head.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length)), head, body });
-      // A server may end a connection with an answer (RFC 9112 §9.6).
+      // A server may close a connection after an answer (RFC 9112 §9.6).
       if (/\r\nconnection: *close\r\n/i.test(head)) socket.destroy();
       else {
         this.#free.push(connection);
@@ -135,7 +135,7 @@ export class OpenLoop {
   }
 }
 
-/** Not counted: it opens the connections and warms this driver up. */
+/** The requests of this period are not counted. They open the connections and warm up this driver. */
 const LEAD_IN_SECONDS = 1;
 const PATIENCE_MS = 2_000;
 

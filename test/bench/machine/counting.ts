@@ -4,20 +4,20 @@ import { Session } from 'node:inspector/promises';
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Loaded into a process before its program. It counts what the process does and writes the result to the file named by
- * BENCH_COUNTED. Each SIGUSR2 begins the next of three counts, which run separately because each would change the
- * others; the fourth signal ends the last count.
+ * This module is loaded into a process before its program. It counts what the process does, and writes the result to
+ * the file named by BENCH_COUNTED. Each SIGUSR2 begins the next of three counts, which run separately because each
+ * would change the others; the fourth signal ends the last count.
  */
 
 export interface Counted {
-  /** By the script that created them; '' for those of V8 and of Node's native code. */
+  /** The objects by the script that created them, which is '' for V8 and Node's native code. */
   readonly objects: readonly { readonly url: string; readonly count: number; readonly bytes: number }[];
   readonly promises: number;
-  /** How often each function ran, by the script that it is in. */
+  /** How often each function ran, by script. */
   readonly scripts: readonly { readonly url: string; readonly calls: readonly number[] }[];
 }
 
-/** A part of the protocol that is missing from its types. */
+/** A part of the inspector protocol that is missing from Node's types. */
 interface Made {
   readonly head: MadeIn;
   readonly samples: readonly { readonly nodeId: number; readonly size: number }[];

@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs';
 
-/** The nice values that share processor time between the processes of a run. */
+/** The nice values that divide CPU time among the processes of a run. */
 
 const isRoot = process.getuid?.() === 0;
 /** Higher than that of other processes, if permitted: only root may go below 0. */
 export const FIRST = isRoot ? -10 : 0;
-/** Gets at most a third of the share of FIRST when processor time is short. */
+/** Gets at most a third of the CPU time of FIRST when CPU time is scarce. */
 export const LAST = isRoot ? -5 : 19;
 
 /** The command line that starts a program at a priority. */

@@ -8,7 +8,7 @@ import { programPath } from './programs.ts';
 
 /**
  * The processes of a run. Each leads its own process group, which is killed by its id when the run ends for any reason.
- * If the run itself is killed, the kernel kills them (setpriv --pdeathsig).
+ * If the run itself is killed, the kernel kills the processes (setpriv --pdeathsig).
  */
 
 export const ROOT = join(import.meta.dirname, '../../..');
@@ -19,9 +19,9 @@ export const folder = mkdtempSync(join(tmpdir(), 'animal-store-bench-'));
 export interface Service {
   readonly name: string;
   readonly pid: number;
-  /** Where it listens, by name. */
+  /** The URLs on which it listens, by name. */
   readonly urls: Readonly<Record<string, string>>;
-  /** The file that its standard output goes to. */
+  /** The file to which its standard output is written. */
   readonly log: string;
 }
 
@@ -85,11 +85,11 @@ export async function runProgram(command: string, args: readonly string[], env: 
   });
   const [code] = await once(child, 'close');
   running.delete(child);
-  if (code !== 0) throw new Error(`${command} ended with ${code}: ${errors}${out}`);
+  if (code !== 0) throw new Error(`${command} exited with ${code}: ${errors}${out}`);
   return out;
 }
 
-/** Starts a process that stays until the run ends. If it ends earlier, the run ends too. */
+/** Starts a process that runs until the end of the run. If it exits earlier, the run ends too. */
 function launch(name: string, command: string, args: readonly string[], env: NodeJS.ProcessEnv) {
   const log = join(folder, `${name}.log`);
   mkdirSync(folder, { recursive: true });
@@ -99,7 +99,7 @@ function launch(name: string, command: string, args: readonly string[], env: Nod
   child.once('exit', (code, signal) => {
     running.delete(child);
     if (ending) return;
-    process.stderr.write(`\n${name} ended (${signal ?? code}). ${errorsOf(name)}\n`);
+    process.stderr.write(`\n${name} exited (${signal ?? code}). ${errorsOf(name)}\n`);
     process.exit(1);
   });
   return { child, pid: child.pid as number, log };
@@ -107,7 +107,7 @@ function launch(name: string, command: string, args: readonly string[], env: Nod
 
 type Stdio = ('ignore' | 'inherit' | 'pipe' | 'ipc' | number)[];
 
-/** Starts a process that may end before the run does. */
+/** Starts a process that may exit before the run ends. */
 export function spawnForRun(name: string, args: readonly string[], env: NodeJS.ProcessEnv, stdio: Stdio): ChildProcess {
   const child = spawnInGroup(args[0] as string, args.slice(1), env, stdio);
   running.set(child, name);
@@ -129,11 +129,11 @@ function killGroup({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {
-    // It has ended by itself.
+    // It has already exited.
   }
 }
 
-/** The last output of a process. */
+/** The end of a process's standard error. */
 function errorsOf(name: string): string {
   return readFileSync(join(folder, `${name}.err`), 'utf8').slice(-2_000);
 }

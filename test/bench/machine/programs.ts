@@ -21,7 +21,7 @@ export function installPrograms(packages: readonly Package[] = BENCH_PACKAGES): 
   for (const name of packages) need(name);
 }
 
-/** The path of a program. @throws when it is not there */
+/** The path of a program. @throws if it is missing */
 export function programPath(name: string): string {
   const path = pathOf(name);
   if (path === undefined) throw new Error(`There is no ${name} on this machine.`);

@@ -4,7 +4,7 @@ import { folder, runProgram } from './processes.ts';
 
 /** Where a Node process spends its time: stacks sampled by perf, each counted for one part of the work. */
 
-/** Node writes the names of its compiled functions where perf finds them. */
+/** Options that make Node write the names of its compiled functions where perf finds them. */
 export const NAMED_FUNCTIONS = '--perf-basic-prof --interpreted-frames-native-stack';
 
 const PER_SECOND = 997;
@@ -22,7 +22,7 @@ export interface Stack {
 
 /**
  * Samples a process that runs with NAMED_FUNCTIONS.
- * @returns how many samples each part of the work got
+ * @returns the number of samples for each part of the work
  * @throws {Error} with perf's message if it may not sample: it needs root, or a low kernel.perf_event_paranoid
  */
 export async function sampleParts(pid: number, seconds: number): Promise<Map<string, number>> {
@@ -35,7 +35,7 @@ export async function sampleParts(pid: number, seconds: number): Promise<Map<str
   return new Map([...Map.groupBy(stacks, partOf)].map(([part, those]) => [part, those.length]));
 }
 
-/** One sample as `perf script` prints it: the thread, then a line of address and symbol for each frame. */
+/** Reads one sample of `perf script`: the thread, then a line with address and symbol for each frame. */
 export function readStack(sample: string): Stack | undefined {
   const [thread = '', ...lines] = sample.trim().split('\n');
   if (lines.length === 0) return undefined;
@@ -49,7 +49,7 @@ export function readStack(sample: string): Stack | undefined {
 const GARBAGE = /Scaveng|Heap::|MarkCompact|Sweep|MarkingVisitor/;
 const SCRIPT = /(?:node:|file:\/\/|\/node_modules\/)\S*/;
 
-/** The first pattern that fits the innermost script of a stack names its part. */
+/** The first pattern that matches the innermost script of a stack determines its part. */
 const SCRIPTS: readonly (readonly [part: string, script: RegExp])[] = [
   ['ours: log line and metrics', /\/(?:gateway\/telemetry|shared\/process)\//],
   ['ours: decision', /\/gateway\/(?:limiter|stores)\//],
@@ -78,7 +78,9 @@ export function partOf({ thread, frames }: Stack): string {
   return /llhttp|parser/i.test(symbols) ? 'node:http' : 'event loop, microtasks';
 }
 
-/** Compiled functions are named `JS:` with a mark, a name and a place. Regular expressions have no place. */
+/**
+ * The symbol of a compiled function is `JS:` with a mark, a name and a location. Regular expressions have no location.
+ */
 function scriptOf(symbol: string): string | undefined {
   return symbol.startsWith('JS:') ? SCRIPT.exec(symbol)?.[0] : undefined;
 }

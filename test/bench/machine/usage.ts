@@ -5,7 +5,7 @@ import { sum } from '../../support/statistics.ts';
 /** The resources that processes use, from the kernel's counters in /proc. */
 
 export interface Usage {
-  /** User and system time, the process, its threads and its children together. */
+  /** User and system time of the process, including its threads and children. */
   readonly cpuMicroseconds: number;
   readonly residentMegabytes: number;
 }
@@ -40,7 +40,7 @@ export function withChildren(pid: number): number[] {
   return [pid, ...children.flatMap(withChildren)];
 }
 
-/** Empty for a thread that has ended in the meantime. */
+/** Returns '' for a thread that has exited in the meantime. */
 function read(path: string): string {
   try {
     return readFileSync(path, 'utf8');
@@ -49,7 +49,7 @@ function read(path: string): string {
   }
 }
 
-/** The machine in one line. */
+/** Describes the machine in one line. */
 export function describeMachine(): string {
   const [processor] = cpus();
   const gigabytes = Math.round(totalmem() / 2 ** 30);

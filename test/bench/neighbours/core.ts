@@ -13,7 +13,7 @@ import { createMetrics } from '../../../shared/process/metrics.ts';
 import { run } from '../../../shared/process/run.ts';
 
 /**
- * The core's operations on SQLite, and three faults that a request's query can ask for:
+ * The core's operations on SQLite, with three faults that a request's query can cause:
  *
  *     ?wait=<ms>      the answer comes late
  *     ?bytes=<size>   the answer has this size
@@ -34,7 +34,7 @@ async function* chunks(bytes: number): AsyncGenerator<Buffer> {
   }
 }
 
-/** Sends its own answer. A client that disconnects early is not a fault. */
+/** Sends an answer of this size. A client that disconnects early is not a fault. */
 async function answerWith(bytes: number, { request, response }: CoreCall): Promise<never> {
   const requestId = String(request.headers['x-request-id'] ?? '');
   const headers = { 'Content-Type': 'application/json', 'Content-Length': bytes, 'X-Request-Id': requestId };

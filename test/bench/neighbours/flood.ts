@@ -44,8 +44,8 @@ paced(RECONNECTS, (times) => {
 });
 
 /**
- * A connection that is reopened whenever it ends. `onConnect` may return a function to call at its end.
- * @param sendsOn whether the client keeps sending after the gateway has ended its side
+ * Opens a connection, and reopens it whenever it is closed. `onConnect` may return a function to call on each close.
+ * @param sendsOn whether the client keeps sending after the gateway has closed its side
  */
 export function keepConnected(
   { url, from }: Target,
@@ -83,7 +83,10 @@ export function paced(perSecond: number, act: (times: number) => void): void {
   }, TICK_MS);
 }
 
-/** The beginning of the answer to one request on a new connection; empty if the connection ends without one. */
+/**
+ * Sends one request on a new connection.
+ * @returns the beginning of the answer, or '' if the connection is closed without one
+ */
 export function askOnce({ url, from }: Target, request: string): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   const { hostname, port } = new URL(url);
@@ -100,9 +103,9 @@ export function askOnce({ url, from }: Target, request: string): Promise<string>
 
 export interface Flood {
   readonly connections: number;
-  /** Requests per second over all connections together. */
+  /** Requests per second across all connections. */
   readonly perSecond: number;
-  /** The number of requests pipelined in one write. The next ones follow when all of these are answered. */
+  /** The number of requests pipelined in one write. The next ones follow when all of these have been answered. */
   readonly burst?: number;
   /** The next complete request. */
   next(): string;
@@ -133,7 +136,7 @@ export function flood(target: Target, { connections, perSecond, burst = 1, next 
   });
 }
 
-/** Returns at most this many idle lanes, and moves those that it has checked to the end. */
+/** Returns at most this many idle lanes, and moves the lanes that it has checked to the end of the list. */
 function nextFree(lanes: Lane[], most: number): Lane[] {
   const free: Lane[] = [];
   for (let looked = 0, all = lanes.length; looked < all && free.length < most; looked++) {

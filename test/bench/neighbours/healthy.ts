@@ -3,12 +3,12 @@ import { NEW_PET } from '../load/asks.ts';
 import { OpenLoop } from '../load/open-loop.ts';
 
 /**
- * The healthy client, in its own process: an open loop of lists, single pets and a few new ones. Each answer is
- * compared with its request: status, request id, and the requested pet.
+ * The healthy client, in its own process. In an open loop, it lists pets, gets single pets and adds a few. It checks
+ * the status, the request id and the pet of each answer.
  *
  *     HEALTHY='{"url":…,"key":…,"from":"127.0.0.9","readsOnly":false}'
  *
- * It starts with {"rate":200,"seconds":6} over the message channel.
+ * A message {"rate":200,"seconds":6} over the IPC channel starts it.
  */
 
 export interface HealthyClient {

@@ -16,7 +16,7 @@ export interface Hostile extends Target {
   /** The operators' listener. */
   readonly admin: { readonly url: string; readonly token: string };
   readonly keys: {
-    /** Never refused. */
+    /** A key whose requests are never refused. */
     readonly boundless: string;
     readonly over: string;
     readonly banned: string;
@@ -52,7 +52,7 @@ const repeat = (times: number, act: (number: number) => void): void => {
   for (let number = 0; number < times; number++) act(number);
 };
 
-/** Holds this many connections. Each sends `first` and then occasionally `more`. */
+/** Keeps this many connections open. Each sends `first` and then `more` at a fixed interval. */
 function hold(target: Target, connections: number, first: string, more: string, everyMs: number): void {
   repeat(connections, () =>
     keepConnected(target, (socket) => {
@@ -68,7 +68,7 @@ function hold(target: Target, connections: number, first: string, more: string, 
 const lines = (count: number, line: (number: number) => string): string[] =>
   Array.from({ length: count }, (_, number) => line(number));
 
-/** Headers of three kinds, of a given size. */
+/** Three kinds of headers, each of a given size. */
 const HEADERS: readonly ((size: number) => string[])[] = [
   (size) => lines(size, (number) => `X-${number}: a`),
   (size) => lines(size, (number) => `Connection: x${number}`),
@@ -76,7 +76,7 @@ const HEADERS: readonly ((size: number) => string[])[] = [
 ];
 const SIZES = [990, 700, 500, 250, 100, 60, 30, 10];
 
-/** For each kind of headers, the largest size that the gateway answers with 200. */
+/** For each kind of headers, the largest request that the gateway answers with 200. */
 async function mostAccepted(of: Hostile): Promise<string[]> {
   const requests: string[] = [];
   for (const kind of HEADERS)

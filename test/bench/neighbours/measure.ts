@@ -12,16 +12,16 @@ import type { Drive, HealthyClient, HealthyResult } from './healthy.ts';
 import type { Hostile } from './hostile.ts';
 import type { Row } from './rows.ts';
 
-/** Measures one row of the table: a gateway, its cores, the healthy client and its neighbour, all started anew. */
+/** Measures one row of the table, with a newly started gateway, cores, healthy client and neighbour. */
 
 export interface Measured extends HealthyResult {
   readonly row: string;
   readonly residentMegabytes: { readonly begin: number; readonly peak: number; readonly end: number };
   /** The number of measurements, of which this is the best. */
   readonly tries: number;
-  /** The gateway's CPU time, as a share of one processor. */
+  /** The gateway's CPU time, as a fraction of one CPU. */
   readonly cpu: number;
-  /** Decisions that the gateway made without Redis, although Redis is healthy in every row. */
+  /** The number of decisions that the gateway made without Redis, although Redis is healthy in every row. */
   readonly local: number;
   /** The neighbour's answers by status, and the number of its closed connections. */
   readonly neighbour: Readonly<Record<string, number>>;
@@ -38,7 +38,7 @@ const HEALTHY_ADDRESS = '127.0.0.9';
 const HOSTILE_ADDRESS = '127.0.0.2';
 const WARM_UP: Drive = { rate: 1_000, seconds: 1.5 };
 const MEASURED: Drive = { rate: 200, seconds: 6 };
-/** Time for the neighbour to reach its full rate. */
+/** The time in which the neighbour reaches its full rate. */
 const LEAD_MS = 1_500;
 const SAMPLE_EVERY_MS = 100;
 /** One more pet than a page holds. */
@@ -111,7 +111,7 @@ async function startOne(
   const args = atPriority(FIRST, [process.execPath, script]);
   const child = spawnForRun(name, args, env, ['ignore', output, 'inherit', 'ipc']);
   setSessionPriority(child.pid as number, FIRST);
-  const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${name} ended before it was ready.`)));
+  const ended = once(child, 'exit').then(() => Promise.reject(new Error(`${name} exited before it was ready.`)));
   const [urls] = (await Promise.race([once(child, 'message'), ended])) as [Record<string, string>];
   ended.catch(() => {});
   return { pid: child.pid as number, child, urls };
@@ -119,7 +119,9 @@ async function startOne(
 
 type Start = (name: string, script: string, env: NodeJS.ProcessEnv, output: 'ignore') => Promise<Started>;
 
-/** Each core has one more pet than a page holds, in memory, because no row is about the disk. */
+/**
+ * Starts cores that keep their pets in memory, because no row measures the disk. Each has one more than a page holds.
+ */
 async function startCores(count: number, start: Start): Promise<Started[]> {
   const cores: Started[] = [];
   while (cores.length < count) {
@@ -137,7 +139,7 @@ async function drive({ child }: Started, wanted: Drive): Promise<HealthyResult> 
   return result;
 }
 
-/** Starts the neighbour, which gets only the processor time that the others leave. */
+/** Starts the neighbour, which gets only the CPU time that the other processes leave unused. */
 function startNeighbour(name: Hostile['name'], of: Pick<Hostile, 'url' | 'admin'>, { many, over, banned }: Keys) {
   const hostile: Hostile = { name, ...of, from: HOSTILE_ADDRESS, keys: { boundless: many[0] as string, over, banned } };
   const args = atPriority(LAST, [process.execPath, `${HERE}/hostile.ts`]);

@@ -16,13 +16,13 @@ export interface Row {
   readonly cores?: number;
   /** The number of keys in operators' lists. */
   readonly listedKeys?: number;
-  /** Set where a POST would certainly fail, because one to a core that does not answer is never repeated. */
+  /** Set where a POST would certainly fail, because a POST to a core that does not answer is never retried. */
   readonly readsOnly?: boolean;
-  /** Standard output of the gateway is a pipe that nobody reads. */
+  /** Whether the gateway's standard output is a pipe that nothing reads. */
   readonly isLogUnread?: boolean;
-  /** Set where the p99 cannot be short. Such a row passes without errors and without local decisions. */
+  /** Set where the p99 cannot be short. Such a row passes if it has no errors and no local decisions. */
   readonly isLateByNature?: boolean;
-  /** Runs during the measurement. `isOver` reports when it has ended. */
+  /** Runs during the measurement, until `isOver` returns true. */
   disturb?(processes: Disturbed, isOver: () => boolean): Promise<void>;
 }
 

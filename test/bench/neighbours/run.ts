@@ -27,7 +27,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** @throws naming the existing rows, if the options name an unknown one */
+/** @throws {Error} with the names of all rows, if an option has an unknown one */
 function rowsOf(wished: readonly string[] | undefined): Row[] {
   const known = ROWS.map(({ name }) => name);
   const unknown = wished?.filter((name) => !known.includes(name)) ?? [];
@@ -53,7 +53,10 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
   return measured;
 }
 
-/** Only latency is measured again, because other processes can affect it. Any other fault of a row is final. */
+/**
+ * Measures a row. The measurement is repeated only if the latency is too high, which other processes can cause. Any
+ * other fault is final.
+ */
 async function measureInTries(row: Row, shared: Shared, aloneP99Ms: number | undefined): Promise<Measured> {
   let best = await measureRow(row, shared);
   let tries = 1;
@@ -70,7 +73,7 @@ function tell(text: string): void {
   process.stdout.write(`${Math.round(performance.now() / 1_000)} s: ${text}\n`);
 }
 
-/** Compared with the better of both measurements of the client alone. */
+/** Compares each row with the better of the two measurements of the client alone. */
 function judge(rows: readonly Row[], measured: readonly Measured[]): Judged[] {
   const alone = Math.min((measured[0] as Measured).p99Ms, (measured.at(-1) as Measured).p99Ms);
   return rows.map((row, at) => {

@@ -4,7 +4,7 @@ import { keyOf } from '../../../gateway/stores/redis/calls.ts';
 
 /**
  * The key lookup for the usual Node stacks. Their limiters only count and leave the ownership and rights of keys to the
- * application. This is the cheapest such lookup: it reads a key's record from Redis and remembers it for a second.
+ * application. This is the cheapest such lookup: it reads a key's record from Redis and caches it for a second.
  */
 
 const MEMORY_MS = 1_000;

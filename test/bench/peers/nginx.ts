@@ -5,9 +5,9 @@ import { freePort } from '../../support/port.ts';
 import { folder, type Service, startProgram } from '../machine/processes.ts';
 
 /**
- * nginx configured as a fast proxy by its documentation: one worker by default, connections kept alive on both sides
- * without a limit of requests, compiled regular expressions, and a buffered log. Requests that a stopped load generator
- * leaves behind are finished, so that their connections to the core are free for the next round.
+ * nginx, configured as a fast proxy according to its documentation: one worker by default, connections kept alive on
+ * both sides without a limit on requests, compiled regular expressions, and a buffered log. Requests that a stopped
+ * load generator leaves behind are finished, so that their connections to the core are free for the next round.
  */
 
 const LUA_FOLDER = join(import.meta.dirname, 'nginx-lua');
@@ -17,7 +17,10 @@ export async function startBareNginx(core: string): Promise<Service> {
   return await start('nginx', core, { modules: '', http: 'access_log off;', location: '', workers: 1 });
 }
 
-/** nginx with ngx_lua, which makes each decision with one EVALSHA. Log line and headers are those of the gateway. */
+/**
+ * nginx with ngx_lua, which makes each decision with one EVALSHA. The log line and the headers are those of the
+ * gateway.
+ */
 export async function startNginxLua(name: string, core: string, redis: string, workers: number): Promise<Service> {
   const { hostname, port } = new URL(redis);
   const modules = ['ndk_http_module', 'ngx_http_lua_module']

@@ -5,7 +5,7 @@ import { COLUMNS } from './table.ts';
 
 /** The results of a run as CSV files beside this one, and as Markdown on a terminal. */
 
-/** The first row is the head. */
+/** The first row is the header. */
 export type Table = readonly (readonly string[])[];
 
 /** Writes `<name>.csv`. Each row states how it was measured, so that it can be quoted alone. */

@@ -31,7 +31,7 @@ const STYLE = `
     .spread { stroke: #e6edf3 }
   }`;
 
-/** @param baseline what the others are measured against */
+/** @param baseline the contender to which the others are compared */
 export function pictureOf(summaries: readonly Summary[], baseline: ContenderName, subtitle: string): string {
   const shown = summaries.filter(
     ({ rate, rows }) => rate === undefined && rows.some(({ ratio }) => ratio !== undefined),

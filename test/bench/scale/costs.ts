@@ -21,22 +21,22 @@ import { scriptCalls, setStage } from '../setup/stage.ts';
 import { type Costs, type RedisCosts, sizeFor } from './model.ts';
 
 /**
- * Measures the costs of a request, a decision, a key and a connection. From them, the capacity model computes what a
- * thousand, a hundred thousand and ten million requests per second need.
+ * Measures the costs of a request, a decision, a key and a connection. From them, the capacity model computes the
+ * servers and the memory for a thousand, a hundred thousand and ten million requests per second.
  *
  *     node test/bench/scale/costs.ts
  */
 
 const ROUNDS = 7;
 const ROUND_MS = 400;
-/** Decisions in flight, which share calls. */
+/** The number of concurrent decisions, which share calls. */
 const MANY = 32;
 const CONNECTIONS = 32;
 const IDLE_CONNECTIONS = 2_000;
 const SAMPLE_KEYS = 1_000;
 const DAY_MICROSECONDS = 86_400e6;
 const MINUTE_MICROSECONDS = 60e6;
-/** The largest usage record of a key: days, and the minutes of an hour. */
+/** The most days, and the most minutes of an hour, for which a key has usage counts. */
 const DAYS_USED = 36;
 const MINUTES_USED = 61;
 const LOADS = [1e3, 1e5, 1e7];
@@ -54,7 +54,7 @@ const connection = await connectRedis(
 );
 const keys = new Keys(new RedisStorage(connection));
 
-/** µs of CPU per request, for gateway and core, and the number of decisions that share a call. */
+/** The CPU time per request in the gateway and in the core, in µs, and the number of decisions per call. */
 async function underLoad() {
   const pids = [gateway.pid, stage.core.pid];
   const cpus = () => pids.map((pid) => usageOf(pid).cpuMicroseconds);
@@ -65,7 +65,8 @@ async function underLoad() {
 }
 
 /**
- * The CPU cost in Redis of a call and of each decision in it, from alternating calls with one decision and with many.
+ * Computes the CPU time in Redis for a call and for each decision in it, from alternating calls with one decision and
+ * with many.
  * @param credentials used in turn; with a single one, a call decides several requests of the same key
  */
 async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts> {
@@ -83,7 +84,7 @@ async function calibrate(credentials: readonly Credential[]): Promise<RedisCosts
   return { call, decision: median(alone) - call };
 }
 
-/** Redis CPU. Requests that arrive during a call are decided by the next one. */
+/** The CPU time in Redis per decision. Requests that arrive during a call are decided by the next one. */
 async function microsecondsPerDecision(decide: () => Promise<unknown>, inFlight: number): Promise<number> {
   const before = usageOf(stage.redis.pid).cpuMicroseconds;
   const end = performance.now() + ROUND_MS;
@@ -101,7 +102,7 @@ async function connect(): Promise<Socket> {
   return socket;
 }
 
-/** The bytes of one request and its answer, without TCP and IP headers. */
+/** The bytes of one request and its answer, excluding TCP and IP headers. */
 async function bytesPerRequest(): Promise<number> {
   const socket = await connect();
   socket.write(`GET /v1/pets HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer ${hot}\r\n\r\n`);
@@ -110,7 +111,7 @@ async function bytesPerRequest(): Promise<number> {
   return socket.bytesWritten + socket.bytesRead;
 }
 
-/** The bytes of a decision with a call of its own. */
+/** The bytes of a decision that has a call of its own. */
 async function bytesPerDecision(): Promise<number> {
   const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS });
   const traffic = async () => {
@@ -203,7 +204,7 @@ say(
 );
 line(['requests/s', 'a call', 'gateways', 'shards', 'cores', 'Gbit/s', `GB, ${KEYS.toExponential()} keys`]);
 for (const load of LOADS) {
-  // A single Redis decides all requests of a turn in one call. A cluster needs one call per key.
+  // A single Redis decides all requests of an event loop turn in one call. A cluster needs one call per key.
   for (const shared of load <= 1e5 ? [perCall, 1] : [1]) {
     const need = sizeFor(load, KEYS, shared, costs);
     line([

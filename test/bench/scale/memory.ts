@@ -14,7 +14,7 @@ import { setStage } from '../setup/stage.ts';
 
 /**
  * Measures the memory of a gateway on Redis and of a core on PostgreSQL, at rest and at its peak under load. The memory
- * requests of the containers follow from it.
+ * requests of the containers are derived from the result.
  *
  *     node test/bench/scale/memory.ts
  */
@@ -31,7 +31,7 @@ const { hot } = await issueKeys(stage.client);
 const gateway = await startGateway('gateway', { coreUrl: core.urls.core ?? '' }, { REDIS_URL: stage.redisUrl });
 const url = gateway.urls.gateway ?? '';
 
-/** The peak resident memory of each of its processes so far, in megabytes. */
+/** The sum of the peak resident memory of a service's processes so far, in megabytes. */
 const most = (pid: number): number =>
   sum(
     withChildren(pid).map((one) =>

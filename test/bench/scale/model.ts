@@ -32,7 +32,7 @@ interface Sizing {
   readonly redisGigabytes: number;
 }
 
-/** The planned share of a CPU. The rest is for bursts, and for the load of a process that is lost. */
+/** The planned utilization of a CPU. The rest is for bursts, and for the load of a process that is lost. */
 export const BUSY = 0.6;
 
 /**

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { folder, type Service, startNode } from '../machine/processes.ts';
 import type { Stage } from './stage.ts';
 
-/** The gateway of a checkout as shipped, on its own Node and ports, in front of the stage's core. */
+/** Starts the gateway of a checkout as shipped, on its own Node and ports, in front of the stage's core. */
 export function startGateway(
   name: string,
   { coreUrl }: Pick<Stage, 'coreUrl'>,

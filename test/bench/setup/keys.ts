@@ -37,7 +37,7 @@ function planOf(at: number): PlanName {
   return at % 20 === 9 ? 'business' : 'enterprise';
 }
 
-/** Issues keys as the gateway's operators would, straight into Redis. */
+/** Issues keys directly in Redis, with the data that they would have from an operator. */
 export async function issueKeys(redis: Redis): Promise<Keys> {
   const nextYear = Math.floor(Date.now() / 1_000) + 365 * 86_400;
   return {
@@ -72,7 +72,7 @@ async function issue(redis: Redis, limits: Pick<KeyRecord, 'plan' | 'minute' | '
   return apiKey;
 }
 
-/** Issues keys of an embedded gateway through its admin API, because nothing else can write to its storage. */
+/** Issues keys for an embedded gateway through its admin API, because nothing else can write to its storage. */
 export async function issueEmbeddedKeys(adminUrl: string, token: string): Promise<Pick<Keys, 'hot' | 'few'>> {
   const create = async (limits: object) => {
     const { status, json } = await post(`${adminUrl}/keys`, { name: 'bench', ...limits }, { key: token });

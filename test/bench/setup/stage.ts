@@ -11,7 +11,7 @@ export interface Stage {
   readonly coreUrl: string;
   readonly redis: Service;
   readonly redisUrl: string;
-  /** The run's own connection. */
+  /** The run's own connection to Redis. */
   readonly client: Redis;
 }
 
@@ -20,7 +20,7 @@ export const PETS = 21;
 
 export async function setStage(): Promise<Stage> {
   const { redis, redisUrl, client } = await startRedis();
-  // One scenario needs a key that is always refused, so it must not be banned.
+  // One scenario needs a key that is always refused but never banned.
   await client.hset('gateway:plans', { ...storedPlans(DEFAULT_PLANS), 'free.ban_after': '1000000000' });
   const core = await startNode('core', 'core/main.ts', {
     PORT: '0',
@@ -39,7 +39,7 @@ export async function addPets(coreUrl: string): Promise<void> {
   }
 }
 
-/** A Redis for this run, without persistence. */
+/** Starts a Redis for this run, without persistence. */
 export async function startRedis(): Promise<{ redis: Service; redisUrl: string; client: Redis }> {
   const port = String(await freePort());
   const redisUrl = `redis://127.0.0.1:${port}`;

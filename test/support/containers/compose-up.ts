@@ -20,11 +20,11 @@ const UP_MS = 240_000;
 const PRIVATE = ['.env', 'chat-url'];
 
 export interface ComposeProject {
-  /** Standard output of `docker compose <args>`. @throws {Error} if it fails */
+  /** Runs `docker compose <args>`. @returns its standard output @throws {Error} if it fails */
   compose(...args: readonly string[]): Promise<string>;
   /** The name of a service's container. */
   nameOf(service: string): string;
-  /** The operators' token of its gateways. */
+  /** The operators' token for its gateways. */
   readonly adminToken: string;
   /** Sets the webhook to which its Alertmanager sends alerts. */
   tellAlertsTo(url: string): void;

@@ -10,11 +10,11 @@ export interface Container {
   state(): Promise<State>;
   /** The URL at which a port of the container is published on loopback. */
   url(port: number): Promise<string>;
-  /** Runs a program in it. @throws {Error} if that fails */
+  /** Runs a program in the container. @throws {Error} if the program fails */
   exec(...command: readonly string[]): Promise<string>;
-  /** Its log so far. */
+  /** The log so far. */
   log(): Promise<LogLine[]>;
-  /** Milliseconds from the start of its first process to the first log line with its address. */
+  /** Milliseconds from the start of the container's first process to the first log line with its address. */
   startMs(): Promise<number>;
 }
 
@@ -28,12 +28,12 @@ export interface State {
 }
 
 const HARDENED = ['--read-only', '--cap-drop', 'ALL', '--security-opt', 'no-new-privileges:true'];
-/** Where an image's user may write without a volume. */
+/** The folder to which an image's user may write without a volume. */
 const HOME = ['--tmpfs', '/home/node:uid=1000,gid=1000'];
 
 /**
- * Starts a container, which is removed after the test, or after its file.
- * @param ports of the container, published at free ports of loopback
+ * Starts a container, which is removed after the test, or after the test file.
+ * @param ports the container's ports, published on free loopback ports
  */
 export async function runContainer(
   docker: Docker,

@@ -1,12 +1,15 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
-/** Calls of docker's command line, on one engine. */
+/** Runs docker's command line on one engine. */
 
 const MINUTE_MS = 60_000;
 const execute = promisify(execFile);
 
-/** Standard output of `docker <args>`. @throws {Error} with docker's message, if it fails or takes too long */
+/**
+ * Returns the standard output of `docker <args>`.
+ * @throws {Error} with docker's message, if it fails or takes too long
+ */
 export type Docker = (args: readonly string[], timeoutMs?: number) => Promise<string>;
 
 /** @param socket of the engine */

@@ -10,8 +10,8 @@ import { type Docker, dockerOn } from './docker.ts';
 
 /**
  * The tests' own container engine, independent of any other: dockerd with its own folder, socket, mounts and processes.
- * It does not change the machine's packet filter or sysctls, so containers reach each other and published ports work,
- * but containers can reach nothing else.
+ * It does not change the machine's packet filter or sysctls. Containers therefore reach each other, and published ports
+ * work, but containers can reach nothing else.
  */
 
 export interface Engine {
@@ -21,7 +21,7 @@ export interface Engine {
   stop(): Promise<void>;
 }
 
-/** The folder is kept between runs, with the images in it. */
+/** This folder is kept between runs, including the images in it. */
 export const ENGINE_FOLDER = join(tmpdir(), 'animal-store-engine');
 /** The mirror for every image pull. A test may start a registry here; otherwise nothing listens. */
 export const REGISTRY = '127.0.30.50:5000';
@@ -40,7 +40,7 @@ const START_MS = 60_000;
 const STOP_MS = 30_000;
 
 /**
- * Starts the engine, and removes containers and networks that a killed run has left.
+ * Starts the engine, and removes the containers and networks that a killed run has left behind.
  * @throws {Error} with the reason, if none can be started here
  */
 export async function startEngine(): Promise<Engine> {

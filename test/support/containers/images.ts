@@ -37,6 +37,6 @@ export function unpinned(file: string): readonly [path: string, dispose: () => v
   return [copy, () => rmSync(folder, { recursive: true })];
 }
 
-/** Bytes of an image's layers, those of its base included. */
+/** The size of an image's layers in bytes, including those of its base. */
 export const sizeOf = async (docker: Docker, image: string): Promise<number> =>
   Number(await docker(['image', 'inspect', '--format', '{{.Size}}', image]));

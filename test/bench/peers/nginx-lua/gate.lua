@@ -35,8 +35,7 @@ local function digest_of(secret)
   return (ngx.encode_base64(hash:final(), true):gsub('[+/]', { ['+'] = '-', ['/'] = '_' }))
 end
 
--- Id and digest of `Bearer as_<12>_<32 and 6>`. The checksum at the end is not verified, one step less than in the
--- gateway.
+-- Id and digest of `Bearer as_<12>_<32 and 6>`. The checksum at the end is not verified here, unlike in the gateway.
 local function credential(header)
   if not header or #header ~= HEADER_LENGTH or byte(header, 23) ~= UNDERSCORE then return nil end
   if lower(sub(header, 1, 7)) ~= 'bearer ' or sub(header, 8, 10) ~= 'as_' then return nil end

@@ -11,7 +11,7 @@ local function wait_for(target, level, limit, window)
   return max((target - level) * window / limit, 0)
 end
 
--- Sets all of them from a reply of decide-one.lua, and Retry-After only if the request was not admitted.
+-- Sets all limit headers from a reply of decide-one.lua, and Retry-After only if the request was not admitted.
 function limits.set(header, reply)
   local outcome, now = reply[1], tonumber(reply[3])
   local minute, minute_level, day, day_level = tonumber(reply[4]), tonumber(reply[5]), tonumber(reply[6]), tonumber(reply[7])
