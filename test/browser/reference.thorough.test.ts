@@ -184,7 +184,7 @@ test('while the gateway refuses the address, the page reports it and respects Re
   await page.goto(`${own.gateway}/docs`);
   const key = await own.issueKey();
   await pasteKey(page, key);
-  // Uses up the allowance of the address until the page has noticed it.
+  // Uses up the allowance of the address until the page reports that it is out of date.
   let isNoticed = false;
   const noise = (async () => {
     while (!isNoticed) await Promise.all(Array.from({ length: 30 }, () => send(`${own.gateway}/v1/limits`, { key })));

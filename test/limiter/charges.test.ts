@@ -60,7 +60,7 @@ test('requests that only shadow mode admitted count as usage and take no token',
   expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
-test('requests that were admitted by levels from before a reset count as usage and take no token', async () => {
+test('requests that were admitted on bucket levels from before a reset count as usage and take no token', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   await charge(id, 4);
   const before = under.now;
@@ -79,7 +79,7 @@ test('requests that were admitted by levels from before a reset count as usage a
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
 });
 
-/** Random events of a key and its gateway. The gateway does not know of a reset elsewhere. */
+/** Random events of a key and its gateway. The gateway is not notified of a reset elsewhere. */
 const HISTORY = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: fc.constant('ask Redis' as const) },

@@ -94,7 +94,7 @@ test('decisions are counted by outcome and plan, and refusals by limit', async (
   await redis.flushdb();
 });
 
-test('a request without a decision is counted by reason, and each request once', async () => {
+test('a request without a decision is counted by reason, and each request is counted once', async () => {
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey();
   const unusable = await stack.issueKey();
@@ -132,7 +132,7 @@ test('requests of one event-loop turn are counted as one call', async () => {
   expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
 });
 
-test('a ban is counted while it runs, even with the embedded limiter', async () => {
+test('a ban is counted while it is in force, even with the embedded limiter', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 2 });

@@ -107,7 +107,7 @@ test('the minutes of the last hour sum up all workers', async () => {
   expect((await workers.admin('/traffic')).json).toMatchObject({ workers: { serving: 2, wanted: 2 } });
 });
 
-test('/traffic combines what all workers see of the cores and of Redis, and lists which of them serve', async () => {
+test('/traffic combines what all workers report on the cores and Redis, and lists the workers that serve', async () => {
   const waiting: (() => void)[] = [];
   const CORE_URL = await faultyCore((socket, head) => void waiting.push(() => socket.write(okTo(head))));
   const workers = await startWorkers({ CORE_URL, CORE_TIMEOUT_MS: '60000' });

@@ -28,7 +28,7 @@ const withRedis = onRedis(REDIS_URL);
 const view = (stack: Stack, key: string) => viewOf(stack, idOf(key));
 const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).banRefused;
 
-/** How many requests bans have refused, over all minutes. */
+/** The number of requests that bans have refused, over all minutes. */
 async function bannedIn(stack: Stack, key: string): Promise<number> {
   const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
   expect(minutes.map(({ at }) => at)).toEqual([...new Set(minutes.map(({ at }) => at))].sort());
@@ -139,7 +139,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test("refusals of two gateways are summed, and the command line shows the ban's end, number and refusals", async () => {
+test("refusals of two gateways are summed, and the command line shows when the ban ends, whether it is the first, and its refusals", async () => {
   const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
   const key = await banned(stack, { name: 'loud' });
   await refused(stack, key, 1_003);
@@ -215,7 +215,7 @@ test('the limit of a key is reported as too low after ten minutes in which its c
   expect(out.split('\n').filter((line) => said.test(line))).toEqual([expect.stringContaining(small)]);
 });
 
-test('bans are found among many keys, a limited number per call', async () => {
+test('bans are found among many keys, of which each call checks a limited number', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();

@@ -207,7 +207,7 @@ test('--yes skips all prompts', async () => {
   expect(await minuteOf('pro')).toBe(311);
 });
 
-test('an outdated confirmation of a change or a file changes nothing', async () => {
+test('confirming a change or a file changes nothing if the plans have changed in the meantime', async () => {
   const file = join(await temporaryFolder(), 'plans.yaml');
   await writeFile(file, 'business: { minute: 1200, ban_seconds: 400 }\n');
   for (const [words, question, minute] of [

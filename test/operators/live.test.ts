@@ -25,7 +25,7 @@ async function spread(key: string, isThere: (answer: Answer) => boolean): Promis
   const reached = await Promise.all(
     stacks.map(async (stack) => {
       while (!isThere(await ask(stack, key))) {
-        if (performance.now() - startedAt > 10_000) throw new Error('The expected answer never came.');
+        if (performance.now() - startedAt > 10_000) throw new Error('The expected answer was not received.');
         // Without a pause, the gateways would have no time for anything else.
         await sleep(20);
       }
@@ -66,7 +66,7 @@ test('a rollback is live everywhere within a second', TIMED, async () => {
   tell('rollback', await spread(key, (answer) => !hasLimit(6_000)(answer)));
 });
 
-test('an edit of a plan gives no tokens back on any gateway', async () => {
+test('an edit of a plan refunds no tokens on any gateway', async () => {
   const key = await first.issueKey({ plan: 'pro' });
   for (let sent = 0; sent < 20; sent++) await ask(first, key);
   const before = dayOf(await ask(first, key));

@@ -214,7 +214,7 @@ test('the reference shows the limits of the plans in force and their changes', a
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
 });
 
-test('the text on the 80 % signal names the headers that show the day limit while the minute limit has less left', async () => {
+test('the text on the 80 % signal names the headers that show the day limit while the minute limit has fewer requests left', async () => {
   const { gateway, issueKey } = await startStack();
   const key = await issueKey({ minute: 4, day: 5 });
   for (let sent = 0; sent < 3; sent++) await send(`${gateway}/v1/pets`, { key });
@@ -229,7 +229,7 @@ test('the text on the 80 % signal names the headers that show the day limit whil
   expect(said).toContain('<code>X-RateLimit-Remaining</code> shows the minute limit while that has fewer');
 });
 
-test('the figures of the line, the ban and the 80 % signal have a correct text alternative', async () => {
+test('the figures of the line, the ban and the 80 % signal have correct text alternatives', async () => {
   const { gateway, issueKey } = await startStack();
   const { text } = await send(`${gateway}/docs/`);
   const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)">\s*<desc id="\1">([^<]+)</g)];

@@ -25,7 +25,7 @@ const LATE_MS = 1_000;
 /** Tolerances, because the machine handles both ends of a thousand connections. */
 const EARLY_MS = 500;
 const NOISE_MS = 1_500;
-/** Lower times are never a failure, because other work on the machine can cause them. */
+/** Times below this are never a failure, because other work on the machine can cause them. */
 const P99_FLOOR_MS = 200;
 
 interface Gateway {

@@ -164,7 +164,7 @@ test.for([
   ['is unreachable', undefined, {}, 502, 'bad_gateway'],
   ['never answers', () => {}, { CORE_TIMEOUT_MS: '300' }, 504, 'gateway_timeout'],
   ['hangs up', (socket) => socket.destroy(), {}, 502, 'bad_gateway'],
-  ['does not know the path', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
+  ['does not serve the path', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
   [
     'rejects the token of the gateway',
     (socket) => socket.end('HTTP/1.1 403 Forbidden\r\n\r\n'),

@@ -193,7 +193,7 @@ test.for([
     expect(await Promise.all(others)).toEqual(Array(300).fill(true));
     await storage.save([['401', { banned_until: '9' }]], true);
     await storage.close();
-    // There is no space for a start either.
+    // A start finds no free space either.
     await (await open(folder)).close();
     const next = open(folder);
     expect(next.fault()).toBe(FULL);
