@@ -22,7 +22,7 @@ const REQUEST = {
 };
 
 /**
- * The output of the terminal for these lines. @param since when it began to show requests, in ms after the lines' time
+ * The output of the terminal for these lines. @param since when the terminal began to show requests, in ms after them
  */
 async function shown(lines: readonly unknown[], since = -1_000): Promise<string> {
   vi.useFakeTimers({ toFake: ['Date'], now: BEGAN.getTime() + since });

@@ -12,8 +12,8 @@ import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * Tests how the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key has five times
- * as many strikes as its minute limit.
+ * Tests how the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key has five
+ * times as many strikes as its minute limit.
  */
 
 const DIGEST = 'a'.repeat(64);
@@ -197,7 +197,7 @@ describe('a client that ignores Retry-After', () => {
     },
   );
 
-  // The bucket lasts 60/(n - 1) s. Then, for each n requests, n - 1 are refused and eight strikes expire, so the strikes reach
+  // The bucket lasts 60/(n - 1) s. Then n - 1 of n requests are refused and eight strikes expire, so the strikes reach
   // five times the minute limit after 5·60/(n - 9) s. The ban follows 30 s later.
   test.for([10, 12, 20, 100, 1_000])(
     'is banned at the time that the rule predicts, at %d times the limit',

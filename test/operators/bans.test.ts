@@ -139,7 +139,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test("refusals of two gateways are summed, and the command line shows when the ban ends, whether it is the first, and its refusals", async () => {
+test("refusals of two gateways are summed, and the command line shows the ban's end, its place in the series and its refusals", async () => {
   const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
   const key = await banned(stack, { name: 'loud' });
   await refused(stack, key, 1_003);

@@ -26,7 +26,7 @@ test('the reference and its files are public, isolated from other origins, and l
   }
 });
 
-test('an error links to its line in the reference, which says what to do', async () => {
+test('an error answer links to its entry in the reference, which says what to do', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'free', minute: 1 });
   const { text: page } = await send(`${stack.gateway}/docs/`);
@@ -151,7 +151,7 @@ test('a hundred people behind one address can reload the reference and still sen
   expect((await send(`${gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
 });
 
-test('an address that reads endlessly is refused: a browser gets a page, a program the Error format', async () => {
+test('an address that reads the reference endlessly is refused: a browser gets a page, a program the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const large = `${stack.gateway}/v1/openapi.json`;
