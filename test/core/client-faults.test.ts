@@ -68,7 +68,7 @@ test('a timeout signal of the caller is reported as a timeout', async () => {
   expect(await faultOf(store.getPet(1n, { signal: AbortSignal.timeout(50) }))).toMatchObject({ code: 'timeout' });
 });
 
-test('other calls can use the connection of aborted ones', TIMED, async () => {
+test('other calls can use the connection of aborted calls', TIMED, async () => {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
     if (heads.push(head) > 1) socket.write(answer('200 OK', PET));

@@ -170,7 +170,7 @@ test('a gateway receives only what haproxy states about a client', async () => {
   ]);
 });
 
-test(`one address has at most ${CONNECTIONS_PER_ADDRESS} connections, and another one is still accepted`, async () => {
+test(`one address has at most ${CONNECTIONS_PER_ADDRESS} connections, and another address is still accepted`, async () => {
   const { hostname, port } = new URL(haproxy.url);
   let refused = 0;
   const sockets = Array.from({ length: CONNECTIONS_PER_ADDRESS + 5 }, () => {

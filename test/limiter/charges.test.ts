@@ -151,7 +151,7 @@ test('a charge does not bring back a deleted key', async () => {
   expect(await under.redis.exists(keyOf(id))).toBe(0);
 });
 
-test('100,000 admissions of 20,000 keys are each charged once, alongside decisions', async () => {
+test('100,000 admissions of 20,000 keys are each charged once, while decisions continue', async () => {
   const limiter = new RedisLimiter(under.redis, under.inForce, { clock: () => under.now, timeoutMs: 1_000 });
   const clients = new Clients(
     () => under.plans,

@@ -229,7 +229,7 @@ test('a later change of a key is detected even if a request holds an evicted rec
   expect(known.hasChangedSince(key.id, askedAt, inHand)).toBe(true);
 });
 
-test('if two processes have data of a key, the newer one is used', async () => {
+test('if two processes have data of a key, the newer data is used', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);
@@ -284,7 +284,7 @@ test('a ban is cached for a second, and its verdict advances with the time', asy
 
 const bansOf = (known: Clients) => [...known.all()].filter((client) => known.isBanned(client)).length;
 
-test('a cached ban is hidden from wrong secrets, expires on time, and is dropped when its key changes', async () => {
+test('a cached ban is not revealed to wrong secrets, expires on time, and is dropped when its key changes', async () => {
   const { known, key, recall, decideInRedis } = await bannedKey();
   expect(recall(credentialOf(key.id, '0'.repeat(64)))).toBe(undefined);
   expect(bansOf(known)).toBe(1);

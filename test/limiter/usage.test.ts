@@ -198,7 +198,7 @@ test('damaged usage fields are reset and prevent no decision', async () => {
   }
 });
 
-test('a revoked key keeps only its usage and its place among revoked keys for 36 days, and no secret', async () => {
+test('for 36 days, a revoked key keeps its usage and its place among revoked keys, but no secret', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   await under.limiter.decide(credential);

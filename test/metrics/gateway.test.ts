@@ -19,7 +19,7 @@ const WITHOUT = 'gateway_requests_without_decision_total';
 const decisions = (stack: Stack, labels: Record<string, string>) =>
   eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_decisions_total', labels));
 
-test('requests are counted by operation, status and plan, and all unknown paths together', async () => {
+test('requests are counted by operation, status and plan, and those on unknown paths are counted together', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'pro' });
   const ask = (path: string, bearer: string | undefined = key) => send(stack.gateway + path, { key: bearer });
@@ -141,7 +141,7 @@ test('a ban is counted while it is in force, even with the embedded limiter', as
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
-test('while Redis is down, decisions are counted as local, and unknown keys are not decided', async () => {
+test('while Redis is down, decisions are counted as local, and no decision is made on unknown keys', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const [seen, unseen] = [await stack.issueKey({ plan: 'pro' }), await stack.issueKey({ plan: 'pro' })];

@@ -88,7 +88,7 @@ test('/traffic reports local decisions while one of the workers makes them', asy
   await eventually(async () => (await trafficOf(workers)).mode).toBe('shared');
 });
 
-test('the minutes of the last hour sum up all workers', async () => {
+test('the minutes of the last hour are summed over all workers', async () => {
   const workers = await startWorkers();
   const [key, banned] = [await workers.issueKey(), await workers.issueKey()];
   const ban = { method: 'PUT', key: ADMIN_TOKEN };

@@ -64,7 +64,7 @@ test('the doctor lists ten faults, reports that there are more, and then stops r
   expect((reads() - before) % (3 * 1_100)).toBe(0);
 });
 
-test('keys without faults are checked again after a minute, and faulty ones at once', async () => {
+test('keys without faults are checked again after a minute, and keys with faults at the next call', async () => {
   const { keys, ids, credentials } = await storeOf(3, (at) => at === 1);
   expect((await told(keys))[0]).toMatch(`fault ${ids[1]}: `);
   await keys.change(ids[1] as string, () => ({ record: { secrets: secretsOf(credentials[1]?.digest as string) } }));

@@ -152,7 +152,7 @@ test('a call checks a limited number of keys and returns where to continue, and 
   expect(idle.out).toContain('0 of 5202');
 });
 
-test('a key without usable limits is never near its limit', async () => {
+test('a key without usable limits never counts as near its limit', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const id = idOf(await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1 }));

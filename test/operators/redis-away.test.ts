@@ -49,7 +49,7 @@ test('the error of a failed read gives its reason', async () => {
   await expect.poll(ask).toBe('Redis is not connected.');
 });
 
-test('a reset during an outage of Redis gets 503 and has changed nothing once Redis is back', async () => {
+test('a reset during an outage of Redis gets 503 and is not made later, when Redis is back', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url });

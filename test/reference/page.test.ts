@@ -190,7 +190,7 @@ test('an address that reads the reference endlessly is refused: a browser gets a
   });
 });
 
-test('the reference shows the limits of the plans in force and their changes', async () => {
+test('the reference shows the plan limits in force and follows their changes', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   const page = async () => (await send(`${stack.gateway}/docs/`)).text;

@@ -117,7 +117,7 @@ test('an upgrade to another protocol or on another path is ignored', async () =>
   expect(core.handshakes).toHaveLength(0);
 });
 
-test('an upgrade after other requests begins after their answers, with the bytes that were already sent', async () => {
+test('an upgrade that follows other requests begins after their answers and includes the bytes that were already sent', async () => {
   const key = await stack.issueKey();
   const first = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   const { socket, received } = await connectRaw(stack.gateway);
