@@ -114,10 +114,13 @@ test.for([
   ['perl', [], 'match.pl', PERL, asJson],
   ['java', [], 'Main.java', JAVA, asCodePoints],
   ['go', ['run'], 'main.go', GO, asJson],
-] as const)('%s interprets every pattern as JavaScript does', async ([command, args, file, program, given], { skip }) => {
-  if (pathOf(command) === undefined) skip(`${command} is not on PATH`);
-  expect(await matchesIn(command, [...args], file, program, given)).toEqual(expected);
-});
+] as const)(
+  '%s interprets every pattern as JavaScript does',
+  async ([command, args, file, program, given], { skip }) => {
+    if (pathOf(command) === undefined) skip(`${command} is not on PATH`);
+    expect(await matchesIn(command, [...args], file, program, given)).toEqual(expected);
+  },
+);
 
 test('a name accepted by a published pattern is accepted by the service', () => {
   const { properties } = JSON.parse(description).components.schemas.NewPet;

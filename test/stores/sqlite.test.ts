@@ -56,19 +56,22 @@ test.for([
   ['removed', 'gateway.db'],
   ['replaced', 'gateway.db'],
   ['removed', 'gateway.db-wal'],
-] as const)('once a database file was %s (%s), no change is made, and all data can still be read', async ([how, name]) => {
-  const { storage, folder } = await open();
-  await storage.change(put('first', { name: 'first' }));
-  const file = join(folder, name);
-  await rename(file, `${file}.away`);
-  if (how === 'replaced') await copyFile(`${file}.away`, file);
-  await expect(storage.change({ ...put('first', { name: 'x' }), urgency: 'revocation' })).rejects.toThrow(NotMade);
-  expect(storage.fault()).toMatch(/^The file of the database was removed or replaced\./);
-  expect(await storage.read('key:first')).toEqual({ name: 'first' });
-  await rename(`${file}.away`, file);
-  expect(storage.fault()).toBeUndefined();
-  expect(await storage.change(put('first', { name: 'second' }))).toBe(true);
-});
+] as const)(
+  'once a database file was %s (%s), no change is made, and all data can still be read',
+  async ([how, name]) => {
+    const { storage, folder } = await open();
+    await storage.change(put('first', { name: 'first' }));
+    const file = join(folder, name);
+    await rename(file, `${file}.away`);
+    if (how === 'replaced') await copyFile(`${file}.away`, file);
+    await expect(storage.change({ ...put('first', { name: 'x' }), urgency: 'revocation' })).rejects.toThrow(NotMade);
+    expect(storage.fault()).toMatch(/^The file of the database was removed or replaced\./);
+    expect(await storage.read('key:first')).toEqual({ name: 'first' });
+    await rename(`${file}.away`, file);
+    expect(storage.fault()).toBeUndefined();
+    expect(await storage.change(put('first', { name: 'second' }))).toBe(true);
+  },
+);
 
 test('acknowledged data survives a restart, in files that only the owner can read', async () => {
   const folder = join(await temporaryFolder(), 'made', 'by the gateway');
