@@ -300,7 +300,7 @@ test.for([
   expect(faults).toEqual([]);
 });
 
-/** Whether the text of an operation is light, and the page behind it dark. */
+/** @returns whether the text of an operation is light, and whether the page behind it is dark */
 async function colours(page: Page): Promise<{ textIsLight: boolean; groundIsDark: boolean }> {
   const [text, ground] = (await page.evaluate(`[
     getComputedStyle(document.querySelector('.operation h3')).color,

@@ -74,7 +74,7 @@ describe('fleets whose workers respect Retry-After', () => {
     },
   );
 
-  /** No more workers than requests a minute. */
+  /** Each fleet has at most as many workers as its limit of requests per minute. */
   const anyFleet = fc.constantFrom(60, 300, 1_000).chain((limit) =>
     fc.record({
       limit: fc.constant(limit),

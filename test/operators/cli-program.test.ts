@@ -81,7 +81,7 @@ async function bashScript(): Promise<string> {
   return script;
 }
 
-/** What bash offers after each of these lines. Two spaces separate the words of a line. */
+/** @returns the completions that bash offers for each of these lines, whose words are separated by two spaces */
 async function offered(script: string, lines: readonly string[], environment: NodeJS.ProcessEnv = {}) {
   const complete = `offer() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}" 'the end'

@@ -252,7 +252,7 @@ test('the doctor requires /readyz of several cores, because a core without it ge
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
-/** What /readyz reports, without any other request, about a dependency that hangs. */
+/** Tests what /readyz reports, without any other request, about a dependency that hangs. */
 
 const PATIENT = { timeout: 15_000, interval: 200 };
 
@@ -344,7 +344,7 @@ test('the first /readyz names a worker that hangs', async () => {
   expect(detail).toMatch(/^worker 1 has not reported for \d\.\d s \(unknown since \S+Z\)\.$/);
 });
 
-/** What the console's banner, /readyz, the doctor and ctl doctor report about a core. */
+/** Expects the console's banner, /readyz, the doctor and ctl doctor to report the same finding about a core. */
 async function expectSameFinding(stack: Stack, about: string, status: string, found: string) {
   const shown = async () => (await get<TrafficAnswer>(stack, '/traffic')).health;
   await expect.poll(shown, PATIENT).toMatchObject({ about, status, found });

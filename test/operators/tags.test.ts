@@ -248,7 +248,7 @@ test('requests of a tagged key are found among many others', async () => {
   expect([requests.map(({ keyId }) => keyId), next]).toEqual([[idOf(tagged)], undefined]);
 });
 
-/** What the command line prints. */
+/** Runs the command line. @returns its output */
 const out = async (...words: string[]) => {
   const ended = await ctl(stack, ...words);
   expect([ended.code, ended.err]).toEqual([0, '']);
