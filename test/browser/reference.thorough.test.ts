@@ -117,7 +117,7 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   expect(await page.locator('#usage-bars rect').count()).toBe(2);
 });
 
-test('a ban is shown with the time at which it ends', async () => {
+test('a ban is shown with the time at which it expires', async () => {
   const key = await stack.issueKey({ name: 'was too loud' });
   const { page } = await openReference();
   await pasteKey(page, key);

@@ -35,7 +35,7 @@ async function shown(lines: readonly unknown[], since = -1_000): Promise<string>
   return all;
 }
 
-test('a request is one short line', async () => {
+test('a request is shown as one short line', async () => {
   expect(await shown([REQUEST])).toBe('22:34:06 200 GET /v1/pets 4 ms pro 4fXk20LmQa9z\n');
 });
 

@@ -73,7 +73,7 @@ test('requests that were admitted on bucket levels from before a reset count as 
   const left = [10, 100];
   expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
   expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
-  // The gateway knows that two of these were admitted before the reset.
+  // The gateway has recorded that two of these were admitted before the reset.
   expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
   expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });

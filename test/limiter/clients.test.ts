@@ -343,7 +343,7 @@ test('once every key may have changed, no local decision uses earlier data', asy
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a change of an unused key invalidates pending replies and takes no memory', async () => {
+test('a change of an unused key invalidates pending replies and uses no memory', async () => {
   const { known, decideHere } = knownKeys();
   const [key, inUse] = [await redis.createKey(), await redis.createKey()];
   known.note(inUse, await redis.limiter.decide(inUse));

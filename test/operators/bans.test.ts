@@ -287,7 +287,7 @@ describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) =>
     expect([bans, Date.parse(bannedUntil) - Date.now() <= BAN_SECONDS * 1_000]).toEqual([1, true]);
   });
 
-  test('a reset keeps the usage', async () => {
+  test('a reset preserves the usage counts', async () => {
     const key = await bannedKey(stack);
     const usage = async () => {
       const { minutes, days } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);

@@ -64,7 +64,7 @@ test('ctl reports a server that is not a gateway, a gateway that does not respon
     expect(await ctlWith(environment, 'plans', 'show')).toEqual({ code: 1, out: '', err: message });
 });
 
-test('each file in commands/ defines the command with its name', async () => {
+test('each file in commands/ defines the command of the same name', async () => {
   const files = readdirSync(join(ROOT, 'gateway/operators/cli/commands')).map((file) => file.replace(/\.ts$/, ''));
   const { out } = await ctlWith({}, '--help');
   const [listed = ''] = out.split('Commands:\n')[1]?.split('\n\n') ?? [];

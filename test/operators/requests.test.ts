@@ -80,7 +80,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     for (const hidden of [key.slice(16), digestIn(key)]) expect(text).not.toContain(hidden);
   });
 
-  test('the reasons of requests name bans, disabled and revoked keys, scopes and networks', async () => {
+  test('the reason of a refusal mentions the ban, the disabled or revoked key, the scope or the network', async () => {
     const stack = await startStack(environment);
     const reasonOf = async (answer: { id: string }) => (await one(stack, answer.id))?.reason ?? '';
     const banned = await stack.issueKey();
@@ -365,7 +365,7 @@ describe('with two gateways of two workers', async () => {
   });
 });
 
-test('while Redis hangs, the list arrives within 2 s without key names, and a list by tag gets 503', async () => {
+test('while Redis hangs, the list arrives within 2 s without key names, and a list filtered by tag gets 503', async () => {
   const redis = await startRedisServer();
   cleanUp(redis.stop);
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });

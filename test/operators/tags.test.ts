@@ -255,7 +255,7 @@ const out = async (...words: string[]) => {
   return ended.out;
 };
 
-test('tags are given to a new key, added, replaced, removed and shown', async () => {
+test('tags can be set on a new key, added, replaced, removed and shown', async () => {
   const issued = await out(...'keys create --plan free --name a --tag customer=acme --tag env=a=b'.split(' '));
   expect(issued).toMatch(/ tags\n.* customer=acme, env=a=b\n/);
   const id = idOf(/as_\w+/.exec(issued)?.[0] ?? '');

@@ -20,7 +20,7 @@ const LIMITS = {
   keepAliveMs: LIMIT_MS,
   checkEveryMs: 250,
 };
-/** Node keeps a connection a second longer than announced, because a request may cross the close. */
+/** Node keeps a connection a second longer than announced, because a request may arrive while it closes. */
 const LATE_MS = 1_000;
 /** Tolerances, because the machine handles both ends of a thousand connections. */
 const EARLY_MS = 500;

@@ -332,7 +332,7 @@ test('in a read-only folder, all acknowledged data is in force, changes are refu
   expect(await next.change(rename(1, 'new'))).toBe(true);
 });
 
-test('a gateway on a read-only folder without a lock locks it once it is writable, or exits if another gateway has', async (context) => {
+test('a gateway on a read-only folder without a lock locks it once it is writable, or exits if another gateway has locked it', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();
