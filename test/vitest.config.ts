@@ -17,7 +17,7 @@ const shared = {
   maxConcurrency: 10,
 };
 
-/** More workers than CPUs, because most files mainly wait, and long ones for more than half of their time. */
+/** More workers than CPUs, because most files mainly wait. Long ones wait for more than half of their time. */
 const WORKERS = { long: 3, others: 4 };
 
 /** Files share a process and its loaded modules, because a new process per file takes twice the CPU time. */

@@ -9,8 +9,8 @@ import { BREAKS, type Break } from './table.ts';
 
 const HELP = `npm run breaks -- [--only <text>]
 
-Makes each deliberate break of test/breaks/table.ts in a copy of this folder, one after the other, and runs the test
-that must fail with it. Prints the breaks that no test finds, and then exits with 1. Takes about ten minutes in all.
+Applies each deliberate break of test/breaks/table.ts to a copy of this folder, one at a time, and runs the test that
+must fail because of it. Exits with 1 if a break is not found by its test. Takes about ten minutes in all.
 
   --only <text>  only breaks whose file or test has this text in its name
   --help         prints this
@@ -44,7 +44,7 @@ async function main(breaks: readonly Break[]): Promise<void> {
 function resultOf({ file, code, broken, test }: Break, copy: string): string {
   const path = join(copy, file);
   const before = readFileSync(path, 'utf8');
-  if (before.split(code).length !== 2) return 'NOT THERE ONCE';
+  if (before.split(code).length !== 2) return 'NO SINGLE MATCH IN THE FILE';
   writeFileSync(
     path,
     before.replace(code, () => broken),
@@ -55,8 +55,8 @@ function resultOf({ file, code, broken, test }: Break, copy: string): string {
       cwd: copy,
       encoding: 'utf8',
     });
-    if (status === 0) return 'NOT FOUND';
-    return /[1-9]\d* failed/.test(stdout) ? 'found' : 'NOT RUN';
+    if (status === 0) return 'NOT FOUND BY ITS TEST';
+    return /[1-9]\d* failed/.test(stdout) ? 'found' : 'TEST NOT RUN';
   } finally {
     writeFileSync(path, before);
   }

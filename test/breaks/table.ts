@@ -1,4 +1,4 @@
-/** One deliberate break of the product, like a bug, and the test that must fail with it. */
+/** A deliberate bug in the product, and the test that must fail because of it. */
 export interface Break {
   readonly file: string;
   /** Occurs exactly once in the file. */

@@ -77,7 +77,7 @@ test('at 1280 pixels no reason wraps within a word of usual length', async () =>
   const other = await startStack();
   const key = await other.issueKey({ name: 'international shipping', plan: 'free' });
   const reason = 'subscription upgraded';
-  // Long values in one column take room from the others.
+  // Long values in one column make the others narrower.
   const tags = Object.fromEntries(['customer', 'env', 'team', 'region'].map((tag) => [tag, `${tag} of many words`]));
   await other.admin('PATCH', `/keys/${idOf(key)}`, {
     plan: 'pro',

@@ -49,7 +49,7 @@ async function painted(page: Page, title: string, pattern: RegExp): Promise<stri
   return texts.filter((text) => pattern.test(text));
 }
 
-/** How many pixels of a chart have a colour. */
+/** The number of pixels of a chart that have this colour. */
 const pixelsOf = (page: Page, title: string, colour: readonly number[]): Promise<number> =>
   page.evaluate(`(() => {
     const canvas = ${canvasOf(title)};

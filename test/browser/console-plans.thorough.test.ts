@@ -76,7 +76,7 @@ test('the review shows what the new limits would have refused in the last hour',
   expect(faults).toEqual([]);
 });
 
-test('after a conflict of two editors, the review shows the values in force and keeps the typed ones', async () => {
+test('after a conflict between two operators, the review shows the values in force and keeps the typed ones', async () => {
   const [one, other] = [await openConsole(browser, stack, PAGE), await openConsole(browser, stack, PAGE)];
   await reviewPlan(one.page, 'Business', { 'Requests per minute': '2000' });
   await reviewPlan(other.page, 'Business', { 'Requests per minute': '3000' });

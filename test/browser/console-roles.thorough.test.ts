@@ -26,7 +26,7 @@ async function openAs(role: string): Promise<Page> {
   return page;
 }
 
-/** A button that the browser itself adds to fields for a time. */
+/** A button that the browser itself adds to time fields. */
 const OF_THE_BROWSER = /^Show local date/;
 
 /** The buttons of a page, as the browser describes them to a screen reader. */

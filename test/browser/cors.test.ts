@@ -27,7 +27,7 @@ interface Read {
   readonly headers: Record<string, string>;
 }
 
-/** What a script on the page can read; the name of the error if the browser withholds the answer. */
+/** @returns what a script on the page can read, or the name of the error if the browser withholds the answer */
 function fetchIn(page: Page, url: string, init: object = {}): Promise<Read | string> {
   return page.evaluate(`
     fetch(${JSON.stringify(url)}, ${JSON.stringify(init)}).then(

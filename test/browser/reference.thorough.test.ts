@@ -117,7 +117,7 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   expect(await page.locator('#usage-bars rect').count()).toBe(2);
 });
 
-test('a ban is shown with the time at which it ends', async () => {
+test('a ban is shown with the time at which it expires', async () => {
   const key = await stack.issueKey({ name: 'was too loud' });
   const { page } = await openReference();
   await pasteKey(page, key);
@@ -184,7 +184,7 @@ test('while the gateway refuses the address, the page reports it and respects Re
   await page.goto(`${own.gateway}/docs`);
   const key = await own.issueKey();
   await pasteKey(page, key);
-  // Uses up the allowance of the address until the page has noticed it.
+  // Uses up the allowance of the address until the page reports that it is out of date.
   let isNoticed = false;
   const noise = (async () => {
     while (!isNoticed) await Promise.all(Array.from({ length: 30 }, () => send(`${own.gateway}/v1/limits`, { key })));
@@ -300,7 +300,7 @@ test.for([
   expect(faults).toEqual([]);
 });
 
-/** Whether the text of an operation is light, and the page behind it dark. */
+/** @returns whether the text of an operation is light, and whether the page behind it is dark */
 async function colours(page: Page): Promise<{ textIsLight: boolean; groundIsDark: boolean }> {
   const [text, ground] = (await page.evaluate(`[
     getComputedStyle(document.querySelector('.operation h3')).color,

@@ -68,7 +68,7 @@ test('a timeout signal of the caller is reported as a timeout', async () => {
   expect(await faultOf(store.getPet(1n, { signal: AbortSignal.timeout(50) }))).toMatchObject({ code: 'timeout' });
 });
 
-test('other calls can use the connection of aborted ones', TIMED, async () => {
+test('other calls can use the connection of aborted calls', TIMED, async () => {
   const heads: string[] = [];
   const url = await faultyCore((socket, head) => {
     if (heads.push(head) > 1) socket.write(answer('200 OK', PET));
@@ -158,7 +158,7 @@ test.for(['502 Bad Gateway', '503 Service Unavailable', '504 Gateway Timeout'])(
   },
 );
 
-test('unavailability is reported after three attempts, and at once for PATCH, as other errors are', async () => {
+test('unavailability is reported after three attempts, or at once for PATCH; other errors are reported at once', async () => {
   const core = await coreThatAnswers(unavailable());
   const store = clientOf(core.url);
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'unavailable', status: 503, message: 'Not now.' });

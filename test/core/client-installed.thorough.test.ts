@@ -80,7 +80,7 @@ test('the packed client is JavaScript with types and runs in an empty project', 
   writeFileSync(join(project, 'use.mjs'), JAVASCRIPT);
   expect(await run(process.execPath, ['use.mjs'], project, env)).toBe('Rex bigint\nnot_found\n');
 
-  // Like any project in TypeScript, this one installs the types of Node itself.
+  // A TypeScript project must install the types of Node itself.
   mkdirSync(join(project, 'node_modules/@types'), { recursive: true });
   for (const name of ['@types/node', 'undici-types'])
     cpSync(join(ROOT, 'node_modules', name), join(project, 'node_modules', name), { recursive: true });

@@ -77,7 +77,7 @@ test('a value that is inexact or invalid is refused before it is sent', async ()
   expect(core.heads).toEqual([]);
 });
 
-test('the iterator reads each page once, and only as many as needed', async () => {
+test('the iterator reads each page once, and only as many pages as needed', async () => {
   const store = await freshStore();
   const created = Array.from({ length: 230 }, (_, at) =>
     store.createPet({ name: `pet ${at}`, categoryId: at, status: at % 2 ? 'sold' : 'pending' }),
@@ -163,7 +163,7 @@ test('additional members of a newer core are accepted', async () => {
   expect(await faultOf(store.getPet(7n))).toMatchObject({ code: 'teapot', status: 418, message: 'Short and stout.' });
 });
 
-test('a close finishes calls in flight and refuses later ones', async () => {
+test('closing the client finishes calls in flight and refuses later ones', async () => {
   const url = await faultyCore((socket) => setTimeout(() => socket.write(answer('200 OK', PET)), 100));
   const store = createStoreClient({ url });
   const underway = store.getPet(7n);

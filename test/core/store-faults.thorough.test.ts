@@ -112,7 +112,7 @@ test('a core with a read-only PostgreSQL is not ready, and one with a locked tab
 test('a core with SQLite on a full disk answers writes with 503 and still serves reads', async () => {
   const folder = await temporaryFolder();
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` };
-  // A limit of 400 blocks of 512 bytes stands for a full disk.
+  // A limit of 400 blocks of 512 bytes simulates a full disk.
   const { out, addresses } = await startService('core/main.ts', environment, [
     'sh',
     '-c',

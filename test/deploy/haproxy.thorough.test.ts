@@ -157,7 +157,7 @@ test('a client is identified by its real address, whatever its headers claim', a
   await eventually(() => lines().map(({ address }) => address)).toEqual([CLIENT]);
 });
 
-test('a gateway learns only what haproxy states about a client', async () => {
+test('a gateway receives only what haproxy states about a client', async () => {
   const recorder = await listeningCore();
   const { host, port } = new URL(recorder.url);
   const place = { GATEWAY_1: host, GATEWAY_2: host, ADMIN_PORT_1: port, ADMIN_PORT_2: port };
@@ -170,7 +170,7 @@ test('a gateway learns only what haproxy states about a client', async () => {
   ]);
 });
 
-test(`one address has at most ${CONNECTIONS_PER_ADDRESS} connections, and another one is still accepted`, async () => {
+test(`one address has at most ${CONNECTIONS_PER_ADDRESS} connections, and another address is still accepted`, async () => {
   const { hostname, port } = new URL(haproxy.url);
   let refused = 0;
   const sockets = Array.from({ length: CONNECTIONS_PER_ADDRESS + 5 }, () => {

@@ -22,7 +22,7 @@ const REQUEST = {
 };
 
 /**
- * The output of the terminal for these lines. @param since when it began to show requests, in ms after the lines' time
+ * The output of the terminal for these lines. @param since when the terminal began to show requests, in ms after them
  */
 async function shown(lines: readonly unknown[], since = -1_000): Promise<string> {
   vi.useFakeTimers({ toFake: ['Date'], now: BEGAN.getTime() + since });
@@ -35,7 +35,7 @@ async function shown(lines: readonly unknown[], since = -1_000): Promise<string>
   return all;
 }
 
-test('a request is one short line', async () => {
+test('a request is shown as one short line', async () => {
   expect(await shown([REQUEST])).toBe('22:34:06 200 GET /v1/pets 4 ms pro 4fXk20LmQa9z\n');
 });
 

@@ -5,7 +5,7 @@ import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** Requests of one turn of the event loop are decided in one call, and those of a key together. */
+/** One call decides all requests of an event-loop turn, with the requests of each key together. */
 
 const { url } = await emptyDatabase();
 

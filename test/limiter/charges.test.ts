@@ -40,7 +40,7 @@ test('a charge needs no secret, takes tokens, counts as usage, and is not a stri
   expect(entry?.usage.minutes).toMatchObject([{ admitted: 0, refused: 0 }]);
 });
 
-test('no key is banned before the latest retry time that it was given while Redis was away', async () => {
+test('no key is banned before the latest retry time that its clients received while Redis was away', async () => {
   under.setPlan('pro', { ban_after: 3, ban_grace_seconds: 0 });
   const key = await under.createKey({ plan: 'pro', minute: 6 });
   await charge(key.id, 6, 20, 0, under.now + 30 * SECOND);
@@ -60,7 +60,7 @@ test('requests that only shadow mode admitted count as usage and take no token',
   expect(await under.keys.get(id)).toMatchObject({ admitted: 6, shadowed: 5, refused: 0 });
 });
 
-test('requests that were admitted by levels from before a reset count as usage and take no token', async () => {
+test('requests that were admitted on bucket levels from before a reset count as usage and take no token', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   await charge(id, 4);
   const before = under.now;
@@ -73,13 +73,13 @@ test('requests that were admitted by levels from before a reset count as usage a
   const left = [10, 100];
   expect(await tokensAfter({ admitted: 3, asOf: before })).toEqual([3, left]);
   expect(await tokensAfter({ admitted: 3, asOf: under.now })).toEqual([3, left]);
-  // The gateway knows that two of these were admitted before the reset.
+  // The gateway has recorded that two of these were admitted before the reset.
   expect(await tokensAfter({ admitted: 3, spared: 2, asOf: under.now + 1 })).toEqual([2, [9, 99]]);
   expect(await tokensAfter({ admitted: 2, spared: 2 })).toEqual([2, [9, 99]]);
   expect(await under.keys.get(id)).toMatchObject({ admitted: 4 + 3 + 3 + 3 + 2 });
 });
 
-/** Random events of a key and its gateway. The gateway does not know of a reset elsewhere. */
+/** Random events of a key and its gateway. The gateway is not notified of a reset elsewhere. */
 const HISTORY = fc.array(
   fc.oneof(
     { weight: 3, arbitrary: fc.constant('ask Redis' as const) },
@@ -151,7 +151,7 @@ test('a charge does not bring back a deleted key', async () => {
   expect(await under.redis.exists(keyOf(id))).toBe(0);
 });
 
-test('100,000 admissions of 20,000 keys are each charged once, alongside decisions', async () => {
+test('100,000 admissions of 20,000 keys are each charged once, while decisions continue', async () => {
   const limiter = new RedisLimiter(under.redis, under.inForce, { clock: () => under.now, timeoutMs: 1_000 });
   const clients = new Clients(
     () => under.plans,
@@ -198,7 +198,7 @@ test('100,000 admissions of 20,000 keys are each charged once, alongside decisio
   expect(new Set(counts)).toEqual(new Set(['5']));
 });
 
-test('a reply to a charge still has the levels if it arrives after the deadline of a decision', async () => {
+test('a reply to a charge still provides the bucket levels if it arrives after the deadline of a decision', async () => {
   const { id } = await under.createKey({ minute: 10, day: 100 });
   const proxy = await startFaultProxy(url);
   const late = await connectedRedis(proxy.url);
@@ -233,7 +233,7 @@ test('a charge without a reply is counted and not repeated, and one that did not
   expect(debts.counted()[0]?.values).toContainEqual({ labels: { fate: 'unknown' }, value: 3 });
 });
 
-test('a lowered limit lowers a debt, so that the key waits two minutes at most', async () => {
+test("lowering a key's limit reduces its debt, so that its clients wait two minutes at most", async () => {
   const key = await under.createKey({ minute: 1_000, day: 100_000 });
   await charge(key.id, 1_995);
   expect(tokensIn(await under.limiter.decide(key))).toEqual([-995, 98_005]);

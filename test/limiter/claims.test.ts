@@ -17,7 +17,7 @@ describe.for(bothLimiters(url))('with %s', ([, open]) => {
     expect(await keys.claim(id, 'day_80', TODAY + 1, randomUUID())).toBe(true);
   });
 
-  test('a claim that is made after midnight for the day before does not undo the claim of the new day', async () => {
+  test('a claim that is made after midnight for the previous day does not undo the claim of the new day', async () => {
     const under = await open();
     const { id } = await under.createKey();
     expect(await under.keys.claim(id, 'banned', TODAY + 1, randomUUID())).toBe(true);

@@ -7,13 +7,13 @@ import { BEGIN, redisUnderTest, SECOND } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** How a gateway uses the last data of a key that it got from Redis. */
+/** Tests how a gateway uses the key data that it last received from Redis. */
 
 const { url } = await emptyDatabase();
 const redis = await redisUnderTest(url);
 const MINUTE = 60;
 
-/** @param ahead by how much the clock of Redis has been set back since */
+/** @param ahead how far the clock of Redis has been set back since */
 function knownKeys(ahead = () => 0) {
   const monotonic = () => redis.now + ahead();
   const known = new Clients(() => redis.plans, monotonic);
@@ -92,7 +92,7 @@ test('a local refusal gets a place in line and is not a strike', async () => {
   expect(refused.map(({ retryAt = 0 }) => retryAt - redis.now)).toEqual(
     refused.map((_, at) => Math.min(10 * (at + 1), 900) * SECOND),
   );
-  // Redis is back and has none of the refusals.
+  // Redis answers again and has recorded none of the refusals.
   await redis.limiter.decide(key);
   expect((await redis.keys.get(key.id))?.refusals.strikesUntil).toBe(0);
 });
@@ -229,7 +229,7 @@ test('a later change of a key is detected even if a request holds an evicted rec
   expect(known.hasChangedSince(key.id, askedAt, inHand)).toBe(true);
 });
 
-test('if two processes have data of a key, the newer one is used', async () => {
+test('if two processes have data of a key, the newer data is used', async () => {
   const [first, second] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await first.decideInRedis(key);
@@ -284,7 +284,7 @@ test('a ban is cached for a second, and its verdict advances with the time', asy
 
 const bansOf = (known: Clients) => [...known.all()].filter((client) => known.isBanned(client)).length;
 
-test('a cached ban is hidden from wrong secrets, expires on time, and is dropped when its key changes', async () => {
+test('a cached ban is not revealed to wrong secrets, expires on time, and is dropped when its key changes', async () => {
   const { known, key, recall, decideInRedis } = await bannedKey();
   expect(recall(credentialOf(key.id, '0'.repeat(64)))).toBe(undefined);
   expect(bansOf(known)).toBe(1);
@@ -332,7 +332,7 @@ test('the least recently used secret of a key is forgotten when there are more t
   );
 });
 
-test('once any key may have changed, no local decision uses earlier data', async () => {
+test('once every key may have changed, no local decision uses earlier data', async () => {
   const { known, decideInRedis, decideHere } = knownKeys();
   const key = await redis.createKey();
   await decideInRedis(key);
@@ -343,7 +343,7 @@ test('once any key may have changed, no local decision uses earlier data', async
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('a change of an unused key invalidates pending replies and takes no memory', async () => {
+test('a change of an unused key invalidates pending replies and uses no memory', async () => {
   const { known, decideHere } = knownKeys();
   const [key, inUse] = [await redis.createKey(), await redis.createKey()];
   known.note(inUse, await redis.limiter.decide(inUse));
@@ -357,7 +357,7 @@ test('a change of an unused key invalidates pending replies and takes no memory'
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('after the clock of Redis was set back, a change outdates what Redis decided before', async () => {
+test('after the clock of Redis was set back, a change still invalidates earlier decisions', async () => {
   let ahead = 0;
   const { known, decideInRedis, decideHere } = knownKeys(() => ahead);
   const key = await redis.createKey();
@@ -371,7 +371,7 @@ test('after the clock of Redis was set back, a change outdates what Redis decide
   expect(decideHere(key)).toBe('admitted');
 });
 
-test('after the clock of Redis was set back, another process takes over its next decision, a ban included', async () => {
+test('after the clock of Redis was set back, another process still takes over the next decision of Redis, even a ban', async () => {
   let ahead = 0;
   const [worker, machine] = [knownKeys(() => ahead), knownKeys(() => ahead)];
   const key = await redis.createKey();

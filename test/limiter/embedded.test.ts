@@ -90,7 +90,7 @@ test('an unknown key is not cached and works once it exists', async () => {
   expect(asked).toEqual(['load', 'load', 'load']);
 });
 
-test("if a key's data is unreadable, a wrong secret is unknown and a correct one is not decided", async () => {
+test("if a key's data is unreadable, a wrong secret counts as unknown, and no decision is made for a correct one", async () => {
   const { limiter, storage, createKey } = await gateway();
   const key = await createKey();
   const wrong = { ...createApiKey(key.id).credential };
@@ -150,7 +150,7 @@ test('each state is stored once within about a second, and a failed save is retr
   expect((await storage.load(key.id))?.admitted).toBe('2');
 });
 
-test('the least recently used keys leave memory once they are stored, and unsaved ones stay', async () => {
+test('the least recently used keys are evicted from memory once they are stored, and unsaved ones stay', async () => {
   const fields = writeKey({ plan: 'free', name: '', createdAt: BEGIN, secrets: [secretWith('d')] });
   const loads: string[] = [];
   let isStored = true;
@@ -176,7 +176,7 @@ test('the least recently used keys leave memory once they are stored, and unsave
   expect(loads).toEqual(['stored']);
 });
 
-test('without a reply from the store, only keys in memory are decided', async () => {
+test('without a reply from the store, decisions are made only for keys in memory', async () => {
   const { limiter, faults, createKey } = await gateway();
   const key = await createKey();
   await limiter.decide(key);

@@ -40,7 +40,7 @@ const toSecret = ([digest, { until, scope, networks }]: [string, ModelSecret]): 
     networks: (networks ?? []).map((network) => parseNetwork(network) as string),
   });
 
-/** A reply in the format of the model, which has no restrictions of secrets. */
+/** A reply in the format of the model, which does not cover the restrictions of secrets. */
 function withoutBounds(reply: string): string {
   const read = readReply(reply);
   if (read === undefined) return reply;
@@ -128,7 +128,7 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
 
 type Ask = Extract<Step, { type: 'ask' }>;
 
-/** Only the first difference. The seed reproduces the steps before it. */
+/** @returns only the first difference, because the seed reproduces the steps before it */
 function firstDifference(asks: readonly Ask[], said: readonly (readonly string[])[]): string | undefined {
   const at = asks.findIndex((ask, index) => ask.said.join() !== said[index]?.join());
   return at === -1 ? undefined : `step ${at}: ${JSON.stringify({ ...asks[at], found: said[at] }, undefined, 1)}`;

@@ -12,8 +12,8 @@ import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * How the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key has five times
- * as many strikes as its minute limit.
+ * Tests how the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key has five
+ * times as many strikes as its minute limit.
  */
 
 const DIGEST = 'a'.repeat(64);
@@ -74,7 +74,7 @@ describe('fleets whose workers respect Retry-After', () => {
     },
   );
 
-  /** No more workers than requests a minute. */
+  /** Each fleet has at most as many workers as its limit of requests per minute. */
   const anyFleet = fc.constantFrom(60, 300, 1_000).chain((limit) =>
     fc.record({
       limit: fc.constant(limit),
@@ -115,7 +115,7 @@ describe('fleets whose workers respect Retry-After', () => {
     expect((await runFleet(keyOf(60), BEGIN, { ...fleet, burst })).banned).toBe(0);
   });
 
-  test('wait for tokens of the day when these are used up', async () => {
+  test('wait for the refill of the day limit when it is used up', async () => {
     const emptyDay = () => keyOf(60, EMPTY, 1_000);
     const { told } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
     expect(told).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
@@ -197,10 +197,10 @@ describe('a client that ignores Retry-After', () => {
     },
   );
 
-  // The bucket lasts 60/(n - 1) s. Then n - 1 of n requests are refused and eight strikes expire, so the strikes of
-  // five times the minute limit are reached after 5·60/(n - 9) s. The ban follows 30 s later.
+  // The bucket lasts 60/(n - 1) s. Then n - 1 of n requests are refused and eight strikes expire, so the strikes reach
+  // five times the minute limit after 5·60/(n - 9) s. The ban follows 30 s later.
   test.for([10, 12, 20, 100, 1_000])(
-    'is banned at the time that the rule gives, at %d times the limit',
+    'is banned at the time that the rule predicts, at %d times the limit',
     async (times) => {
       for (const limit of [60, 300, 1_000]) {
         const expected = 60 / (times - 1) + 300 / (times - 9) + 30;

@@ -62,7 +62,7 @@ test.for(bothLimiters(url))("%s: an operator's ban does not revive a series of b
 });
 
 test.for(bothLimiters(url))(
-  '%s: only a limit that is more than halved excuses the strikes of those in line',
+  '%s: clients in line are not banned for their strikes after their limit was more than halved',
   async ([, open]) => {
     for (const [minute, isBanned] of [
       [10, true],

@@ -134,7 +134,7 @@ test.for([
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 60 }), async (steps) => {
         const fleet = await makeFleet();
         const { under } = fleet;
-        // Only refusals, because requests of banned keys are not decided.
+        // No key must be banned, because requests of banned keys are not decided.
         under.setPlan('free', { minute: 3, ban_after: 1_000_000_000 });
         const keys = await Promise.all(Array.from({ length: 3 }, () => under.createKey({ name: 'counted' })));
         const seen = new Seen();
@@ -198,7 +198,7 @@ test('damaged usage fields are reset and prevent no decision', async () => {
   }
 });
 
-test('a revoked key keeps only its usage and its place among revoked keys for 36 days, and no secret', async () => {
+test('for 36 days, a revoked key keeps its usage and its place among revoked keys, but no secret', async () => {
   const { under } = await redisFleet();
   const credential = await under.createKey();
   await under.limiter.decide(credential);
@@ -228,7 +228,7 @@ test('a revoked key keeps only its usage and its place among revoked keys for 36
   expect(entries.get(credential.id)).toMatchObject({ isRevoked: true, admitted: 2 });
 });
 
-test('a secret that was written by hand with an unusual id works and harms no other key', async () => {
+test('a secret that was written by hand with an unusual id works and affects no other key', async () => {
   const { under } = await redisFleet();
   const [odd, usual] = [await under.createKey(), await under.createKey()];
   const field = `secret:${odd.digest}`;

@@ -40,7 +40,7 @@ async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: st
   return [...seen];
 }
 
-/** Two groups, so that two cores have enough time for each system. */
+/** There are two groups, so that a machine with two CPUs has enough time for each system. */
 const GROUPS: Readonly<Record<string, () => Promise<Patient[]>>> = {
   'gateways, plans and cores': async () => [
     ...(await Promise.all([gatewayAlone(await emptyDatabase()), gatewayWithWorkers(), gatewayWithBadPlans()])),

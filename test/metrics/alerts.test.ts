@@ -204,7 +204,7 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     stays: [{ [MEMORY]: '0.79x30' }, { [MEMORY]: '0.5x17 0.9x1 0.5x10' }],
   },
   GatewayBackupMissing: {
-    // The clock of these histories begins at 0, and 26 hours are 1,560 minutes. The newest of all gateways counts.
+    // The clock of these histories starts at 0, and 26 hours are 1,560 minutes. The newest backup on any gateway counts.
     fires: [{ [BACKUP('a')]: '0x1700' }, { [BACKUP('a')]: '0x1700', [BACKUP('b')]: '-3600x1700' }],
     stays: [{ [BACKUP('a')]: '0x1000 60000x700' }, { [BACKUP('a')]: '0x1700', [BACKUP('b')]: '60000x1700' }, {}],
   },

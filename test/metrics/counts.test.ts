@@ -10,7 +10,7 @@ test.for([
   [5, 1],
   [5.1, 2],
   [Number.POSITIVE_INFINITY, 2],
-])('of the buckets ≤ 1, ≤ 5 and more, %s is counted in the one at index %s', ([value, bucket]) => {
+])('with buckets for ≤ 1, ≤ 5 and larger values, %s is counted in the bucket at index %s', ([value, bucket]) => {
   const distribution = new Histogram({ name: 'd', help: 'D.' }, [1, 5]);
   distribution.observe(value as number);
   const counts = distribution.family().values.filter(({ metricName }) => metricName === 'd_bucket');

@@ -113,7 +113,7 @@ test('requests in progress and requests that wait for a connection are counted',
   expect((await scrape(stack.adminUrl)).sum('gateway_upstream_queued', { core: slow })).toBe(0);
 });
 
-test('a core that has left DNS is shown as draining until it has answered', async () => {
+test('a core that is no longer in DNS is shown as draining until it has answered', async () => {
   const dns = await startDnsServer();
   let end = () => {};
   const ended = new Promise<void>((resolve) => {
@@ -157,7 +157,7 @@ test('the connection to Redis, its last call and its missed deadlines are report
   expect(asked).toMatchObject({ lastCall: { ms: expect.any(Number) }, p99: expect.any(Number) });
 
   server.pause();
-  // The key is known, so this gateway can decide without Redis.
+  // This gateway has the data of the key, so it can decide without Redis.
   expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
   server.resume();
   expect((await trafficOf(stack)).redis.missedDeadlines).toBeGreaterThan(0);

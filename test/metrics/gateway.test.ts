@@ -19,7 +19,7 @@ const WITHOUT = 'gateway_requests_without_decision_total';
 const decisions = (stack: Stack, labels: Record<string, string>) =>
   eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_decisions_total', labels));
 
-test('requests are counted by operation, status and plan, and all unknown paths together', async () => {
+test('requests are counted by operation, status and plan, and those on unknown paths are counted together', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'pro' });
   const ask = (path: string, bearer: string | undefined = key) => send(stack.gateway + path, { key: bearer });
@@ -94,7 +94,7 @@ test('decisions are counted by outcome and plan, and refusals by limit', async (
   await redis.flushdb();
 });
 
-test('a request without a decision is counted by reason, and each request once', async () => {
+test('a request without a decision is counted by reason, and each request is counted once', async () => {
   const stack = await startStack(WITH_REDIS);
   const key = await stack.issueKey();
   const unusable = await stack.issueKey();
@@ -132,7 +132,7 @@ test('requests of one event-loop turn are counted as one call', async () => {
   expect([of('sum undefined'), of('count undefined'), of('bucket 8'), of('bucket 16')]).toEqual([10, 1, 0, 1]);
 });
 
-test('a ban is counted while it runs, even with the embedded limiter', async () => {
+test('a ban is counted while it is in force, even with the embedded limiter', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   await stack.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 2 });
@@ -141,7 +141,7 @@ test('a ban is counted while it runs, even with the embedded limiter', async () 
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_bans_active')).toBe(0);
 });
 
-test('while Redis is down, decisions are counted as local, and unknown keys are not decided', async () => {
+test('while Redis is down, decisions are counted as local, and no decision is made on unknown keys', async () => {
   const server = await ownRedis();
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const [seen, unseen] = [await stack.issueKey({ plan: 'pro' }), await stack.issueKey({ plan: 'pro' })];

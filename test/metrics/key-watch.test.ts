@@ -51,7 +51,7 @@ function watched() {
   return { note, told, clock, counts, near: () => watch.counts().near.get('free') };
 }
 
-test('many refusals of one key count as one key', () => {
+test('a key with many refusals counts as one refused key', () => {
   const { note, counts } = watched();
   for (let sent = 0; sent < 100; sent++) note('loud', decided('refused'));
   note('calm', decided('admitted'));
@@ -100,7 +100,7 @@ test('keys that have used 80 % of their day limit are counted by plan', async ()
   await eventuallyScraped(stack.adminUrl, shown).toEqual({ free: 1, pro: 2, business: 0, enterprise: 0 });
 });
 
-test.for([1, 2, 3, 4, 5, 6, 7, 10, 99])('a key with a limit of %d is near it from exactly 80 % on', (limit) => {
+test.for([1, 2, 3, 4, 5, 6, 7, 10, 99])('a key with a limit of %d counts as near it from exactly 80 % on', (limit) => {
   for (let used = 0; used <= limit; used++) {
     const { note, told, near } = watched();
     note('key', decided('admitted', { limit, tokens: limit - used }));

@@ -21,7 +21,7 @@ const spans = [...new Set([...runbook.matchAll(/`([^`]+)`/g)].map(([, span = '']
 const commandsOf = (program: string) =>
   spans.filter((span) => span.startsWith(`${program} `) && !span.includes(' -h '));
 
-/** The words of a command, split like a shell does. */
+/** The words of a command, split as a shell would. */
 const wordsOf = (command: string): string[] =>
   [...command.matchAll(/"([^"]*)"|<[^>]+>|\S+/g)].map(([word, quoted]) => quoted ?? word).slice(1);
 

@@ -59,7 +59,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test('GET /traffic returns rejected plan values, however long and many they are', async () => {
+test('GET /traffic returns rejected plan values, however many and however long they are', async () => {
   await redis.flushdb();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   await redis.hset('gateway:plans', 'free.minute', 'x'.repeat(10_000));

@@ -88,7 +88,7 @@ test('/traffic reports local decisions while one of the workers makes them', asy
   await eventually(async () => (await trafficOf(workers)).mode).toBe('shared');
 });
 
-test('the minutes of the last hour sum up all workers', async () => {
+test('the minutes of the last hour are summed over all workers', async () => {
   const workers = await startWorkers();
   const [key, banned] = [await workers.issueKey(), await workers.issueKey()];
   const ban = { method: 'PUT', key: ADMIN_TOKEN };
@@ -107,7 +107,7 @@ test('the minutes of the last hour sum up all workers', async () => {
   expect((await workers.admin('/traffic')).json).toMatchObject({ workers: { serving: 2, wanted: 2 } });
 });
 
-test('/traffic combines what all workers see of the cores and of Redis, and lists which of them serve', async () => {
+test('/traffic combines what all workers report on the cores and Redis, and lists the workers that serve', async () => {
   const waiting: (() => void)[] = [];
   const CORE_URL = await faultyCore((socket, head) => void waiting.push(() => socket.write(okTo(head))));
   const workers = await startWorkers({ CORE_URL, CORE_TIMEOUT_MS: '60000' });

@@ -294,7 +294,7 @@ test('plan fields written by a restore are recorded with its actor, not as an ed
   await redis.hdel('gateway:plans', 'pro.day');
   const page = { plans: { 'pro.day': '12345' } };
   expect((await stack.admin('POST', '/restore?author=ada&reason=lost', page)).status).toBe(200);
-  // Long enough for the table to be read several times.
+  // Meanwhile the table is read several times.
   await sleep(600);
   const restored = (await activityOf(stack)).filter(({ changes }) => changes.some(({ to }) => to === '12345'));
   expect(restored).toMatchObject([{ actor: 'ada', reason: 'lost', action: 'plan.change', target: 'pro', via: 'api' }]);

@@ -15,13 +15,13 @@ const { url: redisUrl, redis } = await emptyDatabase();
 const settings = onRedis(redisUrl);
 const started = () => startStack(settings);
 
-/** A stack on an empty Redis, with the built-in plans. */
+/** Starts a stack on an empty Redis with the built-in plans. */
 async function fresh(): Promise<Stack> {
   await redis.flushdb();
   return await started();
 }
 
-/** Issues every kind of key that customers can have. `expected` has the status that each key gets. */
+/** Issues every kind of key that customers can have. `expected` maps each key to the status that it gets. */
 async function issueAll(stack: Stack, plain: number) {
   const issue = (more: Record<string, unknown> = {}) => stack.issueKey({ plan: 'pro', ...more });
   const change = (method: string, key: string, path: string, body: unknown) =>
@@ -76,7 +76,7 @@ describe('on Redis', () => {
     const [stack, other] = [await fresh(), await started()];
     const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
-    // If the table is lost, either gateway may write it back, so both must know the change.
+    // If the table is lost, either gateway may write it back, so both must have the change.
     expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
     const file = await backUp(stack);
     const before = await contents();
@@ -295,7 +295,7 @@ test('a key that no restore would accept is listed as left out with the reason, 
   await redis.hset(hashOf(wide), Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`f${at}`, ''])));
   await redis.hset(hashOf(foreign), `secret:${'a'.repeat(43)}`, 'typed123 - read 9:zz/1 0 typed');
   await redis.set(hashOf(text), 'text');
-  // These have no meaning, or a valid value is in force instead.
+  // Each of these fields has no meaning, or has a valid value in force in its place.
   await redis.hset(hashOf(good), {
     'Not a field': 'x'.repeat(9_000),
     name: 'x'.repeat(9_000),
@@ -380,7 +380,7 @@ test('a backup that is incomplete or has no keys is not recorded', async () => {
   expect(await told(stack)).toBe(0);
 });
 
-test('a viewer can make a backup and is informed that it is not recorded', async () => {
+test('a viewer can make a backup and gets a note that it is not recorded', async () => {
   const stack = await startStack();
   await stack.issueKey();
   const { token } = await tokenFor(stack, 'viewer');
@@ -390,7 +390,7 @@ test('a viewer can make a backup and is informed that it is not recorded', async
   expect(await told(stack)).toBe(0);
 });
 
-test('the doctor reports a last backup that is older than 26 hours', async () => {
+test('the doctor warns if the last backup is more than 26 hours old', async () => {
   const stack = await fresh();
   const hoursAgo = (hours: number) => Math.floor(Date.now() / 1_000) - hours * 3_600;
   await redis.hset('gateway:backup', 'completed_at', hoursAgo(25));

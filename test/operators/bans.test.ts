@@ -28,7 +28,7 @@ const withRedis = onRedis(REDIS_URL);
 const view = (stack: Stack, key: string) => viewOf(stack, idOf(key));
 const refusedOf = async (stack: Stack, key: string) => (await view(stack, key)).banRefused;
 
-/** How many requests bans have refused, over all minutes. */
+/** The number of requests that bans have refused, over all minutes. */
 async function bannedIn(stack: Stack, key: string): Promise<number> {
   const { minutes } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
   expect(minutes.map(({ at }) => at)).toEqual([...new Set(minutes.map(({ at }) => at))].sort());
@@ -53,7 +53,7 @@ async function banned(stack: Stack, more = {}): Promise<string> {
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a ban is listed with its reason, is in force at once, and ends on time', async () => {
+  test('a ban is listed with its reason, is in force at once, and expires on time', async () => {
     await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, ban_seconds: 300 });
     const bans = async () => (await get<BansAnswer>(stack, '/bans')).bans;
     const [key, loud] = [await stack.issueKey({ name: 'scraper' }), await stack.issueKey({ minute: 1, day: 1 })];
@@ -139,7 +139,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
   });
 });
 
-test("refusals of two gateways are summed, and the command line shows the ban's end, number and refusals", async () => {
+test("refusals of two gateways are summed, and the command line shows the ban's end, its place in the series and its refusals", async () => {
   const [stack, other] = [await startStack(withRedis), await startStack(withRedis)];
   const key = await banned(stack, { name: 'loud' });
   await refused(stack, key, 1_003);
@@ -159,7 +159,7 @@ test("refusals of two gateways are summed, and the command line shows the ban's 
     new RegExp(`^note +banned until ${ban.source}$`, 'm'),
   );
   expect((await ctl(other, 'bans', 'list')).out).toMatch(/ refused since +reason\n.* 1 +1014 +-\n/);
-  // Makes the first ban look as if it had just ended, so that a second one follows.
+  // Makes the first ban look as if it had just expired, so that a second one follows.
   await redis.hset(hashOf(idOf(key)), { banned_until: '1', ban_decided: '1' });
   await redis.hset(hashOf(idOf(key)), { banned_until: String(Date.now() / 1_000 - 1) });
   for (let sent = 0; sent < 4; sent++) await ask(stack, key);
@@ -215,7 +215,7 @@ test('the limit of a key is reported as too low after ten minutes in which its c
   expect(out.split('\n').filter((line) => said.test(line))).toEqual([expect.stringContaining(small)]);
 });
 
-test('bans are found among many keys, a limited number per call', async () => {
+test('bans are found among many keys, of which each call checks a limited number', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const key = await stack.issueKey();
@@ -249,7 +249,7 @@ async function bannedKey(stack: Stack): Promise<string> {
 describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) => {
   const stack = await startStack(environment);
 
-  test('a reset gives a banned key with empty buckets and a line its full limits, also after a restart', async () => {
+  test('a reset restores the full limits of a banned key with empty buckets and a line, also after a restart', async () => {
     const DATA_DIR = await temporaryFolder();
     const first = await startStack({ ...environment, DATA_DIR });
     const [key, other] = [await bannedKey(first), await bannedKey(first)];
@@ -273,7 +273,7 @@ describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) =>
     expect(dayLeft((await ask(again, key)).headers)).toBe(2);
   });
 
-  test('after a reset, the next ban takes as many refusals and lasts as long as the first', async () => {
+  test('after a reset, the next ban requires as many refusals and lasts as long as the first', async () => {
     const key = await bannedKey(stack);
     // The first reset clears a ban, the second only strikes.
     for (let round = 0; round < 2; round++) {
@@ -287,7 +287,7 @@ describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) =>
     expect([bans, Date.parse(bannedUntil) - Date.now() <= BAN_SECONDS * 1_000]).toEqual([1, true]);
   });
 
-  test('a reset keeps the usage', async () => {
+  test('a reset preserves the usage counts', async () => {
     const key = await bannedKey(stack);
     const usage = async () => {
       const { minutes, days } = await get<KeyUsageAnswer>(stack, `/keys/${idOf(key)}/usage`);
@@ -300,7 +300,7 @@ describe.for(bothStacks(REDIS_URL))('resets with %s', async ([, environment]) =>
     expect(await view(stack, key)).toMatchObject({ admitted: 5 });
   });
 
-  test('the audit entry of a reset has the ban and the strikes that it cleared', async () => {
+  test('the audit entry of a reset lists the ban and the strikes that it cleared', async () => {
     const key = await bannedKey(stack);
     const { bannedUntil } = await view(stack, key);
     const changes = async (path: string) => {

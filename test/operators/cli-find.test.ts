@@ -230,7 +230,7 @@ test('a part of a name is refused, the keys that match it are listed, and nothin
   expect(await ctl(stack, 'keys', 'show', '000000000000')).toMatchObject({ code: 3, err: 'There is no such key.\n' });
 });
 
-/** What ctl and the console search for when somebody pastes a text. */
+/** Tests what ctl and the console search for when somebody pastes a text. */
 
 const { apiKey: pastedKey, credential } = createApiKey();
 const ID = credential.id;

@@ -64,7 +64,7 @@ test('ctl reports a server that is not a gateway, a gateway that does not respon
     expect(await ctlWith(environment, 'plans', 'show')).toEqual({ code: 1, out: '', err: message });
 });
 
-test('each file in commands/ defines the command with its name', async () => {
+test('each file in commands/ defines the command of the same name', async () => {
   const files = readdirSync(join(ROOT, 'gateway/operators/cli/commands')).map((file) => file.replace(/\.ts$/, ''));
   const { out } = await ctlWith({}, '--help');
   const [listed = ''] = out.split('Commands:\n')[1]?.split('\n\n') ?? [];
@@ -81,7 +81,7 @@ async function bashScript(): Promise<string> {
   return script;
 }
 
-/** What bash offers after each of these lines. Two spaces separate the words of a line. */
+/** @returns the completions that bash offers for each of these lines, whose words are separated by two spaces */
 async function offered(script: string, lines: readonly string[], environment: NodeJS.ProcessEnv = {}) {
   const complete = `offer() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _animal_store_ctl; printf '%s\\n' "\${COMPREPLY[@]}" 'the end'
@@ -207,7 +207,7 @@ test('--yes skips all prompts', async () => {
   expect(await minuteOf('pro')).toBe(311);
 });
 
-test('an outdated confirmation of a change or a file changes nothing', async () => {
+test('confirming a change or a file changes nothing if the plans have changed in the meantime', async () => {
   const file = join(await temporaryFolder(), 'plans.yaml');
   await writeFile(file, 'business: { minute: 1200, ban_seconds: 400 }\n');
   for (const [words, question, minute] of [

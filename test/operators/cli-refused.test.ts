@@ -64,7 +64,7 @@ test.for([
   expect((await everything()).map(({ text }) => text)).toEqual(before);
 });
 
-/** How the command line reads and writes values. */
+/** Tests how the command line reads and writes values. */
 
 afterEach(() => vi.unstubAllEnvs());
 

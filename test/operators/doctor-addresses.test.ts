@@ -7,7 +7,7 @@ import { get } from '../support/operators.ts';
 import { ADMIN_TOKEN, type Stack, startStack } from '../support/stack.ts';
 import { startWorkers } from '../support/workers.ts';
 
-/** What `ctl doctor` reports about the addresses of clients. */
+/** Tests what `ctl doctor` reports about the addresses of clients. */
 
 const REQUESTS = 100;
 
@@ -18,7 +18,7 @@ async function told({ admin }: Pick<Stack, 'admin'>): Promise<string[]> {
     .map(({ status, found, advice }) => [status, found, ...(advice === undefined ? [] : [advice])].join(': '));
 }
 
-/** Sends a hundred requests without a key. A proxy names these clients in turn; undefined: no proxy. */
+/** Sends a hundred requests without a key. A proxy names these clients in turn. For undefined, it names none. */
 async function ask(gateway: string, clients: readonly (string | undefined)[]): Promise<void> {
   for (let sent = 0; sent < REQUESTS; sent++) {
     const client = clients[sent % clients.length];

@@ -8,7 +8,7 @@ import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** What the doctor reports about keys, however many there are and wherever the invalid ones are. */
+/** Tests what the doctor reports about keys, however many there are and wherever the invalid ones are. */
 
 const { url, redis } = await emptyDatabase();
 const connection = await connectedRedis(url, 30_000);
@@ -39,7 +39,7 @@ const told = async (keys: Keys) => (await checkKeys(keys)).map(({ status, found 
 const EVERY_KEY = /^good has every key/;
 const ALL_READ = /^good all 3 can be read/;
 
-test('a malformed network of the oldest of many keys is found, and each key is read once', async () => {
+test('a malformed network in the oldest of many keys is found, and each key is read once', async () => {
   const { keys, ids } = await storeOf(5_200, (at) => at === 5_199);
   const found = [
     expect.stringMatching(
@@ -53,7 +53,7 @@ test('a malformed network of the oldest of many keys is found, and each key is r
   expect((reads() - before) % (3 * 5_200)).toBe(0);
 });
 
-test('the doctor names ten faults, reports that there are more, and reads no more keys', async () => {
+test('the doctor lists ten faults, reports that there are more, and then stops reading keys', async () => {
   const { keys, ids } = await storeOf(1_400, (at) => at % 100 === 0);
   const before = reads();
   let found: string[] = [];
@@ -64,7 +64,7 @@ test('the doctor names ten faults, reports that there are more, and reads no mor
   expect((reads() - before) % (3 * 1_100)).toBe(0);
 });
 
-test('keys without faults are checked again after a minute, and faulty ones at once', async () => {
+test('keys without faults are checked again after a minute, and keys with faults at the next call', async () => {
   const { keys, ids, credentials } = await storeOf(3, (at) => at === 1);
   expect((await told(keys))[0]).toMatch(`fault ${ids[1]}: `);
   await keys.change(ids[1] as string, () => ({ record: { secrets: secretsOf(credentials[1]?.digest as string) } }));
@@ -76,7 +76,7 @@ test('keys without faults are checked again after a minute, and faulty ones at o
   expect(reads()).toBe(before);
 });
 
-test('the doctor finds a damaged list of keys and its repair within seconds, however often it runs', async () => {
+test('the doctor detects within seconds that the list of keys was damaged or repaired, however often it runs', async () => {
   const { keys, ids } = await storeOf(3);
   const list = async () => (await told(keys)).at(-1);
   expect(await list()).toMatch(EVERY_KEY);

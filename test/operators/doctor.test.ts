@@ -108,7 +108,7 @@ test("the doctor's advice on plan values works, and its report stays small howev
   await expect.poll(() => badOf(stack)).toHaveLength(100);
 });
 
-test('the doctor reports a ban_after of the former rule as ignored, and warns of a very high one', async () => {
+test('the doctor reports that a ban_after of the former rule is ignored, and warns of a very high one', async () => {
   const { redis, stack } = await setUp();
   await redis.hset('gateway:plans', {
     'free.ban_after': '20',
@@ -252,7 +252,7 @@ test('the doctor requires /readyz of several cores, because a core without it ge
   expect(found.map(({ status }) => status).sort()).toEqual(['fault', 'good']);
 });
 
-/** What /readyz reports, without any other request, about a dependency that hangs. */
+/** Tests what /readyz reports, without any other request, about a dependency that hangs. */
 
 const PATIENT = { timeout: 15_000, interval: 200 };
 
@@ -344,7 +344,7 @@ test('the first /readyz names a worker that hangs', async () => {
   expect(detail).toMatch(/^worker 1 has not reported for \d\.\d s \(unknown since \S+Z\)\.$/);
 });
 
-/** What the console's banner, /readyz, the doctor and ctl doctor report about a core. */
+/** Expects the console's banner, /readyz, the doctor and ctl doctor to report the same finding about a core. */
 async function expectSameFinding(stack: Stack, about: string, status: string, found: string) {
   const shown = async () => (await get<TrafficAnswer>(stack, '/traffic')).health;
   await expect.poll(shown, PATIENT).toMatchObject({ about, status, found });
@@ -365,7 +365,7 @@ test('a hanging core is reported in the same way by the console, /readyz, the do
   await expectSameFinding(stack, `core ${core.url}`, 'unknown', 'does not answer');
 });
 
-test('a core with another token, or whose API fails, is reported in the same way everywhere', async () => {
+test('a core that expects another token, or whose API fails, is reported in the same way everywhere', async () => {
   const core = await startStack({ CORE_TOKEN: 'token-of-the-core-here' });
   const stack = await startStack({ CORE_URL: core.core, CORE_TOKEN: 'another-token-than-that' });
   const key = await stack.issueKey();

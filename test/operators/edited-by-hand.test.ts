@@ -64,7 +64,7 @@ const LOST_LIMITS = [
 describe('with two gateways', async () => {
   const [stack, other] = await Promise.all([start(), start()]);
 
-  test.concurrent('neither decisions nor changes by a gateway look like an edit by hand', async ({ expect }) => {
+  test.concurrent('decisions and changes by a gateway are not mistaken for edits by hand', async ({ expect }) => {
     const key = await stack.issueKey({ minute: 2, day: 100 });
     const id = idOf(key);
     for (let sent = 0; sent < 4; sent++) await ask(stack, key);
@@ -195,7 +195,7 @@ test('a ban by a decision is not mistaken for an edit if the clock is set back, 
   };
   expect(await burst(under, credential, 12)).toContain('banned');
   expect(await edits()).toEqual([]);
-  // A ban is moved back with the clock.
+  // If the clock is set back, the next decision moves the ban back too.
   under.now -= 100 * SECOND;
   expect(await burst(under, credential, 1)).toBe('banned×1');
   expect(await edits()).toEqual([]);
@@ -242,7 +242,7 @@ test('an entry that is not a key, typed into the list of keys, is removed withou
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
 
-test('edits are found in the plans that the plan cache has read, and only an edit causes another read', async () => {
+test('edits are detected in the plans that the plan cache has read, and only an edit causes another read', async () => {
   await redis.flushdb();
   const connection = await connectedRedis(REDIS_URL);
   const storage = new RedisStorage(connection);
@@ -254,7 +254,7 @@ test('edits are found in the plans that the plan cache has read, and only an edi
   new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 }).run(untilCleanUp());
   await sleep(500);
   expect(sent('zrange')).toBeGreaterThan(5);
-  // One read of the table and one of its stored copy.
+  // The table was read once, and so was its stored copy.
   expect(sent('hgetall')).toBe(2);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await planCache.refresh();

@@ -32,7 +32,7 @@ async function fresh(environment: Record<string, string>): Promise<Stack> {
 const tight = { plan: 'free', minute: 1_000, day: 1 };
 
 describe.for(bothStacks(url))('with %s', ([, environment]) => {
-  test('an explanation has plan, buckets before and after, cause of the refusal, time and place', async () => {
+  test('an explanation has the plan, the buckets before and after, the cause of the refusal, the time and the gateway', async () => {
     const stack = await fresh(environment);
     const key = await stack.issueKey(tight);
     const [admitted, refused] = [await ask(stack, key), await ask(stack, key)];

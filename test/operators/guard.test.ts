@@ -8,7 +8,7 @@ import { type Answer, post, send, sendBytes } from '../support/http.ts';
 import { get, tokenFor } from '../support/operators.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
-/** Who may reach the operators' listeners, and as which actor. */
+/** Tests who may reach the operators' listeners, and as which actor. */
 
 const TOKEN = 'token-of-the-tests';
 const NEW_KEY = { name: 'test', plan: 'free' };
@@ -24,7 +24,7 @@ async function change(headers: Record<string, string>): Promise<[status: number,
 }
 
 test.for([
-  ['no browser', {}],
+  ['a program', {}],
   ['the console', { Origin: own, 'Sec-Fetch-Site': 'same-origin' }],
   ['the console in a browser that sends only the origin', { Origin: own }],
   ['the console under another name of this machine', { Host: `localhost:${port}`, Origin: `http://localhost:${port}` }],
@@ -75,7 +75,7 @@ test('a page of another origin can read no answer, and a preflight allows nothin
   }
 });
 
-test('ten different wrong tokens a minute block their address, even with the right one, except probes', async () => {
+test('ten different wrong tokens within a minute block their address, even for the right one, but not for probes', async () => {
   const other = await startStack();
   const ask = (key: string | undefined, path = '/plans', from = '127.0.0.2') =>
     send(other.adminUrl + path, { key, from });

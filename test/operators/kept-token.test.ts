@@ -77,7 +77,7 @@ test('an empty token file stops a start and the command line with a message', as
   expect(await Promise.all([failedStart(folder), command])).toEqual([told, told]);
 });
 
-test('a start on a full disk fails with a message and leaves nothing; a later one creates a token', async () => {
+test('a start on a full disk fails with a message and leaves no file; a later start creates a token', async () => {
   const folder = await temporaryFolder();
   const { code, err } = await failedStart(folder, 'ulimit -f 0');
   expect(code).toBe(1);

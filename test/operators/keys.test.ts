@@ -57,7 +57,7 @@ describe.for(bothStacks(redisUrl))('lists with %s', async ([, environment]) => {
     expect(await namesOf(stack, `/keys?${query}`)).toEqual(names);
   });
 
-  test('the busiest keys come first, counted exactly, without those that sent nothing', async () => {
+  test('the busiest keys are listed first with exact counts, and keys without requests are left out', async () => {
     const loudest = await keysOf(stack, '/keys/top?minutes=60');
     expect(loudest.map(({ name, recent }) => [name, recent])).toEqual([
       ['Loud', { admitted: 15, refused: 0 }],
@@ -94,7 +94,7 @@ describe.for(bothStacks(redisUrl))('lists with %s', async ([, environment]) => {
     expect(await found('nobody')).toEqual([]);
   });
 
-  test('a whole key is refused, since a URL is no place for it', async () => {
+  test('a search for a whole key is refused, because keys do not belong in a URL', async () => {
     const { status, text } = await stack.admin('GET', `/keys/find?text=${quiet}`);
     expect([status, text]).toEqual([400, expect.stringContaining('text must not contain a whole key')]);
     expect(text).not.toContain(quiet);
@@ -152,7 +152,7 @@ test('a call checks a limited number of keys and returns where to continue, and 
   expect(idle.out).toContain('0 of 5202');
 });
 
-test('a key without usable limits is never near its limit', async () => {
+test('a key without usable limits never counts as near its limit', async () => {
   await redis.flushdb();
   const stack = await startStack(withRedis);
   const id = idOf(await stack.issueKey({ plan: 'enterprise', minute: 1, day: 1 }));
@@ -181,7 +181,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     expect(waitMs).toBeLessThanOrEqual(((4 * 86_400) / 100) * 1_000);
   });
 
-  test('a change of plan, limits, name or secret gives no tokens back', async () => {
+  test('a change of plan, limits, name or secret refunds no tokens', async () => {
     const key = await stack.issueKey({ plan: 'enterprise', minute: 10, day: 100 });
     for (let sent = 0; sent < 4; sent++) await statusOf(stack, key);
     for (const changes of [

@@ -12,7 +12,8 @@ import { ask, get } from '../support/operators.ts';
 import { startStack } from '../support/stack.ts';
 
 /**
- * The OpenAPI document of the admin API. Every answer of an operators' listener that a test sees is compared with it.
+ * The OpenAPI document of the admin API. Every answer that a test receives from an operators' listener is compared
+ * with it.
  */
 
 test('the OpenAPI document of the admin API is served to operators and has every operation', async () => {

@@ -39,7 +39,7 @@ const versionOf = async (stack: Stack) => (await stack.admin('GET', '/plans')).h
 const CONFLICT = { code: 'conflict', message: expect.any(String), status: 409 };
 
 describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
-  test('of many changes to one version exactly one is made; the others get a conflict and change nothing', async () => {
+  test('of many changes based on the same version, exactly one is made; the others get a conflict and change nothing', async () => {
     const stack = await freshStack(environment);
     const version = await versionOf(stack);
     const made = (at: number) => patch(stack, at % 2 === 0 ? 'free' : 'pro', { minute: 400 + at }, version);
@@ -58,7 +58,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     expect((await patch(stack, 'pro', { minute: 301 }, await versionOf(stack))).status).toBe(200);
   });
 
-  test('the history lists who changed what, when and why, newest first, and no changes without effect', async () => {
+  test('the history lists who changed what, when and why, newest first, and omits changes without effect', async () => {
     const stack = await freshStack(environment);
     await patch(stack, 'free', { minute: 90, day: 2_000, author: 'ada', reason: 'launch week' });
     await patch(stack, 'free', { minute: 90, author: 'bob' });
@@ -153,7 +153,7 @@ describe.for(bothStacks(redisUrl))('with %s', ([, environment]) => {
     });
 });
 
-test('a change by hand is recorded once by four gateways, and an API change is recorded only as such', async () => {
+test('four gateways record a change by hand once, and record an API change only as an API change', async () => {
   await redis.flushdb();
   const stacks = await Promise.all(Array.from({ length: 4 }, () => startStack(withRedis)));
   await sleep(700);
@@ -165,7 +165,7 @@ test('a change by hand is recorded once by four gateways, and an API change is r
   expect((await activityOf(stacks[1] as Stack)).map(({ actor }) => actor)).toEqual(['ada', 'unknown']);
 });
 
-test('the history in Redis has the last thousand changes', async () => {
+test('the history in Redis keeps the last thousand changes', async () => {
   const stack = await freshStack(withRedis);
   const entry = ['author', 'a', 'reason', '', 'action', 'set', 'changes', '[]', 'version', 'v'];
   for (let at = 0; at < 1_005; at++) redis.xadd('gateway:plans:history', '*', ...entry);

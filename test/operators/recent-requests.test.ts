@@ -4,7 +4,7 @@ import type { Exchange } from '../../gateway/telemetry/exchange.ts';
 import { RecentRequests } from '../../gateway/telemetry/recent-requests.ts';
 import { cleanUp } from '../support/clean-up.ts';
 
-/** Which requests a process keeps, and how it counts and lists them. */
+/** Tests which requests a process keeps and how it counts and lists them. */
 
 const BUCKETS = ['minute', 'day'].map((name) => ({ name, limit: 60, window: 60, tokens: 0, fraction: 0 }));
 
@@ -71,7 +71,7 @@ test('a refusal is only counted in an entry of its own key, however many others 
   expect(listed.get('loud')).toBe(200);
 });
 
-test('a list names each request once, even if others are recorded, or fail, while it is made', async () => {
+test('a list contains each request once, even if others are recorded or fail while the list is built', async () => {
   const recent = new RecentRequests(4_000, { version: 'a version' });
   let made = 0;
   const record = (status: number) => {

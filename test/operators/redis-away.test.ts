@@ -49,7 +49,7 @@ test('the error of a failed read gives its reason', async () => {
   await expect.poll(ask).toBe('Redis is not connected.');
 });
 
-test('a reset during an outage of Redis gets 503 and has changed nothing once Redis is back', async () => {
+test('a reset during an outage of Redis gets 503 and is not made later, when Redis is back', async () => {
   const server = await startRedisServer({ appendonly: 'yes', dir: await temporaryFolder() });
   cleanUp(server.stop);
   const stack = await startStack({ REDIS_URL: server.url });
@@ -113,7 +113,7 @@ test('a plan change whose audit entry cannot be written succeeds with a warning'
   expect((await ctl(stack, 'plans', 'set', 'free', '--minute', '62')).err).toContain(
     'Note: The change is in force, but the plan history could not be written.',
   );
-  // Long enough for the table to be read several times, each of which would find an unknown change.
+  // Meanwhile the table is read several times. Each read would detect a change that was not recorded.
   await sleep(600);
   expect(stack.log.filter(({ level }) => level >= 50)).toHaveLength(2);
 });
@@ -153,11 +153,11 @@ test('a revocation gets 503 on every gateway until a replica has it, and 404 aft
   expect(revocations.sort()).toEqual(['key.revoke', 'secret.revoke', 'token.revoke']);
   replica.resume();
   for (const stack of [other, one]) await expect.poll(() => deleted(stack, paths)).toEqual([404, 404, 404]);
-  // The repeated call cannot know which secret has replaced it.
+  // The repeated call cannot determine which secret has replaced it.
   expect(await rotated(other)).toBe(404);
 });
 
-test('if no replica has a new key or token, the error names it, because nobody has its secret', async () => {
+test('if no replica has a new key or token, the error names it, because nobody has received its secret', async () => {
   const {
     replica,
     stacks: [stack],

@@ -22,7 +22,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { eventually, signalAll, startWorkers, type Workers } from '../support/workers.ts';
 
-/** Which requests a gateway remembers, and how operators query them. */
+/** Tests which requests a gateway remembers and how operators query them. */
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -80,7 +80,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     for (const hidden of [key.slice(16), digestIn(key)]) expect(text).not.toContain(hidden);
   });
 
-  test('the reasons of requests name bans, disabled and revoked keys, scopes and networks', async () => {
+  test('the reason of a refusal mentions the ban, the disabled or revoked key, the scope or the network', async () => {
     const stack = await startStack(environment);
     const reasonOf = async (answer: { id: string }) => (await one(stack, answer.id))?.reason ?? '';
     const banned = await stack.issueKey();
@@ -115,7 +115,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
 
 const retryTimeIn = ({ headers }: Answer) => Date.now() + 1_000 * Number(headers['retry-after']);
 
-/** Expects that a refusal is explained by the limit of its address, with the time in Retry-After. */
+/** Expects the refusal to be attributed to the limit of its address, with the retry time from Retry-After. */
 function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
   const why = 'Within a minute, the address 127.0.0.1 has sent too many requests that do not count against a key.';
   expect(view?.reason).toBe(`${why} It could retry at ${view?.retryAt?.replace(/\.\d+Z$/, 'Z')}.`);
@@ -125,7 +125,7 @@ function expectAddressLimit(view: RequestView | undefined, retryTime: number) {
   );
 }
 
-test('a valid key that reads its limits too often is not reported as invalid', async () => {
+test('a valid key whose limits are read too often is not reported as invalid', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   let last = await ask(stack.gateway, key, '/v1/limits');
@@ -136,7 +136,7 @@ test('a valid key that reads its limits too often is not reported as invalid', a
   expect((await found(stack, `keyId=${idOf(key)}&status=429`)).requests).toEqual([view]);
 });
 
-test('a refusal by the limit of an address is not counted as a repetition of a refusal of a wrong key', async () => {
+test('a refusal by the address limit is not counted as a repeated refusal of a wrong key', async () => {
   const stack = await startStack();
   const answers: (Answer & { id: string })[] = [];
   const askAs = async (key: string) => answers.push(await ask(stack.gateway, key));
@@ -153,7 +153,7 @@ test('a refusal by the limit of an address is not counted as a repetition of a r
   expect(requests.reduce((sum, { repeated }) => sum + 1 + repeated, 0)).toBe(60);
 });
 
-test('requests are found by key, status, code, text and time, in pages that list each once', async () => {
+test('requests are found by key, status, code, text and time, in pages that list each request once', async () => {
   const stack = await startStack();
   const [first, second] = [await stack.issueKey(), await stack.issueKey({ plan: 'free', minute: 1 })];
   const ids: string[] = [];
@@ -199,7 +199,7 @@ test('the duration of a request that the core does not answer is attributed to t
   expect(sending).toBeLessThan(inCore);
 });
 
-test('answers have a Server-Timing header only with SERVER_TIMING', async () => {
+test('answers have a Server-Timing header only if SERVER_TIMING is set', async () => {
   const core = await faultyCore((socket, head) => void setTimeout(() => socket.write(okTo(head)), 100));
   const [shown, hidden] = [
     await startStack({ CORE_URL: core, SERVER_TIMING: 'on' }),
@@ -226,7 +226,7 @@ test('a failure of the core is listed once with its cause', async () => {
   expect((await found(stack)).requests).toHaveLength(1);
 });
 
-/** The worst finding in the console, and what the doctor finds about other gateways. */
+/** @returns the worst finding in the console, and the first finding of the doctor about a gateway */
 async function findingsOn({ admin }: Workers) {
   const traffic = (await admin('/traffic')).json as TrafficAnswer;
   const doctor = (await admin('/doctor')).json as DoctorAnswer;
@@ -237,7 +237,7 @@ describe('with two gateways of two workers', async () => {
   const { url, redis } = await emptyDatabase();
   const [here, there] = [await startWorkers({ REDIS_URL: url }), await startWorkers({ REDIS_URL: url })];
 
-  test("a hanging worker is listed as missing, by another gateway with its gateway's name, and reported there", async () => {
+  test("a hanging worker is listed as missing; another gateway adds the gateway's name and reports the worker", async () => {
     const missingAt = async ({ admin }: Workers) => ((await admin('/requests')).json as RequestsAnswer).missing;
     await eventually(() => missingAt(there)).toEqual([]);
     const pid = here.pids()[1] as number;
@@ -254,7 +254,7 @@ describe('with two gateways of two workers', async () => {
     await eventually(() => findingsOn(there)).toEqual([undefined, undefined]);
   });
 
-  test('requests of two gateways are merged, and a hanging gateway is listed as missing, also by ctl', async () => {
+  test('requests of two gateways are merged, and a hanging gateway is listed as missing, by ctl as well', async () => {
     const key = await here.issueKey();
     const pids = new Set<number>();
     const list = async () => (await here.admin(`/requests?keyId=${idOf(key)}&limit=200`)).json as RequestsAnswer;
@@ -314,7 +314,7 @@ describe('with two gateways of two workers', async () => {
       await eventually(findings).toEqual([silent, silent]);
       const [shown, checked] = await findings();
       expect(checked).toEqual(shown);
-      // Since its last heartbeat; it sends one every five seconds.
+      // The finding dates from the last heartbeat. A gateway sends one every five seconds.
       const silentFor = Date.now() - Date.parse((shown as SeenFinding).since ?? '');
       expect(silentFor).toBeGreaterThan(performance.now() - askedAt);
       expect(silentFor).toBeLessThan(performance.now() - askedAt + 7_000);
@@ -326,11 +326,11 @@ describe('with two gateways of two workers', async () => {
     expect((await list()).missing).toEqual([]);
   });
 
-  test('while only readiness is asked for, a gateway that hangs is not overlooked, and is named within 3 s', async () => {
+  test('a hanging gateway is detected and named by /readyz even if no operator is connected', async () => {
     const hung = await startWorkers({ REDIS_URL: url });
     const detail = async () => ((await send(`${here.adminUrl}/readyz`)).json as { detail?: string }).detail;
     const about = `gateway ${hostname()}:${hung.child.pid}`;
-    // Nobody watches any longer.
+    // By now the gateways no longer count an operator as connected.
     await sleep(6_000);
     await eventually(detail).toBeUndefined();
     signalAll(hung.child.pid as number, 'SIGSTOP');
@@ -365,7 +365,7 @@ describe('with two gateways of two workers', async () => {
   });
 });
 
-test('while Redis hangs, the list arrives within 2 s without key names, and a list by tag gets 503', async () => {
+test('while Redis hangs, the list arrives within 2 s without key names, and a list filtered by tag gets 503', async () => {
   const redis = await startRedisServer();
   cleanUp(redis.stop);
   const stack = await startStack({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '250' });

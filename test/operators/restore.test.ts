@@ -9,7 +9,7 @@ import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
 
 /**
- * Restores of forged and of old backups. Only the valid entries of a forged one are restored, and nothing breaks. No
+ * Restores of forged and of old backups. Only the valid entries of a forged backup are restored, and nothing breaks. No
  * backup brings a revoked key back unless the operator asks for it.
  */
 

@@ -94,7 +94,7 @@ describe.for(bothStacks(url))('with %s', async ([, environment]) => {
   const whole = ({ json }: { json: unknown }) => (json as { key: string }).key;
   const statuses = (...keys: string[]) => Promise.all(keys.map((key) => statusOf(stack, key)));
 
-  test('a repeated rotation revokes no secret at once and leaves the secret in use its grace period', async () => {
+  test('a repeated rotation revokes no secret at once, and the secret in use keeps its grace period', async () => {
     const old = await stack.issueKey();
     const second = whole(await rotate(old, { graceSeconds: 60 }));
     const third = whole(await rotate(old, { graceSeconds: 60 }));

@@ -46,7 +46,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {
     expect(await tagsOf(stack, await stack.issueKey({ tags: {} }))).toBeUndefined();
   });
 
-  test('each change of tags, but no update without effect, is in the audit log with old and new values', async () => {
+  test('the audit log has each change of tags with old and new values, and no update without effect', async () => {
     const key = await stack.issueKey({ tags: { env: 'prod', customer: 'acme' } });
     await change(stack, key, { tags: { customer: 'acme', env: 'test' } });
     await change(stack, key, { tags: { env: 'test', customer: 'acme' } });
@@ -183,10 +183,10 @@ test('tags are stored apart from the hash that decisions read, and deleted when 
 
 test.concurrent.for([
   ['valid', 'customer=globex,env=prod', { customer: 'globex', env: 'prod' }],
-  ['eleven in number', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
+  ['more than ten', Array.from({ length: 11 }, (_, at) => `t${at}=x`).join(','), ACME],
   ['without values', 'customer', ACME],
-  ['given twice', 'customer=a,customer=b', ACME],
-  ['joined by another separator', 'customer=acme;env=\u0007', ACME],
+  ['with a repeated name', 'customer=a,customer=b', ACME],
+  ['with another separator', 'customer=acme;env=\u0007', ACME],
 ] as const)(
   'tags typed by hand, %s: valid ones are in force, and invalid ones raise an alarm',
   async ([, typed, inForce], { expect }) => {
@@ -248,14 +248,14 @@ test('requests of a tagged key are found among many others', async () => {
   expect([requests.map(({ keyId }) => keyId), next]).toEqual([[idOf(tagged)], undefined]);
 });
 
-/** What the command line prints. */
+/** Runs the command line. @returns its output */
 const out = async (...words: string[]) => {
   const ended = await ctl(stack, ...words);
   expect([ended.code, ended.err]).toEqual([0, '']);
   return ended.out;
 };
 
-test('tags are given to a new key, added, replaced, removed and shown', async () => {
+test('tags can be set on a new key, added, replaced, removed and shown', async () => {
   const issued = await out(...'keys create --plan free --name a --tag customer=acme --tag env=a=b'.split(' '));
   expect(issued).toMatch(/ tags\n.* customer=acme, env=a=b\n/);
   const id = idOf(/as_\w+/.exec(issued)?.[0] ?? '');

@@ -283,7 +283,7 @@ test.for([
   expect(await redis.exists(hashOf(id))).toBe(0);
 });
 
-test('a key can be revoked whatever its usage was replaced with by hand', async () => {
+test('a key can be revoked whatever value has replaced its usage by hand', async () => {
   const key = await stack.issueKey();
   const id = idOf(key);
   await redis.set(`gateway:usage:{${id}}`, 'text');

@@ -98,7 +98,7 @@ interface Seen {
 
 const seen: Seen[] = [];
 
-/** A service that knows only its own paths. */
+/** A service that serves only its own paths. */
 const service = await serveHttp(async (request, response) => {
   const { method, url = '' } = request;
   const body = await text(request);

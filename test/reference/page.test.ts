@@ -26,7 +26,7 @@ test('the reference and its files are public, isolated from other origins, and l
   }
 });
 
-test('an error links to its line in the reference, which says what to do', async () => {
+test('an error answer links to its entry in the reference, which says what to do', async () => {
   const stack = await startStack();
   const key = await stack.issueKey({ plan: 'free', minute: 1 });
   const { text: page } = await send(`${stack.gateway}/docs/`);
@@ -151,7 +151,7 @@ test('a hundred people behind one address can reload the reference and still sen
   expect((await send(`${gateway}/v1/pets`)).headers['x-ratelimit-remaining']).toBe('59');
 });
 
-test('an address that reads endlessly is refused: a browser gets a page, a program the Error format', async () => {
+test('an address that reads the reference endlessly is refused: a browser gets a page, a program the Error format', async () => {
   const stack = await startStack();
   const key = await stack.issueKey();
   const large = `${stack.gateway}/v1/openapi.json`;
@@ -159,7 +159,7 @@ test('an address that reads endlessly is refused: a browser gets a page, a progr
   const reads = await Promise.all(Array.from({ length: 2_500 }, () => send(large, { method: 'HEAD' })));
   const seconds = (performance.now() - begun) / 1_000;
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
-  // The bound is a full allowance, its refill meanwhile, and one answer on credit.
+  // The bound is the sum of a full allowance, its refill meanwhile, and one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
   // The allowance refills meanwhile; another answer on credit empties it.
   const refusalFor = async (accept: string, path = '/docs/') => {
@@ -190,7 +190,7 @@ test('an address that reads endlessly is refused: a browser gets a page, a progr
   });
 });
 
-test('the reference shows the limits of the plans in force and their changes', async () => {
+test('the reference shows the plan limits in force and follows their changes', async () => {
   const { url: REDIS_URL } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   const page = async () => (await send(`${stack.gateway}/docs/`)).text;
@@ -214,7 +214,7 @@ test('the reference shows the limits of the plans in force and their changes', a
   expect((await send(`${stack.gateway}/docs/`, { headers: { 'if-none-match': etag } })).status).toBe(200);
 });
 
-test('the text on the 80 % signal names the headers that show the day limit while the minute limit has less left', async () => {
+test('the text on the 80 % signal names the headers that show the day limit while the minute limit has fewer requests left', async () => {
   const { gateway, issueKey } = await startStack();
   const key = await issueKey({ minute: 4, day: 5 });
   for (let sent = 0; sent < 3; sent++) await send(`${gateway}/v1/pets`, { key });
@@ -229,7 +229,7 @@ test('the text on the 80 % signal names the headers that show the day limit whil
   expect(said).toContain('<code>X-RateLimit-Remaining</code> shows the minute limit while that has fewer');
 });
 
-test('the figures of the line, the ban and the 80 % signal have a correct text alternative', async () => {
+test('the figures of the line, the ban and the 80 % signal have correct text alternatives', async () => {
   const { gateway, issueKey } = await startStack();
   const { text } = await send(`${gateway}/docs/`);
   const alternatives = [...text.matchAll(/<svg [^>]*role="img" aria-labelledby="([^"]+)">\s*<desc id="\1">([^<]+)</g)];

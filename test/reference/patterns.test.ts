@@ -7,7 +7,7 @@ import { pathOf } from '../support/install.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** Clients are generated for many languages, all of which must read the description's patterns in the same way. */
+/** Clients are generated for many languages, all of which must interpret the description's patterns alike. */
 
 const patterns = [...new Set(patternsOf(JSON.parse(description)))];
 
@@ -104,7 +104,7 @@ async function matchesIn(
   return JSON.parse(out) as Matches;
 }
 
-test('JavaScript reads every pattern the same with and without the u flag', () => {
+test('JavaScript interprets every pattern alike with and without the u flag', () => {
   expect(patterns.length).toBeGreaterThan(5);
   expect(inJavaScript('')).toEqual(expected);
 });
@@ -114,10 +114,13 @@ test.for([
   ['perl', [], 'match.pl', PERL, asJson],
   ['java', [], 'Main.java', JAVA, asCodePoints],
   ['go', ['run'], 'main.go', GO, asJson],
-] as const)('%s reads every pattern as JavaScript does', async ([command, args, file, program, given], { skip }) => {
-  if (pathOf(command) === undefined) skip(`${command} is not on PATH`);
-  expect(await matchesIn(command, [...args], file, program, given)).toEqual(expected);
-});
+] as const)(
+  '%s interprets every pattern as JavaScript does',
+  async ([command, args, file, program, given], { skip }) => {
+    if (pathOf(command) === undefined) skip(`${command} is not on PATH`);
+    expect(await matchesIn(command, [...args], file, program, given)).toEqual(expected);
+  },
+);
 
 test('a name accepted by a published pattern is accepted by the service', () => {
   const { properties } = JSON.parse(description).components.schemas.NewPet;

@@ -7,7 +7,7 @@ import { readGatewaySettings } from '../../gateway/config.ts';
 import { createLogger } from '../../shared/process/logger.ts';
 import { startGateway } from '../support/one-process.ts';
 
-/** A gateway with a past, 35 days of usage and a busy hour, created in seconds on a clock that is moved forward. */
+/** A gateway with 35 days of usage and a busy hour, created in seconds on a clock that is moved forward. */
 
 export interface Demo {
   readonly gateway: string;

@@ -31,7 +31,7 @@ const cases = [true, false].flatMap((hasId) =>
 );
 
 test.for(cases)(
-  'an answer that is repeated after $laterMs ms reaches no other $method, with an id: $hasId',
+  'an answer that is repeated after $laterMs ms reaches no other $method request (answers with ids: $hasId)',
   async ({ hasId, method, laterMs }) => {
     const core = await doublingCore(hasId, (at) => at % 7 === 0, laterMs);
     const { stack, key: one, get, post } = await stackBefore(core);

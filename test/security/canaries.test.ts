@@ -89,7 +89,7 @@ test('keys and secrets appear in no answer, log, metric or process list, and rea
   redis.disconnect();
   const commands = await monitored(url);
   const core = await recordingCore();
-  // The receiver fails, so that it is logged.
+  // The receiver fails, so that the lost event is logged.
   const receiver = await webhookReceiver((response) => void response.writeHead(500).end());
   const gateway = await startService('gateway/main.ts', {
     PORT: '0',
@@ -157,7 +157,7 @@ test('keys and secrets appear in no answer, log, metric or process list, and rea
     secrets.filter((secret) => text.includes(secret)).map((secret) => `${place}: ${secret}`),
   );
   expect(leaks).toEqual([]);
-  // None of the places was empty.
+  // None of the checked places was empty.
   const id = idOf(key);
   expect(out.split('\n').filter((line) => line.includes(id)).length).toBeGreaterThan(10);
   expect(places.answers).toContain('"code":"unauthorized"');

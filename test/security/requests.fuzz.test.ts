@@ -95,7 +95,7 @@ function toBytes({ method, target, headers, body: text, framing, withKey }: Gene
   return Buffer.concat([head, Buffer.from(size), bytes, Buffer.from(`${size && '\r\n'}0\r\n\r\n`)]);
 }
 
-/** Expects an answer below 500 with limits, and in the Error shape if it is a refusal. */
+/** Expects a status below 500 and limit headers, and the Error shape if the answer is a refusal. */
 function expectGoodAnswer(answer: string): void {
   const status = Number([...answer.matchAll(/^HTTP\/1\.1 (\d{3}) /gm)].at(-1)?.[1]);
   expect(status).toBeGreaterThanOrEqual(200);

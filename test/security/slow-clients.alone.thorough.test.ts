@@ -20,12 +20,12 @@ const LIMITS = {
   keepAliveMs: LIMIT_MS,
   checkEveryMs: 250,
 };
-/** Node keeps a connection a second longer than announced, because a request may cross the close. */
+/** Node keeps a connection a second longer than announced, because a request may arrive while it closes. */
 const LATE_MS = 1_000;
 /** Tolerances, because the machine handles both ends of a thousand connections. */
 const EARLY_MS = 500;
 const NOISE_MS = 1_500;
-/** Lower times are never a failure, because other work on the machine can cause them. */
+/** Times below this are never a failure, because other work on the machine can cause them. */
 const P99_FLOOR_MS = 200;
 
 interface Gateway {

@@ -37,7 +37,7 @@ const trustedIn = (head: string): string[] =>
     .filter((line) => TRUSTED.some((name) => line.toLowerCase().startsWith(`${name.toLowerCase()}:`)))
     .map((line) => line.replace(/(x-request-id: )[0-9a-f-]{36}\.[0-9a-z]+$/i, '$1…'));
 
-test('a client cannot set, double or remove a header that the core trusts, however it spells the name', async () => {
+test('a client cannot set, duplicate or remove a header that the core trusts, however it spells the name', async () => {
   const core = await listeningCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TOKEN: 'token-of-the-core' });
   const key = await stack.issueKey({ plan: 'enterprise', minute: 100_000, day: 100_000 });

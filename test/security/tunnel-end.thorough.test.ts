@@ -81,7 +81,7 @@ test('an unfinished WebSocket frame is not followed by a close frame', async () 
 });
 
 test.for(bothStacks(redisUrl))(
-  'with %s, a revoked key loses its WebSocket and others keep theirs',
+  'with %s, the WebSocket of a revoked key is closed, and those of other keys stay open',
   async ([, environment]) => {
     const core = await webSocketCore();
     const stack = await startLive({ ...environment, CORE_URL: core.url });
@@ -101,7 +101,7 @@ test.for(bothStacks(redisUrl))(
   },
 );
 
-test('a disabled or expired key loses its WebSocket', async () => {
+test('the WebSocket of a disabled or expired key is closed', async () => {
   const core = await webSocketCore();
   const stack = await startLive({ REDIS_URL: redisUrl, REDIS_TIMEOUT_MS: '2000', CORE_URL: core.url });
   for (const edit of [{ disabled: '1' }, { expires_at: '1700000000' }]) {

@@ -117,7 +117,7 @@ test('an upgrade to another protocol or on another path is ignored', async () =>
   expect(core.handshakes).toHaveLength(0);
 });
 
-test('an upgrade after other requests begins after their answers, with the bytes that were already sent', async () => {
+test('an upgrade that follows other requests begins after their answers and includes the bytes that were already sent', async () => {
   const key = await stack.issueKey();
   const first = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   const { socket, received } = await connectRaw(stack.gateway);
@@ -164,7 +164,7 @@ test.for([
   ['is unreachable', undefined, {}, 502, 'bad_gateway'],
   ['never answers', () => {}, { CORE_TIMEOUT_MS: '300' }, 504, 'gateway_timeout'],
   ['hangs up', (socket) => socket.destroy(), {}, 502, 'bad_gateway'],
-  ['does not know the path', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
+  ['does not serve the path', (socket) => socket.end('HTTP/1.1 404 Not Found\r\n\r\n'), {}, 404, 'not_found'],
   [
     'rejects the token of the gateway',
     (socket) => socket.end('HTTP/1.1 403 Forbidden\r\n\r\n'),

@@ -230,7 +230,7 @@ test('while the slot of a key migrates, its changes are made with their audit en
   expect(made.at(-1)).toBe(true);
 });
 
-test('while the node of the audit log is away, changes on other nodes are made, and their entries follow', async () => {
+test('while the node of the audit log is away, changes on other nodes are made, and their entries are added later', async () => {
   const node = await cluster.ownerOf(slotOf('gateway:activity'));
   for (const name of ['gateway:outboxes', 'gateway:tokens']) expect(await cluster.ownerOf(slotOf(name))).not.toBe(node);
   node.server.pause();

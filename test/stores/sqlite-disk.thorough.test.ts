@@ -193,7 +193,7 @@ test.for([
     expect(await Promise.all(others)).toEqual(Array(300).fill(true));
     await storage.save([['401', { banned_until: '9' }]], true);
     await storage.close();
-    // There is no space for a start either.
+    // A start finds no free space either.
     await (await open(folder)).close();
     const next = open(folder);
     expect(next.fault()).toBe(FULL);
@@ -332,7 +332,7 @@ test('in a read-only folder, all acknowledged data is in force, changes are refu
   expect(await next.change(rename(1, 'new'))).toBe(true);
 });
 
-test('a gateway on a read-only folder without a lock locks it once it is writable, or exits if another gateway has', async (context) => {
+test('a gateway on a read-only folder without a lock locks it once it is writable, or exits if another gateway has locked it', async (context) => {
   const disk = await diskFor(context);
   const folder = join(disk.folder, 'data');
   await (await withKeys(folder)).close();

@@ -5,7 +5,7 @@ import { type FieldChanges, NotMade } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
-/** A process that decides, and the states of keys that it holds. */
+/** A process that makes decisions, and the states of keys that it holds. */
 class Decider implements Owner {
   storage: SqliteStorage | undefined;
   readonly states = new Map<string, FieldChanges>();

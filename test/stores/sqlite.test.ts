@@ -56,7 +56,7 @@ test.for([
   ['removed', 'gateway.db'],
   ['replaced', 'gateway.db'],
   ['removed', 'gateway.db-wal'],
-] as const)('once its file was %s (%s), no change is made and all data can be read', async ([how, name]) => {
+] as const)('once a database file was %s (%s), no change is made, and all data can be read', async ([how, name]) => {
   const { storage, folder } = await open();
   await storage.change(put('first', { name: 'first' }));
   const file = join(folder, name);
