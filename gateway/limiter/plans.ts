@@ -48,26 +48,26 @@ export const PLAN_FIELDS = {
   },
   ban_after: {
     label: 'Ban after strikes',
-    help: "maximum of a key's strikes. Each refused request adds one; strikes expire at eight times the minute limit",
+    help: "maximum number of strikes. Each refused request adds one; strikes expire at eight times the rate of the minute limit",
     absent: '5 × minute',
   },
   ban_grace_seconds: {
     label: 'Grace time before a ban in seconds',
-    help: 'how long strikes must stay at their maximum before a refusal bans the key; with 0, the first refusal at the maximum does',
+    help: 'how long strikes must stay at the maximum before a refusal bans the key; with 0, the first refusal at the maximum bans it',
     defaults: forAll(30),
     least: 0,
   },
   ban_seconds: {
     label: 'Length of the first ban in seconds',
-    help: 'length of the first ban; each further one within a day is twice as long',
+    help: 'length of the first ban; each further ban within a day lasts twice as long',
     defaults: forAll(300),
     isRequired: true,
   },
   mode: {
     label: 'Mode',
-    help: 'enforce, or shadow: refuse nothing, count and log it',
+    help: 'enforce, or shadow: refuse nothing, but count and log refusals',
     options: ['enforce', 'shadow'],
-    hint: 'Shadow: refuse nothing, count and log it.',
+    hint: 'Shadow: refuse nothing, but count and log refusals.',
   },
 } as const satisfies Record<string, Field>;
 
