@@ -124,7 +124,7 @@ export const GatewaySettings = z
     ADMIN_TOKEN: token
       .optional()
       .describe(
-        "bearer token of operators, with full access; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`",
+        'bearer token of operators, with full access; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`',
       ),
     ACTOR_HEADER: actorHeader
       .optional()

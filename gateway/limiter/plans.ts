@@ -48,7 +48,7 @@ export const PLAN_FIELDS = {
   },
   ban_after: {
     label: 'Ban after strikes',
-    help: "maximum number of strikes. Each refused request adds one; strikes expire at eight times the rate of the minute limit",
+    help: 'maximum number of strikes. Each refused request adds one; strikes expire at eight times the rate of the minute limit',
     absent: '5 × minute',
   },
   ban_grace_seconds: {
