@@ -166,7 +166,7 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
 export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
   ask({
     title: `Lift the ban of ${name}?`,
-    content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests are not restored; to restore them too, reset the limits.</p>`,
+    content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests are not restored; to restore them, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
     act: ({ reason }) => callApi('DELETE', `${keyPath(id)}/ban`, { reason }),
