@@ -80,14 +80,14 @@ export const GatewaySettings = z
     CORE_URL: coreUrls
       .default(['http://127.0.0.1:7001'])
       .describe(
-        'URLs of cores, separated by commas. Names are resolved every 2 s, and each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
+        'URLs of cores, separated by commas. Names are resolved every 2 s; each address is a core. `http+srv://_core._tcp.example` and `https+srv://` look up SRV records; `unix:/run/core.sock` is a socket',
       ),
     CORE_TOKEN: tokens.optional().describe('bearer token for the core; of a comma-separated list, the first is sent'),
     REDIS_URL: redisUrls
       .meta({ secret: true })
       .optional()
       .describe(
-        'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: this process stores limits itself',
+        'Redis that gateways share; `rediss://` for TLS. Percent-encode special characters in the password. Cluster nodes or sentinels are separated by commas. Unset: the gateway stores keys and limits itself',
       ),
     REDIS_MODE: redisMode.default('single').describe('kind of Redis at `REDIS_URL`: single, cluster or sentinel'),
     REDIS_MASTER_NAME: masterName.optional().describe("name of the sentinels' primary; required with sentinels"),
@@ -99,8 +99,8 @@ export const GatewaySettings = z
     REDIS_CA_FILE: caFile
       .optional()
       .describe("CA certificates for `rediss://`, in PEM, read for each new connection. Unset: Node's own"),
-    REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('longest wait for a decision from Redis'),
-    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('longest wait for a response from the core'),
+    REDIS_TIMEOUT_MS: integer(1, 60_000).default(250).describe('time limit for a decision from Redis'),
+    CORE_TIMEOUT_MS: integer(1, 600_000).default(5_000).describe('time limit for a response from the core'),
     WORKERS: integer(1, 64)
       .default(1)
       .describe('processes that serve clients on `PORT`; more than one requires `REDIS_URL`'),
@@ -116,7 +116,7 @@ export const GatewaySettings = z
       .string()
       .optional()
       .describe(
-        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Read again every second; an invalid file raises an alarm and changes nothing',
+        'certificate with its chain, in PEM; `PORT` then speaks TLS 1.2 and 1.3 only. Read again every second; an invalid file raises an alarm and is not used',
       ),
     TLS_KEY_FILE: z.string().optional().describe('private key of the certificate, in PEM'),
     ADMIN_HOST: host.default('127.0.0.1').describe('address to listen on for operators'),
@@ -124,7 +124,7 @@ export const GatewaySettings = z
     ADMIN_TOKEN: token
       .optional()
       .describe(
-        "operators' bearer token, with full access; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`",
+        'bearer token of operators, with full access; required unless `ADMIN_HOST` is loopback. Unset: generated in `DATA_DIR/admin-token`',
       ),
     ACTOR_HEADER: actorHeader
       .optional()
@@ -134,7 +134,7 @@ export const GatewaySettings = z
       .describe('number of entries in the audit log, about 220 bytes each'),
     RECENT_REQUESTS: integer(100, 1_000_000)
       .default(RECENT_REQUESTS)
-      .describe('requests that each gateway remembers for operators, about 1.6 kB each'),
+      .describe('number of recent requests that each gateway keeps for operators, about 1.6 kB each'),
     RATELIMIT_FIELDS: z
       .enum(['on', 'off'], { error: 'must be on or off' })
       .default('on')
@@ -146,11 +146,11 @@ export const GatewaySettings = z
     CORS_ORIGINS: corsOrigins
       .default([])
       .describe(
-        'origins whose pages may send requests, separated by commas, or `*`. Such a page exposes its key to its visitors',
+        'origins whose pages may send requests, separated by commas, or `*`. Such pages expose their API key to visitors',
       ),
     WEBHOOK_URL: webhookUrl
       .optional()
-      .describe('receives a POST when a key reaches 80 or 100 % of its day limit, or is banned. Unset: off'),
+      .describe('URL that receives a POST when a key reaches 80 or 100 % of its day limit, or is banned. Unset: off'),
     WEBHOOK_SECRET: webhookSecret
       .meta({ secret: true })
       .optional()

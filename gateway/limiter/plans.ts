@@ -53,13 +53,13 @@ export const PLAN_FIELDS = {
   },
   ban_grace_seconds: {
     label: 'Grace period before a ban in seconds',
-    help: 'how long strikes must stay at their maximum before a refusal bans the key; with 0, the first refusal at the maximum does',
+    help: 'how long strikes must stay at the maximum before a refusal bans the key; with 0, the first refusal at the maximum bans it',
     defaults: forAll(30),
     least: 0,
   },
   ban_seconds: {
     label: 'Length of the first ban in seconds',
-    help: 'length of the first ban; each further one within a day is twice as long',
+    help: 'length of the first ban; each further ban within a day lasts twice as long',
     defaults: forAll(300),
     isRequired: true,
   },

@@ -1,8 +1,8 @@
 import type { ActivityAnswer, ActivityView, TrialAnswer, UsageAnswer, UsageOfKey, UsageSum } from './api/answers.ts';
 
 /**
- * Code that the console and the command line share. It assembles answers that come in parts, because one call checks a
- * limited number of records, and it puts values into words. Browsers load it too.
+ * Code that the console and the command line share. It merges responses that arrive in parts, because one call checks a
+ * limited number of records, and describes values in words. Browsers load it too.
  */
 
 /** The User-Agent of the command line, by which the audit log distinguishes it from programs. */
@@ -10,12 +10,12 @@ export const CTL = 'ctl';
 
 type Ask<T> = (path: string) => Promise<T>;
 
-/** Where the next part begins; undefined after the last one. */
+/** Where the next part starts; undefined after the last one. */
 export interface Part {
   readonly next?: string | number | undefined;
 }
 
-/** Iterates over the parts of an answer. @param asked the query of the first one */
+/** Iterates over the parts of a response. @param asked the query of the first one */
 export async function* partsOf<T extends Part>(
   ask: Ask<T>,
   path: string,
@@ -65,7 +65,7 @@ export async function readEntries(
   }
 }
 
-/** Sums what keys have used, by key or by the value of a tag, the largest first. */
+/** Sums the usage of keys, by key or by the value of a tag, the largest first. */
 export async function readUsage(
   ask: Ask<UsageAnswer>,
   asked: Readonly<Record<string, string>>,
@@ -79,7 +79,7 @@ export async function readUsage(
   return { keptFrom, rows: [...ofKeys.sort(largestFirst), ...addUp(sums)] };
 }
 
-/** Adds up sums by the value of a tag, the largest first, because each answer sums only the keys that it checked. */
+/** Adds up sums by the value of a tag, the largest first, because each response sums only the keys that it checked. */
 export function addUp(sums: Iterable<UsageSum>): UsageSum[] {
   const totals = new Map<string | undefined, UsageSum>();
   for (const { value, keys, admitted, refused } of sums) {
@@ -112,7 +112,7 @@ export async function readTrial(ask: Ask<TrialAnswer>, plan: string, most = Numb
   return { keys, requests, affected: affected.sort((a, b) => b.wouldRefuse - a.wouldRefuse), isWhole };
 }
 
-/** A running ban, as answers describe it. */
+/** An active ban, as responses describe it. */
 export interface RunningBan {
   readonly bannedUntil?: string | undefined;
   readonly banReason?: string | undefined;
@@ -130,7 +130,7 @@ const ORDINALS = ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seven
 export function banInWords({ bannedUntil = '', banReason, bans, banRefused }: RunningBan, until: string): string {
   const which = ORDINALS[bans - 1] === undefined ? `ban ${bans}` : `${ORDINALS[bans - 1]} ban`;
   const ofSeries = banReason === undefined && bans > 0 ? [bans === 1 ? which : `${which} in a row`] : [];
-  // A format made when this file is loaded would take 4 MB of the primary, which loads it too.
+  // A formatter created on load would take 4 MB of memory in the primary, which loads this file too.
   const refused = banRefused === undefined ? [] : [`refused ${banRefused.toLocaleString('en-US')} since`];
   const left = shortLength((Date.parse(bannedUntil) - Date.now()) / 1_000);
   return [`${until} (in ${left})`, ...ofSeries, ...refused].join(', ');
@@ -168,7 +168,7 @@ export const isZoneUnknown = (): boolean =>
 
 const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
 
-/** Describes how the time of a request is split; undefined if it reached no part. @param write formats a duration */
+/** Describes how long each part of a request took; undefined if it reached none. @param write formats a duration */
 export function timesInWords(
   times: { readonly [part in (typeof PARTS)[number]]?: number | undefined },
   write: (ms: number) => string,
@@ -185,8 +185,8 @@ const BARE_SECRET = /(?<![0-9A-Za-z])[0-9A-Za-z]{38}(?![0-9A-Za-z])/;
 const KEY_ID = /"keyId":"([0-9A-Za-z]{12})"/;
 
 /**
- * Extracts what to look for from a text that somebody pasted: reduces a key to its public id, and a log line to the id
- * of its key. The text is empty if there is nothing to look for.
+ * Extracts what to search for from pasted text: reduces a key to its public id, and a log line to the id
+ * of its key. The text is empty if there is nothing to search for.
  */
 export function searchText(pasted: string): { readonly text: string; readonly hadSecret: boolean } {
   const [, id, rest = ''] = KEY.exec(pasted) ?? [];

@@ -19,7 +19,7 @@ const PAGE = 'index.html';
 /** The addresses of the console's pages. They all serve the same file, whose script shows the page. */
 const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'nowhere').map((page) => addressOf(page));
 
-/** All other addresses, for which the script shows that there is no such page. */
+/** All other addresses, for which the script shows “No such page”. */
 const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
 
 /** @param of the package, or one of its files */
@@ -127,7 +127,7 @@ type DocumentName = keyof typeof DOCUMENTS;
 const DOCUMENT_NAMES = Object.keys(DOCUMENTS) as DocumentName[];
 
 /**
- * Serves the runbook and the documents to which it links. They are open, because a browser that follows an alert's link
+ * Serves the runbook and the documents to which it links. They need no token, because a browser that follows an alert's link
  * has no token to send, and because they contain only what the repository contains.
  */
 export const runbookRoutes = (): ServiceRoute<unknown, unknown>[] => [
@@ -198,7 +198,7 @@ function targetOf(href: string): string | undefined {
   return anchor === undefined ? path : `${path}#${anchor}`;
 }
 
-/** Trusted types without any allowed policy make the browser itself refuse to use any text as HTML or script. */
+/** With trusted types and no allowed policy, the browser itself refuses to use any text as HTML or script. */
 const SAFETY = safetyHeaders("img-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'");
 
 /** Serves a file for browsers without a token. It is read at the first request and kept in memory. */

@@ -23,10 +23,10 @@ export function createAccessToken(): { readonly id: string; readonly token: stri
   return { id, token, digest: digestOf(token).toString('hex') };
 }
 
-/** The id of a well-formed token; undefined for any other text, so that a made-up one costs no look-up. */
+/** The id of a well-formed token; undefined for any other text, so that a malformed one costs no look-up. */
 export const accessTokenId = (token: string): string | undefined => TOKEN.exec(token)?.[1];
 
-/** Whether a token has this digest, in hex. It takes constant time. An empty token or digest never matches. */
+/** Whether a token has this digest, in hex. The comparison takes constant time. An empty token or digest never matches. */
 export function hasDigest(token: string, digest: string): boolean {
   const expected = Buffer.from(digest, 'hex');
   const found = digestOf(token);
@@ -42,8 +42,8 @@ const digestOf = (token: string): Buffer => hash('sha256', token, 'buffer');
 export const tokenFile = (directory: string): string => join(directory, 'admin-token');
 
 /**
- * Reads the token kept in the folder. If there is none yet, creates one. If several processes start at once, the first
- * to link its file decides the token of all.
+ * Reads the token kept in the folder. If there is none yet, creates one. If several processes start at once, the token of the
+ * first one to link its file is used by all.
  * @throws {SettingsError} if the file holds no token, or none can be kept
  */
 export async function keptToken(directory: string): Promise<string> {

@@ -11,7 +11,7 @@ export type Schema = Readonly<Record<string, unknown>>;
 
 export interface Header {
   readonly description: string;
-  /** Whether all such answers have it, or only some. */
+  /** Whether all such responses have it, or only some. */
   readonly required: boolean;
   readonly schema: Schema;
   readonly example: string | number;
@@ -110,7 +110,7 @@ export const HEADERS = {
   'X-RateLimit-Reset': always(
     { type: 'integer', minimum: 0 },
     1795262400,
-    'Unix second at which the limit is full again. On 429, the time at which to send the request again, as in Retry-After.',
+    'Unix second at which the limit is full again. On 429, the time at which to retry, as in Retry-After.',
   ),
   'RateLimit-Policy': sometimes(
     { type: 'string', pattern: LIST_OF_POLICIES },
@@ -120,7 +120,7 @@ export const HEADERS = {
   RateLimit: sometimes(
     { type: 'string', pattern: LIST_OF_LIMITS },
     '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
-    'What is left of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
+    'The remainder of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
       'stays within all limits. On 429, only the limit that was exceeded, with t as in Retry-After. Some gateways are configured not to send it.',
   ),
   'X-Request-Id': always(
@@ -131,7 +131,7 @@ export const HEADERS = {
   'Server-Timing': sometimes(
     { type: 'string', pattern: listOf('[a-z]+;dur=[0-9.]+') },
     'decision;dur=0.812, waiting;dur=0.094, core;dur=2.301',
-    'How the time until the response began was spent, in milliseconds (W3C Server Timing). Only sent if the gateway is configured to.',
+    'How the time until the response began was spent, in milliseconds (W3C Server Timing). Sent only if the gateway is configured to do so.',
   ),
   'Retry-After': always(
     { type: 'integer', minimum: 1 },
@@ -166,7 +166,7 @@ export const HELP = sometimes(
 const RETRY_AFTER_UNAVAILABLE = sometimes(
   { type: 'integer', minimum: 1 },
   1,
-  'Seconds after which to try again. Not every 503 has it.',
+  'Seconds to wait before a retry. Not every 503 has it.',
 );
 
 function listOfItems(parameters: string): string {
@@ -183,7 +183,7 @@ type HeaderName = keyof typeof HEADERS;
 export const refsTo = (names: readonly HeaderName[]): Readonly<Record<string, Ref>> =>
   Object.fromEntries(names.map((name) => [name, refTo('headers', name)]));
 
-/** These headers are sent on every answer, whatever its status. */
+/** These headers are sent on every response, whatever its status. */
 export const EVERYWHERE = refsTo([
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',

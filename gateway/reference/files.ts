@@ -13,8 +13,8 @@ import { API } from './operations.ts';
 
 /**
  * The API reference consists of exactly these files under these paths, kept in memory. The page shows the plans that
- * are in force. It is our own, because no known renderer shows the limits of the reader's key or puts the key into the
- * samples. Besides, Swagger UI takes 12 MB, and Scalar needs inline styles and its maker's proxy.
+ * are in force. It is custom, because no known renderer shows the limits of the reader's key or puts the key into the
+ * samples. Besides, Swagger UI takes 12 MB, and Scalar needs inline styles and its vendor's proxy.
  */
 export interface Reference {
   /** Undefined if there is no such file. */
@@ -33,7 +33,7 @@ export const READS_PER_MINUTE = 4_000;
 /** A file costs one more read for each multiple of this size. */
 const BYTES_PER_READ = 65_536;
 
-/** The file is revalidated each time, and answered with 304 while unchanged. */
+/** The file is revalidated each time, with a 304 while unchanged. */
 const OURS = 'no-cache';
 /** A redirect never changes. */
 const A_DAY = 'public, max-age=86400';
@@ -63,7 +63,7 @@ export class ReferenceFile implements GatewayRoute {
   /** The version that the page puts into the query. */
   readonly version: string;
   readonly #keep: string;
-  /** The headers of every answer with this file, including 304. Cache-Control is added separately. */
+  /** The headers of every response with this file, including 304. Cache-Control is added separately. */
   readonly headers: readonly string[];
   #compressed: Promise<Buffer> | undefined;
 
@@ -82,7 +82,7 @@ export class ReferenceFile implements GatewayRoute {
     return 1 + Math.floor(this.body.length / BYTES_PER_READ);
   }
 
-  /** How long the answer may be cached. @param query of the request */
+  /** How long the response may be cached. @param query of the request */
   cacheControl(query: string): string {
     return query === this.version ? FOR_EVER : this.#keep;
   }
@@ -324,7 +324,7 @@ function plansTable(plans: PlanTable): string {
 function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   const [perMinute, perDay] = [60 / minute, 86_400 / day];
   const seconds = (value: number) => (Number.isInteger(value) ? number(value) : value.toFixed(1));
-  return `<p>With ${plural(minute, 'request')} per minute, a token comes back every ${seconds(perMinute)} s: after ${number(minute)} requests at once, the next one gets <code>Retry-After: ${Math.ceil(perMinute)}</code>. With ${number(day)} per day, a token comes back every ${seconds(perDay)} s: once all are used, it gets <code>Retry-After: ${Math.ceil(perDay)}</code>.</p>`;
+  return `<p>With ${plural(minute, 'request')} per minute, a token is refilled every ${seconds(perMinute)} s: after ${number(minute)} requests at once, the next one gets <code>Retry-After: ${Math.ceil(perMinute)}</code>. With ${number(day)} per day, a token is refilled every ${seconds(perDay)} s: once all are used, it gets <code>Retry-After: ${Math.ceil(perDay)}</code>.</p>`;
 }
 
 const errorsTable = (): string =>

@@ -28,9 +28,9 @@ const DESCRIPTION = `${API.summary}
 **Authentication.** Send an API key as a bearer token: \`Authorization: Bearer <API_KEY>\`. A key that is missing,
 malformed, unknown, expired or revoked always gets the same 401.
 
-**Limits.** A plan allows a number of requests per minute and per day, refilled continuously. Every response reports in
-\`X-RateLimit-*\` what is left. A refused request costs nothing and gets 429, with the wait for its place in line as
-\`Retry-After\`. Wait that long, then try again. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
+**Limits.** A plan allows a number of requests per minute and per day, refilled continuously. The
+\`X-RateLimit-*\` headers of every response report what is left. A refused request costs nothing and gets 429, with the wait for its place in line as
+\`Retry-After\`. Wait that long, then retry. A key that keeps sending more than nine times its limit, without a pause, is banned. \`GET /limits\` returns the limits of a key and costs it nothing.
 
 **HEAD** works wherever GET does, with the same headers and no body.`;
 

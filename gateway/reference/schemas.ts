@@ -85,12 +85,12 @@ const NOT_FOUND = { code: 'not_found', message: ERRORS.not_found.message, status
 
 export const errorSchema = (codes: readonly string[]): Schema =>
   objectOf('The body of every response other than a success.', NOT_FOUND, {
-    code: text('What went wrong, in a form for programs.', { enum: codes }),
-    message: text('What went wrong, in words for people. The text may change.', { maxLength: MAX_MESSAGE_LENGTH }),
+    code: text('The error, for programs.', { enum: codes }),
+    message: text('The error, for people. The text may change.', { maxLength: MAX_MESSAGE_LENGTH }),
     status: { description: 'The HTTP status.', type: 'integer' },
   });
 
-/** An answer to GET /limits, which the gateway gives itself. */
+/** The response to GET /limits, which the gateway sends itself. */
 export const LIMITS = {
   name: 'shop',
   plan: 'free',
@@ -168,12 +168,12 @@ const refusals: Schema = {
 };
 
 const limits = objectOf('The limits and usage of a key.', LIMITS, {
-  name: text('The name that the key was issued with.', { maxLength: MAX_KEY_NAME_LENGTH }),
+  name: text('The name of the key.', { maxLength: MAX_KEY_NAME_LENGTH }),
   plan: text('The plan of the key.', { enum: PLAN_NAMES }),
   minute: bucket('minute'),
   day: bucket('day'),
   waitSeconds: count('Seconds until a request will be admitted; 0 if one is admitted now.'),
-  strikesLeft: count('Further refusals before a ban becomes possible. Strikes are forgotten over time.'),
+  strikesLeft: count('Further refusals before a ban becomes possible. Strikes expire over time.'),
   ban: { description: 'The current ban, or null.', anyOf: [ban, { type: 'null' }] },
   bannedUntil: nullable('Unix second at which the current ban ends, or null.', 'integer', { minimum: 0 }),
   scope: {

@@ -154,7 +154,7 @@ test('a key is disabled, enabled, rotated, banned, unbanned and, after confirmat
   const wait = Number((await ask(key)).headers['retry-after']);
   expect([wait > 7_000, wait <= 7_200]).toEqual([true, true]);
   await press(page, 'Lift ban');
-  await question(page).getByText('Used requests stay used').waitFor();
+  await question(page).getByText('Used requests are not restored').waitFor();
   await confirm(page, 'Lift ban');
   await badge(page, 'Active');
   await vi.waitFor(async () => expect((await ask(key)).status).toBe(200), 10_000);

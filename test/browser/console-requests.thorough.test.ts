@@ -135,7 +135,7 @@ test('filters are part of the URL and are kept while paging, and an invalid one 
   expect(await page.getByLabel('Error code').inputValue()).toBe('');
   await page.getByLabel('From').fill('2199-01-01T00:00');
   await page.getByRole('button', { name: 'Filter' }).click();
-  await page.getByText('No remembered request matches these filters.').waitFor();
+  await page.getByText('No recent request matches these filters.').waitFor();
   expect(new URL(page.url()).searchParams.get('from')).toMatch(/^2(198-12-31|199-01-01)T\S+Z$/);
   await page.getByLabel('From').fill('');
   await page.getByLabel('To').fill('2199-01-01T00:00');

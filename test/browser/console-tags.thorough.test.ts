@@ -66,7 +66,7 @@ test('the URL filters requests by tag', async () => {
   expect(await names()).toEqual(['prod 2', 'prod 2', 'prod 2', 'prod 0']);
   await page.getByLabel('Tag').fill('env:nowhere');
   await page.getByRole('button', { name: 'Filter' }).click();
-  await page.getByText('No remembered request matches these filters.').waitFor();
+  await page.getByText('No recent request matches these filters.').waitFor();
   expect(faults).toEqual([]);
 });
 

@@ -101,7 +101,7 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   // Refusals of the customer's other programs are listed too.
   await send(`${stack.gateway}/v1/pets/7`, { key });
   const why =
-    'It was refused: the minute limit was used up\\.( A retry works from (\\d+ \\w+, )?\\d\\d:\\d\\d(:\\d\\d)?\\.)?';
+    'It was refused: the minute limit was used up\\.( A retry will be admitted from (\\d+ \\w+, )?\\d\\d:\\d\\d(:\\d\\d)?\\.)?';
   const toldOf = (path: string) => expect.stringMatching(new RegExp(`GET ${path} ${why} What to do$`));
   await expect
     .poll(() => page.locator('#refusals li').allInnerTexts(), { timeout: 15_000 })

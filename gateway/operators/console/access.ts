@@ -76,7 +76,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
     event.preventDefault();
     setFault('');
     const typed = token.current?.value.trim() ?? '';
-    // A text that does not fit into a header is not a token, and could not be sent.
+    // A text that is not allowed in a header is no token, and could not be sent.
     if (!/^[\x21-\x7e]+$/.test(typed)) return setFault(WRONG_TOKEN);
     try {
       await callApi('GET', '/plans', { token: typed });
@@ -107,7 +107,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
         <div class="field">
           <label for="name">Your name</label>
           <input id="name" ref=${name} autocomplete="off" maxlength="100" aria-describedby="name-hint" />
-          <span id="name-hint" class="note">Recorded with your changes. Named tokens already carry a name.</span>
+          <span id="name-hint" class="note">Recorded with your changes. A named token already has a name.</span>
         </div>
         <p class="fault" role="alert">${fault}</p>
         <button class="main">Log in</button>

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 /**
- * The client of the admin API that served this page: calls, what their answers show about the gateway, and polling. The
+ * The client of the admin API that served this page: calls, what their responses show about the gateway, and polling. The
  * token and the name of the person at this console stay in this tab until logout or until it is closed.
  */
 
@@ -55,7 +55,7 @@ export async function callApi<T = unknown>(
   path: string,
   { body, ifMatch, token = keptToken(), reason, isTrial }: CallOptions = {},
 ): Promise<{ readonly body: T; readonly etag: string | null }> {
-  // Calls that were running at logout stop here.
+  // Calls that were in progress at logout stop here.
   if (token === null) throw new Error('You are not logged in.');
   const headers: Record<string, string> = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
@@ -112,10 +112,10 @@ function read(text: string): unknown {
 
 export const keyPath = (id: string): string => `/keys/${encodeURIComponent(id)}`;
 
-/** A single missed answer does not count. */
+/** A single missed response does not count. */
 const MISSES = 2;
 
-/** The state of the gateway is polled all the time. Without an answer for this long, it is unknown. */
+/** The state of the gateway is polled continuously. Without a response for this long, it is unknown. */
 const KNOWN_WITHIN_MS = 2_000;
 const STATE = '/traffic';
 
@@ -128,10 +128,10 @@ export interface Trouble {
 
 /** When the oldest unanswered request for the state was sent. */
 let askedAt: Date | undefined;
-/** What went wrong in the last requests, and in how many of them in a row. */
+/** What went wrong in the last requests, and how many in a row failed. */
 const streaks = new Map<Trouble['kind'], Trouble & { readonly misses: number }>();
 
-/** Requests that fail without Redis. The plan table is known without it. */
+/** Requests that fail without Redis. The plan table can be read without it. */
 const readsStore = (path: string): boolean => /^\/(keys|bans|plans\/|usage|activity|tokens)/.test(path);
 
 /** Called after every request. @param status undefined if the gateway did not respond */
@@ -146,7 +146,7 @@ function note(kind: Trouble['kind'], isMiss: boolean, why?: string): void {
   else streaks.delete(kind);
 }
 
-/** The most serious current trouble; undefined if there is none. */
+/** The most serious current problem; undefined if there is none. */
 export function trouble(): Trouble | undefined {
   const silent = streaks.get('silent');
   if (askedAt !== undefined && Date.now() - askedAt.getTime() > KNOWN_WITHIN_MS)
@@ -154,7 +154,7 @@ export function trouble(): Trouble | undefined {
   return [silent, streaks.get('unreadable')].find((streak) => streak !== undefined && streak.misses >= MISSES);
 }
 
-/** What a page shows of the gateway: the last answer, and any fault since then. */
+/** What a page shows of the gateway: the last response, and any fault since then. */
 export interface Polled<T> {
   readonly value: T | undefined;
   readonly fault: Error | undefined;
@@ -167,7 +167,7 @@ const polls = new Set<() => Promise<void>>();
 export const refresh = async (): Promise<void> => void (await Promise.all([...polls].map((poll) => poll())));
 
 /**
- * Polls while the page is visible. Each call follows the previous answer.
+ * Polls while the page is visible. Each call waits for the previous response.
  * @param name identifies what is polled, as a path does: a new name clears the value
  * @param ask may throw
  */

@@ -104,7 +104,7 @@ const isIn = (page: string, shown: PageName): boolean => page === (shown === 'ke
 function StateOfGateway() {
   const { value } = usePolled<TrafficAnswer>('/traffic', 1_000);
   const [, render] = useState(0);
-  // A request without an answer does not end its poll, so a timer renders the state again.
+  // An unanswered request does not end its poll, so a timer renders the state again.
   useEffect(() => {
     const timer = setInterval(() => render(Date.now()), 500);
     return () => clearInterval(timer);

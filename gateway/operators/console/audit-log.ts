@@ -41,7 +41,7 @@ const MOST = 10_000;
 const SPECS: readonly FilterSpec[] = [
   { name: 'actor', label: 'Who', placeholder: 'full name' },
   { name: 'action', label: 'Action', options: Object.entries(ACTION_WORDS) },
-  { name: 'target', label: 'Target', placeholder: 'name or id of a key, a token or a plan' },
+  { name: 'target', label: 'Target', placeholder: 'name or id of a key, token or plan' },
   { name: 'from', label: 'From', type: 'time' },
   { name: 'to', label: 'To', type: 'time' },
 ];
@@ -55,7 +55,7 @@ export function AuditLogPage({ route }: { route: Route }) {
       <h1>Audit log</h1>
       <${Download} filters=${filters} />
     </div>
-    <p class="note">The log records each change of keys, bans, plans and tokens. It keeps the newest entries; older ones are in the gateways’ own logs.</p>
+    <p class="note">The audit log records each change of keys, bans, plans and tokens. Only the newest entries are kept here; older ones are in the gateways’ logs.</p>
     <${Filters} specs=${SPECS} route=${route} />
     <section class="card" aria-label="Audit log">
       <${AuditList} asked=${{ ...filters, ...(after !== null && { after }) }} limit=${50} pages=${route}
@@ -126,7 +126,7 @@ function AuditList({ asked, limit, isOfOneTarget = false, empty, pages }: AuditL
 /** Shows the last entries that the filters select, with a link to all of them. */
 export const AuditCard = ({ asked, isOfOneTarget }: Omit<AuditListProps, 'limit' | 'empty'>) => html`
   <${Card} title="Audit log" actions=${html`<a href=${addressOf('activity', asked)}>All entries</a>`}>
-    <${AuditList} asked=${asked} limit=${5} isOfOneTarget=${isOfOneTarget} empty="The audit log has no entry about this." />
+    <${AuditList} asked=${asked} limit=${5} isOfOneTarget=${isOfOneTarget} empty="The audit log has no matching entries." />
   <//>
 `;
 
@@ -166,7 +166,7 @@ function shown(field: string, value: string | undefined) {
   return !value || isCount(field) ? valueInWords(value) : value;
 }
 
-/** A gateway of another version may have other actions and origins. */
+/** A gateway of another version may use other actions and origins. */
 const actionInWords = (action: string): string => ACTION_WORDS[action as Action] ?? action;
 export const viaInWords = (via: ActivityView['via']): string => VIA_WORDS[via] ?? via;
 

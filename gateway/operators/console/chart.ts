@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { type Column, type Content, html, markOf, Table } from './parts.ts';
 
-/** One series of a chart. Bars are drawn on top of those of the series before it. */
+/** One series of a chart. Bars are stacked on those of the previous series. */
 export interface Series {
   readonly label: string;
   /** A colour by its name in base.css. */
@@ -32,7 +32,7 @@ interface ChartProps {
   noteAt?(index: number): string;
 }
 
-/** A chart with axes. Its legend shows the values below the pointer, and a table has all of them. */
+/** A chart with axes. Its legend shows the values below the pointer, and a table lists all of them. */
 export function Chart(props: ChartProps) {
   const { title, times, series, marks = [], step, format, noteAt } = props;
   const place = useRef<HTMLDivElement>(null);
@@ -115,7 +115,7 @@ function AsTable({ title, times, series, step, format }: ChartProps) {
   `;
 }
 
-/** Bars are stacked, so the data of each series is the sum up to it. */
+/** Bars are stacked, so each series holds the sum of all series up to it. */
 function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
   const sums = times.map(() => 0);
   const columns = series.map(({ kind, values }) =>
@@ -144,7 +144,7 @@ const isDark = matchMedia('(prefers-color-scheme: dark)');
 
 const probe = document.createElement('span');
 
-/** Computes a colour of base.css as it is now, because a canvas does not support `light-dark()`. */
+/** Computes the current value of a colour in base.css, because a canvas does not support `light-dark()`. */
 function colorOf(name: string): string {
   document.body.append(probe);
   probe.style.color = `var(--${name})`;
@@ -172,7 +172,7 @@ function optionsOf(read: () => ChartProps, width: number, point: (index: number 
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { show: false }, sync: { key: step } },
     padding: [12, 20, 0, 0],
-    // Days begin at midnight UTC.
+    // Days start at midnight UTC.
     ...(step === 'day' && { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), 'Etc/UTC') }),
     scales: {
       x: { time: true, range: (_, min, max) => [min - STEP_SECONDS[step] / 2, max + STEP_SECONDS[step] / 2] },
@@ -238,7 +238,7 @@ function drawMarks({ ctx, bbox, valToPos }: uPlot, { marks = [] }: ChartProps, c
 }
 
 /**
- * The ranges of a chart, in full steps and in words. The current step, which is not over, is shown too. The gateway
+ * The ranges of a chart, in full steps and in words. The current, unfinished step is shown too. The gateway
  * keeps no older data.
  */
 const RANGES = {

@@ -4,7 +4,7 @@ import { author, keptToken, refresh, rememberAuthor } from './api.ts';
 import { type Content, html } from './parts.ts';
 
 /**
- * Dialogs with text to read, fields to fill in, and an action to confirm, one at a time; and the messages about finished
+ * Dialogs with text to read, fields to fill in, and an action to confirm, one at a time; and messages about finished
  * actions.
  */
 
@@ -77,7 +77,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   // Escape and Back close a dialog, but one that shows a key opens again, because a script cannot always prevent closing.
   const closed = () => (mayClose === undefined ? onClose() : dialog.current?.showModal());
   const kind = isDangerous ? 'main danger' : 'main';
-  // With the focus here, a repeated key press does not confirm an action that cannot be undone.
+  // The focus is here, so that a repeated key press does not confirm an action that cannot be undone.
   const cancelButton = html`<button type="button" autofocus=${isDangerous} onClick=${onClose}>Cancel</button>`;
   return html`
     <dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${closed}>
@@ -103,12 +103,12 @@ export class FieldFaults extends Error {
   readonly faults: Values;
 
   constructor(faults: Values) {
-    super('Some fields are not valid.');
+    super('Some fields are invalid.');
     this.faults = faults;
   }
 }
 
-/** Reads a form by the names of its fields. Empty fields are undefined; boxes of one name are joined with commas. */
+/** Reads a form by the names of its fields. Empty fields are undefined; boxes with the same name are joined with commas. */
 function valuesOf(form: HTMLFormElement): Values {
   const data = new FormData(form);
   const textOf = (name: string) =>
@@ -182,18 +182,18 @@ function inputOf({ value = '', type = 'text', options, maxlength }: FieldSpec, a
   `;
 }
 
-/** Asks who makes a change and why. */
+/** The fields for who makes a change and why. */
 export const who = (reason = ''): readonly FieldSpec[] => [
   { name: 'author', label: 'Who are you?', value: author(), maxlength: 100 },
-  { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'The audit log keeps it with your name.' },
+  { name: 'reason', label: 'Why?', value: reason, maxlength: 500, hint: 'Recorded in the audit log with your name.' },
 ];
 
-/** Asks for an optional reason. */
+/** The field for an optional reason. */
 export const whyField: FieldSpec = {
   name: 'reason',
   label: 'Why?',
   maxlength: 500,
-  hint: 'The audit log keeps it. You can leave it empty.',
+  hint: 'Recorded in the audit log. Optional.',
 };
 
 /** @throws {FieldFaults} if the name or the reason is missing. The gateway checks their content */

@@ -40,7 +40,7 @@ export function HealthPage() {
   `;
 }
 
-/** Joins the findings of the doctor with the bad ones of the quick checks, which run more often. The worst come first. */
+/** Merges the doctor's findings with the failed quick checks, which run more often. The worst come first. */
 function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): SeenFinding[] {
   const others = all.filter(({ about }) => !bad.some((one) => one.about === about));
   return [...bad, ...others].toSorted((a, b) => rank(a) - rank(b));
@@ -48,7 +48,7 @@ function newestOf(all: readonly SeenFinding[], bad: readonly SeenFinding[]): See
 
 const rank = ({ status }: SeenFinding): number => ['fault', 'unknown', 'warning', 'good'].indexOf(status);
 
-/** Finds a bad result of the checks for a part. It takes precedence over what the last requests to that part showed. */
+/** Finds the failed check of a part, if any. It takes precedence over the results of the last requests to that part. */
 const findingAbout = ({ findings }: TrafficAnswer, about: string): SeenFinding | undefined =>
   findings.find((one) => one.about === about);
 
@@ -136,7 +136,7 @@ const MODES: Readonly<Record<Redis['mode'], string>> = {
   single: 'A single Redis',
   cluster: 'A cluster',
   sentinel: 'A primary, found through sentinels',
-  embedded: 'None: this process stores limits itself',
+  embedded: 'None: the gateway stores keys and limits itself',
 };
 
 const nothing = html`<span class="note">none yet</span>`;

@@ -14,7 +14,7 @@ import { planInWords, toIso, toLocal } from './words.ts';
 const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
 
-/** The fields for a duration. The first one has the name that the gateway uses. */
+/** The fields for a duration. The first one is named as in the admin API. */
 const lengthFields = (name: string, label: string, value: string): FieldSpec[] => [
   { name, label, value, type: 'number', maxlength: 10 },
   { name: 'unit', label: 'Unit', options: Object.entries({ 60: 'minutes', 3600: 'hours', 86400: 'days' }) },
@@ -84,7 +84,7 @@ export function askForKey(): void {
   });
 }
 
-/** Sends only what was changed in the form. */
+/** Sends only the fields that were changed in the form. */
 export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: KeyView): void {
   const before: Values = {
     name,
@@ -136,7 +136,7 @@ export function askForRotation({ id, name, secrets }: KeyView): void {
     name: 'secretId',
     label: 'Secret',
     options: open.map((secret) => [secret.id, `${secret.name} (${secret.id})`]),
-    hint: 'The others keep working.',
+    hint: 'The other secrets keep working.',
   };
   ask({
     title: `Rotate ${name}`,
@@ -166,7 +166,7 @@ export function askForBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
 export function askToLiftBan({ id, name }: Pick<KeyView, 'id' | 'name'>): void {
   ask({
     title: `Lift the ban of ${name}?`,
-    content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests stay used; to restore them too, reset the limits.</p>`,
+    content: html`<p>Its requests are admitted again, within its limits. Its place in line, its strikes and its series of bans are cleared, so the next ban is as short as the first one. Used requests are not restored; to restore them, reset the limits.</p>`,
     fields: [whyField],
     confirm: 'Lift ban',
     act: ({ reason }) => callApi('DELETE', `${keyPath(id)}/ban`, { reason }),
@@ -190,7 +190,7 @@ export function askToDisable({ id, name, state }: KeyView): void {
   const disabled = state !== 'disabled';
   ask({
     title: `${disabled ? 'Disable' : 'Enable'} ${name}?`,
-    content: html`<p>${disabled ? 'Its requests are answered with 401 until it is enabled again. Its secrets and its usage are kept.' : 'Its requests are admitted again, within its limits.'}</p>`,
+    content: html`<p>${disabled ? 'Its requests get 401 until it is enabled again. Its secrets and its usage are kept.' : 'Its requests are admitted again, within its limits.'}</p>`,
     fields: [whyField],
     confirm: disabled ? 'Disable' : 'Enable',
     isDangerous: disabled,
@@ -202,7 +202,7 @@ export function askToDisable({ id, name, state }: KeyView): void {
 export function askForRevocation({ id, name }: KeyView): void {
   ask({
     title: `Revoke ${name}?`,
-    content: html`<p>Its next request is refused. This cannot be undone. To stop the key for a while, disable it instead.</p>`,
+    content: html`<p>Its next request will be refused. This cannot be undone. To stop the key temporarily, disable it instead.</p>`,
     fields: [whyField],
     confirm: 'Revoke permanently',
     isDangerous: true,

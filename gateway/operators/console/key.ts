@@ -59,7 +59,7 @@ export function KeyPage({ route: { query } }: { route: Route }) {
     <${KeyUse} id=${id} />
     <${KeySecrets} ...${key} />
     <${Card} title="Last requests" actions=${html`<a href=${addressOf('requests', { keyId: id })}>All its requests</a>`}>
-      <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="The gateways remember no request of this key." />
+      <${RequestList} label="Last requests" asked=${{ keyId: id, limit: '10' }} hasKeys=${false} empty="There are no recent requests of this key." />
     <//>
     <${AuditCard} asked=${{ target: id }} isOfOneTarget=${true} />
   `;
@@ -96,7 +96,7 @@ function StateNote(key: KeyView) {
   if (state === 'unreadable')
     return html`<p class="notice bad">The data of this key cannot be read, so its requests get 503. Fix it by hand, or revoke the key.</p>`;
   if (tooSmall)
-    return html`<p class="notice">The key has a ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send less.</p>`;
+    return html`<p class="notice">The key has a ${tooSmallInWords(waitSeconds)}. Its line of refused requests has been longer than a minute for ten minutes. Raise its limit, or make its clients send fewer requests.</p>`;
   return undefined;
 }
 
@@ -144,7 +144,7 @@ function KeyUse({ id }: { id: string }) {
 interface UseProps {
   readonly title: string;
   readonly step: Step;
-  /** Times without requests are left out of it, and shown as 0. */
+  /** Times without requests are missing from it, and shown as 0. */
   readonly used: KeyUsageAnswer[`${Step}s`];
   readonly now: number;
 }
@@ -157,7 +157,7 @@ function Use({ title, step, used, now }: UseProps) {
     return { label, color: of, kind: 'bars', values: times.map((at) => byTime.get(at)?.[of] ?? 0) };
   };
   const series = [bars('Admitted', 'admitted'), bars('Refused', 'refused')];
-  // Refusals by a ban are known only while the gateways remember the requests.
+  // Refusals by a ban are known only while the gateways keep the requests.
   if (step === 'minute') series.push(bars('Refused by a ban', 'banned'));
   return html`
     <${Card} title=${title} actions=${range}>

@@ -26,7 +26,7 @@ import {
 import type { Route } from './router.ts';
 import { counted, number, planInWords, stateInWords } from './words.ts';
 
-/** The pages that list keys: all of them, the banned ones, and what they used. */
+/** The pages that list keys: all keys, banned keys, and usage. */
 
 const SHOWN = 25;
 const ORDERS = { name: 'By name', used: 'Most used today', idle: 'Longest unused' };
@@ -95,7 +95,7 @@ export function KeysPage({ route }: { route: Route }) {
   `;
 }
 
-/** Lists the running bans, each with a button that lifts it. */
+/** Lists the active bans, each with a button that lifts it. */
 export function BansPage({ route }: { route: Route }) {
   const offset = Number(route.query.get('offset') ?? 0) || 0;
   const { value, fault } = usePolled(`bans ${offset}`, 3_000, () =>
@@ -129,7 +129,7 @@ export function BansPage({ route }: { route: Route }) {
   `;
 }
 
-/** Usage takes long to read with many keys, and changes slowly. */
+/** With many keys, usage takes long to read; it also changes slowly. */
 const USAGE_EVERY_MS = 60_000;
 /** The CSV file contains all rows. */
 const ROWS_SHOWN = 100;
@@ -143,7 +143,7 @@ const USAGE_SPECS: readonly FilterSpec[] = [
 
 type Row = UsageOfKey | UsageSum;
 
-/** Shows what keys have used in a period, over all gateways: by key, or by the value of a tag. */
+/** Shows usage in a period, summed over all gateways, by key or by the value of a tag. */
 export function UsagePage({ route }: { route: Route }) {
   const { by, ...filters } = filtersIn(USAGE_SPECS, route.query);
   const asked = { ...filters, by: by === undefined ? 'key' : `tag:${by}` };
@@ -160,7 +160,7 @@ export function UsagePage({ route }: { route: Route }) {
     <section class="card" aria-label="Usage">
       <${Table} label="Usage" columns=${by === undefined ? OF_KEYS : columnsOfValues(by, filters)} rows=${rows?.slice(0, ROWS_SHOWN)} fault=${fault}
         idOf=${idOf} empty="No matching key was used in this period." />
-      ${rows !== undefined && rows.length > 0 && html`<p class="note">In total, ${sum('admitted')} admitted and ${sum('refused')} refused.${rows.length > ROWS_SHOWN && ` These are the largest ${ROWS_SHOWN} of ${counted(rows.length, 'row')}; the CSV file has all.`}</p>`}
+      ${rows !== undefined && rows.length > 0 && html`<p class="note">In total, ${sum('admitted')} admitted and ${sum('refused')} refused.${rows.length > ROWS_SHOWN && ` These are the largest ${ROWS_SHOWN} of ${counted(rows.length, 'row')}; the CSV file contains all.`}</p>`}
       ${value !== undefined && (filters.from ?? '9') < value.keptFrom && html`<p class="note" role="status">Usage before ${value.keptFrom} is not kept.</p>`}
     </section>
   `;

@@ -22,7 +22,7 @@ import {
   valueInWords,
 } from './words.ts';
 
-/** Shows the last hour of this gateway, or a quarter of it, and the keys that need attention. */
+/** Shows the last hour or 15 minutes of this gateway, and the keys that need attention. */
 export function OverviewPage() {
   const { value, fault } = usePolled<MinutesAnswer>('/traffic/minutes', 3_000);
   const history = usePolled<HistoryAnswer>('/plans/history?limit=20', 10_000);
@@ -141,7 +141,7 @@ function BusiestKeys() {
   return html`
     <${Card} title="Busiest keys" actions=${html`<span class="note">last ${value?.minutes ?? 5} minutes</span>`}>
       <${Table} label="Busiest keys" columns=${LOUD} rows=${value?.keys} fault=${fault}
-        empty="No key sent a request in these minutes." />
+        empty="No key sent a request in this period." />
     <//>
   `;
 }

@@ -9,7 +9,7 @@ import { addressOf } from './page-names.ts';
 import { navigate, type Route } from './router.ts';
 import { clock, exactTime, number, percent, relative, runningBan, stateInWords, toIso, toLocal } from './words.ts';
 
-/** The parts that pages consist of: markup, small parts, tables, buttons for changes, filters and downloads. */
+/** The building blocks of pages: markup, small parts, tables, buttons for changes, filters and downloads. */
 
 type Template = (strings: TemplateStringsArray, ...values: unknown[]) => VNode;
 
@@ -35,7 +35,7 @@ export const TagChips = ({ tags }: { tags: Tags | undefined }) =>
 export const State = ({ state }: { state: string }) =>
   html`<span class=${`badge ${state}`}>${stateInWords(state)}</span>`;
 
-/** Shows the state of a key, and notes a ban or that its limits are too low. */
+/** Shows the state of a key, with a note if it is banned or its limits are too low. */
 export const StateOf = (key: KeySummary) =>
   html`<${State} state=${key.state} /> ${
     key.bannedUntil === undefined
@@ -43,7 +43,7 @@ export const StateOf = (key: KeySummary) =>
       : html`<span class="note">${runningBan(key)}</span>`
   }`;
 
-/** Notes a ban where the state of the key is not shown. */
+/** Notes a ban in places that do not show the state of the key. */
 export const BanNote = ({ ban }: { ban: BanView | undefined }) =>
   ban !== undefined && html`<span class="note">banned ${runningBan(ban)}</span>`;
 
@@ -106,7 +106,7 @@ const ofId = (row: unknown): string => (row as { readonly id: string }).id;
 interface TableProps<T> {
   readonly label: string;
   readonly columns: readonly Column<T>[];
-  /** Undefined until the first answer. */
+  /** Undefined until the first response. */
   readonly rows: readonly T[] | undefined;
   readonly fault: Error | undefined;
   /** Shown if there are no rows. */
@@ -169,7 +169,7 @@ function Row<T>({ row, columns, more, moreId }: Pick<TableProps<T>, 'columns' | 
 const cellOf = <T>({ title, isFigure, show }: Column<T>, row: T) =>
   html`<td data-label=${title} class=${isFigure ? 'figure' : undefined}><div>${show(row)}</div></td>`;
 
-/** Takes the place of something that cannot be shown yet, and explains why. */
+/** A placeholder for content that cannot be shown yet, with the reason. */
 export const Missing = ({ fault, children }: { fault: Error | undefined; children?: Content }) =>
   html`<p class="empty">${fault === undefined ? (children ?? 'Loading …') : fault.message}</p>`;
 
@@ -185,7 +185,7 @@ interface ActionButtonProps {
   readonly children: Content;
 }
 
-/** A button that changes something. Users without the right can reach it and see why, but it does nothing. */
+/** A button that changes something. For users without the required role it does nothing, but explains why. */
 export function ActionButton({ kind, needs = 'operator', onClick, children }: ActionButtonProps) {
   const why = refusal(useContext(Caller), needs);
   if (why === undefined) return html`<button type="button" class=${kind} onClick=${onClick}>${children}</button>`;
@@ -194,7 +194,7 @@ export function ActionButton({ kind, needs = 'operator', onClick, children }: Ac
 
 export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;
 
-/** Who is logged in; undefined until the gateway has answered. The gateway checks rights anyway. */
+/** Who is logged in; undefined until the gateway has responded. The gateway enforces permissions itself. */
 export const Caller = createContext<CallerAnswer | undefined>(undefined);
 
 /** Why the caller may not do something; undefined if it may, or if that is unknown. */
@@ -211,7 +211,7 @@ export interface FilterSpec {
   readonly placeholder?: string;
   /** Suggested values. Others can be typed. */
   readonly suggestions?: readonly string[];
-  /** The only possible values, as `[value, label]`. A choice takes effect at once. */
+  /** The only possible values, as `[value, label]`. Choosing one applies it at once. */
   readonly options?: readonly (readonly [string, string])[];
   /** The label of the empty choice; `Any` by default. */
   readonly otherwise?: string;
@@ -227,7 +227,7 @@ export const filtersIn = (specs: readonly FilterSpec[], query: URLSearchParams):
 /** A form that keeps its filters in the address of the page. */
 export function Filters({ specs, route: { page, query } }: { specs: readonly FilterSpec[]; route: Route }) {
   const form = useRef<HTMLFormElement>(null);
-  // Fields are set when the address changes, not with each answer, so that text stays while it is typed.
+  // Fields are set only when the address changes, not with each response, which would overwrite text being typed.
   useEffect(() => form.current?.reset(), [query.toString()]);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -270,7 +270,7 @@ function inputOf({ name, type, placeholder, suggestions, options, otherwise = 'A
 
 const choose = ({ target }: Event) => (target as HTMLSelectElement).form?.requestSubmit();
 
-/** Formats a filter for its field. A time that cannot be read is left for the gateway to refuse. */
+/** Formats a filter for its field. An invalid time is left for the gateway to reject. */
 const typedOf = ({ type }: FilterSpec, value: string): string =>
   type === 'time' ? (Number.isNaN(Date.parse(value)) ? '' : toLocal(value)) : value;
 
@@ -287,6 +287,6 @@ export function download(name: string, type: string, text: string): void {
   link.href = url;
   link.download = name;
   link.click();
-  // The browser may still read it.
+  // The browser may still be reading it.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -39,7 +39,7 @@ export function PlansPage() {
   const rejected = traffic.value?.planTable.rejected ?? [];
   return html`
     <h1>Plans</h1>
-    <p class="note">Every gateway applies a change within a second. You see the difference before anything is changed.</p>
+    <p class="note">Every gateway applies a change within a second. You review the difference before anything is changed.</p>
     ${rejected.map((one) => html`<p class="notice bad" role="status">${rejectedInWords(one)}</p>`)}
     <${Card} title="In force">
       <${Table} label="In force" columns=${COLUMNS} rows=${plans.value && Object.entries(plans.value)} fault=${plans.fault}
@@ -165,7 +165,7 @@ const differencesIn = (plan: PlanName, { values: now }: Seen, typed: Values) =>
 interface Review {
   readonly plan: PlanName;
   readonly seen: Seen;
-  /** Only what differed when it was typed: after a conflict, all other values are those in force. */
+  /** Only values that differed when typed: after a conflict, all other values are those in force. */
   readonly typed: Values;
   /** Shown at the top if somebody else made a change first. */
   readonly note?: string;
@@ -247,7 +247,7 @@ function WhatIf({ plan, limits }: WhatIfProps) {
   return html`<div class="what-if" role="status"><h3>In the last hour</h3>${trialInWords(trial)}</div>`;
 }
 
-const LEAST = html`<p class="note">This is a lower bound: requests are counted by minute, so bursts within a minute are not seen. Shadow mode finds the exact number.</p>`;
+const LEAST = html`<p class="note">This is a lower bound: requests are counted by minute, so bursts within a minute are missed. Shadow mode finds the exact number.</p>`;
 
 function trialInWords(trial: Trial | Error | undefined) {
   if (trial === undefined) return html`<p>Trying the limits on the requests of the last hour …</p>`;

@@ -19,7 +19,7 @@ import {
 import type { Route } from './router.ts';
 import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative } from './words.ts';
 
-/** The requests that the gateways remember: the list, and a description of each. */
+/** The recent requests of all gateways: the list, and the details of each. */
 
 /** Suggested values. Others can be typed. */
 const STATUSES = ['2xx', '4xx', '5xx', '401', '403', '429', '499', '502', '503', '504'];
@@ -44,18 +44,18 @@ const SPECS: readonly FilterSpec[] = [
   { name: 'to', label: 'To', type: 'time' },
 ];
 
-/** Lists the last requests of all gateways, or those that the address selects. */
+/** Lists the last requests on all gateways, or those that the address selects. */
 export function RequestsPage({ route }: { route: Route }) {
   const filters = filtersIn(SPECS, route.query);
   const after = route.query.get('after');
   const asked = { limit: '50', ...filters, ...(after !== null && { after }) };
   return html`
     <h1>Requests</h1>
-    <p class="note">The last requests of all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
+    <p class="note">The last requests on all gateways. Open one to see what happened, why, and what to do. Older ones are in the log.</p>
     <${Filters} specs=${SPECS} route=${route} />
     <section class="card" aria-label="Requests">
       <${RequestList} label="Requests" asked=${asked} hasKeys=${true} opensOnlyOne=${filters.q !== undefined} pages=${route}
-        empty=${Object.keys(filters).length > 0 ? 'No remembered request matches these filters.' : 'There are no requests yet.'} />
+        empty=${Object.keys(filters).length > 0 ? 'No recent request matches these filters.' : 'There are no requests yet.'} />
     </section>
   `;
 }
@@ -91,7 +91,7 @@ interface RequestListProps {
   readonly pages?: Route;
 }
 
-/** Lists requests of all gateways, the newest first. While one of them is open, the list stays as it is. */
+/** Lists requests on all gateways, the newest first. While one of them is open, the list stays as it is. */
 export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty, pages }: RequestListProps) {
   const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
   const held = useRef<RequestsAnswer>(undefined);
@@ -120,7 +120,7 @@ export function RequestList({ label, asked, hasKeys, opensOnlyOne = false, empty
   `;
 }
 
-/** Clients choose the ids of requests, so several requests can have the same one. */
+/** Clients may choose request ids, so several requests can have the same one. */
 const idOf = ({ requestId, at, gateway }: RequestView): string => `${requestId} ${at} ${gateway.pid}`;
 
 function KeyOf({ keyId, keyName, keyBan }: RequestView) {
@@ -162,7 +162,7 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests work again. A ban can be lifted before its end. */
+/** Says when requests work again. A ban can be lifted before it expires. */
 function againInWords(again: string, { outcome }: RequestView): string {
   if (Date.parse(again) <= Date.now()) return 'That time has passed. ';
   return outcome === 'banned'

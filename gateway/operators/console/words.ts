@@ -9,7 +9,7 @@ export const upperFirst = (text: string): string => text.charAt(0).toUpperCase()
 export const planInWords = upperFirst;
 export const stateInWords = upperFirst;
 
-/** Names a field of a plan as its form does. */
+/** Names a field of a plan as in its form. */
 export const fieldInWords = (field: string): string => PLAN_FIELDS[field as PlanField]?.label ?? field;
 
 /** Names a field of the plan table, such as `free.minute`. */
@@ -23,7 +23,7 @@ export const valueInWords = (value: string | number | undefined): string =>
   value === undefined || value === '' ? 'none' : /^\d+$/.test(String(value)) ? number(Number(value)) : String(value);
 
 const NUMBER = new Intl.NumberFormat('en-US');
-/** An unknown number is a dash. */
+/** Formats a number; an unknown one is a dash. */
 export const number = (value: number | null): string => (value === null ? '–' : NUMBER.format(value));
 
 export const counted = (value: number, one: string, many = `${one}s`): string =>
@@ -69,10 +69,10 @@ export function relative(text: string): string {
   return RELATIVE.format(count * Math.sign(seconds), name);
 }
 
-/** Describes a running ban, beginning with its end, as the command line does. */
+/** Describes an active ban, starting with its expiry, as the command line does. */
 export const runningBan = (ban: RunningBan): string => `until ${banInWords(ban, clock(ban.bannedUntil ?? ''))}`;
 
-/** Converts a local time from a field of the browser, and back to the second, in the field's own shortest form. */
+/** Converts a local time from an input field to ISO, and back in the field's shortest form, to the second. */
 export const toIso = (local: string | undefined): string | undefined => local && new Date(local).toISOString();
 export function toLocal(iso: string | undefined): string {
   if (iso === undefined) return '';

@@ -86,11 +86,11 @@ document.addEventListener('click', ({ target }) => {
   if (button?.classList.contains('copy')) void copy(button);
 });
 
-/* The limits are refreshed while the page is visible, and less often the longer that fails. */
+/* The limits are refreshed while the page is visible, and less often the longer this fails. */
 
 let timer;
 let waitMs = REFRESH_MS;
-/** The request in progress. If the key is changed or forgotten meanwhile, its answer is dropped. */
+/** The request in progress. If the key is changed or forgotten meanwhile, its response is dropped. */
 let asking;
 
 function say(text, isBad = false) {
@@ -218,10 +218,10 @@ function showRefusals(refusals) {
 }
 
 function whyOf({ code, limit, retryAt, repeated }) {
-  const more = repeated === 0 ? '' : ` So were ${number(repeated)} more in the same minute.`;
+  const more = repeated === 0 ? '' : ` ${number(repeated)} more were refused in the same minute.`;
   if (code === 'insufficient_scope') return `It was refused: the secret lacks the scope.${more}`;
   const why = code === 'key_banned' ? 'the key was banned' : `the ${limit} limit was used up`;
-  const retry = retryAt * 1_000 > Date.now() ? ` A retry works from ${clock(retryAt)}.` : '';
+  const retry = retryAt * 1_000 > Date.now() ? ` A retry will be admitted from ${clock(retryAt)}.` : '';
   return `It was refused: ${why}.${retry}${more}`;
 }
 
