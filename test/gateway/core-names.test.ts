@@ -97,7 +97,11 @@ test('each address of a name is a core with an equal share, and no request fails
   const [one, two, three] = cores.all as [AddressedCore, AddressedCore, AddressedCore];
   await expect.poll(told).toEqual([`core added ${url(ONE)}`, `core added ${url(TWO)}`]);
   const load = readAndWrite(gateway, key, 16, 10);
-  const during = (of: AddressedCore[]) => askedDuring(of, () => sleep(1_000));
+  const during = (of: AddressedCore[]) => {
+    const total = () => of.reduce((sum, { asked }) => sum + asked, 0);
+    const enough = total() + 400;
+    return askedDuring(of, () => expect.poll(total, { timeout: 20_000 }).toBeGreaterThan(enough));
+  };
   await eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_ready')).toBe(2);
   const [first, second, none] = await during([one, two, three]);
   expectEvenShares([first ?? 0, second ?? 0]);
