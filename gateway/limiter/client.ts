@@ -7,7 +7,7 @@ import type { Refusals } from './refusals.ts';
  * The last decision of the store. `at` is the time at which it arrived on this machine, by the monotonic clock in
  * microseconds. The order of events follows from such times alone: the clock of the store may be set back.
  */
-export interface Heard {
+export interface StoreReply {
   readonly decision: Decision;
   readonly at: number;
 }
@@ -26,9 +26,9 @@ export class Client {
   readonly id: string;
   /** Whether another record of the key may exist. */
   isEvicted = false;
-  heard: Heard | undefined;
+  lastReply: StoreReply | undefined;
   /** The digests of the secrets that the store accepted, each with the last decision on it. */
-  readonly secrets = new Map<string, Heard>();
+  readonly secrets = new Map<string, StoreReply>();
   /** The levels after local decisions; undefined if there were none since the last decision of the store. */
   state: KeyState | undefined;
   readonly debt = noDebt();
@@ -54,9 +54,9 @@ export class Client {
 
 /** What one process reports to another about a key. */
 export interface KnownKey {
-  readonly heard: Heard;
+  readonly lastReply: StoreReply;
   readonly changedAt: number;
-  readonly secrets: readonly (readonly [digest: string, heard: Heard])[];
+  readonly secrets: readonly (readonly [digest: string, lastReply: StoreReply])[];
 }
 
 export type KnownPage = readonly (readonly [id: string, KnownKey])[];

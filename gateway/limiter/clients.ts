@@ -4,13 +4,13 @@ import {
   Client,
   type Debt,
   debited,
-  type Heard,
   type KeyFacts,
   type KnownKey,
   type KnownPage,
   owe,
   owedBy,
   refillDue,
+  type StoreReply,
   settled,
   spare,
 } from './client.ts';
@@ -85,16 +85,16 @@ export class Clients implements LocalDecisions {
    * wrong secret must not reveal that the key is banned, nor must the right secret from the wrong network.
    */
   bannedVerdict(client: Client, { digest, use }: Credential): Decision | undefined {
-    if (client.heard?.decision.outcome !== 'banned') return undefined;
-    const heard = client.secrets.get(digest);
-    if (heard === undefined) return undefined;
-    const age = this.#monotonic() - heard.at;
-    const { bounds, plan, isBannedByOperator } = heard.decision;
+    if (client.lastReply?.decision.outcome !== 'banned') return undefined;
+    const lastReply = client.secrets.get(digest);
+    if (lastReply === undefined) return undefined;
+    const age = this.#monotonic() - lastReply.at;
+    const { bounds, plan, isBannedByOperator } = lastReply.decision;
     // A plan in shadow mode ignores the bans that decisions set.
     if (!isBannedByOperator && this.#plans()?.[plan].mode === 'shadow') return undefined;
-    if (age >= BAN_HOLDS || !this.#isBanned(client, heard)) return undefined;
+    if (age >= BAN_HOLDS || !this.#isBanned(client, lastReply)) return undefined;
     if (bounds !== undefined && !isFromAllowedNetwork(bounds, use)) return undefined;
-    return later(heard.decision, age);
+    return later(lastReply.decision, age);
   }
 
   /**
@@ -110,13 +110,13 @@ export class Clients implements LocalDecisions {
     }
     const client = this.#recordFor(id, askedAt, known);
     if (client === undefined) return;
-    const heard = { decision: verdict, at: this.#monotonic() };
-    const isNewBan = verdict.outcome === 'banned' && verdict.bannedUntil !== client.heard?.decision.bannedUntil;
-    this.#hear(client, heard);
+    const lastReply = { decision: verdict, at: this.#monotonic() };
+    const isNewBan = verdict.outcome === 'banned' && verdict.bannedUntil !== client.lastReply?.decision.bannedUntil;
+    this.#noteReply(client, lastReply);
     // Keeps secrets in the order of their last use, so that a revoked one is evicted before those in use.
     if (client.secrets.size > 1) client.secrets.delete(digest);
     if (client.secrets.size === MAX_SECRETS) client.secrets.delete(client.secrets.keys().next().value as string);
-    client.secrets.set(digest, heard);
+    client.secrets.set(digest, lastReply);
     if (isNewBan && !verdict.isBannedByOperator) this.#onBan(client);
   }
 
@@ -138,7 +138,7 @@ export class Clients implements LocalDecisions {
     // Usage is counted when the debt is charged, so its marks would only use memory here.
     if (decided.state !== undefined) client.state = { ...decided.state, usage: UNUSED, used: {} };
     if (owes && (verdict.outcome === 'admitted' || verdict.outcome === 'refused')) {
-      owe(client.debt, verdict, facts.heardAt);
+      owe(client.debt, verdict, facts.repliedAt);
       this.#debtors.set(client.id, client);
     }
     return local(verdict);
@@ -201,12 +201,12 @@ export class Clients implements LocalDecisions {
    */
   settle(client: Client, charged: Debt, decision: Decision | undefined): void {
     if (settled(client.debt, charged)) this.#debtors.delete(client.id);
-    if (decision !== undefined) this.#hear(client, { decision, at: this.#monotonic() });
+    if (decision !== undefined) this.#noteReply(client, { decision, at: this.#monotonic() });
   }
 
   /** When the store's last verdict on a key arrived, by the monotonic clock in microseconds; 0 for never. */
-  heardAt(id: string): number {
-    return this.#find(id)?.heard?.at ?? 0;
+  repliedAt(id: string): number {
+    return this.#find(id)?.lastReply?.at ?? 0;
   }
 
   all(): Iterable<Client> {
@@ -236,9 +236,9 @@ export class Clients implements LocalDecisions {
   }
 
   #knownOf(client: Client): KnownKey | undefined {
-    const { heard, changedAt } = client;
+    const { lastReply, changedAt } = client;
     const secrets = [...client.secrets].filter(([, proof]) => this.#isCurrent(client, proof));
-    return heard && { heard, changedAt, secrets };
+    return lastReply && { lastReply, changedAt, secrets };
   }
 
   /**
@@ -246,11 +246,11 @@ export class Clients implements LocalDecisions {
    * @param askedAt when that process was queried
    * @returns false if the key may have changed since
    */
-  takeOver(id: string, { heard, changedAt, secrets }: KnownKey, askedAt: number): boolean {
+  takeOver(id: string, { lastReply, changedAt, secrets }: KnownKey, askedAt: number): boolean {
     const client = this.#recordFor(id, askedAt);
     if (client === undefined) return false;
     client.changedAt = Math.max(client.changedAt, changedAt);
-    if (isNewer(heard, client.heard)) this.#hear(client, heard);
+    if (isNewer(lastReply, client.lastReply)) this.#noteReply(client, lastReply);
     for (const [digest, proof] of secrets)
       if (isNewer(proof, client.secrets.get(digest))) client.secrets.set(digest, proof);
     return true;
@@ -258,7 +258,7 @@ export class Clients implements LocalDecisions {
 
   /** Whether a ban of a key is still running, according to the last decision. */
   isBanned(client: Client): boolean {
-    return client.heard !== undefined && this.#isBanned(client, client.heard);
+    return client.lastReply !== undefined && this.#isBanned(client, client.lastReply);
   }
 
   #find(id: string): Client | undefined {
@@ -266,14 +266,14 @@ export class Clients implements LocalDecisions {
   }
 
   /** The current time by the store's clock. */
-  #storeTime({ decision, at }: Heard): number {
+  #storeTime({ decision, at }: StoreReply): number {
     return decision.now + this.#monotonic() - at;
   }
 
-  #isBanned(client: Client, heard: Heard): boolean {
-    const { decision, at } = heard;
+  #isBanned(client: Client, lastReply: StoreReply): boolean {
+    const { decision, at } = lastReply;
     if (decision.outcome !== 'banned' || this.#isOutdated(client, at)) return false;
-    return decision.bannedUntil > this.#storeTime(heard);
+    return decision.bannedUntil > this.#storeTime(lastReply);
   }
 
   /** The record of a key, or a new one; undefined if the key was changed after `askedAt`. */
@@ -285,24 +285,24 @@ export class Clients implements LocalDecisions {
     return client;
   }
 
-  #refillDue({ debt, state, heard }: Client): void {
-    if (debt.due === 0 || state === undefined || heard === undefined) return;
-    const [minute] = heard.decision.buckets;
-    refillDue(debt, state, (minute as BucketState).limit, this.#storeTime(heard));
+  #refillDue({ debt, state, lastReply }: Client): void {
+    if (debt.due === 0 || state === undefined || lastReply === undefined) return;
+    const [minute] = lastReply.decision.buckets;
+    refillDue(debt, state, (minute as BucketState).limit, this.#storeTime(lastReply));
   }
 
   /** Subtracts the debt from the levels, because the store has not charged it yet. */
-  #hear(client: Client, heard: Heard): void {
-    const [minute] = heard.decision.buckets as [BucketState];
+  #noteReply(client: Client, lastReply: StoreReply): void {
+    const [minute] = lastReply.decision.buckets as [BucketState];
     const { debt } = client;
     let state: KeyState | undefined;
     if (debt.admitted > 0) {
       // decide.lua charges the debt in the same way.
       if (minute.tokens >= minute.limit - 1) this.#refillDue(client);
       else debt.due = owedBy(debt);
-      if (owedBy(debt) > 0) state = debited(stateAfter(heard.decision), debt);
+      if (owedBy(debt) > 0) state = debited(stateAfter(lastReply.decision), debt);
     }
-    client.heard = heard;
+    client.lastReply = lastReply;
     client.state = state;
   }
 
@@ -313,7 +313,7 @@ export class Clients implements LocalDecisions {
   #isOutdated = (client: Client | undefined, askedAt: number): boolean =>
     this.#doubtedAt >= askedAt || (client?.changedAt ?? this.#othersChangedAt) >= askedAt;
 
-  #isCurrent(client: Client, { at }: Heard): boolean {
+  #isCurrent(client: Client, { at }: StoreReply): boolean {
     return this.#monotonic() - at <= VERDICT_HOLDS && !this.#isOutdated(client, at);
   }
 
@@ -321,28 +321,28 @@ export class Clients implements LocalDecisions {
   #localFacts({ id, digest }: Credential): LocalFacts | Unauthorized | undefined {
     const client = this.#find(id);
     const proof = client?.secrets.get(digest);
-    if (client?.heard === undefined || proof === undefined || !this.#isCurrent(client, proof)) return undefined;
-    const { decision } = client.heard;
-    const now = this.#storeTime(client.heard);
+    if (client?.lastReply === undefined || proof === undefined || !this.#isCurrent(client, proof)) return undefined;
+    const { decision } = client.lastReply;
+    const now = this.#storeTime(client.lastReply);
     const { endsAt, bounds } = proof.decision;
     if (endsAt !== 0 && endsAt <= now) return EXPIRED;
     // An outage must not ban anyone, so a refused request gets a place in line but is not a strike.
     const plan = { ...this.#plans()?.[decision.plan], ...NO_BANS };
     const record = recordOf(decision, plan, digest, bounds);
-    return { client, heardAt: decision.now, record, state: client.state ?? stateAfter(decision), plan, now };
+    return { client, repliedAt: decision.now, record, state: client.state ?? stateAfter(decision), plan, now };
   }
 }
 
 interface LocalFacts {
   readonly client: Client;
-  readonly heardAt: number;
+  readonly repliedAt: number;
   readonly record: KeyRecord;
   readonly state: KeyState;
   readonly plan: Plan;
   readonly now: number;
 }
 
-const isNewer = ({ at }: Heard, than: Heard | undefined): boolean => than === undefined || than.at < at;
+const isNewer = ({ at }: StoreReply, than: StoreReply | undefined): boolean => than === undefined || than.at < at;
 
 const EXPIRED: Unauthorized = { outcome: 'unauthorized', reason: 'expired', mode: 'local' };
 /** More strikes than any key reaches. */

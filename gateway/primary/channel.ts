@@ -190,7 +190,7 @@ export interface LocalQuestion {
   readonly digest: string;
   readonly use: Use;
   /** When the worker last got an answer from Redis about the key, by the machine's monotonic clock; 0 for never. */
-  readonly heardAt: number;
+  readonly repliedAt: number;
   /** When the worker asks, by the same clock. If no answer arrives within a second, it decides itself. */
   readonly askedAt: number;
   readonly owes: boolean;

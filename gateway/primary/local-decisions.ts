@@ -40,9 +40,9 @@ export class LevelsOfMachine {
 
   async answer(
     name: 'decide' | 'peek',
-    { id, digest, use, heardAt, askedAt, owes }: LocalQuestion,
+    { id, digest, use, repliedAt, askedAt, owes }: LocalQuestion,
   ): Promise<Verdict | undefined> {
-    if (!this.#gatherings.has(id) && !this.#isCurrent(id, heardAt)) this.#gatherings.set(id, this.#gather(id));
+    if (!this.#gatherings.has(id) && !this.#isCurrent(id, repliedAt)) this.#gatherings.set(id, this.#gather(id));
     await this.#gatherings.get(id);
     // After a stall of this process, the worker has already decided, so the request would be charged twice.
     if (monotonicClock() - askedAt > (ANSWER_WITHIN_MS - TRAVEL_MS) * MILLISECOND) return undefined;
@@ -78,17 +78,17 @@ export class LevelsOfMachine {
       if (page === undefined || page.length === 0) return;
       for (const [id, known] of page) {
         // More keys would evict those that were used later, because workers send the most recently used keys first.
-        if (outage.learned.size === MAX_CLIENTS) return;
-        outage.learned.add(id);
+        if (outage.collected.size === MAX_CLIENTS) return;
+        outage.collected.add(id);
         // A change may outdate more keys than this one, so the worker is asked again from the start.
         if (!this.#known.takeOver(id, known, askedAt)) next = 'first';
       }
     }
   }
 
-  #isCurrent(id: string, heardAt: number): boolean {
+  #isCurrent(id: string, repliedAt: number): boolean {
     const gatheredAt = this.#gatheredAt.get(id) ?? Number.NEGATIVE_INFINITY;
-    return performance.now() - gatheredAt <= FRESH_MS && heardAt <= this.#known.heardAt(id);
+    return performance.now() - gatheredAt <= FRESH_MS && repliedAt <= this.#known.repliedAt(id);
   }
 
   async #gather(id: string): Promise<void> {
@@ -103,11 +103,11 @@ export class LevelsOfMachine {
 /** The keys that workers report. */
 interface Collection {
   readonly asked: Set<Worker>;
-  readonly learned: Set<string>;
+  readonly collected: Set<string>;
   isOver: boolean;
 }
 
-const newCollection = (): Collection => ({ asked: new Set(), learned: new Set(), isOver: false });
+const newCollection = (): Collection => ({ asked: new Set(), collected: new Set(), isOver: false });
 
 /**
  * A worker's local decisions. The primary makes them because it knows what all workers know. If it is gone, does not
@@ -118,7 +118,7 @@ export function keysOfMachine(own: Clients, primary: Channel<AskedOfPrimary, Ask
     id,
     digest,
     use,
-    heardAt: own.heardAt(id),
+    repliedAt: own.repliedAt(id),
     askedAt: monotonicClock(),
     owes,
   });

@@ -77,7 +77,7 @@ export async function startPrimary(
         },
         banned({ id, known }): undefined {
           // The worker may end before it is asked.
-          clients.takeOver(id, known, known.heard.at);
+          clients.takeOver(id, known, known.lastReply.at);
           void opened.promise.then((backend) => backend.noteBan(id));
         },
         happened: (happening) => void webhooks.send(happening),

@@ -67,8 +67,8 @@ export class KeyWatch {
     const counts: KeyCounts = { bans: 0, asking: none(), refused: none(), near: none() };
     const add = (to: ByPlan, plan: PlanName) => to.set(plan, (to.get(plan) ?? 0) + 1);
     for (const client of this.#clients.all()) {
-      if (client.heard === undefined) continue;
-      const { plan } = client.heard.decision;
+      if (client.lastReply === undefined) continue;
+      const { plan } = client.lastReply.decision;
       if (now - client.askedAt < RECENT) add(counts.asking, plan);
       if (now - client.refusedAt < RECENT) add(counts.refused, plan);
       if (isStillNear(client, now)) add(counts.near, plan);
@@ -89,15 +89,15 @@ export class KeyWatch {
 }
 
 /** Checks again, because a bucket refills without a decision. */
-function isStillNear({ heard, state }: Client, now: number): boolean {
-  if (heard === undefined) return false;
-  const { buckets, now: heardAt } = heard.decision;
+function isStillNear({ lastReply, state }: Client, now: number): boolean {
+  if (lastReply === undefined) return false;
+  const { buckets, now: repliedAt } = lastReply.decision;
   // The state includes local decisions.
   const day = {
     ...(buckets[1] as BucketState),
     ...(state && { tokens: state.day.tokens, fraction: state.day.fraction }),
   };
-  const since = now - heard.at - ((state?.asOf ?? heardAt) - heardAt);
+  const since = now - lastReply.at - ((state?.asOf ?? repliedAt) - repliedAt);
   return isNear(day) && since < ticksUntil(Math.floor(day.limit / LEFT_PARTS) + 1, day, day.limit, day.window);
 }
 

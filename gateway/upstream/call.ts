@@ -330,7 +330,7 @@ export class Call implements PendingRequest {
     // An attempt that was not sent says nothing about the core.
     if (this.#isSent) {
       const { limit, counts } = this.#core as Core;
-      limit.learn(this.#begunAt, now);
+      limit.noteAnswer(this.#begunAt, now);
       counts.answered(now - this.#begunAt);
       counts.failed('timeout');
     }

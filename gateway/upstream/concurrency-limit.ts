@@ -77,7 +77,7 @@ export class ConcurrencyLimit {
    * Notes the beginning of an answer, or a timeout.
    * @param sentAt when it was requested; both times are from performance.now()
    */
-  learn(sentAt: number, now: number): void {
+  noteAnswer(sentAt: number, now: number): void {
     const tookMs = now - sentAt;
     this.#window.answered += 1;
     this.#window.quickestMs = Math.min(this.#window.quickestMs, tookMs);

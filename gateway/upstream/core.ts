@@ -247,7 +247,7 @@ export class Core {
 
   /** Notes that the core has begun to answer. All times are from performance.now(). */
   answered(createdAt: number, sentAt: number, now: number): void {
-    this.limit.learn(createdAt, now);
+    this.limit.noteAnswer(createdAt, now);
     this.counts.answered(now - createdAt);
     this.newestAnswered = Math.max(this.newestAnswered, sentAt);
     this.isSilent = false;

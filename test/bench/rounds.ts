@@ -41,7 +41,7 @@ export interface Measuring {
   readonly seconds: number;
   /** The maximum rate of the first contender, if it is known. */
   readonly capacity?: number | undefined;
-  tell(progress: string): void;
+  print(progress: string): void;
 }
 
 const SETTLE_MS = 100;
@@ -60,7 +60,7 @@ export async function warmUp(contender: Contender): Promise<void> {
  * measured.
  */
 export async function measure(measuring: Measuring): Promise<Measured> {
-  const { stage, part, contenders, seconds, tell } = measuring;
+  const { stage, part, contenders, seconds, print } = measuring;
   const { scenario, rounds } = part;
   const samples: Samples = new Map(part.contenders.map((name) => [name, []]));
   const invalid: string[] = [];
@@ -75,7 +75,7 @@ export async function measure(measuring: Measuring): Promise<Measured> {
       const { sample, result } = await sampleOf(contender(name), scenario, seconds, stage, rate);
       const fault = faultOf(result, scenario);
       const outcome = fault ?? `${Math.round(sample.requestsPerSecond)}/s`;
-      tell(`${scenario.name} ${round + 1}/${rounds} ${name} ${outcome}`);
+      print(`${scenario.name} ${round + 1}/${rounds} ${name} ${outcome}`);
       if (fault === undefined) (samples.get(name) as (Sample | undefined)[])[round] = sample;
       else invalid.push(`${name}, round ${round + 1}: ${fault}`);
     }

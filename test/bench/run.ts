@@ -57,7 +57,7 @@ function positive(name: string, text: string): number {
 }
 
 /** Shows progress: on a terminal in one line that is overwritten, otherwise as one line per step. */
-function tell(text: string): void {
+function print(text: string): void {
   const elapsed = Math.round(performance.now() / 1_000);
   const clock = `${Math.floor(elapsed / 60)}:${String(elapsed % 60).padStart(2, '0')}`;
   process.stdout.write(process.stdout.isTTY ? `\r\x1b[K${clock} ${text}` : `${clock} ${text}\n`);
@@ -66,7 +66,7 @@ function tell(text: string): void {
 async function startAll(names: readonly ContenderName[], stage: Stage): Promise<Map<ContenderName, Contender>> {
   const contenders = new Map<ContenderName, Contender>();
   for (const name of names) {
-    tell(`${name}: starting, checking, warming up`);
+    print(`${name}: starting, checking, warming up`);
     const contender = await startContender(name, stage, wishes.base ?? ROOT);
     await verify(contender, stage);
     await warmUp(contender);
@@ -86,7 +86,7 @@ const wishes = readWishes();
 const plan = makePlan(wishes);
 installPrograms();
 installPackages(PEERS);
-tell(`about ${Math.ceil(estimateSeconds(plan) / 60)} minutes; ${describeMachine()}`);
+print(`about ${Math.ceil(estimateSeconds(plan) / 60)} minutes; ${describeMachine()}`);
 const stage = await setStage();
 const names = (Object.keys(DESCRIPTIONS) as ContenderName[]).filter((name) =>
   plan.parts.some(({ contenders }) => contenders.includes(name)),
@@ -96,7 +96,7 @@ const contenders = await startAll(names, stage);
 const measured: Measured[] = [];
 for (const part of plan.parts) {
   const capacity = capacityOf(part, measured);
-  measured.push(await measure({ stage, part, contenders, seconds: plan.seconds, capacity, tell }));
+  measured.push(await measure({ stage, part, contenders, seconds: plan.seconds, capacity, print }));
 }
 
 const command = ['npm run bench', ...(process.argv.length > 2 ? ['--'] : []), ...process.argv.slice(2)].join(' ');

@@ -167,7 +167,7 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/primary/primary.ts',
     'faults/workers-outage.thorough',
-    'clients.takeOver(id, known, known.heard.at);',
+    'clients.takeOver(id, known, known.lastReply.at);',
     '',
   ),
   row('gateway/primary/changes.ts', 'faults/bans-elsewhere', 'await this.#storage.change({ parts: [], entries });', ''),

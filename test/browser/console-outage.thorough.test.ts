@@ -25,16 +25,16 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   const { page, faults } = await openConsole(await openBrowser(), stack, '/console/plans');
   const state = page.locator('#state');
   // Only requests to Redis reveal an outage.
-  const isTold = (what: RegExp) =>
+  const shows = (what: RegExp) =>
     vi.waitFor(async () => {
       await send(`${stack.gateway}/v1/pets`, { key }).catch(() => {});
       expect(await state.innerText()).toMatch(what);
     }, PATIENCE);
-  await isTold(/All well/);
+  await shows(/All well/);
 
   await redis.hset('gateway:plans', 'free.minute', '<b>lots</b>');
   await page.getByText('Free, requests per minute: “<b>lots</b>” is rejected, 60 stays in force.').waitFor();
-  await isTold(/1 plan value not in force/);
+  await shows(/1 plan value not in force/);
   await redis.hset('gateway:plans', 'free.minute', '61');
   await page.getByText('is rejected').waitFor({ state: 'detached' });
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
@@ -42,7 +42,7 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   await server.stop();
   // Without client requests, only failed reads of keys and plans show the outage.
   await state.getByText('Redis is not connected. The data on this page is out of date.').waitFor(PATIENCE);
-  await isTold(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
+  await shows(/Redis is away[\s\S]*Decisions are local[\s\S]*Since \d\d:\d\d/);
   // Data that was read before stays visible, with a note that it is old.
   await page.getByText('Not up to date: Redis is not connected.').first().waitFor();
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
@@ -53,11 +53,11 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   // Redis returns without its data, and the gateway writes the plans back.
   await server.restart();
   await expect.poll(() => redis.hget('gateway:plans', 'free.minute').catch(() => undefined)).toBe('61');
-  await isTold(/All well/);
+  await shows(/All well/);
   expect(ofThePage(faults)).toEqual([]);
 
   await stack.stop();
-  await isTold(/No answer[\s\S]*Since \d\d:\d\d/);
+  await shows(/No answer[\s\S]*Since \d\d:\d\d/);
   expect(ofThePage(faults)).toEqual([]);
 });
 

@@ -102,10 +102,10 @@ test('the page shows the gauges, daily usage and refusals of a pasted key, and k
   await send(`${stack.gateway}/v1/pets/7`, { key });
   const why =
     'It was refused: the minute limit was used up\\.( A retry will be admitted from (\\d+ \\w+, )?\\d\\d:\\d\\d(:\\d\\d)?\\.)?';
-  const toldOf = (path: string) => expect.stringMatching(new RegExp(`GET ${path} ${why} What to do$`));
+  const refusalOf = (path: string) => expect.stringMatching(new RegExp(`GET ${path} ${why} What to do$`));
   await expect
     .poll(() => page.locator('#refusals li').allInnerTexts(), { timeout: 15_000 })
-    .toEqual([toldOf('/v1/pets/7'), toldOf('/v1/pets'), toldOf('/v1/pets')]);
+    .toEqual([refusalOf('/v1/pets/7'), refusalOf('/v1/pets'), refusalOf('/v1/pets')]);
   await expect.poll(() => tile('Minute')).toMatch(/0 of 2 left[\s\S]*Full again at \d\d:\d\d:\d\d/);
   expect(await tile('Day')).toMatch(/98 of 100 left/);
   expect(await tile('Wait in line')).toMatch(/\d+ seconds/);

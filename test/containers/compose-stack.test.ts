@@ -210,18 +210,18 @@ describe.skipIf(engine === '')('the compose file', () => {
   test('an alert reaches the chat through Prometheus and Alertmanager, with a working link', async () => {
     const network = ['network', 'inspect', '--format', '{{(index .IPAM.Config 0).Gateway}}', 'animal-store_dashboards'];
     const chat = await webhookReceiver((response) => void response.end('ok'), await docker(network));
-    project.tellAlertsTo(chat.url);
+    project.sendAlertsTo(chat.url);
     const { id } = JSON.parse(await ctl('keys', 'create', '--plan', 'free', '--name', 'bound', '--json')) as {
       id: string;
     };
     const bounds = ['--name', 'bound', '--networks', '10.9.8.0/24', '--json'];
     const { key } = JSON.parse(await ctl('keys', 'secrets', 'add', id, ...bounds)) as { key: string };
-    const told = async () => {
+    const alarm = async () => {
       await send(`${CLIENTS}/v1/pets`, { key });
-      return chat.told.map(({ body }) => body).find((body) => body.includes('GatewaySecretElsewhere')) ?? '';
+      return chat.deliveries.map(({ body }) => body).find((body) => body.includes('GatewaySecretElsewhere')) ?? '';
     };
-    await expect.poll(told, { timeout: ALERT_MS, interval: 1_000 }).toContain('FIRING');
-    const [message] = (JSON.parse(await told()) as { attachments: { title_link: string }[] }).attachments;
+    await expect.poll(alarm, { timeout: ALERT_MS, interval: 1_000 }).toContain('FIRING');
+    const [message] = (JSON.parse(await alarm()) as { attachments: { title_link: string }[] }).attachments;
     expect(message?.title_link).toBe(`${ADMIN}/runbook#gatewaysecretelsewhere`);
     expect((await send(`${ADMIN}/runbook`)).text).toContain(' id="gatewaysecretelsewhere"');
     const { json } = await send(`${ALERTMANAGER}/api/v2/alerts`);
@@ -239,7 +239,7 @@ describe.skipIf(engine === '')('the compose file', () => {
       await settled();
       const during = load.requests.slice(from);
       const failed = during.filter(isFailure);
-      say(tell(service, mishap, seconds, during, failed));
+      say(describeMishap(service, mishap, seconds, during, failed));
       const noticed = NOTICED[service]?.[mishap];
       expect(countsOf(failed.filter(({ outcome }) => noticed?.test(outcome) !== true))).toEqual({});
       if (IN_FLIGHT_ONLY.test(service)) expect(failed.length).toBeLessThanOrEqual(CONNECTIONS);
@@ -281,7 +281,7 @@ function countsOf(requests: readonly Noted[]): Record<string, number> {
 }
 
 /** The measurements for a row of test/promises.csv. */
-function tell(
+function describeMishap(
   service: string,
   mishap: string,
   seconds: number,

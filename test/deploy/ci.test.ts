@@ -49,10 +49,10 @@ test.for<readonly [string, string, string]>([
     'not tested: the engine needs root.\n',
   ],
   ['that cannot start', 'echo "npm error code"; exit 3', 'no count, ended with 3: npm error code\n'],
-])('container tests %s are reported and do not affect the result', async ([, containers, told]) => {
+])('container tests %s are reported and do not affect the result', async ([, containers, reported]) => {
   expect(await run('.ci/containers', { containers }, '60')).toMatchObject({
     code: 0,
-    out: `containers: ${told}`,
+    out: `containers: ${reported}`,
     err: '',
   });
 });
@@ -74,14 +74,14 @@ test('container tests are not started when no time is left', async () => {
 });
 
 test('a run reports the container tests before its last line, which sums up its own tests', async () => {
-  for (const [containers, told] of [
+  for (const [containers, reported] of [
     [WELL, '23 passed, 0 failed in 0 min'],
     ['echo "22 passed, 1 failed"; exit 1', '22 passed, 1 failed in 0 min'],
   ] as const) {
     const { code, out } = await run('.ci/run', { containers });
     expect([code, out]).toEqual([
       0,
-      `2800 passed, 0 failed, 1 skipped\n% of lines\ncontainers: ${told}\n2800 passed, 0 failed, 1 skipped\n`,
+      `2800 passed, 0 failed, 1 skipped\n% of lines\ncontainers: ${reported}\n2800 passed, 0 failed, 1 skipped\n`,
     ]);
   }
 });
@@ -90,8 +90,8 @@ test('a run whose tests fail exits with their status and starts no container tes
   const tests = 'printf "failed: a > b\\n  a reason\\n2799 passed, 1 failed\\n"; exit 4';
   const { code, out } = await run('.ci/run', { tests });
   expect(code).toBe(4);
-  const told = 'failed: a > b\n  a reason\n2799 passed, 1 failed\n';
-  expect(out).toBe(`${told}${told}2799 passed, 1 failed\n`);
+  const reported = 'failed: a > b\n  a reason\n2799 passed, 1 failed\n';
+  expect(out).toBe(`${reported}${reported}2799 passed, 1 failed\n`);
   const silent = await run('.ci/run', { tests: 'exit 5' });
   expect([silent.code, silent.out]).toEqual([5, '0 passed, 1 failed\n']);
 });

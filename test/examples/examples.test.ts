@@ -55,8 +55,8 @@ test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [na
 test.for([
   ['curl', 'sh', 'test/examples/limits-curl.sh', /"name":"test","plan":"free","minute":\{"limit":6,"remaining":[0-6],/],
   ['fetch', process.execPath, 'test/examples/limits-fetch.ts', /^free: \d of 6 a minute, 99\d of 1000 a day$/m],
-] as const)('%s shows the limit status of a key that would be refused', async ([, command, example, told]) => {
+] as const)('%s shows the limit status of a key that would be refused', async ([, command, example, reported]) => {
   const { ended, statuses } = await run(command, example);
-  expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(told) });
+  expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(reported) });
   await expect.poll(statuses).toEqual([200]);
 });

@@ -52,8 +52,8 @@ function loadWith(stack: Stack, keys: readonly string[]) {
 /** Expects both 200 and 429, and no other status. Any other status is shown with its log line. */
 function expectDecisions(answers: readonly Answered[], { log }: Stack): void {
   const others = answers.filter(({ status }) => status !== 200 && status !== 429);
-  const told = others.map(({ status, id }) => ({ status, logged: log.find(({ requestId }) => requestId === id) }));
-  expect(told).toEqual([]);
+  const reported = others.map(({ status, id }) => ({ status, logged: log.find(({ requestId }) => requestId === id) }));
+  expect(reported).toEqual([]);
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
 }
 

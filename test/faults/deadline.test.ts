@@ -17,13 +17,13 @@ test('a stall of the event loop is not a missed deadline, and data that arrived 
 });
 
 test('each further missed deadline is reported until the call ends', async () => {
-  const told: number[] = [];
+  const calls: number[] = [];
   const begun = performance.now();
-  const end = startDeadline(50, () => told.push(performance.now() - begun));
-  await expect.poll(() => told.length).toBeGreaterThanOrEqual(3);
+  const end = startDeadline(50, () => calls.push(performance.now() - begun));
+  await expect.poll(() => calls.length).toBeGreaterThanOrEqual(3);
   end();
-  const count = told.length;
+  const count = calls.length;
   await sleep(200);
-  expect(told.length).toBe(count);
-  for (const at of [0, 1, 2]) expect(told[at]).toBeGreaterThanOrEqual(50 * (at + 1) - 1);
+  expect(calls.length).toBe(count);
+  for (const at of [0, 1, 2]) expect(calls[at]).toBeGreaterThanOrEqual(50 * (at + 1) - 1);
 });

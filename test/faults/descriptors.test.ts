@@ -27,8 +27,8 @@ test('a gateway without free file descriptors logs this once a second and recove
   };
   cleanUp(leave);
   for (let opened = 0; opened < 150; opened++) connect();
-  const told = () => limited.out().split('no file descriptor is left').length - 1;
-  await expect.poll(told).toBeGreaterThan(0);
+  const timesLogged = () => limited.out().split('no file descriptor is left').length - 1;
+  await expect.poll(timesLogged).toBeGreaterThan(0);
   leave();
   const status = () =>
     send(`http://127.0.0.1:${port}/v1/pets`).then(
@@ -36,5 +36,5 @@ test('a gateway without free file descriptors logs this once a second and recove
       () => undefined,
     );
   await expect.poll(status).toBe(401);
-  expect(told()).toBeLessThan(20);
+  expect(timesLogged()).toBeLessThan(20);
 });

@@ -159,10 +159,10 @@ test('every gateway logs an error for each invalid value of each field, and for 
   expect(logs.flat().some(({ msg }) => String(msg).startsWith('the plan table is missing'))).toBe(true);
   for (const log of logs) {
     const alarms = log.filter(({ msg }) => msg === 'plan value rejected; the last good one stays');
-    const told = new Set(alarms.map(({ field, value }) => JSON.stringify([field, value])));
+    const alarmed = new Set(alarms.map(({ field, value }) => JSON.stringify([field, value])));
     for (const field of FIELDS) {
       for (const value of NAUGHTY_VALUES.map((text) => text.slice(0, 100)))
-        expect(told).toContain(JSON.stringify([field, value]));
+        expect(alarmed).toContain(JSON.stringify([field, value]));
     }
     expect(alarms.every(({ level }) => level === 50)).toBe(true);
     const unreadable = log.filter(({ msg }) => msg === 'plan table cannot be read; the last good one stays');

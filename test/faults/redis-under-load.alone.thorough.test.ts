@@ -68,8 +68,8 @@ function expectNothingTwice(
 }
 
 describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
-  const { causedAt, mendedFrom, healedAt, roomy, tight, unseen, tightHash } = seen;
-  const during = roomy.filter(sentFrom(causedAt, mendedFrom));
+  const { causedAt, fixedAt, healedAt, roomy, tight, unseen, tightHash } = seen;
+  const during = roomy.filter(sentFrom(causedAt, fixedAt));
   const strain = strainOf(seen);
 
   test('does not stop verified keys from being served by local decisions', () => {
@@ -97,9 +97,9 @@ describe.for(outages)('a Redis that is $name', ({ name, seen }) => {
     // Requests that were sent before the outage was detected wait for Redis and may be admitted.
     expect(unseen.during.length).toBeGreaterThan(2);
     const isFirst = ({ sentAt, status }: Answered) => status === 200 && sentAt < causedAt + DEADLINE_MS * strain;
-    const told = unseen.during.filter((answer) => !isFirst(answer));
-    expect(told.length).toBeGreaterThan(1);
-    for (const { status, headers, json } of told) {
+    const later = unseen.during.filter((answer) => !isFirst(answer));
+    expect(later.length).toBeGreaterThan(1);
+    for (const { status, headers, json } of later) {
       expect([status, headers['retry-after'], (json as { code: string }).code]).toEqual([503, '1', 'unavailable']);
     }
     expect(unseen.after.at(-1)?.status).toBe(200);

@@ -36,15 +36,15 @@ test('an intermittent outage and its end are logged once', async () => {
   const { redis, stack } = await setUp();
   const key = await stack.issueKey({ minute: 1_000_000 });
   await request(stack, key);
-  const told = (what: string) => stack.log.filter(({ msg }) => msg === what);
+  const linesOf = (what: string) => stack.log.filter(({ msg }) => msg === what);
   for (let outage = 0; outage < 2; outage++) {
     await redis.config('SET', 'min-replicas-to-write', '1');
     await expect.poll(() => isShared(stack, key)).toBe(false);
     await redis.config('SET', 'min-replicas-to-write', '0');
     await expect.poll(() => isShared(stack, key), { interval: 20 }).toBe(true);
   }
-  await expect.poll(() => told('decisions are shared again').length).toBe(1);
-  expect(told('decisions are local')).toMatchObject([{ level: 50, reason: expect.stringContaining('NOREPLICAS') }]);
+  await expect.poll(() => linesOf('decisions are shared again').length).toBe(1);
+  expect(linesOf('decisions are local')).toMatchObject([{ level: 50, reason: expect.stringContaining('NOREPLICAS') }]);
 });
 
 test('local refusals are not strikes, and a running ban continues without Redis', async () => {

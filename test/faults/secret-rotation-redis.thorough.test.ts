@@ -78,13 +78,13 @@ test('the password of a Redis Cluster is rotated without a failed request', asyn
   await expectNoFailure(load);
 });
 
-const told = ({ log }: Stack, text: string): number => log.filter(({ msg }) => msg === text).length;
+const timesLogged = ({ log }: Stack, text: string): number => log.filter(({ msg }) => msg === text).length;
 
 /** Closes the connections of the gateway's user, and waits until the gateway shares decisions again. */
 async function connectsAgain(stack: Stack, redis: Redis): Promise<void> {
-  const before = told(stack, 'redis is back');
+  const before = timesLogged(stack, 'redis is back');
   expect(Number(await redis.call('CLIENT', 'KILL', 'USER', 'gateway'))).toBeGreaterThan(0);
-  await expect.poll(() => told(stack, 'redis is back'), WITHIN).toBeGreaterThan(before);
+  await expect.poll(() => timesLogged(stack, 'redis is back'), WITHIN).toBeGreaterThan(before);
   await expect.poll(async () => (await scrape(stack.adminUrl)).sum('gateway_redis_nodes_away'), WITHIN).toBe(0);
 }
 
@@ -132,12 +132,12 @@ test('the password of the sentinels is rotated without a failed request', async 
 
 test('a gateway that is cut off by a changed sentinel password reconnects once its password file contains the new one', async () => {
   const { stack, onAll, file, redis } = await startWithSentinels();
-  const [away, back] = [told(stack, 'redis is away'), told(stack, 'redis is back')];
+  const [away, back] = [timesLogged(stack, 'redis is away'), timesLogged(stack, 'redis is back')];
   await onAll(`ACL SETUSER gateway resetpass >${NEW}`);
   await redis.call('CLIENT', 'KILL', 'USER', 'gateway');
-  await expect.poll(() => told(stack, 'redis is away'), WITHIN).toBe(away + 1);
+  await expect.poll(() => timesLogged(stack, 'redis is away'), WITHIN).toBe(away + 1);
   await writeFile(file, NEW);
-  await expect.poll(() => told(stack, 'redis is back'), WITHIN).toBe(back + 1);
+  await expect.poll(() => timesLogged(stack, 'redis is back'), WITHIN).toBe(back + 1);
 });
 
 test('the CA of Redis is rotated without a failed request', async () => {
@@ -178,8 +178,8 @@ test('the CA of Redis is rotated without a failed request', async () => {
   expect(stack.log.filter(({ setting }) => setting === 'REDIS_CA_FILE')).toHaveLength(2);
 
   // A certificate from the old CA is no longer trusted.
-  const refused = told(stack, 'no TLS with redis');
+  const refused = timesLogged(stack, 'no TLS with redis');
   await root.call('CONFIG', 'SET', 'tls-cert-file', old.certFile, 'tls-key-file', old.keyFile);
   await root.call('CLIENT', 'KILL', 'USER', 'gateway');
-  await expect.poll(() => told(stack, 'no TLS with redis'), WITHIN).toBeGreaterThan(refused);
+  await expect.poll(() => timesLogged(stack, 'no TLS with redis'), WITHIN).toBeGreaterThan(refused);
 });

@@ -27,13 +27,15 @@ const core = await listeningCore();
 const { stack, get } = await stackBefore(core.url, { TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8,2001:db8:ffff::/48' });
 
 /** Returns the X-Forwarded headers that the core receives for a request with these headers, as `for proto host`. */
-async function toldOf(headers: Record<string, string | string[]>, from = '127.0.0.1'): Promise<string> {
+async function forwardedOf(headers: Record<string, string | string[]>, from = '127.0.0.1'): Promise<string> {
   core.heads.length = 0;
   expect((await get('', { from, headers: { host: 'gateway.test', ...headers } })).status).toBe(200);
   const [head = ''] = core.heads;
   expect(head.match(/^(x-forwarded|forwarded)/gim)).toHaveLength(3);
-  const told = ['for', 'proto', 'host'].map((part) => new RegExp(`^x-forwarded-${part}: (.*)$`, 'im').exec(head)?.[1]);
-  return told.join(' ');
+  const forwarded = ['for', 'proto', 'host'].map(
+    (part) => new RegExp(`^x-forwarded-${part}: (.*)$`, 'im').exec(head)?.[1],
+  );
+  return forwarded.join(' ');
 }
 
 test.for([
@@ -54,17 +56,17 @@ test.for([
 ] as [what: string, forwardedFor: string | string[], client: string][])(
   'given X-Forwarded-For with %s, the core receives the outermost address that a trusted proxy reports',
   async ([, forwardedFor, client]) => {
-    expect(await toldOf({ 'x-forwarded-for': forwardedFor })).toBe(`${client} http gateway.test`);
+    expect(await forwardedOf({ 'x-forwarded-for': forwardedFor })).toBe(`${client} http gateway.test`);
   },
 );
 
 test('the core receives the scheme and host that a trusted proxy sends, if valid, and no forwarding headers from other peers', async () => {
   const stated = (proto: string, host: string) => ({ 'x-forwarded-proto': proto, 'x-forwarded-host': host });
-  expect(await toldOf({})).toBe('127.0.0.1 http gateway.test');
-  expect(await toldOf(stated('https', 'store.example:8443'))).toBe('127.0.0.1 https store.example:8443');
-  expect(await toldOf(stated('gopher', 'a, b'))).toBe('127.0.0.1 http gateway.test');
+  expect(await forwardedOf({})).toBe('127.0.0.1 http gateway.test');
+  expect(await forwardedOf(stated('https', 'store.example:8443'))).toBe('127.0.0.1 https store.example:8443');
+  expect(await forwardedOf(stated('gopher', 'a, b'))).toBe('127.0.0.1 http gateway.test');
   const others = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-port': '1', forwarded: 'for=6.6.6.6' };
-  expect(await toldOf({ ...stated('https', 'evil'), ...others }, '127.0.0.2')).toBe('127.0.0.2 http gateway.test');
+  expect(await forwardedOf({ ...stated('https', 'evil'), ...others }, '127.0.0.2')).toBe('127.0.0.2 http gateway.test');
 });
 
 test('behind a trusted proxy, each client has its own allowance, and IPv6 clients of a /64 share one', async () => {

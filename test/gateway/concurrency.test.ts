@@ -131,7 +131,7 @@ class Simulation {
       else this.answered += 1;
       this.longestMs = Math.max(this.longestMs, this.#now - first.askedAt);
       this.#waiting.shift();
-      this.limit.learn(first.askedAt, this.#now);
+      this.limit.noteAnswer(first.askedAt, this.#now);
       this.limit.leave();
     }
   }
@@ -141,7 +141,7 @@ const quick = { latencyMs: 2, perSecond: 10_000 };
 
 function answer(limit: ConcurrencyLimit, askedAt: number, now: number): void {
   limit.enter();
-  limit.learn(askedAt, now);
+  limit.noteAnswer(askedAt, now);
   limit.leave();
 }
 

@@ -142,9 +142,9 @@ test('a worker that does not confirm a change is killed, and the change is ackno
 });
 
 /** Returns a storage on disk and the notifications about its changes. Each notification takes 10 ms. */
-async function toldStorage() {
+async function announcingStorage() {
   const storage = await sqliteStorage();
-  const told: Changed[] = [];
+  const changes: Changed[] = [];
   const faults: { change?: Error } = {};
   const failing = new Proxy(storage, {
     get(target, name) {
@@ -157,11 +157,11 @@ async function toldStorage() {
       };
     },
   }) as Storage;
-  const tell = async (changed: Changed) => {
+  const announceTo = async (changed: Changed) => {
     await new Promise((resolve) => setTimeout(resolve, 10));
-    told.push(changed);
+    changes.push(changed);
   };
-  return { storage: confirmed(failing, tell, async () => {}), told, faults };
+  return { storage: confirmed(failing, announceTo, async () => {}), changes, faults };
 }
 
 const create = {
@@ -178,47 +178,47 @@ const changeOf = (field: string, to: string) => ({
 const lower = changeOf('minute', '5');
 
 test('workers are notified of a change before it is acknowledged, but not of a new key or a change that was not made', async () => {
-  const { storage, told } = await toldStorage();
+  const { storage, changes } = await announcingStorage();
   expect(await storage.change(lower)).toBe(false);
   expect(await storage.change(create)).toBe(true);
-  expect(told).toEqual([]);
+  expect(changes).toEqual([]);
   await storage.change(lower);
-  expect(told).toEqual([{ key: 'a' }]);
+  expect(changes).toEqual([{ key: 'a' }]);
   await storage.change({ parts: [{ record: 'plans', set: { 'free.minute': '7' } }], entries: [] });
-  expect(told).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
+  expect(changes).toEqual([{ key: 'a' }, { plans: expect.objectContaining({ 'free.minute': '7' }) }]);
 });
 
 test('workers are not notified of a change that affects no decision', async () => {
-  const { storage, told } = await toldStorage();
+  const { storage, changes } = await announcingStorage();
   await storage.change(create);
   for (const harmless of [changeOf('name', 'new'), changeOf('tags', 'env=prod'), { ...lower, entries: [] }])
     expect(await storage.change(harmless)).toBe(true);
-  expect(told).toEqual([]);
+  expect(changes).toEqual([]);
 });
 
 test('workers are notified that a change is a reset, unless its outcome is unknown', async () => {
-  const { storage, told, faults } = await toldStorage();
+  const { storage, changes, faults } = await announcingStorage();
   await storage.change(create);
   const reset = { ...lower, entries: [{ log: 'audit', fields: { action: 'key.reset', target: 'a' } }] } as const;
   await storage.change(reset);
   faults.change = new Unknown('no answer');
   await expect(storage.change(reset)).rejects.toThrow(Unknown);
-  expect(told).toEqual([{ key: 'a', isReset: true }, { key: 'a' }]);
+  expect(changes).toEqual([{ key: 'a', isReset: true }, { key: 'a' }]);
 });
 
 test('workers are notified of a change whose outcome is unknown, and again before it is read back', async () => {
-  const { storage, told, faults } = await toldStorage();
+  const { storage, changes, faults } = await announcingStorage();
   await storage.change(create);
   faults.change = new Unknown('no answer');
   await expect(storage.change(lower)).rejects.toThrow(Unknown);
-  expect(told).toEqual([{ key: 'a' }]);
+  expect(changes).toEqual([{ key: 'a' }]);
   expect(await storage.read('key:a')).toMatchObject({ minute: '5' });
-  expect(told).toEqual([{ key: 'a' }, { key: 'a' }]);
+  expect(changes).toEqual([{ key: 'a' }, { key: 'a' }]);
   await storage.read('key:a');
-  expect(told).toHaveLength(2);
+  expect(changes).toHaveLength(2);
   faults.change = new NotMade('The disk is full.');
   await expect(storage.change(lower)).rejects.toThrow(NotMade);
-  expect(told).toHaveLength(2);
+  expect(changes).toHaveLength(2);
 });
 
 const { url } = await emptyDatabase();
@@ -229,13 +229,13 @@ const keys = new Keys(storage);
 const AUDIT = 'gateway:activity';
 
 function follower() {
-  const told: Changed[] = [];
-  const tail = new TailFollower(AUDIT_LOG, storage, async (changed) => void told.push(changed));
+  const changes: Changed[] = [];
+  const tail = new TailFollower(AUDIT_LOG, storage, async (changed) => void changes.push(changed));
   return {
     tail,
-    async told() {
+    async changes() {
       await tail.follow();
-      return told.splice(0);
+      return changes.splice(0);
     },
   };
 }
@@ -256,26 +256,26 @@ const entryAbout = (target: string, at = '*') => redis.xadd(AUDIT, at, 'target',
 
 test('each change to a key is reported once; on startup and after a gap, all keys are reported as possibly changed', async () => {
   const id = await changedKey();
-  const { told } = follower();
-  expect(await told()).toEqual([{ anyKey: true }]);
-  expect(await told()).toEqual([]);
+  const { changes } = follower();
+  expect(await changes()).toEqual([{ anyKey: true }]);
+  expect(await changes()).toEqual([]);
   for (const target of [id, id, 'free', '*']) await entryAbout(target);
-  expect(await told()).toEqual([{ key: id }]);
+  expect(await changes()).toEqual([{ key: id }]);
   // These entries do not fit on one page.
   for (let at = 0; at < 60; at++) await entryAbout(id);
-  expect(await told()).toEqual([{ key: id }]);
+  expect(await changes()).toEqual([{ key: id }]);
   for (let at = 0; at < 600; at++) await entryAbout(id);
-  expect(await told()).toEqual([{ anyKey: true }]);
+  expect(await changes()).toEqual([{ anyKey: true }]);
   await redis.del(AUDIT);
-  expect(await told()).toEqual([{ anyKey: true }]);
+  expect(await changes()).toEqual([{ anyKey: true }]);
   await entryAbout(id);
-  expect(await told()).toEqual([{ key: id }]);
+  expect(await changes()).toEqual([{ key: id }]);
 });
 
 test('new names, tags and secrets affect no decision and are not reported', async () => {
   const id = await changedKey();
-  const { told } = follower();
-  await told();
+  const { changes } = follower();
+  await changes();
   const about = (action: string, ...fields: string[]) => {
     const changes = JSON.stringify(fields.map((field) => ({ field, to: 'x' })));
     return redis.xadd(AUDIT, '*', 'target', id, 'action', action, 'changes', changes);
@@ -284,28 +284,28 @@ test('new names, tags and secrets affect no decision and are not reported', asyn
   await about('key.change', 'name', 'tags');
   await about('secret.create', 'secret', 'scope');
   await about('secret.change', 'secret', 'name');
-  expect(await told()).toEqual([]);
+  expect(await changes()).toEqual([]);
   await about('secret.change', 'secret', 'name', 'networks');
-  expect(await told()).toEqual([{ key: id }]);
+  expect(await changes()).toEqual([{ key: id }]);
 });
 
 test('after a value of another type has replaced the audit log, all keys are reported as possibly changed', async () => {
-  const { told, tail } = follower();
-  await told();
+  const { changes, tail } = follower();
+  await changes();
   await redis.set(AUDIT, 'nonsense');
   await expect(tail.follow()).rejects.toThrow('WRONGTYPE');
   await redis.del(AUDIT);
-  expect(await told()).toEqual([{ anyKey: true }, { anyKey: true }]);
-  expect(await told()).toEqual([]);
+  expect(await changes()).toEqual([{ anyKey: true }, { anyKey: true }]);
+  expect(await changes()).toEqual([]);
 });
 
 test('a reset is reported even if another change to the key follows', async () => {
   const [id, other] = [await changedKey(), await changedKey()];
-  const { told } = follower();
-  await told();
+  const { changes } = follower();
+  await changes();
   await redis.xadd(AUDIT, '*', 'target', id, 'action', 'key.reset');
   for (const target of [other, id]) await entryAbout(target);
-  expect(await told()).toEqual([{ key: id, isReset: true }, { key: other }]);
+  expect(await changes()).toEqual([{ key: id, isReset: true }, { key: other }]);
   await entryAbout(id);
-  expect(await told()).toEqual([{ key: id }]);
+  expect(await changes()).toEqual([{ key: id }]);
 });

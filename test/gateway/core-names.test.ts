@@ -53,7 +53,7 @@ interface Named {
   readonly cores: AddressedCores;
   readonly hosts: PrivateHosts;
   /** The log lines about cores: each message with the core or the name. */
-  told(): string[];
+  coreLines(): string[];
 }
 
 /** Starts three cores, and a gateway that finds some of them by a common name. */
@@ -75,7 +75,7 @@ async function startNamed(addresses: readonly string[], settings: NodeJS.Process
     key: (created.json as { key: string }).key,
     cores,
     hosts,
-    told: () =>
+    coreLines: () =>
       lines()
         .filter(isAboutCores)
         .map(({ msg, core, name }) => `${msg} ${core ?? name}`),
@@ -92,10 +92,10 @@ function expectEvenShares(shares: readonly number[]): void {
 }
 
 test('each address of a name is a core with an equal share, and no request fails when addresses change', async () => {
-  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO]);
+  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([ONE, TWO]);
   const url = (address: string) => `http://${address}:${cores.port}`;
   const [one, two, three] = cores.all as [AddressedCore, AddressedCore, AddressedCore];
-  await expect.poll(told).toEqual([`core added ${url(ONE)}`, `core added ${url(TWO)}`]);
+  await expect.poll(coreLines).toEqual([`core added ${url(ONE)}`, `core added ${url(TWO)}`]);
   const load = readAndWrite(gateway, key, 16, 10);
   const during = (of: AddressedCore[]) => {
     const total = () => of.reduce((sum, { asked }) => sum + asked, 0);
@@ -108,12 +108,12 @@ test('each address of a name is a core with an equal share, and no request fails
   expect(none).toBe(0);
 
   await hosts.set({ [NAME]: [THREE, NOWHERE, TWO, ONE] });
-  await expect.poll(told).toContain(`core added ${url(THREE)}`);
+  await expect.poll(coreLines).toContain(`core added ${url(THREE)}`);
   await eventuallyScraped(adminUrl, (metrics) => metrics.sum('gateway_upstream_ready', { core: url(THREE) })).toBe(1);
   expectEvenShares(await during([one, two, three]));
 
   await hosts.set({ [NAME]: [ONE, THREE, NOWHERE] });
-  await expect.poll(told).toContain(`core removed ${url(TWO)}`);
+  await expect.poll(coreLines).toContain(`core removed ${url(TWO)}`);
   await expect.poll(() => two.connections.size).toBe(0);
   const probes = two.probes;
   const [stays, left, stays2] = await during([one, two, three]);
@@ -123,7 +123,7 @@ test('each address of a name is a core with an equal share, and no request fails
   await load.end();
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 200']);
   const added = [ONE, TWO, THREE, NOWHERE].map((address) => `core added ${url(address)}`);
-  expect(told()).toEqual([...added, `core removed ${url(TWO)}`]);
+  expect(coreLines()).toEqual([...added, `core removed ${url(TWO)}`]);
   // The Host header contains the name, while metrics are labelled with the address.
   for (const core of cores.all) expect([...core.hosts]).toEqual([`${NAME}:${cores.port}`]);
   const metrics = await scrape(adminUrl);
@@ -135,18 +135,18 @@ test('each address of a name is a core with an equal share, and no request fails
 });
 
 test('a name that can no longer be resolved keeps its last addresses, and this is logged once', async () => {
-  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO]);
+  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([ONE, TWO]);
   const url = (address: string) => `http://${address}:${cores.port}`;
   const name = `http://${NAME}:${cores.port}`;
   await hosts.set({});
-  await expect.poll(told).toContain(`core name cannot be resolved ${name}`);
+  await expect.poll(coreLines).toContain(`core name cannot be resolved ${name}`);
   // The next attempt follows after two seconds.
   await sleep(2_500);
   for (let sent = 0; sent < 4; sent++) expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
   expect((await scrape(adminUrl)).series('gateway_upstream_ready')).toHaveLength(2);
   await hosts.set({ [NAME]: [TWO] });
-  await expect.poll(told).toContain(`core removed ${url(ONE)}`);
-  expect(told().slice(2)).toEqual([
+  await expect.poll(coreLines).toContain(`core removed ${url(ONE)}`);
+  expect(coreLines().slice(2)).toEqual([
     `core name cannot be resolved ${name}`,
     `core name is resolved again ${name}`,
     `core removed ${url(ONE)}`,
@@ -154,13 +154,13 @@ test('a name that can no longer be resolved keeps its last addresses, and this i
 });
 
 test('a name without addresses counts as an unreachable core until it has one, and IPv4 addresses are preferred', async () => {
-  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([]);
+  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([]);
   const ask = async () => (await send(`${gateway}/v1/pets`, { key })).status;
   expect([await ask(), (await send(`${adminUrl}/readyz`)).status]).toEqual([502, 200]);
   const unreachable = { core: `http://${NAME}:${cores.port}`, kind: 'unreachable' };
   expect((await scrape(adminUrl)).sum('gateway_upstream_errors_total', unreachable)).toBe(1);
   await hosts.set({ [NAME]: ['::1', THREE] });
-  const added = () => told().filter((line) => line.startsWith('core added'));
+  const added = () => coreLines().filter((line) => line.startsWith('core added'));
   await expect.poll(added).toEqual([`core added http://${THREE}:${cores.port}`]);
   expect(await ask()).toBe(200);
 });
@@ -168,9 +168,9 @@ test('a name without addresses counts as an unreachable core until it has one, a
 test('each worker resolves names itself, and the doctor checks each address', async () => {
   const { WORKERS, REDIS_URL, REDIS_TIMEOUT_MS } = await workersEnvironment({ CORE_URL: 'http://127.0.0.1:1' });
   const settings = { WORKERS, REDIS_URL, REDIS_TIMEOUT_MS };
-  const { gateway, adminUrl, key, cores, hosts, told } = await startNamed([ONE, TWO, NOWHERE], settings);
+  const { gateway, adminUrl, key, cores, hosts, coreLines } = await startNamed([ONE, TWO, NOWHERE], settings);
   const url = (address: string) => `http://${address}:${cores.port}`;
-  await eventually(() => told().filter((line) => line === `core added ${url(TWO)}`)).toHaveLength(2);
+  await eventually(() => coreLines().filter((line) => line === `core added ${url(TWO)}`)).toHaveLength(2);
   expect((await send(`${gateway}/v1/pets`, { key })).status).toBe(200);
   const examine = async () => {
     const { json } = await send(`${adminUrl}/doctor`, { key: ADMIN_TOKEN });
@@ -179,7 +179,7 @@ test('each worker resolves names itself, and the doctor checks each address', as
   };
   expect(await examine()).toEqual([`good core ${url(ONE)}`, `good core ${url(TWO)}`, `fault core ${url(NOWHERE)}`]);
   await hosts.set({ [NAME]: [ONE] });
-  await eventually(() => told().filter((line) => line === `core removed ${url(TWO)}`)).toHaveLength(2);
+  await eventually(() => coreLines().filter((line) => line === `core removed ${url(TWO)}`)).toHaveLength(2);
   await hosts.set({});
   expect(await examine()).toEqual([`fault core http://${NAME}:${cores.port}`]);
 });

@@ -130,7 +130,7 @@ test.for([
 const SRV = '_core._tcp.cores.test';
 const SRV_URL = `http+srv://${SRV}`;
 
-const told = ({ log }: Stack): string[] =>
+const coreLines = ({ log }: Stack): string[] =>
   log.filter(({ msg }) => msg.startsWith('core ')).map(({ msg, core, name }) => `${msg} ${core ?? name}`);
 
 async function startCores() {
@@ -147,17 +147,17 @@ test('each SRV target of the first priority is a core, and no request fails when
   const { dns, one, two, three, records, urls } = await startCores();
   dns.set(SRV, [...records.slice(1), { ...records[0], priority: 1 }]);
   const stack = await startStack({ CORE_URL: SRV_URL });
-  expect(told(stack).sort()).toEqual([`core added ${urls[1]}`, `core added ${urls[2]}`].sort());
+  expect(coreLines(stack).sort()).toEqual([`core added ${urls[1]}`, `core added ${urls[2]}`].sort());
   const load = readAndWrite(stack.gateway, await stack.issueKey(UNLIMITED), 8, 10);
   await eventuallyScraped(stack.adminUrl, (metrics) => metrics.sum('gateway_upstream_ready')).toBe(2);
   const [none, ...shares] = await askedDuring([one, two, three], () => sleep(1_000));
   expect([none, Math.min(...shares) / Math.max(...shares) > 0.8], String(shares)).toEqual([0, true]);
   dns.set(SRV, records);
-  await expect.poll(() => told(stack)).toContain(`core added ${urls[0]}`);
+  await expect.poll(() => coreLines(stack)).toContain(`core added ${urls[0]}`);
   dns.set(SRV, records.slice(0, 1));
-  await expect.poll(() => told(stack)).toContain(`core removed ${urls[1]}`);
+  await expect.poll(() => coreLines(stack)).toContain(`core removed ${urls[1]}`);
   await sleep(300);
-  expect((await askedDuring([two, three], () => sleep(500))).concat(told(stack).length)).toEqual([0, 0, 5]);
+  expect((await askedDuring([two, three], () => sleep(500))).concat(coreLines(stack).length)).toEqual([0, 0, 5]);
   await load.end();
   expect([...load.outcomes.keys()].sort()).toEqual(['GET 200', 'POST 200']);
   for (const { hosts } of [two, three]) expect([...hosts][0]).toMatch(/^cores\.test:\d+$/);
@@ -170,14 +170,14 @@ test('the gateway waits for missing SRV records, and keeps using the last ones w
   const ask = async () => (await send(`${stack.gateway}/v1/pets`, { key })).status;
   expect(await ask()).toBe(502);
   dns.set(SRV, records.slice(0, 1));
-  await expect.poll(() => told(stack)).toContain(`core added ${urls[0]}`);
+  await expect.poll(() => coreLines(stack)).toContain(`core added ${urls[0]}`);
   expect(await ask()).toBe(200);
   dns.set(SRV, []);
   const asked = dns.asked();
   await expect.poll(dns.asked).toBeGreaterThan(asked + 1);
   expect(await ask()).toBe(200);
   const lost = `core name cannot be resolved ${SRV_URL}`;
-  expect(told(stack)).toEqual([lost, `core name is resolved again ${SRV_URL}`, `core added ${urls[0]}`, lost]);
+  expect(coreLines(stack)).toEqual([lost, `core name is resolved again ${SRV_URL}`, `core added ${urls[0]}`, lost]);
 });
 
 test(
@@ -201,7 +201,7 @@ test(
     await expect.poll(() => leaves.asked + stays.asked).toBe(4);
     expect(leaves.asked).toBeGreaterThan(0);
     dns.set(SRV, targets.slice(0, 1));
-    await expect.poll(() => told(stack)).toContain(`core removed http://127.0.0.2:${port}`);
+    await expect.poll(() => coreLines(stack)).toContain(`core removed http://127.0.0.2:${port}`);
     const before = leaves.asked;
     const statuses = (await Promise.all(slow)).map(({ status }) => status);
     await fact(() => expect([...statuses, stays.asked + leaves.asked]).toEqual([200, 200, 200, 200, 4]));

@@ -68,7 +68,7 @@ test.for<Row>([
     const before = core.heads.length;
     const head = [line, `Host: ${host}`, authorization, 'Connection: close', '', ''].join('\r\n');
     expect(await sendBytes(stack.gateway, head)).toMatch(answer);
-    const heads = core.heads.slice(before).map((told) => told.split('\r\n', 1)[0]);
+    const heads = core.heads.slice(before).map((head) => head.split('\r\n', 1)[0]);
     expect(heads).toEqual(forwarded === undefined ? [] : [forwarded]);
   },
 );

@@ -88,13 +88,13 @@ test.for([
     await expect.poll(() => pipe.text()).toContain('log lines dropped');
     /** Returns the complete lines that were read so far. */
     const readable = () => pipe.text().slice(0, pipe.text().lastIndexOf('\n'));
-    const told = () => linesOf(readable()).filter(({ msg }) => msg === 'log lines dropped');
-    const toldLines = () => sum(told().map(({ lines }) => lines));
+    const dropLines = () => linesOf(readable()).filter(({ msg }) => msg === 'log lines dropped');
+    const droppedLines = () => sum(dropLines().map(({ lines }) => lines));
     await expect
       .poll(
         async () => [
-          (await gateway.dropped()) - toldLines(),
-          (await gateway.answered()) - toldLines() - requestsIn(readable()).length,
+          (await gateway.dropped()) - droppedLines(),
+          (await gateway.answered()) - droppedLines() - requestsIn(readable()).length,
         ],
         { timeout: 30_000 },
       )

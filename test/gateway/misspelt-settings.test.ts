@@ -54,9 +54,9 @@ test.for([
   [['start', '9000'], `start: ${NO_ARGUMENT} --help lists them`, `9000: ${NO_ARGUMENT}`],
   [['a-token-of-operators', ''], `argument 1: ${NO_ARGUMENT} --help lists them`, `argument 2: ${NO_ARGUMENT}`],
   [['a-token-of-operators=9'], `argument 1: ${NO_ARGUMENT}`],
-] as const)('the arguments %j are reported as faults without values that may be secret', ([args, ...told]) => {
+] as const)('the arguments %j are reported as faults without values that may be secret', ([args, ...reported]) => {
   const fault = thrownBy(() => readGatewaySettings({}, args));
-  expect(fault.split('\n').slice(1)).toEqual(told.map((line) => expect.stringContaining(`  ${line}`)));
+  expect(fault.split('\n').slice(1)).toEqual(reported.map((line) => expect.stringContaining(`  ${line}`)));
   expect(fault).not.toMatch(/secret|token-of/);
 });
 

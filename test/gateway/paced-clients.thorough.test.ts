@@ -25,7 +25,7 @@ interface Key {
   readonly left: number;
 }
 
-interface Told {
+interface LeftInBucket {
   readonly r: number;
   readonly t: number;
 }
@@ -33,12 +33,12 @@ interface Told {
 const fieldsOf = (decision: Decision): Map<string, string> =>
   new Map(pairsOf(limitHeaders(decision, true)).map(([name, value]) => [name, value]));
 
-function limitsIn(field: string): Told[] {
+function limitsIn(field: string): LeftInBucket[] {
   return [...field.matchAll(/;r=(\d+);t=(\d+)/g)].map(([, r, t]) => ({ r: Number(r), t: Number(t) }));
 }
 
 /** Returns the pause in seconds that uses at most `r` tokens in `t` seconds for every limit, or `t` if none is left. */
-const pace = (limits: readonly Told[]): number => Math.max(...limits.map(({ r, t }) => (r === 0 ? t : t / r)));
+const pace = (limits: readonly LeftInBucket[]): number => Math.max(...limits.map(({ r, t }) => (r === 0 ? t : t / r)));
 
 function stateOf({ minute, day, left }: Key): KeyState {
   const level = (limit: number) => ({ ...full(limit), tokens: Math.max(1, Math.floor(left * limit)) });

@@ -144,14 +144,14 @@ test('a thousand refusals a second are sent without a delay while requests are s
 test('only served requests of other clients slow down refusals, and refused clients take turns', async () => {
   stopClock();
   const pacing = new RefusalPacing();
-  const told: string[] = [];
+  const released: string[] = [];
   const refuse = (client: string, times: number) => {
-    for (let sent = 0; sent < times; sent++) void refusalOf(pacing, client)?.then(() => told.push(client));
+    for (let sent = 0; sent < times; sent++) void refusalOf(pacing, client)?.then(() => released.push(client));
   };
   const letOut = async () => {
-    told.length = 0;
+    released.length = 0;
     await nextTurn();
-    return told.length;
+    return released.length;
   };
   pacing.noteAdmitted('a');
   refuse('a', PROMPT + 500);
@@ -161,7 +161,7 @@ test('only served requests of other clients slow down refusals, and refused clie
   refuse('b', PROMPT + 2);
   // In the current turn, only refusals for `a` are sent.
   await letOut();
-  expect(told.filter((client) => client === 'b')).toHaveLength(2);
+  expect(released.filter((client) => client === 'b')).toHaveLength(2);
   pacing.noteAdmitted('b');
   await letOut();
   expect(await letOut()).toBeLessThanOrEqual(4);
@@ -170,15 +170,15 @@ test('only served requests of other clients slow down refusals, and refused clie
 test('the more requests are served, the more refusals are sent per turn, up to a maximum', async () => {
   const advance = stopClock();
   const pacing = new RefusalPacing();
-  let told = 0;
-  for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (told += 1));
+  let released = 0;
+  for (let sent = 0; sent < PROMPT + 500; sent++) void refusalOf(pacing, 'refused')?.then(() => (released += 1));
   /** Returns the number of refusals sent in the next turn after this many served requests. */
   const letOutBeside = async (served: number) => {
     for (let at = 0; at < served; at++) pacing.noteAdmitted('served');
-    const before = told;
+    const before = released;
     advance(4);
-    while (told === before) await nextTurn();
-    return told - before;
+    while (released === before) await nextTurn();
+    return released - before;
   };
   await letOutBeside(1);
   expect(await letOutBeside(1)).toBe(4);

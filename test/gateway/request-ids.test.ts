@@ -206,20 +206,20 @@ test.for(cases)('reads that are sent %s with %s share connections to the core', 
 const idIn = (head: string): string => /\r\nX-Request-Id: ([^\r]*)/i.exec(head)?.[1] ?? '';
 
 test('the core receives a different id for each attempt of each request, even if clients repeat an id', async () => {
-  const heard: string[] = [];
+  const received: string[] = [];
   const { get } = await stackBefore((socket, head) => {
-    heard.push(idIn(head));
+    received.push(idIn(head));
     // Every third attempt fails, so the gateway retries its read.
-    if (heard.length % 3 === 0) socket.destroy();
+    if (received.length % 3 === 0) socket.destroy();
     else socket.write(okTo(head));
   });
   for (let at = 0; at < 10; at++) {
     const { status, headers } = await get('', { headers: { 'x-request-id': 'same.1' } });
     expect([status, headers['x-request-id']]).toEqual([200, 'same.1']);
   }
-  expect(heard.length).toBeGreaterThan(10);
-  expect(new Set(heard).size).toBe(heard.length);
-  expect(heard.filter((id) => !/^same\.1\.\d+$/.test(id))).toEqual([]);
+  expect(received.length).toBeGreaterThan(10);
+  expect(new Set(received).size).toBe(received.length);
+  expect(received.filter((id) => !/^same\.1\.\d+$/.test(id))).toEqual([]);
 });
 
 const NEW: string = expect.stringMatching(/^[0-9a-f-]{36}$/);
@@ -250,10 +250,10 @@ test.for<[what: string, given: string | undefined, expected: string]>([
     expect(id).toEqual(expected);
     expect(JSON.stringify(answer.headers) + answer.text).not.toMatch(new RegExp(`${id}\\.\\d{9}`));
     const found = (log: typeof whole.log) => log.filter(({ requestId }) => String(requestId).startsWith(id));
-    const heard = expect.stringMatching(new RegExp(`^${id}\\.\\d+$`));
+    const received = expect.stringMatching(new RegExp(`^${id}\\.\\d+$`));
     const { status } = answer;
     await expect.poll(() => found(whole.log)).toMatchObject([{ requestId: id, status }]);
-    await expect.poll(() => found(whole.coreLog)).toMatchObject([{ requestId: heard, status }]);
+    await expect.poll(() => found(whole.coreLog)).toMatchObject([{ requestId: received, status }]);
   }
 });
 
@@ -266,8 +266,8 @@ test('the core keeps the id of a caller other than the gateway', async () => {
 test('two processes never give attempts the same id', () => {
   const module = new URL('../../gateway/upstream/headers.ts', import.meta.url).href;
   const print = `import('${module}').then(({ attemptIdOf }) => console.log([1, 2].map(() => attemptIdOf('same')).join()))`;
-  const heard = Array.from({ length: 3 }, () => execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
-  const ids = heard.flatMap((line) => line.trim().split(','));
+  const received = Array.from({ length: 3 }, () => execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }));
+  const ids = received.flatMap((line) => line.trim().split(','));
   expect(new Set(ids).size).toBe(6);
   for (const id of ids) expect(id).toMatch(/^same\.\d{9}[12]$/);
 });

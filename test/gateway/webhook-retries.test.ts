@@ -20,7 +20,7 @@ async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptio
   const { logger, lines } = readableLog();
   const webhooks = new Webhooks(keys, logger, { secret: () => WEBHOOK_SECRET, ...QUICK, ...options });
   cleanUp(() => webhooks.stop());
-  async function tell(): Promise<string> {
+  async function sendEvent(): Promise<string> {
     const { credential } = createApiKey();
     const { id, digest } = credential;
     await keys.create(id, { name: 'acme', plan: 'free', day: 1, secrets: [secretWith(digest)], createdAt: 0 });
@@ -31,7 +31,7 @@ async function setUp(options: Pick<WebhookOptions, 'url'> & Partial<WebhookOptio
     Object.fromEntries(
       webhooks.counted().flatMap(({ values }) => values.map(({ labels, value }) => [labels.result, value])),
     );
-  return { webhooks, keys, tell, counts, lines };
+  return { webhooks, keys, sendEvent, counts, lines };
 }
 
 const happeningTo = (keyId: string, mode: Happening['mode'] = 'shared'): Happening => {
@@ -56,10 +56,10 @@ test('a failed delivery is retried with growing delays and the same id and body'
     at.push(performance.now());
     status([500, 429, 404][number] ?? 204)(response);
   });
-  const { tell, counts, lines } = await setUp({ url: receiver.url, firstRetryMs: 60 });
-  await tell();
+  const { sendEvent, counts, lines } = await setUp({ url: receiver.url, firstRetryMs: 60 });
+  await sendEvent();
   await expect.poll(counts).toEqual({ delivered: 1, retried: 3, given_up: 0, dropped: 0 });
-  expect(new Set(receiver.told.map(({ headers, body }) => `${headers['webhook-id']} ${body}`)).size).toBe(1);
+  expect(new Set(receiver.deliveries.map(({ headers, body }) => `${headers['webhook-id']} ${body}`)).size).toBe(1);
   const rests = at.slice(1).map((time, after) => time - (at[after] as number));
   for (const [index, least] of [30, 60, 120].entries()) expect(rests[index]).toBeGreaterThanOrEqual(least - 2);
   expect(lines).toEqual([]);
@@ -67,10 +67,10 @@ test('a failed delivery is retried with growing delays and the same id and body'
 
 test('an event that is never accepted is lost after its last attempt, with one log line that contains no secret', async () => {
   const receiver = await webhookReceiver(status(503));
-  const { tell, counts, lines } = await setUp({ url: `${receiver.url}?token=canary-of-the-url` });
-  const keyId = await tell();
+  const { sendEvent, counts, lines } = await setUp({ url: `${receiver.url}?token=canary-of-the-url` });
+  const keyId = await sendEvent();
   await expect.poll(counts).toEqual({ delivered: 0, retried: 3, given_up: 1, dropped: 0 });
-  expect(receiver.told.length).toBe(4);
+  expect(receiver.deliveries.length).toBe(4);
   expect(lines).toEqual([
     expect.objectContaining({
       msg: 'webhook event lost',
@@ -95,8 +95,8 @@ test.for([
 ] as const)(
   'an event for a receiver where %s is lost, and the reason is logged',
   async ([, urlOf, reason, timeoutMs]) => {
-    const { tell, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
-    await tell();
+    const { sendEvent, counts, lines } = await setUp({ url: await urlOf(), timeoutMs });
+    await sendEvent();
     await expect.poll(counts).toMatchObject({ delivered: 0, given_up: 1 });
     expect(lines).toMatchObject([{ reason }]);
   },
@@ -105,14 +105,14 @@ test.for([
 test('each attempt is signed with the current secret', async () => {
   const secrets = ['the-first-secret-of-webhooks', 'the-second-secret-of-webhooks'];
   const receiver = await webhookReceiver((response, number) => status(number === 0 ? 500 : 204)(response));
-  const { tell, counts } = await setUp({ url: receiver.url, secret: () => secrets[receiver.told.length] });
-  await tell();
+  const { sendEvent, counts } = await setUp({ url: receiver.url, secret: () => secrets[receiver.deliveries.length] });
+  await sendEvent();
   await expect.poll(counts).toMatchObject({ delivered: 1 });
-  const signed = receiver.told.map(({ headers, body }, at) => {
+  const signed = receiver.deliveries.map(({ headers, body }, at) => {
     const timestamp = Number(headers['webhook-timestamp']);
     return sign(secretBytes(secrets[at] as string), String(headers['webhook-id']), timestamp, body);
   });
-  expect(receiver.told.map(({ headers }) => headers['webhook-signature'])).toEqual(signed);
+  expect(receiver.deliveries.map(({ headers }) => headers['webhook-signature'])).toEqual(signed);
 });
 
 test('a redirect is not followed', async () => {
@@ -120,10 +120,10 @@ test('a redirect is not followed', async () => {
   const receiver = await webhookReceiver((response) => {
     response.writeHead(307, { location: elsewhere.url }).end();
   });
-  const { tell, counts } = await setUp({ url: receiver.url });
-  await tell();
+  const { sendEvent, counts } = await setUp({ url: receiver.url });
+  await sendEvent();
   await expect.poll(counts).toMatchObject({ delivered: 0, given_up: 1 });
-  expect(elsewhere.told).toEqual([]);
+  expect(elsewhere.deliveries).toEqual([]);
 });
 
 test('only the beginning of an endless answer to a webhook is read', async () => {
@@ -133,20 +133,20 @@ test('only the beginning of an endless answer to a webhook is read', async () =>
     const more = (error?: Error | null) => void (error || response.write('x'.repeat(65_536), more));
     more();
   });
-  const { tell, counts } = await setUp({ url: receiver.url });
-  await tell();
+  const { sendEvent, counts } = await setUp({ url: receiver.url });
+  await sendEvent();
   await expect.poll(counts).toMatchObject({ delivered: 1 });
   await cut.promise;
 });
 
 test('at most 1,000 events wait and four are sent at once, and the others are dropped and counted', async () => {
   const receiver = await webhookReceiver(() => {});
-  const { tell, counts, webhooks, lines } = await setUp({ url: receiver.url });
-  const first = await tell();
-  for (let number = 1; number < 12; number++) await tell();
-  await expect.poll(() => receiver.told.length).toBe(4);
+  const { sendEvent, counts, webhooks, lines } = await setUp({ url: receiver.url });
+  const first = await sendEvent();
+  for (let number = 1; number < 12; number++) await sendEvent();
+  await expect.poll(() => receiver.deliveries.length).toBe(4);
   await sleep(200);
-  expect(receiver.told.length).toBe(4);
+  expect(receiver.deliveries.length).toBe(4);
   for (let number = 12; number < 1_100; number++) webhooks.send(happeningTo(first));
   expect(counts()).toMatchObject({ dropped: 100 });
   await webhooks.stop();
@@ -159,19 +159,23 @@ test('at most 1,000 events wait and four are sent at once, and the others are dr
 
 test('a stopping gateway sends waiting events and drops later ones', async () => {
   const receiver = await webhookReceiver((response) => void setTimeout(() => status(204)(response), 50));
-  const { tell, counts, webhooks } = await setUp({ url: receiver.url });
-  for (let number = 0; number < 12; number++) await tell();
+  const { sendEvent, counts, webhooks } = await setUp({ url: receiver.url });
+  for (let number = 0; number < 12; number++) await sendEvent();
   await webhooks.stop();
   expect(counts()).toEqual({ delivered: 12, retried: 0, given_up: 0, dropped: 0 });
-  await tell();
+  await sendEvent();
   expect(counts()).toMatchObject({ dropped: 1 });
 });
 
 test('a stopping gateway makes one more attempt to send an event that waits for its retry', async () => {
   const receiver = await webhookReceiver((response, number) => status(number < 2 ? 500 : 204)(response));
-  const { tell, counts, webhooks } = await setUp({ url: receiver.url, firstRetryMs: 60_000, longestRetryMs: 60_000 });
-  await tell();
-  await tell();
+  const { sendEvent, counts, webhooks } = await setUp({
+    url: receiver.url,
+    firstRetryMs: 60_000,
+    longestRetryMs: 60_000,
+  });
+  await sendEvent();
+  await sendEvent();
   await expect.poll(counts).toMatchObject({ retried: 2 });
   await webhooks.stop();
   expect(counts()).toEqual({ delivered: 2, retried: 2, given_up: 0, dropped: 0 });
@@ -179,8 +183,8 @@ test('a stopping gateway makes one more attempt to send an event that waits for 
 
 test('an event for a key that no longer exists counts as dropped, and one that another gateway claimed does not', async () => {
   const receiver = await webhookReceiver();
-  const { tell, counts, keys, webhooks } = await setUp({ url: receiver.url });
-  const id = await tell();
+  const { sendEvent, counts, keys, webhooks } = await setUp({ url: receiver.url });
+  const id = await sendEvent();
   await expect.poll(counts).toMatchObject({ delivered: 1 });
   webhooks.send(happeningTo(createApiKey().credential.id));
   await expect.poll(counts).toMatchObject({ dropped: 1 });
@@ -202,12 +206,12 @@ test('the 80 % event is sent only if the usage in the store has reached 80 %, ex
   webhooks.send(happeningTo(raised, 'shared'));
   webhooks.send(happeningTo(decidedHere, 'local'));
   await webhooks.stop();
-  expect(receiver.told.map(({ event }) => event.data.keyId)).toEqual([decidedHere]);
+  expect(receiver.deliveries.map(({ event }) => event.data.keyId)).toEqual([decidedHere]);
 });
 
 test('no event is sent without a URL', async () => {
-  const { tell, counts, keys } = await setUp({ url: undefined });
-  const id = await tell();
+  const { sendEvent, counts, keys } = await setUp({ url: undefined });
+  const id = await sendEvent();
   expect(counts()).toEqual({ delivered: 0, retried: 0, given_up: 0, dropped: 0 });
   expect(await keys.claim(id, 'day_80', Math.floor(Date.now() / 86_400_000), 'another')).toBe(true);
 });

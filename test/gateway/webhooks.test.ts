@@ -21,7 +21,7 @@ import { connectedRedis, emptyDatabase } from '../support/redis-database.ts';
 import { secretWith } from '../support/secrets.ts';
 import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 import { fact, TIMED } from '../support/timed.ts';
-import { type Told, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
+import { type Delivery, WEBHOOK_SECRET, webhookReceiver } from '../support/webhook-receiver.ts';
 import { eventually, startWorkers } from '../support/workers.ts';
 
 /**
@@ -39,7 +39,7 @@ const ask = async (stack: Stack, key: string): Promise<number> =>
   (await send(`${stack.gateway}/v1/pets`, { key })).status;
 
 /** Computes the signature as a receiver without a library does. */
-function signatureOf({ headers, body }: Told): string {
+function signatureOf({ headers, body }: Delivery): string {
   const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
   const secret = Buffer.from(WEBHOOK_SECRET.slice('whsec_'.length), 'base64');
   return `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`;
@@ -64,7 +64,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     const key = await stack.issueKey({ name: 'acme', day: 5 });
     const keyId = idOf(key);
     for (let sent = 0; sent < 3; sent++) expect(await ask(stack, key)).toBe(200);
-    expect(receiver.told).toEqual([]);
+    expect(receiver.deliveries).toEqual([]);
     expect(await ask(stack, key)).toBe(200);
     await expect.poll(receiver.types).toEqual(['key.day_80']);
     expect(await ask(stack, key)).toBe(200);
@@ -73,7 +73,7 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     await expect.poll(receiver.types).toEqual(ALL);
     await delivered(stack).toBe(3);
 
-    const [near, full, banned] = receiver.told as [Told, Told, Told];
+    const [near, full, banned] = receiver.deliveries as [Delivery, Delivery, Delivery];
     const about = { keyId, name: 'acme', plan: 'free', limit: 5 };
     expect(near.event).toEqual({ type: 'key.day_80', timestamp: expect.any(String), data: { ...about, used: 4 } });
     expect(full.event.data).toEqual({ ...about, used: 5 });
@@ -83,13 +83,13 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     expect(Math.abs(Date.now() - Date.parse(near.event.timestamp))).toBeLessThan(60_000);
 
     const secrets = [key.slice(16), createHash('sha256').update(key).digest('hex'), WEBHOOK_SECRET];
-    for (const told of receiver.told) {
-      expect(told.headers['webhook-signature']).toBe(signatureOf(told));
-      expect(told.headers['content-type']).toBe('application/json');
-      for (const secret of secrets) expect(JSON.stringify(told)).not.toContain(secret);
+    for (const delivery of receiver.deliveries) {
+      expect(delivery.headers['webhook-signature']).toBe(signatureOf(delivery));
+      expect(delivery.headers['content-type']).toBe('application/json');
+      for (const secret of secrets) expect(JSON.stringify(delivery)).not.toContain(secret);
     }
-    expect(receiver.told.map(({ headers }) => headers['webhook-id'])).toEqual(
-      receiver.told.map(({ event }) => `msg_${keyId}_${event.type.slice(4)}_${event.timestamp.slice(0, 10)}`),
+    expect(receiver.deliveries.map(({ headers }) => headers['webhook-id'])).toEqual(
+      receiver.deliveries.map(({ event }) => `msg_${keyId}_${event.type.slice(4)}_${event.timestamp.slice(0, 10)}`),
     );
   });
 });
@@ -129,7 +129,10 @@ describe.for(bothStacks(REDIS_URL))('with %s, a raised limit', ([, environment])
     await use(raised, 3);
     await use(unchanged, 8);
     await expect.poll(receiver.types).toEqual(['key.day_100', 'key.day_80']);
-    const [full, near] = receiver.told.toSorted((a, b) => (a.event.type < b.event.type ? -1 : 1)) as [Told, Told];
+    const [full, near] = receiver.deliveries.toSorted((a, b) => (a.event.type < b.event.type ? -1 : 1)) as [
+      Delivery,
+      Delivery,
+    ];
     expect(near.event.data).toMatchObject({ keyId: idOf(unchanged), limit: 10, used: 8 });
     // The key has no tokens left, although it has used fewer requests than its new limit.
     expect(full.event.data).toMatchObject({ keyId: idOf(raised), limit: 20, used: 5 });
@@ -148,11 +151,11 @@ test('each event is sent by only one of several gateways, even after a restart',
   await Promise.all(stacks.flatMap((stack) => keys.map((key) => useUp(stack, key))));
   const restarted = await start(receiver.url, WITH_REDIS);
   await Promise.all(keys.map((key) => useUp(restarted, key)));
-  await expect.poll(() => receiver.told.length).toBe(15);
+  await expect.poll(() => receiver.deliveries.length).toBe(15);
   // Events of the restarted gateway arrive in order, so a later one shows that no earlier one is missing.
   await useUp(restarted, await restarted.issueKey({ day: 5 }));
-  await expect.poll(() => receiver.told.length).toBe(18);
-  const ids = receiver.told.map(({ headers }) => headers['webhook-id']);
+  await expect.poll(() => receiver.deliveries.length).toBe(18);
+  const ids = receiver.deliveries.map(({ headers }) => headers['webhook-id']);
   expect(new Set(ids).size).toBe(18);
 });
 
@@ -167,7 +170,7 @@ test('the first use of a key sends its event even if operators change other keys
   for (const key of keys) expect(await ask(stack, key)).toBe(200);
   isChanging = false;
   await Promise.all(changes);
-  const usedUp = () => receiver.told.filter(({ event }) => event.type === 'key.day_100');
+  const usedUp = () => receiver.deliveries.filter(({ event }) => event.type === 'key.day_100');
   await expect.poll(() => usedUp().length).toBe(30);
 });
 
@@ -259,7 +262,7 @@ test('an event that waits for its retry when its worker is killed or renewed is 
     const key = await workers.issueKey({ plan: 'free', day: 5 });
     const list = () => send(`${workers.gateway}/v1/pets`, { key });
     const types = () =>
-      receiver.told.filter(({ event }) => event.data.keyId === idOf(key)).map(({ event }) => event.type);
+      receiver.deliveries.filter(({ event }) => event.data.keyId === idOf(key)).map(({ event }) => event.type);
     for (let sent = 0; sent < 4; sent++) await list();
     await eventually(types).toEqual(['key.day_80']);
     const [before] = workers.pids();

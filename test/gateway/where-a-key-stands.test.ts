@@ -15,8 +15,8 @@ const limits = (stack: Stack, key?: string, from = '127.0.0.1'): Promise<Answer>
 const spend = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
 const inSeconds = (seconds: number) => Math.floor(Date.now() / 1_000) + seconds;
 
-function expectNear(told: unknown, second: number): void {
-  expect(Math.abs(Number(told) - second)).toBeLessThan(4);
+function expectNear(standing: unknown, second: number): void {
+  expect(Math.abs(Number(standing) - second)).toBeLessThan(4);
 }
 
 describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
@@ -80,12 +80,12 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
 
   test('GET /v1/limits returns the waiting time, the strikes that are left, and the usage of the day', async () => {
     const key = await stack.issueKey({ minute: 2, day: 1_000 });
-    const told = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
-    expect(await told()).toMatchObject({ waitSeconds: 0, strikesLeft: 10 });
+    const standing = async () => (await limits(stack, key)).json as Record<'waitSeconds' | 'strikesLeft', number>;
+    expect(await standing()).toMatchObject({ waitSeconds: 0, strikesLeft: 10 });
     for (let sent = 0; sent < 2; sent++) await spend(stack, key);
     const waits: number[] = [];
     for (let refused = 0; refused < 3; refused++) {
-      const { waitSeconds, strikesLeft } = await told();
+      const { waitSeconds, strikesLeft } = await standing();
       const { headers } = await spend(stack, key);
       expect(Math.abs(waitSeconds - Number(headers['retry-after']))).toBeLessThanOrEqual(1);
       // One strike expires every 3.75 s.
@@ -95,7 +95,7 @@ describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {
     }
     expect(waits).toEqual(waits.toSorted((a, b) => a - b));
     const day = new Date().toISOString().slice(0, 10);
-    expect(await told()).toMatchObject({ usage: [{ day, admitted: 2, refused: 3 }] });
+    expect(await standing()).toMatchObject({ usage: [{ day, admitted: 2, refused: 3 }] });
   });
 
   test('GET /v1/limits with an invalid key reveals nothing and is charged to the address', async () => {

@@ -17,8 +17,8 @@ function allowance() {
 test('each refused request of an address gets its place in line, at most fifteen minutes ahead', () => {
   const { clock, addresses } = allowance();
   for (let sent = 0; sent < 60; sent++) expect(addresses.consume(ADDRESS).outcome).toBe('admitted');
-  const told = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
-  expect(told).toEqual(told.map((_, at) => Math.min(at + 1, 900)));
+  const reported = Array.from({ length: 1_000 }, () => retryAfterSeconds(addresses.consume(ADDRESS)));
+  expect(reported).toEqual(reported.map((_, at) => Math.min(at + 1, 900)));
   expect(retryAfterSeconds(addresses.consume('192.0.2.8'))).toBeUndefined();
   // Refilled tokens can be used at once, whatever the line.
   clock.now += 2 * SECOND;

@@ -98,7 +98,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
     );
     const key = await under.createKey({ minute: 1e6, day: 1_000 });
     let resetAt = 0;
-    let heardAt = -1;
+    let repliedAt = -1;
     let isKnown = true;
     /** For each token taken, the time of the levels that admitted its request. */
     const taken: number[] = [];
@@ -108,10 +108,10 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
       const [client] = clients.debtors();
       if (step === 'ask Redis') {
         clients.note(key, await under.limiter.decide(key));
-        heardAt = under.now;
-        taken.push(heardAt);
+        repliedAt = under.now;
+        taken.push(repliedAt);
       } else if (step === 'decide here') {
-        if (clients.decide(key, true) !== undefined) taken.push(heardAt);
+        if (clients.decide(key, true) !== undefined) taken.push(repliedAt);
       } else if (step === 'send a charge') {
         // Only one charge is sent at a time.
         if (client === undefined || underWay.length > 0) return;
@@ -124,7 +124,7 @@ test('in any order of decisions, charges and resets, tokens are taken only for a
         const decision = typeof answer === 'object' ? answer.decision : undefined;
         clients.settle(client, charge.debt, decision);
         // The reply to a charge also has the levels.
-        heardAt = Math.max(heardAt, decision?.now ?? 0);
+        repliedAt = Math.max(repliedAt, decision?.now ?? 0);
       } else {
         await under.keys.change(key.id, () => ({ ban: 'reset' }));
         resetAt = under.now;
@@ -163,9 +163,9 @@ test('100,000 admissions of 20,000 keys are each charged once, while decisions c
   const fill = under.redis.pipeline();
   for (const { id } of keys) fill.hset(keyOf(id), fields);
   await fill.exec();
-  const heard = (await limiter.decide(credentialOf(keys[0]!.id, digest))) as Decision;
+  const verdict = (await limiter.decide(credentialOf(keys[0]!.id, digest))) as Decision;
   for (const { id } of keys) {
-    clients.note(credentialOf(id, digest), heard);
+    clients.note(credentialOf(id, digest), verdict);
     for (let sent = 0; sent < 5; sent++) clients.decide(credentialOf(id, digest), true);
   }
   const debts = new Debts(clients, limiter);

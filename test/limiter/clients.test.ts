@@ -246,13 +246,13 @@ test('data of another process from before a change of a key is ignored after the
   const [worker, machine] = [knownKeys(), knownKeys()];
   const key = await redis.createKey({ minute: MINUTE });
   await worker.decideInRedis(key);
-  const [askedAt, told] = [redis.now, worker.known.known(key.id)];
+  const [askedAt, knownThere] = [redis.now, worker.known.known(key.id)];
   redis.now += 1_000;
   machine.known.noteChange(key.id);
   redis.now += 1_000;
-  machine.known.takeOver(key.id, told as KnownKey, askedAt);
+  machine.known.takeOver(key.id, knownThere as KnownKey, askedAt);
   expect(machine.decideHere(key)).toBe(undefined);
-  machine.known.takeOver(key.id, told as KnownKey, redis.now);
+  machine.known.takeOver(key.id, knownThere as KnownKey, redis.now);
   expect(machine.decideHere(key)).toBe('admitted');
 });
 
@@ -325,7 +325,7 @@ test('the least recently used secret of a key is forgotten when there are more t
   for (const credential of credentials) await decideInRedis(credential);
   await decideInRedis(first);
   // As if a secret was revoked and another one created.
-  const verdict = known.verified(first)?.heard?.decision as Decision;
+  const verdict = known.verified(first)?.lastReply?.decision as Decision;
   known.note(credentialOf(first.id, createApiKey().credential.digest), verdict);
   expect(credentials.map((credential) => decideHere(credential) === undefined)).toEqual(
     credentials.map((_, at) => at === 1),

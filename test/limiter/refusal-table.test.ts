@@ -117,8 +117,8 @@ describe('fleets whose workers respect Retry-After', () => {
 
   test('wait for the refill of the day limit when it is used up', async () => {
     const emptyDay = () => keyOf(60, EMPTY, 1_000);
-    const { told } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
-    expect(told).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
+    const { retryAfters } = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 1 });
+    expect(retryAfters).toEqual(Array.from({ length: 10 }, (_, at) => Math.ceil((at + 1) * 86.4)));
     const day = await runFleet(emptyDay(), BEGIN, { ...STEADY, workers: 10, minutes: 300 });
     expect(day).toMatchObject({ banned: 0, again: 0 });
     expect(day.admitted).toBeGreaterThan((0.95 * (300 * 60)) / 86.4);
@@ -132,7 +132,7 @@ interface App {
   readonly users: number;
   readonly times: number;
   readonly hours: number;
-  again(told: number, refusals: number, random: () => number): number | undefined;
+  again(retryAfters: number, refusals: number, random: () => number): number | undefined;
 }
 
 async function runApp(limit: number, { users, times, hours, again }: App) {
@@ -160,7 +160,12 @@ describe('apps of 200 users', () => {
   const HOURS = thoroughly(12, 2);
 
   test.for([1.1, 1.5, 2])('that respect Retry-After are never banned at %d times the limit', async (times) => {
-    const { banned, share } = await runApp(60, { users: 200, times, hours: HOURS, again: (told) => told });
+    const { banned, share } = await runApp(60, {
+      users: 200,
+      times,
+      hours: HOURS,
+      again: (retryAfters) => retryAfters,
+    });
     expect(banned).toBe(0);
     expect(share).toBeGreaterThan(0.98);
   });

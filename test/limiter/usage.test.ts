@@ -68,7 +68,7 @@ class Seen {
 }
 
 /** The stored counts of the last `kept` minutes or days. */
-function told(entry: KeyEntry, unit: 'minutes' | 'days', now: number): Count[] {
+function countsIn(entry: KeyEntry, unit: 'minutes' | 'days', now: number): Count[] {
   const [length, kept] = unit === 'minutes' ? [MINUTE, MINUTES_KEPT] : [DAY, DAYS_KEPT];
   return countsOf(entry.usage[unit], entry).filter(({ at }) => at > Math.floor(now / length) - kept);
 }
@@ -144,9 +144,9 @@ test.for([
           const entry = entries.get(id) as KeyEntry;
           expect(entry).toMatchObject({ record: { name: 'counted', plan: 'free' } });
           const days = seen.of(id, DAY, under.now, DAYS_KEPT);
-          expect(told(entry, 'days', under.now)).toEqual(days);
+          expect(countsIn(entry, 'days', under.now)).toEqual(days);
           if (!entry.isRevoked)
-            expect(told(entry, 'minutes', under.now)).toEqual(seen.of(id, MINUTE, under.now, MINUTES_KEPT));
+            expect(countsIn(entry, 'minutes', under.now)).toEqual(seen.of(id, MINUTE, under.now, MINUTES_KEPT));
           counted += days.length;
         }
       }),
@@ -173,7 +173,7 @@ test.for([
   const { usage } = (await under.keys.get(credential.id)) as KeyEntry;
   expect([usage.minutes.length, usage.days.length]).toEqual([MINUTES_KEPT, DAYS_KEPT]);
   const now = under.now - MINUTE;
-  expect(told((await under.keys.get(credential.id)) as KeyEntry, 'minutes', now)).toHaveLength(MINUTES_KEPT);
+  expect(countsIn((await under.keys.get(credential.id)) as KeyEntry, 'minutes', now)).toHaveLength(MINUTES_KEPT);
 });
 
 test('damaged usage fields are reset and prevent no decision', async () => {

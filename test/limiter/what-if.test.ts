@@ -71,14 +71,14 @@ describe.for([
 ] as const)('%s', ([, open, numRuns]) => {
   test('refuses at least as many requests as a trial reports, and exactly as many in the best case', async () => {
     const under = await open();
-    let told = 0;
+    let decided = 0;
     await fc.assert(
       fc.asyncProperty(traffic, limits, async (minutes, tried) => {
         const seen = await keyUnder(under, { minute: 1_000, day: 1_000_000 });
         await replay(under, seen, minutes);
         const entry = (await under.keys.get(seen.id)) as KeyEntry;
         const least = leastRefused(countsOf(entry.usage.minutes, entry), tried);
-        told += least;
+        decided += least;
 
         expect(await replay(under, await keyUnder(under, tried), minutes)).toBeGreaterThanOrEqual(least);
         const counts = minutes.map((moments) => moments.length);
@@ -87,7 +87,7 @@ describe.for([
       }),
       { numRuns },
     );
-    expect(told).toBeGreaterThan(numRuns);
+    expect(decided).toBeGreaterThan(numRuns);
   });
 });
 

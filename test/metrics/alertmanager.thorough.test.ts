@@ -73,8 +73,8 @@ test('a real alert reaches the right channel, and its link opens the runbook pag
   );
   await redis.hset('gateway:plans', 'free.minute', '1e3');
 
-  const messages = () => chat.told.map(({ body }) => JSON.parse(body) as Message);
-  const told = () =>
+  const messages = () => chat.deliveries.map(({ body }) => JSON.parse(body) as Message);
+  const deliveries = () =>
     messages().map(
       ({ channel, attachments: [one] }) => `${channel} ${one?.title} ${one?.title_link.replace(runbook, '')}`,
     );
@@ -82,7 +82,7 @@ test('a real alert reaches the right channel, and its link opens the runbook pag
     '#animal-store FIRING: GatewayPlanValueRejected #gatewayplanvaluerejected',
     '#on-call FIRING: CoreDown #coredown',
   ];
-  await expect.poll(told, { timeout: 30_000 }).toEqual(expect.arrayContaining(wanted));
+  await expect.poll(deliveries, { timeout: 30_000 }).toEqual(expect.arrayContaining(wanted));
   expect(
     messages()
       .map(({ attachments: [one] }) => one?.text)
@@ -100,6 +100,6 @@ test('a real alert reaches the right channel, and its link opens the runbook pag
 
   await redis.hset('gateway:plans', 'free.minute', '60');
   await expect
-    .poll(told, { timeout: 30_000 })
+    .poll(deliveries, { timeout: 30_000 })
     .toContain('#animal-store RESOLVED: GatewayPlanValueRejected #gatewayplanvaluerejected');
 });

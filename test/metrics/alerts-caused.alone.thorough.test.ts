@@ -24,11 +24,11 @@ import { eventually } from '../support/workers.ts';
 async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: string, seen: string[]][]> {
   const seen = new Map<string, string[]>();
   const see = async (alert: AlertOf, is: 'quiet' | 'firing') => {
-    const told = await (is === 'quiet' ? watch.isQuiet(alert) : watch.fires(alert)).then(
+    const reported = await (is === 'quiet' ? watch.isQuiet(alert) : watch.fires(alert)).then(
       () => is,
       ({ message }: Error) => message,
     );
-    seen.set(alert.alertname, [...(seen.get(alert.alertname) ?? []), told]);
+    seen.set(alert.alertname, [...(seen.get(alert.alertname) ?? []), reported]);
   };
   for (const { alerts, cause, heal } of faults) {
     await Promise.all(alerts.map((alert) => see(alert, 'quiet')));

@@ -29,17 +29,17 @@ const decided = (outcome: Decision['outcome'], { limit = 1_000, tokens = 1_000, 
 });
 
 function watched() {
-  const told: [KeyEvent, string][] = [];
+  const notified: [KeyEvent, string][] = [];
   const clock = { now: 0 };
   const clients = new Map<string, Client>();
   const watch = new KeyWatch(
     { all: () => clients.values(), isBanned: () => false },
-    (event, keyId) => void told.push([event, keyId]),
+    (event, keyId) => void notified.push([event, keyId]),
     () => clock.now,
   );
   const note = (id: string, decision: Decision) => {
     const client = clients.get(id) ?? new Client(id);
-    client.heard = { decision, at: clock.now };
+    client.lastReply = { decision, at: clock.now };
     clients.set(id, client);
     client.askedAt = clock.now;
     watch.note(client, decision);
@@ -48,7 +48,7 @@ function watched() {
     const { refused, asking } = watch.counts();
     return (['free', 'pro'] as const).map((plan) => `${refused.get(plan)} of ${asking.get(plan)}`).join(', ');
   };
-  return { note, told, clock, counts, near: () => watch.counts().near.get('free') };
+  return { note, notified, clock, counts, near: () => watch.counts().near.get('free') };
 }
 
 test('a key with many refusals counts as one refused key', () => {
@@ -102,10 +102,10 @@ test('keys that have used 80 % of their day limit are counted by plan', async ()
 
 test.for([1, 2, 3, 4, 5, 6, 7, 10, 99])('a key with a limit of %d counts as near it from exactly 80 % on', (limit) => {
   for (let used = 0; used <= limit; used++) {
-    const { note, told, near } = watched();
+    const { note, notified, near } = watched();
     note('key', decided('admitted', { limit, tokens: limit - used }));
     const isNear = used / limit >= 0.8;
-    expect([used, near(), told.length > 0]).toEqual([used, Number(isNear), isNear]);
+    expect([used, near(), notified.length > 0]).toEqual([used, Number(isNear), isNear]);
   }
 });
 
@@ -121,12 +121,12 @@ test('a key is counted until its bucket has refilled, even if it is not used aga
 });
 
 test('each event is reported once per key and UTC day', () => {
-  const { note, told } = watched();
+  const { note, notified } = watched();
   const noon = DAY / 2;
   for (const now of [noon, noon + 1, DAY - 1, DAY, DAY + 1])
     for (const key of ['a', 'b']) note(key, decided('banned', { limit: 10, tokens: 0, now }));
   for (const event of ['day_80', 'day_100', 'banned'] as const)
-    expect(told.filter(([name]) => name === event)).toEqual([
+    expect(notified.filter(([name]) => name === event)).toEqual([
       [event, 'a'],
       [event, 'b'],
       [event, 'a'],
@@ -135,9 +135,9 @@ test('each event is reported once per key and UTC day', () => {
 });
 
 test('a ban far from the day limit is reported, but does not count as near the limit', () => {
-  const { note, told, near } = watched();
+  const { note, notified, near } = watched();
   note('key', decided('banned', { limit: 10, tokens: 9 }));
-  expect([told, near()]).toEqual([[['banned', 'key']], 0]);
+  expect([notified, near()]).toEqual([[['banned', 'key']], 0]);
 });
 
 test('/metrics has the refused keys, the memory of Redis and the expiry of the certificate', async () => {

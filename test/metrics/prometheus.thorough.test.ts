@@ -151,8 +151,10 @@ describe('with a real Prometheus', () => {
       'le' in labels || /_(sum|count)$/.test(name) ? name.replace(/_(bucket|sum|count)$/, '') : name,
     );
     const rows = readFileSync(join(ROOT, 'deploy/METRICS.md'), 'utf8').match(/^\| `(gateway|core)_.*$/gm) ?? [];
-    const told = rows.flatMap((row) => [...(row.split('|')[1] ?? '').matchAll(/`(\w+)`/g)].map(([, name]) => name));
-    expect([...new Set(families)].sort()).toEqual(told.sort());
+    const documented = rows.flatMap((row) =>
+      [...(row.split('|')[1] ?? '').matchAll(/`(\w+)`/g)].map(([, name]) => name),
+    );
+    expect([...new Set(families)].sort()).toEqual(documented.sort());
   });
 
   test('every metric named in the runbook exists', async () => {
@@ -160,11 +162,11 @@ describe('with a real Prometheus', () => {
     const names = new Set((await exposedByBoth()).samples.map(({ name }) => name.replace(/_(bucket|sum|count)$/, '')));
     for (const { name } of await rulesOf()) names.add(name);
     const runbook = readFileSync(join(ROOT, 'deploy/RUNBOOK.md'), 'utf8');
-    const told = [...runbook.matchAll(/`((?:gateway|core|nodejs|process)[_:][\w:]+)`/g)].map(
+    const documented = [...runbook.matchAll(/`((?:gateway|core|nodejs|process)[_:][\w:]+)`/g)].map(
       ([, name]) => name as string,
     );
-    expect(told.length).toBeGreaterThan(15);
-    expect(told.filter((name) => !names.has(name))).toEqual([]);
+    expect(documented.length).toBeGreaterThan(15);
+    expect(documented.filter((name) => !names.has(name))).toEqual([]);
   });
 
   test('a running gateway or core exposes every name and label in queries and rules', async () => {

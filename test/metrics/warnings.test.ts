@@ -21,11 +21,11 @@ test('the table of warnings lists every log message above info', () => {
   expect(named.sort()).toEqual(['message', 'message', 'what']);
   const ends = sources.flatMap((text) => [...text.matchAll(/\bdie\([\s\S]*?'([^']+)'\)/g)].map(([, what]) => what));
   const rows = readFileSync(join(ROOT, 'deploy/METRICS.md'), 'utf8').split('## Warnings in the log')[1] ?? '';
-  const told = [...rows.matchAll(/^\| `([^`]+)` \| (.+) \|$/gm)];
+  const documented = [...rows.matchAll(/^\| `([^`]+)` \| (.+) \|$/gm)];
   expect([...new Set([...texts.filter((text) => text !== undefined), ...ends, 'operator request'])].sort()).toEqual(
-    told.map(([, line]) => line).sort(),
+    documented.map(([, line]) => line).sort(),
   );
-  for (const [row, , alert = ''] of told) {
+  for (const [row, , alert = ''] of documented) {
     const names = [...alert.matchAll(/`((?:Gateway|Core|Log)\w+)`/g)].map(([, name = '']) => name);
     expect([row, names.length > 0 || alert.includes('none: ')]).toEqual([row, true]);
     expect(ALERT_NAMES).toEqual(expect.arrayContaining(names));

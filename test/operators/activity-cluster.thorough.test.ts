@@ -21,9 +21,9 @@ test('on a cluster every change is in the audit log once, and tokens work', asyn
   const { activity } = (await send(`${stack.adminUrl}/activity`, { key: made.token })).json as {
     activity: { action: string; target: string }[];
   };
-  const told = (target: string) => activity.filter((one) => one.target === target).map(({ action }) => action);
-  for (const id of ids) expect(told(id)).toEqual(['key.revoke', 'ban.set', 'key.change', 'key.create']);
-  expect([told('free'), activity[0]?.action, activity.length]).toEqual([['plan.change'], 'token.create', 34]);
+  const actionsOn = (target: string) => activity.filter((one) => one.target === target).map(({ action }) => action);
+  for (const id of ids) expect(actionsOn(id)).toEqual(['key.revoke', 'ban.set', 'key.change', 'key.create']);
+  expect([actionsOn('free'), activity[0]?.action, activity.length]).toEqual([['plan.change'], 'token.create', 34]);
   const { history } = (await stack.admin('GET', '/plans/history')).json as { history: object[] };
   expect(history).toMatchObject([{ author: 'ada' }]);
 

@@ -21,7 +21,7 @@ async function freshStack(environment: Record<string, string>): Promise<Stack> {
   return await startStack(environment);
 }
 
-type Write = readonly [route: string, method: string, path: string, body: unknown, told: object | undefined];
+type Write = readonly [route: string, method: string, path: string, body: unknown, expected: object | undefined];
 
 /** Every write route, in an order in which each succeeds, with the audit entry that it leaves. */
 function writesTo(id: string): Write[] {
@@ -56,7 +56,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     const { keys } = (await stack.admin('GET', '/backup')).json as { keys: [object] };
     const found: Record<string, string> = {};
     const writes = writesTo(id);
-    for (const [route, method, path, body, told] of writes) {
+    for (const [route, method, path, body, expected] of writes) {
       const before = await activityOf(stack);
       const logged = stack.log.filter(({ msg }) => msg === 'activity').length;
       const filled = path.replaceAll(/<(\w+)>/g, (_, name: string) => found[name] ?? '');
@@ -70,10 +70,10 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       const after = await activityOf(stack);
       const added = after.slice(0, after.length - before.length);
       const lines = stack.log.filter(({ msg }) => msg === 'activity').slice(logged);
-      expect([route, added]).toEqual([route, told === undefined ? [] : [expect.objectContaining(told)]]);
+      expect([route, added]).toEqual([route, expected === undefined ? [] : [expect.objectContaining(expected)]]);
       const { id: _id, at: _at, targetName: _name, ...entry } = added[0] ?? ({} as Entry);
-      expect([route, lines.map(({ activity }) => activity)]).toEqual([route, told === undefined ? [] : [entry]]);
-      if (told !== undefined) expect(added[0]?.requestId).toBe(answer.headers['x-request-id']);
+      expect([route, lines.map(({ activity }) => activity)]).toEqual([route, expected === undefined ? [] : [entry]]);
+      if (expected !== undefined) expect(added[0]?.requestId).toBe(answer.headers['x-request-id']);
     }
     const changing = ROUTES.filter(({ method }) => method !== 'GET').map(({ name }) => name);
     expect(writes.map(([route]) => route).sort()).toEqual(changing.sort());
@@ -127,17 +127,17 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
     const ban = (seconds: number, requestId: string) => call('PUT', 'ban', requestId, { seconds });
     const lift = (requestId: string) => call('DELETE', 'ban', requestId);
     const reset = (requestId: string) => call('POST', 'reset', requestId);
-    const told = async () => (await activityOf(stack)).map(({ action }) => action);
+    const expected = async () => (await activityOf(stack)).map(({ action }) => action);
     await ban(60, 'one');
     await ban(60, 'one');
-    expect(await told()).toEqual(['ban.set', 'key.create']);
+    expect(await expected()).toEqual(['ban.set', 'key.create']);
     await ban(90, 'one');
     await ban(90, 'two');
-    expect(await told()).toEqual(['ban.set', 'ban.set', 'ban.set', 'key.create']);
+    expect(await expected()).toEqual(['ban.set', 'ban.set', 'ban.set', 'key.create']);
     await lift('one');
     await lift('one');
     await ban(90, 'two');
-    expect((await told()).slice(0, 2)).toEqual(['ban.set', 'ban.lift']);
+    expect((await expected()).slice(0, 2)).toEqual(['ban.set', 'ban.lift']);
     await reset('one');
     await reset('one');
     await reset('two');

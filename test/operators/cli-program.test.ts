@@ -218,8 +218,8 @@ test('confirming a change or a file changes nothing if the plans have changed in
     await expect.poll(() => started.out(), { timeout: 30_000 }).toContain(question);
     await stack.admin('PATCH', '/plans/business', { minute });
     started.child.stdin?.write('y\n');
-    const told = expect.stringContaining('have been changed in the meantime');
-    expect(await started.ended).toMatchObject({ code: 4, out: told });
+    const reported = expect.stringContaining('have been changed in the meantime');
+    expect(await started.ended).toMatchObject({ code: 4, out: reported });
     expect(await minuteOf('business')).toBe(minute);
   }
 });

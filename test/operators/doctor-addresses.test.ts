@@ -11,7 +11,7 @@ import { startWorkers } from '../support/workers.ts';
 
 const REQUESTS = 100;
 
-async function told({ admin }: Pick<Stack, 'admin'>): Promise<string[]> {
+async function findingsOf({ admin }: Pick<Stack, 'admin'>): Promise<string[]> {
   const { findings } = await get<DoctorAnswer>({ admin }, '/doctor');
   return findings
     .filter(({ about }) => about === 'client addresses')
@@ -34,12 +34,12 @@ test.for([
   ['::/0', 'fault: TRUSTED_PROXIES ::/0 covers every address'],
 ])('the doctor reports TRUSTED_PROXIES %s', async ([TRUSTED_PROXIES, found]) => {
   const stack = await startStack({ TRUSTED_PROXIES: `127.0.0.1,${TRUSTED_PROXIES}` });
-  expect(await told(stack)).toEqual([expect.stringMatching(`^${found}: List only your proxies`)]);
+  expect(await findingsOf(stack)).toEqual([expect.stringMatching(`^${found}: List only your proxies`)]);
 });
 
 test('the doctor does not report single proxies, small blocks, or a gateway with few requests', async () => {
   const stack = await startStack({ TRUSTED_PROXIES: '127.0.0.1,10.2.3.0/24,fd00::/64' });
-  expect(await told(stack)).toEqual(['good: too few requests to judge by']);
+  expect(await findingsOf(stack)).toEqual(['good: too few requests to judge by']);
 });
 
 const PROXY = '203.0.113.9';
@@ -60,20 +60,20 @@ test.for([
 ] as const)('the doctor reports on a proxy that %s', async ([, environment, clients, finding]) => {
   const stack = await startStack(environment);
   await ask(stack.gateway, clients);
-  await expect.poll(() => told(stack)).toEqual([expect.stringMatching(finding)]);
+  await expect.poll(() => findingsOf(stack)).toEqual([expect.stringMatching(finding)]);
 });
 
 test('the doctor does not report private addresses if at least one is public', async () => {
   const stack = await startStack(TRUSTING);
   await ask(stack.gateway, [...Array(99).fill('10.1.2.3'), PROXY]);
-  await expect.poll(() => told(stack)).toEqual(['good: 0 from the connection, 100 from a trusted proxy']);
+  await expect.poll(() => findingsOf(stack)).toEqual(['good: 0 from the connection, 100 from a trusted proxy']);
 });
 
 test('the doctor counts the requests of all workers', async () => {
   const workers = await startWorkers({ TRUSTED_PROXIES: '127.0.0.1' });
   await ask(workers.gateway, ['10.1.2.3']);
   const admin = (method: string, path: string) => send(workers.adminUrl + path, { method, key: ADMIN_TOKEN });
-  await expect.poll(() => told({ admin })).toEqual([expect.stringMatching('^warning: all are private')]);
+  await expect.poll(() => findingsOf({ admin })).toEqual([expect.stringMatching('^warning: all are private')]);
 });
 
 test.for([

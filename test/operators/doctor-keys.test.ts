@@ -33,7 +33,7 @@ async function storeOf(count: number, isBad: (at: number) => boolean = () => fal
   return { keys, credentials, ids: credentials.map(({ id }) => id) };
 }
 
-const told = async (keys: Keys) => (await checkKeys(keys)).map(({ status, found }) => `${status} ${found}`);
+const findingsOf = async (keys: Keys) => (await checkKeys(keys)).map(({ status, found }) => `${status} ${found}`);
 
 /** On a busy machine the result of a check can be a second old when it is reported. */
 const EVERY_KEY = /^good has every key/;
@@ -49,7 +49,7 @@ test('a malformed network in the oldest of many keys is found, and each key is r
   ];
   // On a busy machine the check may take longer than one call, so it is repeated.
   const before = reads();
-  await expect.poll(() => told(keys), { timeout: 20_000 }).toEqual(found);
+  await expect.poll(() => findingsOf(keys), { timeout: 20_000 }).toEqual(found);
   expect((reads() - before) % (3 * 5_200)).toBe(0);
 });
 
@@ -57,7 +57,7 @@ test('the doctor lists ten faults, reports that there are more, and then stops r
   const { keys, ids } = await storeOf(1_400, (at) => at % 100 === 0);
   const before = reads();
   let found: string[] = [];
-  await expect.poll(async () => (found = await told(keys)), { timeout: 20_000 }).toHaveLength(12);
+  await expect.poll(async () => (found = await findingsOf(keys)), { timeout: 20_000 }).toHaveLength(12);
   expect(found[0]).toMatch(`fault ${ids[0]}: `);
   expect(found[9]).toMatch(`fault ${ids[900]}: `);
   expect(found[10]).toBe('fault there are more faults than these');
@@ -66,19 +66,19 @@ test('the doctor lists ten faults, reports that there are more, and then stops r
 
 test('keys without faults are checked again after a minute, and keys with faults at the next call', async () => {
   const { keys, ids, credentials } = await storeOf(3, (at) => at === 1);
-  expect((await told(keys))[0]).toMatch(`fault ${ids[1]}: `);
+  expect((await findingsOf(keys))[0]).toMatch(`fault ${ids[1]}: `);
   await keys.change(ids[1] as string, () => ({ record: { secrets: secretsOf(credentials[1]?.digest as string) } }));
-  expect((await told(keys))[0]).toMatch(ALL_READ);
+  expect((await findingsOf(keys))[0]).toMatch(ALL_READ);
   const before = reads();
-  expect((await told(keys))[0]).toMatch(ALL_READ);
+  expect((await findingsOf(keys))[0]).toMatch(ALL_READ);
   await sleep(1_100);
-  expect((await told(keys))[0]).toMatch(/^good all 3 can be read, \d+ s ago$/);
+  expect((await findingsOf(keys))[0]).toMatch(/^good all 3 can be read, \d+ s ago$/);
   expect(reads()).toBe(before);
 });
 
 test('the doctor detects within seconds that the list of keys was damaged or repaired, however often it runs', async () => {
   const { keys, ids } = await storeOf(3);
-  const list = async () => (await told(keys)).at(-1);
+  const list = async () => (await findingsOf(keys)).at(-1);
   expect(await list()).toMatch(EVERY_KEY);
   // The length of the list does not change.
   await redis.zrem('gateway:keys', ids[0] as string);
@@ -99,7 +99,7 @@ test('the doctor reports unreadable keys and unlisted keys as faults', async () 
   await redis.hset(`gateway:key:{${ids[0]}}`, { plan: 'gold', ok_plan: 'damaged' });
   await redis.hset(`gateway:key:{${ids[1]}}`, { expires_at: 'soon', ok_expires_at: 'damaged' });
   await redis.zrem('gateway:keys', ...ids.slice(2));
-  const found = await told(keys);
+  const found = await findingsOf(keys);
   const unreadable = ids.slice(0, 2).map((id) => `fault ${id} cannot be read, and its requests get 503`);
   expect(found).toEqual(expect.arrayContaining(unreadable));
   expect(found.at(-1)).toBe('fault lacks 2 working keys, and so do backups');

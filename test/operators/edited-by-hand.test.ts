@@ -31,7 +31,7 @@ function untilCleanUp(): AbortSignal {
   return stopped.signal;
 }
 
-const toldOf = async (stack: Stack, id: string) =>
+const auditOf = async (stack: Stack, id: string) =>
   (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
 const inSeconds = (more: number) => String(Math.floor(Date.now() / 1_000) + more);
 
@@ -42,7 +42,7 @@ async function untilLookedAt(stack: Stack, { poll }: typeof expect): Promise<voi
   for (let round = 0; round < 2; round++) {
     const id = await issueId(stack);
     await redis.hset(hashOf(id), 'name', 'edited');
-    await poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+    await poll(() => auditOf(stack, id)).toContain('by hand: key.change');
   }
 }
 
@@ -78,7 +78,7 @@ describe('with two gateways', async () => {
     await stack.admin('PUT', `/keys/${id}/ban`, { seconds: 600, reason: 'a test' });
     await stack.admin('PATCH', `/keys/${id}`, { disabled: true });
     await untilLookedAt(stack, expect);
-    expect((await toldOf(stack, id)).filter((told) => told.startsWith('by hand'))).toEqual([]);
+    expect((await auditOf(stack, id)).filter((entries) => entries.startsWith('by hand'))).toEqual([]);
   });
 
   test.concurrent(`an edit by hand is recorded once, by one of two gateways: ${Object.keys(EDITS).join(', ')}`, async ({
@@ -90,12 +90,12 @@ describe('with two gateways', async () => {
       edited.set(what, id);
       await edit(id);
     }
-    const told = ['by hand: key.change', 'api: key.create'];
-    for (const [what, id] of edited) await expect.poll(() => toldOf(stack, id), { message: what }).toEqual(told);
+    const entries = ['by hand: key.change', 'api: key.create'];
+    for (const [what, id] of edited) await expect.poll(() => auditOf(stack, id), { message: what }).toEqual(entries);
     await untilLookedAt(stack, expect);
     const lines = [...stack.log, ...other.log].filter(({ msg }) => msg === 'activity');
     for (const [what, id] of edited) {
-      expect(await toldOf(other, id), what).toEqual(told);
+      expect(await auditOf(other, id), what).toEqual(entries);
       expect(
         lines.filter(({ activity }) => (activity as { target: string }).target === id),
         what,
@@ -120,7 +120,7 @@ describe('with two gateways', async () => {
       const id = ids[at] ?? '';
       const { status, headers } = await ask(stack, keys[at]);
       expect([status, headers['x-ratelimit-limit']]).toEqual([200, String(good[1] ?? 60)]);
-      await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
+      await expect.poll(() => auditOf(stack, id)).toEqual(['by hand: key.change', 'api: key.create']);
       const alarms = [...stack.log, ...other.log].filter(
         ({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id,
       );
@@ -135,7 +135,7 @@ describe('with two gateways', async () => {
     await untilLookedAt(stack, expect);
     for (const id of ids) {
       const made = ['api: key.change', 'api: key.change', 'by hand: key.change', 'api: key.create'];
-      expect(await toldOf(stack, id)).toEqual(made);
+      expect(await auditOf(stack, id)).toEqual(made);
       expect(await redis.hmget(hashOf(id), 'plan', 'minute', 'day', 'rejected')).toEqual([
         'enterprise',
         '10',
@@ -149,14 +149,14 @@ describe('with two gateways', async () => {
     const id = await issueId(stack);
     const end = inSeconds(600);
     await redis.hset(hashOf(id), 'banned_until', end);
-    await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.set', 'api: key.create']);
+    await expect.poll(() => auditOf(stack, id)).toEqual(['by hand: ban.set', 'api: key.create']);
     const [entry] = await activityOf(stack, `?target=${id}`);
     expect(entry?.changes).toEqual([{ field: 'bannedUntil', to: new Date(Number(end) * 1_000).toISOString() }]);
     expect(await viewOf(stack, id)).toMatchObject({ state: 'banned', banReason: 'Set in Redis, by hand' });
     await redis.hdel(hashOf(id), 'banned_until');
-    await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: ban.lift', 'by hand: ban.set', 'api: key.create']);
+    await expect.poll(() => auditOf(stack, id)).toEqual(['by hand: ban.lift', 'by hand: ban.set', 'api: key.create']);
     await untilLookedAt(stack, expect);
-    expect(await toldOf(stack, id)).toHaveLength(3);
+    expect(await auditOf(stack, id)).toHaveLength(3);
   });
 
   test.concurrent('a key without copies of its valid values is not mistaken for an edited one', async ({ expect }) => {
@@ -164,9 +164,9 @@ describe('with two gateways', async () => {
     expect(await redis.hdel(hashOf(id), 'ok_secrets')).toBe(1);
     await untilLookedAt(stack, expect);
     await stack.admin('PATCH', `/keys/${id}`, { name: 'other' });
-    expect(await toldOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);
+    expect(await auditOf(stack, id)).toEqual(['api: key.change', 'api: key.create']);
     await redis.hset(hashOf(id), 'name', 'by hand');
-    await expect.poll(() => toldOf(stack, id)).toContain('by hand: key.change');
+    await expect.poll(() => auditOf(stack, id)).toContain('by hand: key.change');
   });
 });
 
@@ -218,11 +218,11 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
     new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 }).run(untilCleanUp());
   }
   await sleep(100);
-  expect(await toldOf(stack, id)).toEqual(['api: key.create']);
-  await expect.poll(() => toldOf(stack, id)).toEqual(['by hand: key.revoke', 'api: key.create']);
+  expect(await auditOf(stack, id)).toEqual(['api: key.create']);
+  await expect.poll(() => auditOf(stack, id)).toEqual(['by hand: key.revoke', 'api: key.create']);
   await sleep(300);
-  expect(await toldOf(stack, id)).toHaveLength(2);
-  expect(await toldOf(stack, other)).toEqual(['api: key.revoke', 'api: key.create']);
+  expect(await auditOf(stack, id)).toHaveLength(2);
+  expect(await auditOf(stack, other)).toEqual(['api: key.revoke', 'api: key.create']);
   expect(lines).toMatchObject([{ msg: 'activity', activity: { action: 'key.revoke', target: id, via: 'by hand' } }]);
   expect(await keys.count()).toBe(0);
   const walked = await keys.walk({ after: undefined, limit: 10 });
@@ -238,7 +238,7 @@ test('an entry that is not a key, typed into the list of keys, is removed withou
   const { logger } = readableLog();
   const parts = { storage, plans: new Plans(storage), planCache: new PlanCache(new Plans(storage), logger) };
   new EditWatch(parts, { everyMs: 20, withoutDataMs: 100 }).run(untilCleanUp());
-  await expect.poll(() => toldOf(stack, 'ForeignKey01')).toEqual(['by hand: key.reindex']);
+  await expect.poll(() => auditOf(stack, 'ForeignKey01')).toEqual(['by hand: key.reindex']);
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
 

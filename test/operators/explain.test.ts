@@ -121,9 +121,9 @@ test('a local decision is marked as local', async () => {
 });
 
 test('simultaneous decisions stay in order in a merged list', () => {
-  const told = (requestId: string, at: string) => ({ requestId, at }) as DecisionReport;
-  const [first, second] = [told('1', '2026-01-01'), told('2', '2026-01-02')];
-  const sameTime = Array.from({ length: 30 }, (_, at) => told(`same ${at}`, '2026-01-03'));
+  const reportOf = (requestId: string, at: string) => ({ requestId, at }) as DecisionReport;
+  const [first, second] = [reportOf('1', '2026-01-01'), reportOf('2', '2026-01-02')];
+  const sameTime = Array.from({ length: 30 }, (_, at) => reportOf(`same ${at}`, '2026-01-03'));
   expect([first, ...sameTime, second].sort(newestFirst)).toEqual([...sameTime, second, first]);
 });
 

@@ -73,8 +73,8 @@ test('an empty token file stops a start and the command line with a message', as
   const folder = await temporaryFolder();
   await writeFile(tokenFile(folder), '');
   const command = startProcess(process.execPath, [CLI, 'plans', 'show'], { DATA_DIR: folder }).ended;
-  const told = { code: 1, out: '', err: `${sentenceOn(folder)}\n` };
-  expect(await Promise.all([failedStart(folder), command])).toEqual([told, told]);
+  const refused = { code: 1, out: '', err: `${sentenceOn(folder)}\n` };
+  expect(await Promise.all([failedStart(folder), command])).toEqual([refused, refused]);
 });
 
 test('a start on a full disk fails with a message and leaves no file; a later start creates a token', async () => {

@@ -36,7 +36,7 @@ async function spread(key: string, isThere: (answer: Answer) => boolean): Promis
   return Math.max(...reached);
 }
 
-function tell(what: string, ms: number): void {
+function print(what: string, ms: number): void {
   process.stdout.write(`  ${what}: in force on four gateways after ${ms.toFixed(0)} ms\n`);
   expect(ms).toBeLessThan(LIMIT_MS);
 }
@@ -55,7 +55,7 @@ test.for([
   const answer = (await edit(++limit)) as { status?: number; code?: number };
   if (answer.status !== undefined) expect(hasLimit(limit)(await ask(first, key))).toBe(true);
   if (answer.code !== undefined) expect(answer.code).toBe(0);
-  tell(what, await spread(key, hasLimit(limit)));
+  print(what, await spread(key, hasLimit(limit)));
 });
 
 test('a rollback takes effect everywhere within a second', TIMED, async () => {
@@ -63,7 +63,7 @@ test('a rollback takes effect everywhere within a second', TIMED, async () => {
   await first.admin('PATCH', '/plans/pro', { minute: 6_000 });
   await spread(key, hasLimit(6_000));
   await first.admin('POST', '/plans/rollback', {});
-  tell('rollback', await spread(key, (answer) => !hasLimit(6_000)(answer)));
+  print('rollback', await spread(key, (answer) => !hasLimit(6_000)(answer)));
 });
 
 test('an edit of a plan refunds no tokens on any gateway', async () => {
@@ -91,7 +91,7 @@ test('a raised limit admits a refused client within its new refill time', TIMED,
   expect(Number(refused.headers['retry-after'])).toBeGreaterThan(30);
   // High enough that there is always a token for the next request.
   await redis.hset('gateway:plans', 'free.minute', '600000');
-  tell('a refused client freed by HSET', await spread(key, ({ status }) => status === 200));
+  print('a refused client freed by HSET', await spread(key, ({ status }) => status === 200));
 });
 
 test('issuing, changing, disabling, rotating or revoking a key takes effect at once on every gateway', async () => {
@@ -121,7 +121,7 @@ test('a ban takes effect at once on every gateway, and lifting it within a secon
   await first.admin('PUT', `/keys/${idOf(key)}/ban`, { seconds: 600, reason: 'test' });
   for (const stack of stacks) expect((await ask(stack, key)).json).toMatchObject({ code: 'key_banned' });
   await first.admin('DELETE', `/keys/${idOf(key)}/ban`);
-  tell('a ban lifted', await spread(key, ({ status }) => status === 200));
+  print('a ban lifted', await spread(key, ({ status }) => status === 200));
 });
 
 test(
@@ -134,6 +134,6 @@ test(
     for (const stack of stacks) expect((await ask(stack, key)).json).toMatchObject({ code: 'key_banned' });
     expect((await first.admin('POST', `/keys/${idOf(key)}/reset`, {})).status).toBe(200);
     expect(await ask(first, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '59' } });
-    tell('a reset', await spread(key, ({ status }) => status === 200));
+    print('a reset', await spread(key, ({ status }) => status === 200));
   },
 );

@@ -124,9 +124,9 @@ describe('writes whose reply was lost with the connection', async () => {
   });
 
   test('each write whose reply was lost is recorded once', async () => {
-    const told = (await activityOf(stack)).map(({ action }) => action).reverse();
+    const actions = (await activityOf(stack)).map(({ action }) => action).reverse();
     const issued = 'key.create';
-    expect(told).toEqual([issued, issued, 'key.rotate', issued, 'key.revoke', 'plan.change']);
+    expect(actions).toEqual([issued, issued, 'key.rotate', issued, 'key.revoke', 'plan.change']);
   });
 });
 
@@ -136,10 +136,10 @@ async function neverHearOf(rig: Rig, write: () => Promise<Answer>, isDone: () =>
   const answer = write();
   while (!(await isDone())) await sleep(5);
   rig.proxy.set({ kind: 'reset' });
-  const heard = await answer;
+  const reply = await answer;
   rig.proxy.set({ kind: 'pass' });
   await expect.poll(async () => (await rig.stack.admin('GET', '/keys')).status).toBe(200);
-  return heard;
+  return reply;
 }
 
 test('a key that exists although its operator got 503 is listed', async () => {

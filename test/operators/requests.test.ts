@@ -67,10 +67,10 @@ describe.for(bothStacks(REDIS_URL))('with %s', ([, environment]) => {
     const retryAfter = Number(refused.headers['retry-after']);
     const why = await one(stack, refused.id);
     expect(why).toMatchObject({ ...common, status: 429, code: 'rate_limit_exceeded', outcome: 'refused' });
-    const told = /^The key had used up its limit of 1 request per day\. It could retry at (\S+)\.$/.exec(
+    const sentence = /^The key had used up its limit of 1 request per day\. It could retry at (\S+)\.$/.exec(
       why?.reason ?? '',
     );
-    expect(Math.abs(Date.parse(told?.[1] ?? '') - Date.now() - 1_000 * retryAfter)).toBeLessThan(3_000);
+    expect(Math.abs(Date.parse(sentence?.[1] ?? '') - Date.now() - 1_000 * retryAfter)).toBeLessThan(3_000);
     expect(why?.advice).toMatch(/^Raise the limit of the key or of its plan free/);
     const without = await one(stack, stranger.id);
     expect(without).toMatchObject({ status: 401, code: 'unauthorized', outcome: 'malformed' });

@@ -193,8 +193,8 @@ test.concurrent.for([
     const key = await shared.issueKey({ tags: ACME });
     await redis.hset(`gateway:tags:{${idOf(key)}}`, 'tags', typed);
     expect(await tagsOf(shared, key)).toEqual(inForce);
-    const told = { via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] };
-    await expect.poll(() => newestOf(shared, key)).toMatchObject(told);
+    const reported = { via: 'by hand', action: 'key.change', changes: [{ field: 'tags', to: typed }] };
+    await expect.poll(() => newestOf(shared, key)).toMatchObject(reported);
     const { findings } = await get<DoctorAnswer>(shared, '/doctor');
     const isBad = inForce === ACME;
     const found = `${idOf(key)}: tags is ${JSON.stringify(typed.slice(0, 64))}, which is not valid; customer=acme, env=prod stays in force`;

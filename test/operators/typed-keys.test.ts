@@ -12,7 +12,7 @@ import { startStack } from '../support/stack.ts';
 const { url, redis } = await emptyDatabase();
 const stack = await startStack(onRedis(url));
 
-const toldOf = async (id: string) =>
+const auditOf = async (id: string) =>
   (await activityOf(stack)).filter(({ target }) => target === id).map(({ action, via }) => `${via}: ${action}`);
 const alarmsOf = (id: string) =>
   stack.log.filter(({ msg, keyId }) => msg === 'value of a key rejected' && keyId === id).map(({ reason }) => reason);
@@ -32,7 +32,7 @@ async function type(fields: Record<string, string>, secret = 'k3JtQz81 - read,wr
 test('a key that was typed by hand is adopted once and works like any other', async () => {
   const { id, apiKey } = await type(GOOD);
   expect(await statusOf(stack, apiKey)).toBe(200);
-  await expect.poll(() => toldOf(id), { timeout: 5_000 }).toEqual(['by hand: key.create']);
+  await expect.poll(() => auditOf(id), { timeout: 5_000 }).toEqual(['by hand: key.create']);
   expect(await redis.hmget(hashOf(id), 'ok_plan', 'ok_name')).toEqual(['free', 'typed']);
   expect(alarmsOf(id)).toEqual([]);
   expect(await act('PATCH', `/keys/${id}`, { minute: 7 })).toBe(200);
@@ -42,13 +42,13 @@ test('a key that was typed by hand is adopted once and works like any other', as
   await expect
     .poll(() => alarmsOf(id), { timeout: 5_000 })
     .toEqual([expect.stringContaining('minute is not valid: 7')]);
-  expect((await toldOf(id)).filter((told) => told === 'by hand: key.create')).toHaveLength(1);
+  expect((await auditOf(id)).filter((entry) => entry === 'by hand: key.create')).toHaveLength(1);
 });
 
 test('a change of a typed key is recorded after its adoption', async () => {
   const { id } = await type(GOOD);
   await stack.admin('PATCH', `/keys/${id}`, { name: 'mine' });
-  expect(await toldOf(id)).toEqual(['api: key.change', 'by hand: key.create']);
+  expect(await auditOf(id)).toEqual(['api: key.change', 'by hand: key.create']);
 });
 
 // Concurrent, because each waits for the watch that detects edits once a second.
@@ -63,7 +63,7 @@ test.concurrent.for([
     const { id, apiKey } = await type(fields, secret);
     expect(await statusOf(stack, apiKey)).toBe(503);
     await expect.poll(() => alarmsOf(id), { timeout: 5_000 }).toEqual([expect.stringContaining(why)]);
-    expect(await toldOf(id)).toEqual(['by hand: key.create']);
+    expect(await auditOf(id)).toEqual(['by hand: key.create']);
     expect(await statusOf(stack, apiKey)).toBe(503);
     expect(await act('PATCH', `/keys/${id}`, { disabled: true })).toBe(200);
     expect(await redis.hget(hashOf(id), 'disabled')).toBe('1');

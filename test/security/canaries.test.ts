@@ -124,7 +124,7 @@ test('keys and secrets appear in no answer, log, metric or process list, and rea
   }
   const metrics = (await send(`${admin}/metrics`)).text;
   // The event is claimed in Redis before it is sent.
-  await expect.poll(() => JSON.stringify(receiver.told)).toContain(idOf(usedUp));
+  await expect.poll(() => JSON.stringify(receiver.deliveries)).toContain(idOf(usedUp));
   await redisServer.stop();
   answers.push(...(await useEverywhere(clients, key, revoked)));
   gateway.child.kill('SIGINT');
@@ -142,9 +142,9 @@ test('keys and secrets appear in no answer, log, metric or process list, and rea
     WEBHOOK_TOKEN,
   ];
   const received = core.received().join('').replaceAll(`Authorization: Bearer ${CORE_TOKEN}\r\n`, '');
-  const told = JSON.stringify(receiver.told);
+  const delivered = JSON.stringify(receiver.deliveries);
   const places = {
-    told,
+    delivered,
     answers: answers.join('\n'),
     out,
     err,

@@ -39,7 +39,7 @@ async function webhookSettings() {
 const ask = (stack: Stack, key: string) => send(`${stack.gateway}/v1/pets`, { key });
 
 /** Makes a gateway use all of its Redis commands, for keys, plans, admissions, refusals, bans and unknown keys. */
-async function useAll(stack: Stack, told: () => readonly string[]): Promise<void> {
+async function useAll(stack: Stack, deliveries: () => readonly string[]): Promise<void> {
   expect((await stack.admin('PATCH', '/plans/free', { ban_after: 2, ban_grace_seconds: 0, minute: 3 })).status).toBe(
     200,
   );
@@ -52,7 +52,7 @@ async function useAll(stack: Stack, told: () => readonly string[]): Promise<void
     expect(answers.at(-1)?.json).toMatchObject({ code: 'key_banned' });
   }
   expect((await stack.admin('GET', '/keys')).json).toMatchObject({ total: 6 });
-  await expect.poll(() => told().length).toBe(6);
+  await expect.poll(() => deliveries().length).toBe(6);
   await operate(stack, idOf(keys[1] as string));
   const id = idOf(keys[0] as string);
   expect((await stack.admin('DELETE', `/keys/${id}`)).status).toBe(204);

@@ -65,7 +65,7 @@ async function askWithNewKey(stack: Stack): Promise<number> {
 
 const becomes200 = (stack: Stack) => expect.poll(() => askWithNewKey(stack), { interval: 100 }).toBe(200);
 
-const tellsOfCertificate = (stack: Stack) =>
+const reportsCertificate = (stack: Stack) =>
   expect.poll(() => stack.log.find(({ msg }) => msg === 'no TLS with redis')?.reason).toMatch(/certificate/);
 
 const port = await startTlsServer();
@@ -100,7 +100,7 @@ test('sentinels and primary are used over TLS', async () => {
   await becomes200(await startStack({ ...settings, ...trusted }));
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
-  await tellsOfCertificate(wrong);
+  await reportsCertificate(wrong);
 });
 
 test('the nodes of a cluster are used over TLS', async () => {
@@ -111,7 +111,7 @@ test('the nodes of a cluster are used over TLS', async () => {
   for (let asked = 0; asked < 10; asked++) await becomes200(stack);
   const wrong = await startStack({ ...settings, REDIS_CA_FILE: stranger.caFile });
   expect(await askWithNewKey(wrong)).toBe(503);
-  await tellsOfCertificate(wrong);
+  await reportsCertificate(wrong);
 });
 
 test('a connection that is closed during a handshake with an invalid certificate has no further effect', async () => {

@@ -14,7 +14,7 @@ const LONGEST_BACK_OFF_MS = 8_000;
 const UNAVAILABLE_MS = 1_000;
 
 /** The Retry-After of an answer in ms, if it has one. */
-function toldMs(answer: Answer): number | undefined {
+function retryAfterMs(answer: Answer): number | undefined {
   if (answer === undefined) return UNAVAILABLE_MS;
   if (answer.outcome !== 'refused' && answer.outcome !== 'banned') return undefined;
   return Math.ceil(((answer.retryAt ?? 0) - answer.now) / 1e6) * 1_000;
@@ -39,11 +39,11 @@ export async function runClient(step: ClientStep, about: Surroundings): Promise<
       case 'backs off':
       case 'polite': {
         const answer = await about.ask(random, waitedSince);
-        const told = toldMs(answer);
-        refused = told === undefined ? 0 : refused + 1;
+        const waitMs = retryAfterMs(answer);
+        refused = waitMs === undefined ? 0 : refused + 1;
         waitedSince = step.kind === 'polite' && answer?.outcome === 'refused' ? about.now : undefined;
-        if (told === undefined) await sleep(random.between(0, tokenMs / 2));
-        else await sleep(step.kind === 'polite' ? told : Math.min(2 ** refused * 100, LONGEST_BACK_OFF_MS));
+        if (waitMs === undefined) await sleep(random.between(0, tokenMs / 2));
+        else await sleep(step.kind === 'polite' ? waitMs : Math.min(2 ** refused * 100, LONGEST_BACK_OFF_MS));
       }
     }
   }

@@ -43,7 +43,7 @@ function read(text: string) {
 
 const NO_BUCKET = { limit: 0, tokens: 0, fraction: 0 };
 
-type Told = ReturnType<typeof read>;
+type Reply = ReturnType<typeof read>;
 type Charge = NonNullable<DecideCall['asked'][number]['charge']>;
 
 /** Checks the actions of Redis and what clients and operators see. Keeps the first violation of an invariant. */
@@ -63,7 +63,7 @@ export class Judge implements Observer {
    * The levels by gateway and key: those in the last reply of Redis, less later admissions, and those that result from
    * local admissions alone.
    */
-  readonly #lastHeard = new Map<string, Buckets>();
+  readonly #lastReplies = new Map<string, Buckets>();
   readonly #localOnly = new Map<string, Buckets>();
   readonly #lastOutcome = new Map<string, string>();
   readonly #mayBeInvalid = new Set<string>();
@@ -97,32 +97,32 @@ export class Judge implements Observer {
    * no further than zero. If the minute bucket is less than one token short of full, the charge takes only what the
    * gateway's own bucket now lacks. The clocks differ by less than the time that a token takes to refill.
    */
-  #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, told: Told): void {
+  #checkCharge(name: string, id: string, now: number, { taken: tokens, due }: Charge, reply: Reply): void {
     const [charged, admitted] = [this.#count(`${id} charged`, tokens), this.#total(`${id} local`)];
     if (charged > admitted)
       this.fail('never charged twice', `${charged} tokens were charged for ${admitted} local admissions.`);
     // The key no longer exists.
-    if (told.outcome !== 'charged') return;
+    if (reply.outcome !== 'charged') return;
     const { minute, day } = this.#in(this.#inRedis, id);
-    const [before, dayBefore] = [minute.levelAt(now, told.minute), day.levelAt(now, told.day)];
-    const isFull = before >= (told.minute - 1) * MINUTE;
+    const [before, dayBefore] = [minute.levelAt(now, reply.minute), day.levelAt(now, reply.day)];
+    const isFull = before >= (reply.minute - 1) * MINUTE;
     const taken = isFull ? due : tokens;
-    const left = Math.max(before - taken * MINUTE, Math.min(before, -told.minute * MINUTE));
+    const left = Math.max(before - taken * MINUTE, Math.min(before, -reply.minute * MINUTE));
     const dayLeft = Math.max(dayBefore - tokens * DAY, Math.min(dayBefore, 0));
-    if (told.left !== left || told.dayLeft !== dayLeft)
-      this.fail('charged', `A charge of ${tokens} leaves ${told.left / MINUTE} instead of ${left / MINUTE} tokens.`);
-    const lacking = told.minute * MINUTE - this.#in(this.#lastHeard, name).minute.levelAt(now, told.minute);
+    if (reply.left !== left || reply.dayLeft !== dayLeft)
+      this.fail('charged', `A charge of ${tokens} leaves ${reply.left / MINUTE} instead of ${left / MINUTE} tokens.`);
+    const lacking = reply.minute * MINUTE - this.#in(this.#lastReplies, name).minute.levelAt(now, reply.minute);
     if (isFull && (due > tokens || (due + 1) * MINUTE <= Math.min(tokens * MINUTE, lacking)))
       this.fail(
         'charged',
         `A charge of ${tokens} takes ${due} from the minute bucket, which lacks ${lacking / MINUTE}.`,
       );
-    minute.set(told.left, now, told.minute);
-    day.set(told.dayLeft, now, told.day);
+    minute.set(reply.left, now, reply.minute);
+    day.set(reply.dayLeft, now, reply.day);
   }
 
-  #checkDecision(id: string, now: number, told: Told): void {
-    const { outcome, minute, day } = told;
+  #checkDecision(id: string, now: number, reply: Reply): void {
+    const { outcome, minute, day } = reply;
     if (!DECIDED.includes(outcome)) return;
     if (this.#count(`${id} decided`) > this.#total(`${id} asked`))
       this.fail('decided once', 'Redis has decided on more requests than were sent.');
@@ -131,24 +131,24 @@ export class Judge implements Observer {
     this.#lastOutcome.set(id, outcome);
     // A decision that causes a ban stores the levels. Decisions on banned keys do not.
     const isStored =
-      outcome !== 'forbidden' && (outcome !== 'banned' || (before !== 'banned' && !told.isBannedByOperator));
+      outcome !== 'forbidden' && (outcome !== 'banned' || (before !== 'banned' && !reply.isBannedByOperator));
     if (!isStored) return;
     const cost = outcome === 'admitted' ? 1 : 0;
-    const missing = (buckets.minute.levelAt(now, minute) - told.left - cost * MINUTE) / MINUTE;
-    const dayMissing = (buckets.day.levelAt(now, day) - told.dayLeft - cost * DAY) / DAY;
+    const missing = (buckets.minute.levelAt(now, minute) - reply.left - cost * MINUTE) / MINUTE;
+    const dayMissing = (buckets.day.levelAt(now, day) - reply.dayLeft - cost * DAY) / DAY;
     if (missing !== 0 || dayMissing !== 0)
       this.fail('exact', `Redis decides ${outcome}, with levels ${missing} and ${dayMissing} below the reference.`);
-    buckets.minute.set(told.left, now, minute);
-    buckets.day.set(told.dayLeft, now, day);
+    buckets.minute.set(reply.left, now, minute);
+    buckets.day.set(reply.dayLeft, now, day);
     if (outcome === 'banned') return;
-    const isThere = told.left >= (1 - cost) * MINUTE && told.dayLeft >= (1 - cost) * DAY;
+    const isThere = reply.left >= (1 - cost) * MINUTE && reply.dayLeft >= (1 - cost) * DAY;
     if ((outcome === 'admitted') !== isThere)
-      this.fail('exact', `Redis decides ${outcome} with ${told.left / MINUTE} tokens left.`);
+      this.fail('exact', `Redis decides ${outcome} with ${reply.left / MINUTE} tokens left.`);
     if (outcome === 'admitted') this.#count(`${id} admitted`);
-    if (outcome === 'refused') this.#checkTold(id, now, told, before === 'admitted');
+    if (outcome === 'refused') this.#checkPlace(id, now, reply, before === 'admitted');
   }
 
-  #checkTold(id: string, now: number, { minute, day, retryAt }: Told, isFirst: boolean): void {
+  #checkPlace(id: string, now: number, { minute, day, retryAt }: Reply, isFirst: boolean): void {
     const buckets = this.#in(this.#inRedis, id);
     const [wait, dayWait] = [buckets.minute.waitAt(now, minute), buckets.day.waitAt(now, day)];
     const more = retryAt - now - Math.max(wait, dayWait);
@@ -158,14 +158,14 @@ export class Judge implements Observer {
       this.fail('retry time', `The retry time of a first refusal is ${more / 1e6} s later than the next token.`);
   }
 
-  heard({ gateway, asked, verdicts }: DecideCall): void {
+  noteReplies({ gateway, asked, verdicts }: DecideCall): void {
     const rest = [...verdicts];
     for (const { id, count } of asked) {
-      const told = read(rest.splice(0, Math.max(count, 1)).at(-1) ?? '');
-      if (!DECIDED.includes(told.outcome)) continue;
-      const buckets = this.#in(this.#lastHeard, `${gateway} ${id}`);
-      buckets.minute.set(told.left, told.now, told.minute);
-      buckets.day.set(told.dayLeft, told.now, told.day);
+      const reply = read(rest.splice(0, Math.max(count, 1)).at(-1) ?? '');
+      if (!DECIDED.includes(reply.outcome)) continue;
+      const buckets = this.#in(this.#lastReplies, `${gateway} ${id}`);
+      buckets.minute.set(reply.left, reply.now, reply.minute);
+      buckets.day.set(reply.dayLeft, reply.now, reply.day);
     }
   }
 
@@ -220,7 +220,7 @@ export class Judge implements Observer {
     const name = `g${gateway} ${id}`;
     // After a change of the limit the count restarts, because it is unknown for how long each limit was in force.
     const bounds = {
-      'since the last reply of Redis': this.#in(this.#lastHeard, name),
+      'since the last reply of Redis': this.#in(this.#lastReplies, name),
       'without Redis': this.#in(this.#localOnly, `${name} ${limits}`),
     };
     for (const [since, buckets] of Object.entries(bounds)) {
@@ -287,7 +287,7 @@ export class Judge implements Observer {
     for (const bond of this.#bonds) {
       if (bond.id !== id || bond.from >= at || bond.until <= this.#time.now) continue;
       const isHere = bond.gateway === gateway;
-      if ((!isHere && !this.#hasHeard(gateway, bond.from, at)) || !bond.isBroken(request, verdict)) continue;
+      if ((!isHere && !this.#hasReply(gateway, bond.from, at)) || !bond.isBroken(request, verdict)) continue;
       const mode = 'mode' in verdict ? ` (${verdict.mode})` : '';
       const says = `g${gateway}, asked at ${at} ms, decides ${verdict.outcome}${mode}`;
       this.fail(
@@ -346,7 +346,7 @@ export class Judge implements Observer {
   }
 
   /** Whether a gateway had contact between two times for long enough to learn of a change. */
-  #hasHeard(gateway: number, from: number, to: number): boolean {
+  #hasReply(gateway: number, from: number, to: number): boolean {
     const inside = (interval: Interval) => Math.min(interval.to, to) - Math.max(interval.from, from);
     return (this.#contacts[gateway] ?? []).some((interval) => inside(interval) > HEARD_MS);
   }

@@ -64,7 +64,7 @@ export class NetworkConnection extends Redis {
   #isSilent = false;
   #lastArrival = 0;
   #lastReply = 0;
-  #heardAt = 0;
+  #repliedAt = 0;
   #attempts = 0;
 
   constructor(link: Link, timeoutMs: number) {
@@ -98,7 +98,7 @@ export class NetworkConnection extends Redis {
     const { time } = this.#link;
     command.setTimeout(this.options.commandTimeout ?? 0);
     if (this.#pending.size === 0) {
-      this.#heardAt = time.now;
+      this.#repliedAt = time.now;
       this.#watch();
     }
     this.#pending.add(command);
@@ -124,9 +124,9 @@ export class NetworkConnection extends Redis {
       if (epoch !== this.#epoch) return;
       this.#isSilent ||= this.#link.isCut;
       if (this.#isSilent) return;
-      this.#heardAt = time.now;
+      this.#repliedAt = time.now;
       this.#pending.delete(command);
-      if (call !== undefined) server.heard(call);
+      if (call !== undefined) server.noteReplies(call);
       deliver();
     });
   }
@@ -150,10 +150,10 @@ export class NetworkConnection extends Redis {
     const { time } = this.#link;
     const look = () => {
       if (epoch !== this.#epoch || this.#pending.size === 0) return;
-      if (time.now - this.#heardAt >= this.#silentMs) this.#close();
-      else time.at(this.#heardAt + this.#silentMs, look);
+      if (time.now - this.#repliedAt >= this.#silentMs) this.#close();
+      else time.at(this.#repliedAt + this.#silentMs, look);
     };
-    time.at(this.#heardAt + this.#silentMs, look);
+    time.at(this.#repliedAt + this.#silentMs, look);
   }
 
   #close(): void {

@@ -21,7 +21,7 @@ export interface Observer {
   /** Redis has executed a call, whose reply may still be lost. */
   decided(call: DecideCall): void;
   /** The reply of a call has arrived. */
-  heard(call: DecideCall): void;
+  noteReplies(call: DecideCall): void;
   /** @returns a copy of the expected data, for `restored` */
   copied(): unknown;
   restored(known: unknown): void;
@@ -152,8 +152,8 @@ export class Server {
   }
 
   /** The reply of a call has arrived. */
-  heard(call: DecideCall): void {
-    this.#observer.heard(call);
+  noteReplies(call: DecideCall): void {
+    this.#observer.noteReplies(call);
   }
 }
 

@@ -50,7 +50,7 @@ function number(name: string, text: string, least: number, most: number): number
 }
 
 const startedAt = performance.now();
-function tell(text: string): void {
+function print(text: string): void {
   const seconds = Math.round((performance.now() - startedAt) / 1_000);
   process.stdout.write(`${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')} ${text}\n`);
 }
@@ -61,13 +61,13 @@ const stage = await setStage(record);
 await stage.client.hset('gateway:plans', { 'free.ban_after': '1000000000', 'free.day': '1000000000' });
 await sleep(1_500);
 const load = await startLoad(stage, record);
-tell(`${stage.processes.map(({ name }) => name).join(', ')} are up; ${durationMs / 60_000} minutes`);
+print(`${stage.processes.map(({ name }) => name).join(', ')} are up; ${durationMs / 60_000} minutes`);
 const holdings = (): Holding[] => stage.processes.map((one) => one.holding());
 await sleep(SETTLE_MS);
 const before = holdings();
 
 let event = 'no fault yet';
-const progress = setInterval(() => tell(progressLine(record, holdings(), event)), PROGRESS_EVERY_MS);
+const progress = setInterval(() => print(progressLine(record, holdings(), event)), PROGRESS_EVERY_MS);
 const endAt = performance.now() + durationMs;
 for (let at = 0; performance.now() + everyMs < endAt; at++) {
   await sleep(everyMs - SETTLE_MS);

@@ -49,7 +49,7 @@ export function watchAlerts(prometheus: Prometheus): AlertWatch {
   const look = async () => {
     const { alerts } = (await prometheus.api('/alerts')) as { alerts: Alert[] };
     const firing = alerts.filter(({ state }) => state === 'firing').map(({ labels }) => labels);
-    for (const tell of watchers) tell(firing);
+    for (const notify of watchers) notify(firing);
   };
   void (async () => {
     for (; running; await sleep(LOOK_EVERY_MS)) await look().catch(() => {});

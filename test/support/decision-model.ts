@@ -103,14 +103,14 @@ class Bucket {
 /** The remembered state of refusals. */
 interface Memory {
   /** The retry time of the last request in line. */
-  readonly told: bigint | undefined;
+  readonly lineUntil: bigint | undefined;
   /** The time at which the last strike is forgotten. */
   readonly forgottenAt: bigint | undefined;
   /** The time since which there has been no room for another strike. */
   readonly fullSince: bigint | undefined;
 }
 
-const NOTHING: Memory = { told: undefined, forgottenAt: undefined, fullSince: undefined };
+const NOTHING: Memory = { lineUntil: undefined, forgottenAt: undefined, fullSince: undefined };
 
 export class ModelKey {
   readonly record: ModelRecord;
@@ -139,8 +139,8 @@ export class ModelKey {
 
   /** The three times of the memory. A time that is not remembered is 0. */
   get remembered(): string {
-    const { told = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
-    return `${told} ${forgottenAt} ${fullSince}`;
+    const { lineUntil = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
+    return `${lineUntil} ${forgottenAt} ${fullSince}`;
   }
 
   decide(use: ModelUse, plans: Readonly<Record<string, Plan>>, now: number): string {
@@ -184,7 +184,7 @@ export class ModelKey {
     if (isIgnored) this.#met.add('ban ignored in shadow mode');
     const inForce = isIgnored ? 0 : ban.until;
 
-    const tell = (outcome: string, taken: number, bannedUntil: number, retryAt: number | bigint) => {
+    const decided = (outcome: string, taken: number, bannedUntil: number, retryAt: number | bigint) => {
       const levels = buckets.map((bucket) => bucket.text(taken)).join(' ');
       return `${outcome} ${record.plan} ${now} ${levels} ${bannedUntil} ${retryAt} ${ends.length > 0 ? Math.min(...ends) : 0}`;
     };
@@ -206,23 +206,23 @@ export class ModelKey {
     if (inForce > now) {
       if (setBack > 0) this.#met.add(ban.isByOperator ? 'set back while banned by hand' : 'set back while banned');
       keepTimes();
-      return tell('banned', 0, inForce, inForce);
+      return decided('banned', 0, inForce, inForce);
     }
     if (secret.scope !== undefined && use.scope !== undefined && secret.scope !== use.scope) {
       keepTimes();
-      return tell('forbidden', 0, ban.until, 0);
+      return decided('forbidden', 0, ban.until, 0);
     }
     const isThere = buckets.every((bucket) => bucket.hasToken());
     if (isThere || plan.mode === 'shadow') {
-      if (isPeek) return tell('admitted', 0, ban.until, 0);
-      if (memory.told !== undefined && isThere) this.#met.add('a token before those in line');
+      if (isPeek) return decided('admitted', 0, ban.until, 0);
+      if (memory.lineUntil !== undefined && isThere) this.#met.add('a token before those in line');
       keep(isThere ? 1 : 0, memory);
-      return tell(isThere ? 'admitted' : 'shadowed', isThere ? 1 : 0, ban.until, 0);
+      return decided(isThere ? 'admitted' : 'shadowed', isThere ? 1 : 0, ban.until, 0);
     }
 
     const place = this.#place(BigInt(now), buckets, BigInt(minute), memory);
-    if (isPeek) return tell('refused', 0, ban.until, place);
-    const after = this.#struck(BigInt(now), { ...memory, told: place }, rule);
+    if (isPeek) return decided('refused', 0, ban.until, place);
+    const after = this.#struck(BigInt(now), { ...memory, lineUntil: place }, rule);
     const grace = BigInt(plan.ban_grace_seconds ?? 30) * BigInt(SECOND);
     if (after.isFull && BigInt(now) - (after.memory.fullSince ?? 0n) >= grace) {
       const isInSeries = ban.until > 0 && now < ban.until + DAY;
@@ -232,11 +232,11 @@ export class ModelKey {
       const longest = BigInt(Math.max(plan.ban_seconds * SECOND, DAY));
       const until = now + Number(length < longest ? length : longest);
       keep(0, NOTHING, { until, isByOperator: false });
-      return tell('banned', 0, until, until);
+      return decided('banned', 0, until, until);
     }
     if (after.isFull) this.#met.add('full, but within the grace period');
     keep(0, after.memory);
-    return tell('refused', 0, ban.until, place);
+    return decided('refused', 0, ban.until, place);
   }
 
   /**
@@ -246,44 +246,48 @@ export class ModelKey {
   #remembered(now: bigint, setBack: bigint, rule: Rule, buckets: readonly [Bucket, Bucket]): Memory {
     const back = (time: bigint | undefined) => (time === undefined ? undefined : time - setBack);
     const alive = (time: bigint | undefined) => (time !== undefined && time > now ? time : undefined);
-    const excused = this.#excused(alive(back(this.#memory.told)), alive(back(this.#memory.fullSince)), rule);
-    const told = this.#inPlaces(alive(back(this.#memory.told)), now, buckets);
+    const excused = this.#excused(alive(back(this.#memory.lineUntil)), alive(back(this.#memory.fullSince)), rule);
+    const lineUntil = this.#inPlaces(alive(back(this.#memory.lineUntil)), now, buckets);
     const forgottenAt = alive(this.#inNumber(back(this.#memory.forgottenAt), now, rule));
-    if (setBack > 0 && (told ?? forgottenAt) !== undefined) this.#met.add('set back with refusals');
-    if (told === undefined && this.#memory.told !== undefined) this.#met.add('line forgotten');
+    if (setBack > 0 && (lineUntil ?? forgottenAt) !== undefined) this.#met.add('set back with refusals');
+    if (lineUntil === undefined && this.#memory.lineUntil !== undefined) this.#met.add('line forgotten');
     if (forgottenAt === undefined) {
       if (this.#memory.forgottenAt !== undefined) this.#met.add('strikes forgotten');
-      return { told, forgottenAt, fullSince: excused };
+      return { lineUntil, forgottenAt, fullSince: excused };
     }
     const most = rule.holds * strikeTime(rule);
     const before = this.#levels?.[0].limit;
     const isChanged = before !== undefined && BigInt(before) !== rule.minute;
     if (forgottenAt <= now + most - (isChanged ? strikeTime(rule) : 0n))
-      return { told, forgottenAt, fullSince: excused ?? back(this.#memory.fullSince) };
+      return { lineUntil, forgottenAt, fullSince: excused ?? back(this.#memory.fullSince) };
     this.#met.add('strikes clamped');
     const left = most - strikeTime(rule);
-    return { told, forgottenAt: left > 0n ? now + left : undefined, fullSince: excused };
+    return { lineUntil, forgottenAt: left > 0n ? now + left : undefined, fullSince: excused };
   }
 
   /**
    * The time until which no refusal causes a ban. After a limit is more than halved, clients that wait as earlier
    * refusals said return too soon for their strikes to be forgotten.
    */
-  #excused(told: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
+  #excused(lineUntil: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;
-    if (told === undefined || limit === undefined || 2n * rule.minute >= BigInt(limit)) return before;
+    if (lineUntil === undefined || limit === undefined || 2n * rule.minute >= BigInt(limit)) return before;
     this.#met.add('refused under a higher limit');
-    return before === undefined || told > before ? told : before;
+    return before === undefined || lineUntil > before ? lineUntil : before;
   }
 
   /** The retry time for the same number of places in line under the current limit, if that is earlier. */
-  #inPlaces(told: bigint | undefined, now: bigint, [ofMinute, ofDay]: readonly [Bucket, Bucket]): bigint | undefined {
-    if (told === undefined || this.#levels === undefined) return told;
+  #inPlaces(
+    lineUntil: bigint | undefined,
+    now: bigint,
+    [ofMinute, ofDay]: readonly [Bucket, Bucket],
+  ): bigint | undefined {
+    if (lineUntil === undefined || this.#levels === undefined) return lineUntil;
     const isOfDay = ofDay.level() < BigInt(DAY);
     const [bucket, { limit }] = isOfDay ? [ofDay, this.#levels[1]] : [ofMinute, this.#levels[0]];
     const before = up(BigInt(isOfDay ? DAY : MINUTE), BigInt(limit));
-    const shorter = now + up(told - now, before) * bucket.tokenTime;
-    if (shorter >= told) return told;
+    const shorter = now + up(lineUntil - now, before) * bucket.tokenTime;
+    if (shorter >= lineUntil) return lineUntil;
     this.#met.add(isOfDay ? 'places of a raised day limit' : 'places of a raised minute limit');
     return shorter;
   }
@@ -296,14 +300,14 @@ export class ModelKey {
     return now + ((until - now) * strikeTime(rule)) / strikeTime({ ...rule, minute: BigInt(before) });
   }
 
-  #place(now: bigint, buckets: readonly [Bucket, Bucket], minute: bigint, { told }: Memory): bigint {
+  #place(now: bigint, buckets: readonly [Bucket, Bucket], minute: bigint, { lineUntil }: Memory): bigint {
     const [ofMinute, ofDay] = buckets;
     const slower = ofDay.wait > ofMinute.wait ? ofDay : ofMinute;
     const token = now + slower.wait;
-    if (told === undefined) return token;
+    if (lineUntil === undefined) return token;
     const [places, hour] = [15n * minute * slower.tokenTime, BigInt(HOUR)];
     const end = now + (places < hour ? places : hour);
-    const behind = told + slower.tokenTime;
+    const behind = lineUntil + slower.tokenTime;
     if (behind > end) this.#met.add(places < hour ? 'beyond the places in line' : 'beyond an hour of line');
     const inLine = behind < end ? behind : end;
     this.#met.add(inLine > token ? 'behind those in line' : 'at the next token');

@@ -188,8 +188,8 @@ function nextAt(chance: Chance, { kind, pause }: Client, said: string, now: numb
   const [outcome, ...words] = said.split(' ');
   if (kind === 'does not wait' || kind === 'at once') return spent;
   if (outcome !== 'refused' && outcome !== 'banned') return outcome === 'admitted' ? spent : 5 * SECOND;
-  const told = Math.max(0, Number(words[9]) - now);
+  const wait = Math.max(0, Number(words[9]) - now);
   // Most clients do not wait for the end of a long ban, because the history would then consist mostly of waiting.
-  if (told > 600 * SECOND && chance.of(0.8)) return Math.floor(chance.below(60 * SECOND));
-  return told + spent + (kind === 'waits late' ? Math.floor(chance.below(told)) : 0);
+  if (wait > 600 * SECOND && chance.of(0.8)) return Math.floor(chance.below(60 * SECOND));
+  return wait + spent + (kind === 'waits late' ? Math.floor(chance.below(wait)) : 0);
 }

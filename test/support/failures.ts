@@ -42,9 +42,9 @@ export function watchFailures(urls: readonly string[], { lines, counted, isExcus
   return async () => {
     for (const { url, failures } of here) {
       if (failures.length === 0 || isExcused?.()) continue;
-      const untold = () => unexplained(failures, lines());
-      if (!(await eventually(() => untold().length === 0)))
-        throw new Error(`${url}: no log line gives the cause of ${JSON.stringify(untold())}.`);
+      const unlogged = () => unexplained(failures, lines());
+      if (!(await eventually(() => unlogged().length === 0)))
+        throw new Error(`${url}: no log line gives the cause of ${JSON.stringify(unlogged())}.`);
       if (counted !== undefined && !(await eventually(async () => (await counted(url)) >= failures.length)))
         throw new Error(`${url}: ${failures.length} failures were seen, and ${await counted(url)} counted.`);
     }

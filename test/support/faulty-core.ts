@@ -66,7 +66,7 @@ export function withIdOf(head: string, answer: string): string {
 }
 
 /** The client's request id: the id that the core received, without the number of the attempt. */
-export const clientIdOf = (heard: string): string => heard.replace(/\.\d+$/, '');
+export const clientIdOf = (receivedId: string): string => receivedId.replace(/\.\d+$/, '');
 
 /** A core that answers every request with an empty list and records the heads. */
 export async function listeningCore(): Promise<{ url: string; heads: string[] }> {

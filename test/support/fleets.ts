@@ -42,7 +42,7 @@ export interface Outcome {
   /** The longest time of any worker without a 200, in seconds. */
   readonly longestSeconds: number;
   /** Retry-After values in seconds, in order. */
-  readonly told: readonly number[];
+  readonly retryAfters: readonly number[];
 }
 
 interface Worker {
@@ -74,7 +74,7 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
   for (let index = 1; index <= restartsAMinute * fleet.minutes; index++)
     events.add(begin + Math.floor(random() * fleet.minutes * MINUTE), 'restart');
 
-  const told: number[] = [];
+  const retryAfters: number[] = [];
   let [admitted, refused, banned, again, longest] = [0, 0, 0, 0, 0];
   for (let next = events.take(); next !== undefined && next.at <= end; next = events.take()) {
     const { at, what } = next;
@@ -100,14 +100,14 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
     if (worker.wasRefused) again += 1;
     worker.wasRefused = true;
     const seconds = retryAfterSeconds(decision) as number;
-    told.push(seconds);
+    retryAfters.push(seconds);
     const asked = fleet.clockErrorSeconds === undefined ? seconds : resetOf(decision) - at / SECOND - worker.clockError;
     const wait = Math.max(0, asked * (1 + fleet.jitter * random()) - (fleet.hurrySeconds ?? 0) * random());
     events.add(at + latency() + Math.floor(wait * SECOND), what);
   }
   for (const { servedAt } of workers) longest = Math.max(longest, end - servedAt);
   const served = workers.map((worker) => worker.served);
-  return { admitted, refused, banned, again, served, longestSeconds: longest / SECOND, told };
+  return { admitted, refused, banned, again, served, longestSeconds: longest / SECOND, retryAfters };
 }
 
 function resetOf(decision: Decision): number {

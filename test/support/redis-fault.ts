@@ -36,7 +36,7 @@ export interface Decided extends Answered {
 export interface Observation {
   readonly causedAt: number;
   /** The gateway may reach Redis again from this time on, before the test does. */
-  readonly mendedFrom: number;
+  readonly fixedAt: number;
   /** The time at which Redis answered a direct client again. */
   readonly healedAt: number;
   /** Requests of a key that stays within its allowance, from before the fault to after it. */
@@ -91,7 +91,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
     strangers.answers.length >= ENOUGH_STRANGERS;
   for (await sleep(FAULT_MS); !isEnough() && performance.now() < causedAt + LONGEST_FAULT_MS; ) await sleep(50);
   await Promise.all([hammering.stop(), strangers.stop()]);
-  const mendedFrom = performance.now();
+  const fixedAt = performance.now();
   await fault.heal?.(rig);
   const healedAt = await answering(redis);
   const after = await meet(gateway.url, nextOf(unseen));
@@ -102,7 +102,7 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   const log = await gateway.stop();
   const observation = {
     causedAt,
-    mendedFrom,
+    fixedAt,
     healedAt,
     roomy: withModes(steady.answers, log),
     tight: withModes([...before, ...hammering.answers], log),

@@ -15,12 +15,12 @@ const FILLER = `
   const { openSync, writeSync } = require('node:fs');
   const file = openSync(process.argv[1], 'a');
   const page = Buffer.alloc(4096, 1);
-  for (let isTold = false; ; ) {
+  for (let isReported = false; ; ) {
     try {
       writeSync(file, page);
     } catch {
-      if (!isTold) writeSync(1, 'full\\n');
-      isTold = true;
+      if (!isReported) writeSync(1, 'full\\n');
+      isReported = true;
     }
   }
 `;

@@ -4,7 +4,7 @@ import { serveHttp } from './http-server.ts';
 
 export const WEBHOOK_SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 
-export interface Told {
+export interface Delivery {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
   /** The parsed body. */
@@ -20,13 +20,13 @@ export async function webhookReceiver(
   answer: (response: ServerResponse, number: number) => void = noContent,
   host = '127.0.0.1',
 ) {
-  const told: Told[] = [];
+  const deliveries: Delivery[] = [];
   const url = await serveHttp(async (request, response) => {
     const body = await text(request);
-    told.push({ headers: request.headers, body, event: JSON.parse(body) });
-    answer(response, told.length - 1);
+    deliveries.push({ headers: request.headers, body, event: JSON.parse(body) });
+    answer(response, deliveries.length - 1);
   }, host);
-  return { url: `${url}/hook`, told, types: () => told.map(({ event }) => event.type).sort() };
+  return { url: `${url}/hook`, deliveries, types: () => deliveries.map(({ event }) => event.type).sort() };
 }
 
 const noContent = (response: ServerResponse): void => void response.writeHead(204).end();

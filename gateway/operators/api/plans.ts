@@ -215,8 +215,8 @@ export const rollBack = operation(
         );
       return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
     };
-    const told = { ...about, reason: about.reason || `rolls back ${last.id}` };
-    headers.push(...(await applyChange(deps, takenBack, { about: told, action: 'rollback' })));
+    const withReason = { ...about, reason: about.reason || `rolls back ${last.id}` };
+    headers.push(...(await applyChange(deps, takenBack, { about: withReason, action: 'rollback' })));
     if (isDone)
       headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, send its id: ${last.id}"`);
     return deps.planCache.table;

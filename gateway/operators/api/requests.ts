@@ -77,7 +77,7 @@ export const listRequests = operation(
     while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
       const page = await deps.requests.find({ ...wanted, after, limit });
       for (const one of page.missing) missing.add(one);
-      await learnKeys(deps, page.requests, keys, tags.length > 0);
+      await loadKeys(deps, page.requests, keys, tags.length > 0);
       for (const report of page.requests) {
         if (found.length === wanted.limit) break;
         if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
@@ -164,21 +164,21 @@ function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): Re
  * Adds the current data of the requests' keys to `known`. Without the store, requests are shown without names.
  * @throws {Unavailable} without the store, if tags are needed
  */
-async function learnKeys(
+async function loadKeys(
   { keys }: AdminDependencies,
   requests: readonly RequestReport[],
   known: Map<string, KeyEntry | undefined>,
   mustBeKnown: boolean,
 ): Promise<void> {
   const ids = new Set(requests.flatMap(({ keyId, decision }) => (decision === undefined ? [] : (keyId ?? []))));
-  const learn = async (id: string) => {
+  const load = async (id: string) => {
     known.set(id, await (mustBeKnown ? keys.everKnown(id) : keys.everKnown(id).catch(() => undefined)));
   };
   const late = sleep(NAMES_WITHIN_MS, undefined, { ref: false }).then(() => {
     throw new Unavailable('The keys could not be read in time.', 'Redis does not answer.');
   });
-  const learnt = Promise.all([...ids].filter((id) => !known.has(id)).map(learn));
-  await Promise.race([learnt, late]).catch((fault) => {
+  const loaded = Promise.all([...ids].filter((id) => !known.has(id)).map(load));
+  await Promise.race([loaded, late]).catch((fault) => {
     if (mustBeKnown) throw fault;
   });
 }

@@ -180,7 +180,7 @@ Examples:
         find.error('error: this looks like the secret of a key without its id. Nothing was sent.');
       if (text === '') find.error('error: pass a name, an id, a request id or a key.');
       if (hadSecret && given !== undefined)
-        session.tell(
+        session.printNote(
           'Note: the secret was removed and not sent. It may be in your shell history: next time, use standard input.',
         );
       const keys = await search(session, text);

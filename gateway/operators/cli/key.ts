@@ -31,7 +31,9 @@ export async function findKey(session: Session, given: string, isForGood = false
   if (hadSecret) {
     if (text === '')
       throw new AdminError('usage', 'This looks like the secret of a key without its id. Nothing was sent.');
-    session.tell('Note: the secret was removed and not sent. It may be in your shell history: next time, use the id.');
+    session.printNote(
+      'Note: the secret was removed and not sent. It may be in your shell history: next time, use the id.',
+    );
   }
   if (isKeyId(text) && (await exists(session, text))) return { id: text, title: text };
   const similar: KeyView[] = [];

@@ -47,7 +47,7 @@ export async function findNamed<T extends Named>(
   if (all.some(({ id }) => id === text)) return { id: text, title: text };
   if (isId(text) && (same.length === 0 || isForGood)) {
     for (const { id } of same)
-      session.tell(`Note: No ${noun} has the id ${text}. It is the name of the ${noun} ${id}.`);
+      session.printNote(`Note: No ${noun} has the id ${text}. It is the name of the ${noun} ${id}.`);
     return { id: text, title: text };
   }
   if (same.length === 0) {
@@ -57,7 +57,7 @@ export async function findNamed<T extends Named>(
     throw new AdminError('not_found', `No ${noun} has the id or name “${harmless(text)}”.${hint}`, { status: 404 });
   }
   const { id, name } = same.length === 1 ? (same[0] as T) : await choose();
-  session.tell(`Note: ${harmless(name)} is ${id}.`);
+  session.printNote(`Note: ${harmless(name)} is ${id}.`);
   return { id, title: `${harmless(name)} (${id})` };
 
   async function choose(): Promise<T> {
@@ -66,7 +66,7 @@ export async function findNamed<T extends Named>(
     const several = `${same.length} ${noun}s have the name “${harmless(text)}”`;
     if (!process.stdin.isTTY || session.isJson)
       throw new AdminError('usage', `${several}. Use the id of one:\n${list}`);
-    session.tell(`${several}:\n${list}`);
+    session.printNote(`${several}:\n${list}`);
     const chosen = same[Number(await session.question(`Number of the ${noun}: `)) - 1];
     if (chosen === undefined) throw new AdminError('usage', `No ${noun} was chosen. Nothing was done.`);
     return chosen;

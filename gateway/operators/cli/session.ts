@@ -30,7 +30,7 @@ export class Session {
   /** @throws {AdminError} if the listener refuses, or does not respond */
   async exchange(request: AdminRequest): Promise<AdminReply> {
     const reply = await exchange(await findAdmin(this.#environment), this.#withWho(request));
-    if (reply.warning !== undefined) this.tell(`Note: ${reply.warning}`);
+    if (reply.warning !== undefined) this.printNote(`Note: ${reply.warning}`);
     return reply;
   }
 
@@ -69,7 +69,7 @@ export class Session {
   }
 
   /** Writes messages to standard error, so that answers can be piped. */
-  tell(text: string): void {
+  printNote(text: string): void {
     process.stderr.write(`${text}\n`);
   }
 

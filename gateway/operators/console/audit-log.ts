@@ -4,7 +4,7 @@ import type { ActivityView } from '../api/answers.ts';
 import { readEntries } from '../clients.ts';
 import { bodyOf, usePolled } from './api.ts';
 import { asCsv } from './csv.ts';
-import { tell } from './dialog.ts';
+import { notify } from './dialog.ts';
 import { addressOf } from './page-names.ts';
 import {
   Card,
@@ -73,13 +73,13 @@ function Download({ filters }: { filters: FilterValues }) {
     try {
       const { activity, next } = await readEntries(bodyOf, filters, MOST);
       download('audit-log.csv', 'text/csv', asCsv(activity));
-      tell(
+      notify(
         next === undefined
           ? `The file has ${counted(activity.length, 'entry', 'entries')}.`
           : `The file has the newest ${number(MOST)} entries. Set the filter “To” to download older ones.`,
       );
     } catch (fault) {
-      tell(`The download failed. ${(fault as Error).message}`);
+      notify(`The download failed. ${(fault as Error).message}`);
     } finally {
       setRunning(false);
     }

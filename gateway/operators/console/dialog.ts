@@ -63,7 +63,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     try {
       await act?.(valuesOf(event.target as HTMLFormElement));
       await refresh();
-      if (done !== undefined) tell(done);
+      if (done !== undefined) notify(done);
       onClose();
     } catch (thrown) {
       const found = faultsOf(thrown as Error, fields);
@@ -277,7 +277,7 @@ const toast = document.querySelector('.toast') as HTMLElement;
 let vanishing: ReturnType<typeof setTimeout> | undefined;
 
 /** Shows a message about a finished action, which disappears by itself. After logout nothing is shown. */
-export function tell(text: string): void {
+export function notify(text: string): void {
   if (keptToken() === null) return;
   toast.textContent = text;
   clearTimeout(vanishing);

@@ -2,7 +2,7 @@ import { PLAN_NAMES } from '../../limiter/plans.ts';
 import { readTags, TAG_NAME_RULE, TAG_VALUE_RULE, type Tags, writeTags } from '../../limiter/tags.ts';
 import type { IssuedKey, KeyView } from '../api/answers.ts';
 import { callApi, keyPath } from './api.ts';
-import { ask, FieldFaults, type FieldSpec, showKey, tell, type Values, whyField } from './dialog.ts';
+import { ask, FieldFaults, type FieldSpec, notify, showKey, type Values, whyField } from './dialog.ts';
 import { addressOf } from './page-names.ts';
 import { html } from './parts.ts';
 import { navigate } from './router.ts';
@@ -118,7 +118,7 @@ export function askForChanges({ id, name, plan, minute, day, expiresAt, tags }: 
           body: Object.fromEntries(made.map((field) => [field, changeOf(field, values[field])])),
           reason: values.reason,
         });
-      tell(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? name} has been changed.`);
+      notify(made.length === 0 ? 'Nothing was changed.' : `${values.name ?? name} has been changed.`);
     },
   });
 }
@@ -209,7 +209,7 @@ export function askForRevocation({ id, name }: KeyView): void {
     async act({ reason }) {
       await callApi('DELETE', keyPath(id), { reason });
       navigate('/console/keys');
-      tell(`${name} has been revoked.`);
+      notify(`${name} has been revoked.`);
     },
   });
 }

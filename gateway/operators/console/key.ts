@@ -3,7 +3,7 @@ import { tooSmallInWords } from '../clients.ts';
 import { ApiError, callApi, keyPath, usePolled } from './api.ts';
 import { AuditCard } from './audit-log.ts';
 import { Chart, type Series, type Step, timesUpTo, useTimeRange } from './chart.ts';
-import { ask, type FieldSpec, showKey, tell, type Values } from './dialog.ts';
+import { ask, type FieldSpec, notify, showKey, type Values } from './dialog.ts';
 import {
   askForBan,
   askForChanges,
@@ -265,7 +265,7 @@ function askForSecretChanges(key: KeyView, secret: SecretView): void {
       const isSameEnd = (values.expiresAt ?? '') === toLocal(secret.expiresAt);
       const end = isSameEnd ? {} : { expiresAt: toIso(values.expiresAt) ?? null };
       await callApi('PATCH', secretPath(key, secret), { body: { ...givenIn(values), ...end } });
-      tell(`The secret ${values.name ?? secret.name} has been changed.`);
+      notify(`The secret ${values.name ?? secret.name} has been changed.`);
     },
   });
 }

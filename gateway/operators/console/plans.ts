@@ -15,7 +15,7 @@ import type { HistoryAnswer, PlanChangeView, PlanTable, TrafficAnswer, TrialAnsw
 import { readTrial, type Trial } from '../clients.ts';
 import { ApiError, callApi, type Polled, usePolled } from './api.ts';
 import { AuditCard, Changes, viaInWords } from './audit-log.ts';
-import { ask, askedOf, FieldFaults, type FieldSpec, tell, type Values, who } from './dialog.ts';
+import { ask, askedOf, FieldFaults, type FieldSpec, notify, type Values, who } from './dialog.ts';
 import { rejectedInWords } from './health.ts';
 import { ActionButton, Card, type Column, html, Table, When } from './parts.ts';
 import {
@@ -121,7 +121,7 @@ async function askForPlan(plan: PlanName): Promise<void> {
   try {
     form(plan, await readPlan(plan));
   } catch (fault) {
-    tell((fault as Error).message);
+    notify((fault as Error).message);
   }
 }
 
@@ -195,7 +195,7 @@ function review({ plan, seen, typed, note, about }: Review): void {
         if (!(fault instanceof ApiError && fault.code === 'conflict')) throw fault;
         return review({ plan, seen: await readPlan(plan), typed, note: fault.message, about: asked });
       }
-      tell(
+      notify(
         `${planInWords(plan)} has been changed: ${made.map(({ field, from, to }) => `${field.toLowerCase()} ${valueInWords(from)} → ${valueInWords(to)}`).join(', ')}.`,
       );
     },

@@ -49,7 +49,7 @@ export function redisBackend(
     logger,
     nodeOf: isCluster(redis) ? ({ id }) => nodeOf(redis, id) : undefined,
     onUnknown: debts.noteUnknown,
-    onLate: (...heard) => clients.note(...heard),
+    onLate: (...reply) => clients.note(...reply),
   });
   const onLost = ({ log, fields }: LogEntry, reason: string) => {
     if (log === 'audit') logger.error({ activity: fields, reason }, 'a change is in force, but the audit log lacks it');

@@ -237,7 +237,8 @@ export const nodeOf = (cluster: Cluster, tag: string): string => cluster.slots[s
 const DISCONNECT_TIMEOUT_MS = 2_000;
 const PROBE_MS = 1_000;
 
-const heard = <Socket extends NodeJS.EventEmitter>(socket: Socket): Socket => socket.on('error', () => undefined);
+const withErrorListener = <Socket extends NodeJS.EventEmitter>(socket: Socket): Socket =>
+  socket.on('error', () => undefined);
 
 export class TlsConnector extends AbstractConnector {
   readonly #options: RedisOptions;
@@ -250,7 +251,7 @@ export class TlsConnector extends AbstractConnector {
   async connect(): Promise<TLSSocket> {
     const { host = '127.0.0.1', port = 6379, tls: options } = this.#options;
     this.connecting = true;
-    const socket = heard(tls.connect({ host, port, ...options }));
+    const socket = withErrorListener(tls.connect({ host, port, ...options }));
     this.stream = socket;
     return socket;
   }
@@ -262,7 +263,7 @@ class SentinelTlsConnector extends SentinelConnector {
   }
 
   override async connect(emit: Parameters<SentinelConnector['connect']>[0]) {
-    return heard(await super.connect(emit));
+    return withErrorListener(await super.connect(emit));
   }
 }
 

@@ -58,7 +58,10 @@ export class Peers {
     const listed = await Promise.race([this.#others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
     if (listed === undefined) return { answers: [], missing: undefined };
     const asked = [...listed.keys()];
-    await Promise.race([this.#hear(asked, content, answers, until), waited(Math.max(0, until - performance.now()))]);
+    await Promise.race([
+      this.#collectAnswers(asked, content, answers, until),
+      waited(Math.max(0, until - performance.now())),
+    ]);
     const silent = asked.filter((gateway) => !answers.has(gateway));
     const ended = this.#endedOf(silent, [this.#own, ...answers.keys()]);
     return {
@@ -70,8 +73,8 @@ export class Peers {
   }
 
   /** Removes silent gateways whose process has ended: it ran on this host, or another gateway now has its name. */
-  #endedOf(silent: readonly string[], heard: readonly string[]): readonly string[] {
-    const names = heard.map(nameOf);
+  #endedOf(silent: readonly string[], answered: readonly string[]): readonly string[] {
+    const names = answered.map(nameOf);
     const ended = silent.filter((gateway) => {
       const [name = '', host, pid] = /^(.*):(\d+)(?=:)/.exec(gateway) ?? [];
       return names.includes(name) || (host === hostname() && !isRunning(Number(pid)));
@@ -81,7 +84,12 @@ export class Peers {
   }
 
   /** Collects the answers. Never rejects. */
-  async #hear(asked: readonly string[], content: unknown, answers: Map<string, unknown>, until: number): Promise<void> {
+  async #collectAnswers(
+    asked: readonly string[],
+    content: unknown,
+    answers: Map<string, unknown>,
+    until: number,
+  ): Promise<void> {
     const id = randomBytes(12).toString('hex');
     try {
       const question = JSON.stringify({ id, content });

@@ -48,7 +48,7 @@ async function measureAll(rows: readonly Row[]): Promise<Measured[]> {
     measured.push(await measureInTries(row, shared, measured[0]?.p99Ms));
     await client.del(INDEX);
     const { p99Ms, tries } = measured.at(-1) as Measured;
-    tell(`${row.name}, p99 ${p99Ms.toFixed(1)} ms${tries > 1 ? ` in ${tries} tries` : ''}`);
+    print(`${row.name}, p99 ${p99Ms.toFixed(1)} ms${tries > 1 ? ` in ${tries} tries` : ''}`);
   }
   return measured;
 }
@@ -69,7 +69,7 @@ async function measureInTries(row: Row, shared: Shared, aloneP99Ms: number | und
   return { ...best, tries };
 }
 
-function tell(text: string): void {
+function print(text: string): void {
   process.stdout.write(`${Math.round(performance.now() / 1_000)} s: ${text}\n`);
 }
 

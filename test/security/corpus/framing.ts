@@ -55,16 +55,16 @@ const CODINGS: readonly Named<readonly string[]>[] = [
  * The hidden request is part of the body for parsers that use the length and follows it for those that use chunks, or
  * the other way round.
  */
-const BODIES: readonly Named<{ readonly text: string; readonly told: number }>[] = [
-  ['hidden from lengths', { text: LAST_CHUNK + HIDDEN, told: LAST_CHUNK.length + HIDDEN.length }],
-  ['hidden from chunks', { text: chunk(HIDDEN) + LAST_CHUNK, told: `${HIDDEN.length.toString(16)}\r\n`.length }],
+const BODIES: readonly Named<{ readonly text: string; readonly length: number }>[] = [
+  ['hidden from lengths', { text: LAST_CHUNK + HIDDEN, length: LAST_CHUNK.length + HIDDEN.length }],
+  ['hidden from chunks', { text: chunk(HIDDEN) + LAST_CHUNK, length: `${HIDDEN.length.toString(16)}\r\n`.length }],
 ];
 
 const contradictions: Case[] = LENGTHS.flatMap(([lengthName, lengthOf]) =>
   CODINGS.flatMap(([codingName, coding]) =>
-    BODIES.flatMap(([bodyName, { text, told }]) => {
+    BODIES.flatMap(([bodyName, { text, length }]) => {
       const name = `${lengthName} and ${codingName}, ${bodyName}`;
-      const lengths = lengthOf(told);
+      const lengths = lengthOf(length);
       const lengthFirst = one(name, head([...lengths, ...coding]) + text);
       if (lengths.length === 0 || coding.length === 0) return [lengthFirst];
       return [lengthFirst, one(`${name}, coding first`, head([...coding, ...lengths]) + text)];

@@ -27,7 +27,7 @@ export interface ComposeProject {
   /** The operators' token for its gateways. */
   readonly adminToken: string;
   /** Sets the webhook to which its Alertmanager sends alerts. */
-  tellAlertsTo(url: string): void;
+  sendAlertsTo(url: string): void;
 }
 
 /** @param publishOn the address that serves clients */
@@ -48,7 +48,7 @@ export async function composeProject(socket: string, docker: Docker, publishOn: 
     },
     nameOf: (service) => `animal-store-${service}-1`,
     adminToken: secrets.ADMIN_TOKEN ?? '',
-    tellAlertsTo: (url) => writeFileSync(join(folder, 'alertmanager/chat-url'), url),
+    sendAlertsTo: (url) => writeFileSync(join(folder, 'alertmanager/chat-url'), url),
   };
 }
 

@@ -40,21 +40,21 @@ Examples:
     .action(async ({ resume }: { resume?: string }) => {
       const cutOff = (fault: Error): never => {
         if (!(fault instanceof AdminError && fault.status === 409))
-          session.tell('The backup was cut off. To continue: ctl backup --resume <this file> > <another file>');
+          session.printNote('The backup was cut off. To continue: ctl backup --resume <this file> > <another file>');
         throw fault;
       };
       const refuse = (message: string) => backup.error(`error: ${message}`);
       const begun = resume === undefined ? undefined : await copy(session, resume, refuse);
       const { keys, leftOut } = begun?.isWhole ? { ...begun, leftOut: 0 } : await goOn(session, begun).catch(cutOff);
       session.write(`${JSON.stringify({ end: true, keys })}\n`);
-      if (session.isJson) session.tell(JSON.stringify({ keys, leftOut }));
+      if (session.isJson) session.printNote(JSON.stringify({ keys, leftOut }));
       if (leftOut > 0) {
-        session.tell(`Keys left out of this backup: ${leftOut}. Fix them, or issue new ones.`);
+        session.printNote(`Keys left out of this backup: ${leftOut}. Fix them, or issue new ones.`);
         return endWith(EXIT.fault);
       }
       // The backup is complete, whether the gateway records it or not.
-      const untold = ({ message }: Error) => session.tell(`The gateway could not record this backup: ${message}`);
-      if (keys > 0) await session.call('POST', '/backups', { keys }).catch(untold);
+      const onFault = ({ message }: Error) => session.printNote(`The gateway could not record this backup: ${message}`);
+      if (keys > 0) await session.call('POST', '/backups', { keys }).catch(onFault);
     });
 }
 
@@ -94,7 +94,7 @@ async function goOn(session: Session, begun: Awaited<ReturnType<typeof copy>> | 
     at ??= page.at;
     session.write(page.keys.map(keyLine).join(''));
     keys += page.keys.length;
-    for (const { id, reason } of page.leftOut) session.tell(harmless(`Left out: ${id}: ${reason}`));
+    for (const { id, reason } of page.leftOut) session.printNote(harmless(`Left out: ${id}: ${reason}`));
     leftOut += page.leftOut.length;
     session.progress(`${keys} keys`, page.next === undefined);
   }

@@ -84,8 +84,8 @@ Examples:
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
       const table = body as PlanTable;
       const drift = driftOf(table, { [plan]: changes });
-      if (drift.length > 0) session.tell(describeChanges(drift, process.stderr));
-      for (const warning of warningsOf(withGiven(table[plan], changes))) session.tell(`Note: ${warning}`);
+      if (drift.length > 0) session.printNote(describeChanges(drift, process.stderr));
+      for (const warning of warningsOf(withGiven(table[plan], changes))) session.printNote(`Note: ${warning}`);
       if (Object.keys(changes).length > 0) await session.confirmChange('Make this change?');
       const changed = await session.exchange({ method: 'PATCH', path: `/plans/${plan}`, body: changes, ifMatch: etag });
       session.print(changed.body, () => describePlans({ [plan]: changed.body as Plan }));
@@ -112,7 +112,7 @@ function addRollback(plans: Command, session: Session): void {
       const isDone = last?.action === 'rollback' && id === undefined;
       if (last !== undefined && !isDone) {
         const undone = last.changes.map(({ field, from, to }) => ({ field, from: to, to: from }));
-        session.tell(describeChanges(undone, process.stderr));
+        session.printNote(describeChanges(undone, process.stderr));
         await session.confirmChange(
           `Roll back the change by ${harmless(last.author)} at ${timeText(last.at, process.stderr)}?`,
         );
@@ -181,10 +181,10 @@ Example:
       const drift = driftOf(table, wanted);
       noteLeftOut(session, wanted);
       if (drift.length === 0) return session.print(table, () => AS_IN_FILE);
-      session.tell(describeChanges(drift, process.stderr));
+      session.printNote(describeChanges(drift, process.stderr));
       for (const plan of PLAN_NAMES.filter((name) => drift.some((change) => change.plan === name)))
         for (const warning of warningsOf(withGiven(table[plan], wanted[plan])))
-          session.tell(`Note: ${plan}: ${warning}`);
+          session.printNote(`Note: ${plan}: ${warning}`);
       await session.confirmChange(`Make ${drift.length === 1 ? 'this change' : `these ${drift.length} changes`}?`);
       const change = { plans: changesIn(drift, wanted) };
       const changed = await session.exchange({ method: 'PATCH', path: '/plans', body: change, ifMatch: etag });
@@ -208,7 +208,7 @@ const fileOf = async (command: Command, file: string): Promise<PlanFile> =>
 
 function noteLeftOut(session: Session, file: PlanFile): void {
   const names = leftOut(file);
-  if (names.length > 0) session.tell(`Note: the file does not contain ${names.join(', ')}.`);
+  if (names.length > 0) session.printNote(`Note: the file does not contain ${names.join(', ')}.`);
 }
 
 /** The values in the file that are not in force. */

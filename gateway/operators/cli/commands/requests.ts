@@ -81,7 +81,7 @@ function withoutSecret(session: Session, command: Command, given: string): strin
   const { text, hadSecret } = searchText(given);
   if (hadSecret && text === '')
     command.error('error: this looks like the secret of a key without its id. Nothing was sent.');
-  if (hadSecret) session.tell('Note: the secret was removed and not sent. It may be in your shell history.');
+  if (hadSecret) session.printNote('Note: the secret was removed and not sent. It may be in your shell history.');
   return text;
 }
 
@@ -95,7 +95,7 @@ async function list(session: Session, filters: Filters, most: number, hasReasons
   }
   const [requests, missing] = [found.slice(0, most), [...silent]];
   if (missing.length > 0)
-    session.tell(`Note: these did not answer, so their requests are missing: ${harmless(missing.join(', '))}.`);
+    session.printNote(`Note: these did not answer, so their requests are missing: ${harmless(missing.join(', '))}.`);
   session.print({ requests, missing }, () => {
     const [only, ...others] = requests;
     if (only === undefined) return 'No recent request matches.';
@@ -225,7 +225,9 @@ async function followRequests(
       if (isKnown && wanted.size === 0) break;
       if (++calls < MOST_CALLS) continue;
       if (!isKnown && page.next !== undefined)
-        session.tell(`Note: more than ${MOST_CALLS * MOST_A_CALL} requests arrived at once, so some are left out.`);
+        session.printNote(
+          `Note: more than ${MOST_CALLS * MOST_A_CALL} requests arrived at once, so some are left out.`,
+        );
       break;
     }
     open = stillOpen;
@@ -242,7 +244,7 @@ async function followRequests(
 
   function note(now: string): void {
     if (now !== missing && now !== '')
-      session.tell(`Note: these do not answer, so their requests are missing: ${harmless(now)}.`);
+      session.printNote(`Note: these do not answer, so their requests are missing: ${harmless(now)}.`);
     missing = now;
   }
 
@@ -261,7 +263,7 @@ async function followRequests(
     } catch (fault) {
       if (!(fault instanceof AdminError && fault.code === 'no_gateway')) throw fault;
       // The gateway may be restarting.
-      if (!isAway) session.tell(`Note: ${fault.message}`);
+      if (!isAway) session.printNote(`Note: ${fault.message}`);
       isAway = true;
     }
   }

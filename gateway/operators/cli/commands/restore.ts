@@ -56,8 +56,8 @@ Examples:
       const { end, keys, ...shown } = done;
       session.print(shown, () => describe(done));
       if (end === undefined)
-        session.tell('The backup was cut off: its last line is missing. The lines before it were restored.');
-      else if (!done.isWhole) session.tell(`The backup had ${end} keys, but the file has ${keys}.`);
+        session.printNote('The backup was cut off: its last line is missing. The lines before it were restored.');
+      else if (!done.isWhole) session.printNote(`The backup had ${end} keys, but the file has ${keys}.`);
       if (!done.isWhole || done.rejected > 0) endWith(EXIT.fault);
     });
 }

@@ -65,7 +65,7 @@ async function showSums(session: Session, asked: Asked & { readonly by: string }
 }
 
 function noteKept(session: Session, { from }: Asked, keptFrom: string): void {
-  if (from !== undefined && from < keptFrom) session.tell(`Note: usage before ${keptFrom} is not kept.`);
+  if (from !== undefined && from < keptFrom) session.printNote(`Note: usage before ${keptFrom} is not kept.`);
 }
 
 /** How the days are written: the text before all rows, each row, and the text after them. */
