@@ -60,7 +60,8 @@ stopWithParent();
 
 const hasOwnCore = !given.CORE_URL;
 const coreUrl = hasOwnCore ? (await launch('core', { HOST: CORE_HOST, PORT: CORE_PORT })).core : given.CORE_URL;
-// One arena of malloc for its primary too, as workers have: operators' lists leave 10 MB less behind.
+// Like its workers, the gateway's primary uses a single malloc arena: lists for operators then leave 10 MB less
+// memory in use.
 const gateway = await launch('gateway', { HOST, PORT, CORE_URL: coreUrl, MALLOC_ARENA_MAX: '1' });
 terminal?.nameKeysBy(admin);
 const keys = await demoKeys().catch(giveUp);
@@ -114,7 +115,10 @@ async function isThere(key: string, at: AdminAddress): Promise<boolean> {
   }
 }
 
-/** Reads the key's limits, which costs it nothing. Without an answer, as with a private certificate, the key is kept. */
+/**
+ * Reads the key's limits, which costs it nothing. If no answer arrives, for example because the certificate is private,
+ * the key is kept.
+ */
 async function opens(key: string): Promise<boolean> {
   const headers = { authorization: `Bearer ${key}` };
   const answer = await fetch(`${gateway.gateway}/v1/limits`, { headers }).catch(() => undefined);
@@ -122,7 +126,7 @@ async function opens(key: string): Promise<boolean> {
   return answer?.status !== 401;
 }
 
-/** The operators' token may be in a file, and change. */
+/** Finds the admin API for each use, because the operators' token may be in a file that changes. */
 async function admin(): Promise<AdminAddress> {
   return { ...(await findAdmin({ ...process.env, DATA_DIR })), url: gateway.admin ?? '' };
 }
@@ -136,7 +140,7 @@ function giveUp(fault: unknown): void {
   stop();
 }
 
-/** Without users and passwords. */
+/** The message for a Redis that does not answer. It contains no user names or passwords. */
 function redisAway(): string {
   const hosts = settings.REDIS_URL?.map((url) => new URL(url).host).join(', ');
   return `No Redis answers at ${hosts}, as REDIS_URL says. Start one there, or unset REDIS_URL: this process then stores limits itself.`;

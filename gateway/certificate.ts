@@ -83,7 +83,7 @@ export interface CertificateWatch {
 export interface WatchedCertificate {
   /** When the certificate in use expires, in Unix seconds. */
   expiresAt(): number;
-  /** Whether the files are bad, so that the last good ones are in use. */
+  /** Whether the files are bad, in which case the last good ones are in use. */
   isRejected(): boolean;
   stop(): void;
 }

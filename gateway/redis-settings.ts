@@ -10,7 +10,7 @@ const redisUrl = z
   .refine((url) => !URL.canParse(url) || /^\/?\d*$/.test(new URL(url).pathname), {
     error: 'must name a database by its number, as in redis://host:6379/0',
   })
-  // The client library would read options from the query. Some of them disable its safety.
+  // The client library would read options from the query. Some of them disable its safeguards.
   .refine((url) => !URL.canParse(url) || new URL(url).search + new URL(url).hash === '', {
     error: 'must not have a query or fragment',
   });

@@ -10,7 +10,7 @@ export interface Store {
   read<T>(transaction: () => Transaction<T>): Promise<T>;
   /** Runs a transaction completely or not at all. May run it again from the start if the database requires that. */
   write<T>(transaction: () => Transaction<T>): Promise<T>;
-  /** Checks what serving needs, without changing anything. @throws if something is missing */
+  /** Checks that requests can be served, without changing anything. @throws if something that they need is missing */
   check(): Promise<void>;
   close(): Promise<void>;
 }

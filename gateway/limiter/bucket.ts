@@ -30,7 +30,7 @@ export const full = (limit: number): Level => ({ tokens: limit, fraction: 0 });
 
 /**
  * The level after `elapsed` ticks. If the limit was lowered, the level is clamped to it. A level below zero is a debt,
- * of at most one capacity: a lowered limit lowers it too.
+ * of at most the limit: a lowered limit lowers it too.
  */
 export function refill(from: Level, limit: number, window: number, elapsed: number): Level {
   if (elapsed >= (from.tokens < 0 ? 2 * window : window)) return full(limit);

@@ -121,7 +121,7 @@ export function refillDue(debt: Debt, { minute, asOf }: KeyState, limit: number,
   debt.due = Math.min(debt.due, capacity - tokens);
 }
 
-/** A state minus the tokens owed. The minute bucket can go down to one capacity below zero, the day bucket to zero. */
+/** A state minus the tokens owed. The minute bucket can go down to minus its limit, the day bucket to zero. */
 export function debited(state: KeyState, debt: Debt): KeyState {
   return { ...state, minute: lowered(state.minute, debt.due, -1), day: lowered(state.day, owedBy(debt), 0) };
 }

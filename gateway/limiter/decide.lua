@@ -12,7 +12,7 @@
 --                   or '-', and the address in the format of networks.ts or '-'.
 --                   'charge admitted shadowed refused retry_at as_of spared due' charges the key for requests that were
 --                   decided without Redis, whatever the secret. Only admitted requests take a token. The minute bucket can
---                   go down to one capacity below zero, the day bucket to zero. No refusal bans before `retry_at`,
+--                   go down to minus its limit, the day bucket to zero. No refusal bans before `retry_at`,
 --                   the latest moment in microseconds at which a refused request may return, or 0. `as_of` is the time
 --                   in microseconds of the levels from which the first token was taken: after a reset since then, no
 --                   token is taken. `spared` requests were admitted before a reset that their gateway knows of, and
@@ -32,7 +32,7 @@
 --
 -- The hash holds times as decimal Unix seconds and levels as decimal tokens, so that people can read them. The script
 -- uses integers: microseconds, whole tokens, and a fraction counted in 1/window of a token. Nothing is rounded
--- (see bucket.ts). Replies are texts because Redis truncates Lua's floats. All checks precede the first write:
+-- (see bucket.ts). Replies are strings, because Redis truncates Lua's floats. All checks precede the first write:
 -- Redis does not roll back. The first line (Redis 7) makes Redis check first: if it would refuse a write (out of
 -- memory, too few replicas, or a read-only replica), the script does not start.
 
@@ -54,7 +54,7 @@ local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local find, match, gmatch, gsub, sub, format, tonumber = string.find, string.match, string.gmatch, string.gsub, string.sub, string.format, tonumber
 
 -- People type these numbers. Only plain digits from 1 to 10^9 are valid; tonumber alone accepts nan, inf, 0x3C and 6e1.
--- Many keys have the same limits, so each text is parsed once per batch.
+-- Many keys have the same limits, so each string is parsed once per batch.
 local limits = {}
 local function read_limit(text)
   if not text then return nil end
@@ -126,7 +126,7 @@ local function write_level(tokens, fraction, window, limit)
 end
 
 -- Returns the level after `elapsed` ticks, refilled at the lower of the old and the new limit. A missing or unreadable
--- level counts as full: this grants at most one extra capacity.
+-- level counts as full: this grants at most one extra full bucket.
 local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed)
   if not tokens or #tokens > 10 or #decimals > 12 then return limit, 0 end
   limit = min(read_limit(limit_then) or limit, limit)
@@ -149,7 +149,7 @@ local function refill(sign, tokens, decimals, limit_then, limit, window, elapsed
   return tokens, fraction
 end
 
--- Reads a time for the rule of refusals, which refusals.ts explains. A time that has passed counts as `now`.
+-- Reads a time for the refusal rules, which refusals.ts explains. A time that has passed counts as `now`.
 local function time_of(text, now, shift)
   return max((read_time(text) or 0) - shift, now)
 end
@@ -329,7 +329,8 @@ local function decide(key, digest, count, wanted, address, charge)
     day_limit, rejected = read_limit(kept_value(key, 'day')), rejected .. ' day'
   end
   if not ((minute_limit or plan.minute) and (day_limit or plan.day)) then
-    -- An enterprise plan without limits is not valid, nor are the limits that were typed with it (key-hash.ts).
+    -- An enterprise key needs both limits. If one is missing, its plan and limits are replaced by the last good ones
+    -- (key-hash.ts).
     local kept_plan = kept_value(key, 'plan')
     if kept_plan then
       plan_name, plan, rejected = kept_plan, plan_of(kept_plan), rejected .. ' plan'
@@ -459,7 +460,7 @@ local function decide(key, digest, count, wanted, address, charge)
   if more_refused > 0 then add(changes, 'refused', read_count(call('HGET', key, 'refused')) + more_refused) end
   if more_shadowed > 0 then add(changes, 'shadowed', read_count(call('HGET', key, 'shadowed')) + more_shadowed) end
   if is_counted and not charge then
-    -- People type secrets too: an id that is not one word is not recorded.
+    -- Secrets can be typed by hand too, so an id that is not one word is not recorded.
     local secret_id = match(secret, '^(%w+) ')
     local use = secret_id and secret_id .. ':' .. clock_minute
     if use and used ~= use and not (used and find(used, use, 1, true)) then

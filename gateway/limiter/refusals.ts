@@ -2,7 +2,7 @@ import { type Level, MINUTE, SECOND, ticksUntilToken } from './bucket.ts';
 import { PLAN_FIELDS } from './plans.ts';
 
 /**
- * The rule of refusals: a line and strikes. Each refused request gets a place in line, and a key that keeps sending
+ * The refusal rules: a line and strikes. Each refused request gets a place in line, and a key that keeps sending
  * more than nine times its limit, without a pause, is banned.
  *
  * A refused request takes the next place: one token's time after the last place given. A request that finds a token

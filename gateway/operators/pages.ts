@@ -22,7 +22,7 @@ const PAGES = (Object.keys(TITLES) as PageName[]).filter((page) => page !== 'now
 /** All other addresses, for which the script shows “No such page”. */
 const NO_PAGES = ['/console/{page}', '/console/{page}/{more}'];
 
-/** @param of the package, or one of its files */
+/** The path of a file, relative to the file to which the package or path `of` resolves. */
 const beside = (of: string, file: string): string => join(dirname(createRequire(import.meta.url).resolve(of)), file);
 
 /** Files of packages. A module that imports `specifier` gets the file. */
@@ -68,7 +68,7 @@ export function consoleRoutes(): ServiceRoute<unknown, unknown>[] {
 const routeOf = (path: string, file: string, status = 200): ServiceRoute<unknown, unknown> =>
   textRoute('console', path, TYPES[extname(file)] ?? (TYPES['.js'] as string), () => forBrowser(file), status);
 
-/** Returns a source without types, in which libraries are imported by path, because browsers know no package names. */
+/** Returns a source without types. Imports of libraries become paths, because browsers cannot resolve package names. */
 async function forBrowser(path: string): Promise<string> {
   const script = extname(path) === '.ts' ? await withoutTypes(path) : readFileSync(path, 'utf8');
   if (['.html', '.css', '.svg'].includes(extname(path))) return script;

@@ -14,7 +14,7 @@ import { type AskedOfPrimary, type AskedOfWorker, Channel, type WorkerReport } f
 import { keysOfMachine } from './local-decisions.ts';
 import { storageOfPrimary } from './without-redis.ts';
 
-/** A report also shows the primary that this worker does not hang. */
+/** A report also shows the primary that this worker is not hanging. */
 const REPORT_EVERY_MS = 500;
 /** Longer than the primary waits for other gateways: a process that misses a deadline counts as silent. */
 const REFUSALS_WITHIN_MS = 3_000;

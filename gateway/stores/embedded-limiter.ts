@@ -36,13 +36,13 @@ interface HeldKey {
   state: KeyState;
   /** The state that was last sent to the store, unless that failed. */
   sent?: KeyState | undefined;
-  /** Set until a new ban of the key is stored. Resolves to whether that succeeded. */
+  /** Set until a new ban on the key is stored. Resolves to whether that succeeded. */
   ban?: Promise<boolean> | undefined;
 }
 
 interface Load {
   readonly fields: Promise<Fields | undefined>;
-  /** Whether the key has changed during the load, so that the data may be older than the change. */
+  /** Whether the key has changed during the load, in which case the data may be older than the change. */
   isOutdated: boolean;
 }
 

@@ -18,9 +18,9 @@ export const CLOSE_CODES = { goingAway: 1001, policyViolation: 1008 } as const;
 interface TunnelRequest {
   readonly core: CoreAddress;
   readonly target: string;
-  /** Flat list, filtered. */
+  /** A flat list of names and values, without the headers that are not forwarded. */
   readonly headers: readonly string[];
-  /** Flat list, sent with the 101 after the core's own headers. */
+  /** A flat list of names and values, which is sent with the 101 after the core's own headers. */
   readonly extraHeaders: readonly string[];
   /** The time within which the core must accept. */
   readonly timeoutMs: number;

@@ -1,6 +1,6 @@
 /** Settings are environment variables. The only argument of a program is `--help`. */
 
-/** Whether the arguments ask for help instead of a start. */
+/** Whether the arguments ask for help, in which case the program does not start. */
 export const asksForHelp = (given: readonly string[]): boolean => given.includes('--help') || given.includes('-h');
 
 /**
@@ -66,8 +66,8 @@ export function misspelt(given: readonly string[], settings: readonly string[]):
 }
 
 /**
- * Accepts one slip in a letter or an underscore, PROXY for PROXIES, and a name whose end is missing or abbreviated.
- * With two slips, SSL_CERT_FILE would match TLS_CERT_FILE.
+ * Accepts a name with one wrong letter or underscore, PROXY for PROXIES, or a name whose end is missing or abbreviated.
+ * If two slips were accepted, SSL_CERT_FILE would match TLS_CERT_FILE.
  */
 function looksLike(name: string, setting: string): boolean {
   if (/_[A-Z]{2,}$/.test(name) && setting.startsWith(name)) return true;

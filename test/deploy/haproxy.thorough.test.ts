@@ -84,7 +84,7 @@ const requestsOf = ({ out }: Started): LogLine[] =>
     .map((line) => JSON.parse(line) as LogLine)
     .filter(({ msg }) => msg === 'request');
 
-/** Waits until haproxy prints this once more than before. */
+/** Returns a function that waits until haproxy prints this again. */
 function nextTime({ out }: Haproxy, what: string): () => Promise<void> {
   const times = () => out().split(what).length - 1;
   const before = times();

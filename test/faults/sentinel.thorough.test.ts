@@ -129,7 +129,7 @@ test(`${KILLS} failovers cause no 5xx for verified keys and few admissions beyon
     expect(admitted(local)).toBeLessThanOrEqual(MINUTE_LIMIT + elapsed * PER_MS + OVERLAP);
     const shared = own.filter(({ mode }) => mode === 'shared');
     const kept = Number(await redis.hget(`gateway:key:{${idOf(key)}}`, 'admitted'));
-    // Local admissions are charged afterwards, but take the level at most one minute limit below zero.
+    // Local admissions are charged afterwards, but the level never falls below minus the minute limit.
     expect(kept).toBeLessThanOrEqual(2 * MINUTE_LIMIT + elapsed * PER_MS);
     const unreplicated = failovers.map(({ since, until }) =>
       admitted(shared.filter(({ answeredAt }) => answeredAt > since - UNREPLICATED_MS && answeredAt <= until)),

@@ -14,7 +14,7 @@ import { thoroughly } from '../support/thorough.ts';
 const numRuns = thoroughly(2_000, 300);
 const places = fc.array(anyPlace, { maxLength: 20 });
 
-/** Returns these fractions of the stream's length, and the lengths around the end of each answer. */
+/** Returns lengths at which the stream is cut: at these fractions, and around the end of each answer. */
 const lengths = (total: number, some: readonly number[], ends: readonly number[]) =>
   [...some.map((part) => Math.floor(part * total)), ...ends.flatMap((end) => [end - 2, end - 1, end, end + 1])]
     .filter((length) => length >= 0 && length <= total)

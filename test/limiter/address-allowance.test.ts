@@ -4,7 +4,7 @@ import { retryAfterSeconds } from '../../gateway/pipeline/client-http.ts';
 import { BEGIN, SECOND } from '../support/limiters.ts';
 
 /**
- * The rule of refusals also applies to callers without a key. Their connections are closed where a key would be banned.
+ * The refusal rules also apply to callers without a key. Their connections are closed where a key would be banned.
  */
 
 const ADDRESS = '192.0.2.7';

@@ -12,7 +12,7 @@ import { secretWith } from '../support/secrets.ts';
 import { thoroughly } from '../support/thorough.ts';
 
 /**
- * Tests how the rule of refusals treats each kind of client, in virtual time. No `ban_after` is set, so a key has five
+ * Tests how the refusal rules treat each kind of client, in virtual time. No `ban_after` is set, so a key has five
  * times as many strikes as its minute limit.
  */
 

@@ -6,7 +6,7 @@ import { send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
-/** The rule of refusals over HTTP in real time, with a limit of 600 requests a minute. */
+/** The refusal rules over HTTP in real time, with a limit of 600 requests a minute. */
 
 const { url: redisUrl } = await emptyDatabase();
 const A_MINUTE = 600;

@@ -12,7 +12,7 @@ import { startGateway } from '../support/one-process.ts';
 export interface Demo {
   readonly gateway: string;
   readonly adminUrl: string;
-  /** By the names of their owners. */
+  /** The keys by their owners' names. */
   readonly keys: ReadonlyMap<string, IssuedKey>;
   /** The time of the demo, in Unix ms. */
   now(): number;

@@ -5,7 +5,7 @@ import { startStack } from '../support/stack.ts';
 import { CORPUS, type Stream, streamsOf } from './corpus/corpus.ts';
 import { play } from './play.ts';
 
-/** Mutates hostile byte streams and valid requests by bytes and pieces. */
+/** Makes random changes to hostile byte streams and valid requests. */
 
 const BATCH = 64;
 const PIECES = [

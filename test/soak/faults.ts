@@ -46,7 +46,7 @@ const suspended = (part: (stage: Stage) => SoakProcess) =>
     (process) => process.signal('SIGCONT'),
   );
 
-/** Causes this many faults in the time of one. */
+/** Causes a fault this many times within the duration of one. */
 const repeated =
   (times: number, act: Fault['strike']): Fault['strike'] =>
   async (stage, load) => {

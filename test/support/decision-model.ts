@@ -137,7 +137,7 @@ export class ModelKey {
     this.#memory = NOTHING;
   }
 
-  /** The three times of the memory. A time that is not remembered is 0. */
+  /** The three remembered times, with 0 for each that is not remembered. */
   get remembered(): string {
     const { lineUntil = 0, forgottenAt = 0, fullSince = 0 } = this.#memory;
     return `${lineUntil} ${forgottenAt} ${fullSince}`;
@@ -266,8 +266,8 @@ export class ModelKey {
   }
 
   /**
-   * The time until which no refusal causes a ban. After a limit is more than halved, clients that wait as earlier
-   * refusals said return too soon for their strikes to be forgotten.
+   * The time until which no refusal causes a ban. After a limit is more than halved, clients that respect the retry
+   * times of earlier refusals return before their strikes are forgotten.
    */
   #excused(lineUntil: bigint | undefined, before: bigint | undefined, rule: Rule): bigint | undefined {
     const limit = this.#levels?.[0].limit;

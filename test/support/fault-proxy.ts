@@ -13,8 +13,8 @@ export type Fault =
   /** Every connection is reset; new ones as soon as they are open. */
   | { readonly kind: 'reset' }
   /**
-   * Nothing gets through in either direction, without any notice. Data sent meanwhile arrives when the fault ends, as
-   * with TCP.
+   * Nothing gets through in either direction, and neither side is notified. Data sent meanwhile arrives when the fault
+   * ends, as with TCP.
    */
   | { readonly kind: 'black-hole' }
   /** Open connections stay open but are dead for good; new ones pass. */

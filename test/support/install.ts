@@ -3,8 +3,8 @@ import { accessSync, constants, globSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * Debian packages that the tests and benchmarks use, each with files that show that it is installed. Any one of them is
- * sufficient.
+ * Debian packages that the tests and benchmarks use. Each lists programs or files, any one of which shows that the
+ * package is installed.
  */
 const PACKAGES = {
   'redis-server': ['redis-server', 'valkey-server'],

@@ -119,7 +119,7 @@ async function agree(nodes: readonly ClusterNode[]): Promise<void> {
 }
 
 /**
- * Moves a slot with its keys to another node like `redis-cli --cluster reshard`, with the key migration slowed down.
+ * Moves a slot with its keys to another node, as `redis-cli --cluster reshard` does, but migrates the keys slowly.
  */
 export async function moveSlot(
   cluster: RedisCluster,

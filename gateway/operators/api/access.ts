@@ -101,7 +101,7 @@ export class OperatorsAccess implements Access<Operator> {
       throw new HttpError('forbidden', 'Pages of other origins cannot change anything here.');
   }
 
-  /** Called before the token is checked, so that no answer shows whether a guess is right. @throws {HttpError} 429 */
+  /** Called before the token is checked, so that no response shows whether a guess is right. @throws {HttpError} 429 */
   #refuseGuesses(address: string): void {
     const [bucket] = this.#guesses.peek(address).buckets;
     if (bucket === undefined || bucket.tokens >= 1) return;

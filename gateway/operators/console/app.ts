@@ -100,7 +100,7 @@ function Console({ onLogOut }: { onLogOut(): void }) {
 
 const isIn = (page: string, shown: PageName): boolean => page === (shown === 'key' ? 'keys' : shown);
 
-/** Shows the state of the gateway on every page. With any trouble, it also shows since when. */
+/** Shows the state of the gateway on every page and, if something is wrong, since when. */
 function StateOfGateway() {
   const { value } = usePolled<TrafficAnswer>('/traffic', 1_000);
   const [, render] = useState(0);
@@ -149,7 +149,7 @@ function stateOf(traffic: TrafficAnswer | undefined, found: Trouble | undefined)
   return { kind: 'warning', title: `Unknown: ${health.about}`, text, since: health.since };
 }
 
-/** The maximum length of a text for the search of requests. */
+/** The maximum length of the text in a search for requests. */
 const LONGEST_TEXT = 200;
 
 /** Finds a key by name, id or whole key, or a request by its id, from any page. `/` moves the focus here. */

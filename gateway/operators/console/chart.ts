@@ -155,7 +155,7 @@ function colorOf(name: string): string {
 
 /**
  * @param read returns the current properties
- * @param point called with the index below the pointer; undefined when it has left
+ * @param point called with the index below the pointer, or with undefined once the pointer has left
  */
 function optionsOf(read: () => ChartProps, width: number, point: (index: number | undefined) => void): uPlot.Options {
   const { series, step, format } = read();
