@@ -272,11 +272,8 @@ const pickKept = (kept: StoredPlans = {}) => ({ ...pick(kept), [SEEN]: kept[SEEN
 
 /** The values to keep of a table: a good one as it is, the last good one in place of a bad one. */
 function keeps(table: StoredPlans, last: StoredPlans = {}): FieldChanges {
-  const good = STORED_FIELDS.map((field) => {
-    // A choice without a stored value is good too.
-    const value = storedValue(table, field);
-    return [field, value !== undefined && isUsable(field, value) ? table[field] : last[field]];
-  });
+  // A removed value that may be absent is good too.
+  const good = STORED_FIELDS.map((field) => [field, (isUsable(field, table[field]) ? table : last)[field]]);
   const builtIn = untouchedIn(table, last).join(' ') || undefined;
   return { ...Object.fromEntries(good), [SEEN]: JSON.stringify(pick(table)), [BUILT_IN]: builtIn };
 }

@@ -136,6 +136,12 @@ export const BREAKS: readonly Break[] = [
     'if (client !== undefined) deps.watch.note(client, verdict);',
   ),
   row('shared/process/run.ts', 'gateway/next-tick', 'kept.push(executionAsyncResource())', 'kept.push({})'),
+  row(
+    'gateway/stores/plans.ts',
+    'gateway/plans.test',
+    '(isUsable(field, table[field]) ? table',
+    '(table[field] !== undefined ? table',
+  ),
   row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', 'response.destroy();', 'response.end();'),
   row('gateway/pipeline/own-answers.ts', 'gateway/large-answers', "request.httpVersion === '1.0'", 'false'),
   row('gateway/upstream/answer.ts', 'gateway/answer-reader', 'if (isChunked && length !== undefined)', 'if (false)'),

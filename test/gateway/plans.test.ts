@@ -215,6 +215,18 @@ test('a plan change affects only the named fields, even if the plan table and it
   ]);
 });
 
+test('a removed ban_after does not return with a restored plan table', async () => {
+  const { stack } = await fresh();
+  for (const ban_after of [7, null]) await stack.admin('PATCH', '/plans/pro', { ban_after });
+  await redis.hset('gateway:plans', 'business.ban_after', '9');
+  await expect.poll(() => redis.hget(KEPT, 'business.ban_after')).toBe('9');
+  await redis.hdel('gateway:plans', 'business.ban_after');
+  await expect.poll(() => redis.hget(KEPT, 'business.ban_after')).toBeNull();
+  await redis.del('gateway:plans');
+  await expect.poll(() => redis.hget('gateway:plans', 'pro.minute'), { timeout: 5_000 }).toBe('300');
+  expect(await redis.hmget('gateway:plans', 'pro.ban_after', 'business.ban_after')).toEqual([null, null]);
+});
+
 test('an invalid limit of a key is logged as an error, and the limit of its plan applies', async () => {
   const { stack, key } = await fresh();
   await redis.hset(`gateway:key:{${idOf(key)}}`, 'minute', 'nan');
