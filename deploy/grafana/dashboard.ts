@@ -1,4 +1,4 @@
-/** Where the dashboard's links lead unless its variables say otherwise: a gateway's operators' listener. */
+/** The default targets of the links, on the operators' listener of a gateway. Dashboard variables override them. */
 const CONSOLE = 'http://127.0.0.1:9090/';
 const RUNBOOK = 'http://127.0.0.1:9090/runbook';
 const DATASOURCE = { type: 'prometheus', uid: '$datasource' };
@@ -11,8 +11,8 @@ interface Row {
 type Panel = ReturnType<typeof stat | typeof graph>;
 
 /**
- * The dashboard of all gateways and cores, in Grafana's JSON without what Grafana adds itself. There is none per key: no
- * metric names a key. What one key does is in the console.
+ * The dashboard of all gateways and cores, in Grafana's JSON without the fields that Grafana adds itself. No dashboard
+ * shows a single key, because no metric names one; the console shows the requests of each key.
  */
 export const describeDashboard = (rows: readonly Row[]) => ({
   title: 'Animal store gateway',
@@ -112,7 +112,7 @@ type Query = readonly [expression: string, legend: string];
 
 interface About {
   readonly title: string;
-  /** What it shows, for the panel's (i). */
+  /** The description of the panel, shown by its info icon. */
   readonly what: string;
   /** A plain number by default. */
   readonly unit?: string;
@@ -122,9 +122,9 @@ interface About {
 
 interface StatAbout extends About {
   readonly query: string;
-  /** From this value on it is yellow, and red; undefined for a number that is neither good nor bad. */
+  /** The lowest values shown in yellow and in red; undefined for a number that is neither good nor bad. */
   readonly bad?: { readonly yellow?: number; readonly red: number };
-  /** The least good value; below, it is red. */
+  /** The lowest good value; lower values are shown in red. */
   readonly least?: number;
 }
 
@@ -200,7 +200,7 @@ export const PLAN = `${GATEWAY},plan=~"$plan"`;
 export const quantile = (of: number, by: string, buckets: string) =>
   `histogram_quantile(${of}, sum by (${by}) (${buckets}{${GATEWAY}}))`;
 export const requests = (where: string) => `sum(gateway:requests:rate1m{${where}})`;
-/** 505 answers a client's protocol. */
+/** Excludes 505, because it is caused by the client's HTTP version. */
 export const FAILED = 'status=~"5..",status!="505"';
 export const gauges = (metric: string, by: string, of: 'max' | 'sum' | 'min' = 'max') =>
   `${of} by (${by}) (${metric}{${GATEWAY}})`;

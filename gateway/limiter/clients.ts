@@ -42,9 +42,9 @@ export interface LocalDecisions {
 }
 
 /**
- * The keys in use, one record each: the store's last decision, and what was decided here since then. While the store is
- * away, this class decides by the same rules, from the last levels and the running bans. After an operator changes a
- * key, it does not decide on that key until the store has answered again.
+ * The keys in use, one record each: the store's last decision, and what was decided here since then. During an outage
+ * of the store, this class decides by the same rules, from the last levels and the running bans. After an operator
+ * changes a key, it does not decide on that key until the store has answered again.
  */
 export class Clients implements LocalDecisions {
   readonly #clients = boundedMap<string, Client>(MAX_CLIENTS, (client) => {
@@ -62,7 +62,7 @@ export class Clients implements LocalDecisions {
   /**
    * @param plans returns the plans in force; undefined until they have been read
    * @param monotonic a clock in microseconds that never goes back
-   * @param onBan called when the store answers for the first time with a ban by decision
+   * @param onBan called when the store first reports a ban that a decision set
    */
   constructor(
     plans: () => PlanTable | undefined,

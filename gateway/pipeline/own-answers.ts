@@ -187,7 +187,7 @@ const EXPOSED = [
 
 /** The headers are listed by name, because the wildcard does not cover Authorization. */
 const ALLOWED_HEADERS = 'Authorization, Content-Type, Idempotency-Key, X-Request-Id, traceparent, tracestate';
-/** How long a browser caches a preflight answer. Chromium accepts no longer time. */
+/** How long a browser caches a preflight answer. Chromium caps the time at this value. */
 const MAX_AGE_SECONDS = '7200';
 
 const NONE: readonly string[] = [];
@@ -335,8 +335,8 @@ export function sendError(exchange: Exchange, error: HttpError, draftFields: boo
     else response.destroy();
     return;
   }
-  // The rest of a body must not be read as the next request. Node reads and drops a short rest; after a long one the
-  // connection closes.
+  // The unread part of a body must not be read as the next request. If it is short, Node reads and drops it; otherwise
+  // the connection closes.
   if (!request.complete) {
     if (mayBeLong(exchange)) response.shouldKeepAlive = false;
     else request.resume();

@@ -8,7 +8,7 @@ import type { WorkerState } from '../telemetry/state.ts';
 import type { AskedOfPrimary, AskedOfWorker, Changed, Channel, WorkerReport } from './channel.ts';
 import type { WorkerEnd, WorkerProcess } from './worker-process.ts';
 
-/** Shorter than other gateways wait for this one: a hanging worker must not make the whole gateway seem missing. */
+/** Other gateways wait longer for this one, so that a hanging worker does not make the whole gateway seem missing. */
 const LIST_WITHIN_MS = 700;
 
 /** The workers of a gateway: a fixed number of slots, each with a process that serves clients. */
@@ -87,7 +87,7 @@ export class Workers {
   /** Stops all workers, even those that are still starting. */
   async stop(how: Stopping): Promise<void> {
     this.stopping = true;
-    // If an operator ends this process early, its workers end with it.
+    // If an operator forces this process to exit early, its workers exit with it.
     process.once('exit', () => this.kill());
     await Promise.all(this.#slots.map((slot) => slot.stop(how)));
   }
@@ -155,7 +155,7 @@ interface SlotOptions {
   readonly replacedMs: number;
   /** Called for every worker that ends unexpectedly. */
   onCrash(): void;
-  /** Called with a worker before it is asked to end because another serves in its place. */
+  /** Called with a worker before it is stopped because another serves in its place. */
   onReplaced(worker: WorkerProcess): void;
 }
 
@@ -261,13 +261,13 @@ class Slot {
 
 const FIRST_MS = 100;
 const LONGEST_MS = 30_000;
-/** After serving this long, a worker counts as healthy and the back-off starts again. */
+/** After serving this long, a worker counts as healthy, and the back-off is reset. */
 const HEALTHY_MS = 30_000;
 
 /**
  * The wait before a worker is restarted. It doubles with each early exit, up to half a minute.
  * @param before the last wait; 0 for none
- * @param servedMs how long the ended worker served; 0 if it never did
+ * @param servedMs how long the worker that exited had served; 0 if it never did
  */
 export const nextWait = (before: number, servedMs: number): number =>
   before === 0 || servedMs >= HEALTHY_MS ? FIRST_MS : Math.min(2 * before, LONGEST_MS);

@@ -175,7 +175,7 @@ interface Times {
   readonly waiting: number | undefined;
   /** Until the core began to answer. */
   readonly core: number | undefined;
-  /** Until the answer was handed over. */
+  /** Until the answer was complete or cut off. */
   readonly sending: number | undefined;
 }
 
@@ -195,7 +195,7 @@ export type Kind = 'served' | 'refused' | 'strangers';
 export class NotedRequest {
   /** The number of the request among all that this process has recorded; 0 if the slot is empty. */
   place = 0;
-  /** The place that the slot last had. */
+  /** The last `place` of the slot, kept when the slot is emptied. */
   order = 0;
   /** When it was recorded: a Unix time in ms that never decreases from one record to the next. */
   recordedAt = 0;

@@ -16,7 +16,7 @@ interface StoreErrorDetails {
   readonly cause?: unknown;
 }
 
-/** The only error that the store's client throws. */
+/** The only error that the client throws. */
 export class StoreError extends Error {
   override readonly name = 'StoreError';
   readonly code: StoreErrorCode;

@@ -6,12 +6,12 @@ import { pino } from 'pino';
 import { keepTickClass } from '../../shared/process/run.ts';
 
 /**
- * The floor of the core: a core on one page that does only the necessary work. It reads and adds pets in SQLite, syncs
- * each commit to disk before it answers, logs and counts. It has no defences, and accepts any body that JSON.parse
- * accepts.
+ * The floor of the core's cost: a minimal core in one file that does only the necessary work. It reads and adds pets in
+ * SQLite, syncs each commit to disk before it answers, logs and counts. It has no defences, and accepts any body that
+ * JSON.parse accepts.
  */
 
-// As in the core. Otherwise an idle time would slow the floor.
+// The core does the same. Without it, this server would be slower after an idle period.
 keepTickClass();
 const { DATABASE = '', PORT = '0' } = process.env;
 const log = pino({ base: null }, pino.destination({ sync: false, minLength: 4_096 }));

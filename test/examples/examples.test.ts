@@ -8,8 +8,8 @@ const stack = await startStack();
 const pets = `${stack.gateway}/v1/pets`;
 
 /**
- * Issues a key and uses up its tokens with `spent` requests. The next token is available after ten seconds, and a
- * process starts faster.
+ * Issues a key and uses up its tokens with `spent` requests. The next token is available after ten seconds, which
+ * leaves enough time to start a process.
  */
 async function exhaustedKey(): Promise<{ key: string; spent: number }> {
   const key = await stack.issueKey({ minute: 6, day: 1_000 });
@@ -47,7 +47,7 @@ test.for(['curl', 'fetch', 'undici', 'a generated client'].map((name, at) => [na
   '%s waits for Retry-After when it is refused, and then gets its answer',
   async ([, { ended, statuses }]) => {
     expect(ended).toMatchObject({ code: 0, out: expect.stringContaining('Rex') });
-    // There is exactly one refusal: a client that returns too early would get more.
+    // There is exactly one refusal: a client that retries too early would get more.
     await expect.poll(statuses).toEqual([429, 200]);
   },
 );

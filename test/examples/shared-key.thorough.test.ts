@@ -12,10 +12,7 @@ import { RETRYING_CLIENTS, type Work } from './retrying-clients.ts';
 const WORKERS = 10;
 const LIMIT = 240;
 const RUN_MS = thoroughly(30_000, 5_000);
-/**
- * So few strikes that clients which return without waiting are banned within seconds. A worker that waits has at most
- * one.
- */
+/** Clients that retry without waiting are banned within seconds. A worker that waits gets at most one strike. */
 const STRIKES = 2 * WORKERS;
 /** At the end of the run, a worker still waits for its last request. */
 const LONGEST_WAIT_MS = 60_000;
@@ -35,7 +32,7 @@ async function usedUpKey(): Promise<string> {
   return key;
 }
 
-/** The keys by client. They are used up one after another, because all at once would open thousands of connections. */
+/** The keys by client. They are exhausted one at a time, so as not to open thousands of connections at once. */
 const keys = new Map<string, string>();
 for (const [name] of clients) keys.set(name, await usedUpKey());
 

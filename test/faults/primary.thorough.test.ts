@@ -155,7 +155,7 @@ test('the replacement of the only worker serves a key that was last used before 
   expect(await list(workers, key)).toMatchObject({ status: 200, headers: { 'x-ratelimit-remaining': '9' } });
 });
 
-/** How often the primary detected that Redis was away. */
+/** How often the primary detected an outage of Redis. */
 const notedByPrimary = (workers: Workers): number =>
   workers.logged('plan table cannot be read; the last good one stays').filter(({ worker }) => worker === undefined)
     .length;

@@ -17,7 +17,7 @@ import { secretWith } from '../support/secrets.ts';
 import { quantile } from '../support/statistics.ts';
 import { thoroughly } from '../support/thorough.ts';
 
-/** Requests that a gateway admitted while Redis was away are charged afterwards. */
+/** Requests that a gateway admitted during an outage of Redis are charged afterwards. */
 
 const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);

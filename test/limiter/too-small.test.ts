@@ -8,7 +8,7 @@ import { DEFAULT_PLANS } from '../../gateway/limiter/plans.ts';
 import { BEGIN } from '../support/limiters.ts';
 import { secretWith } from '../support/secrets.ts';
 
-/** Tests whether the limit of a key is reported as too low for its clients, by the length of its simulated line. */
+/** Simulates the line of a key, whose length decides whether the key's limit is reported as too low for its clients. */
 
 const DIGEST = 'a'.repeat(64);
 const CREDENTIAL = credentialOf('', DIGEST);

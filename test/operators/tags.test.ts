@@ -19,7 +19,7 @@ const { url: REDIS_URL, redis } = await emptyDatabase();
 const withRedis = onRedis(REDIS_URL);
 
 const tagsOf = async (stack: Stack, key: string) => (await viewOf(stack, idOf(key))).tags;
-/** The newest entry of the audit log on a key. */
+/** The newest audit log entry about a key. */
 const newestOf = async (stack: Stack, key: string) => (await activityOf(stack, `?target=${idOf(key)}`))[0];
 const change = (stack: Stack, key: string, changes: unknown) => stack.admin('PATCH', `/keys/${idOf(key)}`, changes);
 

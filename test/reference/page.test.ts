@@ -159,7 +159,7 @@ test('an address that reads the reference endlessly is refused: a browser gets a
   const reads = await Promise.all(Array.from({ length: 2_500 }, () => send(large, { method: 'HEAD' })));
   const seconds = (performance.now() - begun) / 1_000;
   const bytes = reads.filter(({ status }) => status === 200).length * Number(reads[0]?.headers['content-length']);
-  // The bound is the sum of a full allowance, its refill meanwhile, and one answer on credit.
+  // The bound is the sum of a full allowance, the refill during these requests, and one answer on credit.
   expect(bytes).toBeLessThan((4_000 / 60) * (60 + seconds) * 65_536 + 2_000_000);
   // The allowance refills meanwhile; another answer on credit empties it.
   const refusalFor = async (accept: string, path = '/docs/') => {

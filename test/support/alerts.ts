@@ -20,7 +20,7 @@ export const hasten = (rules: string): string =>
 const LOOK_EVERY_MS = 100;
 /** Longer than the evaluation interval, so that a flapping alert does not count as resolved. */
 const QUIET_MS = 1_500;
-/** A busy machine needs much longer than the second of a quiet one. */
+/** An idle machine needs about a second; a busy one needs much longer. */
 const LONGEST_MS = 90_000;
 
 type Labels = Readonly<Record<string, string>>;

@@ -30,7 +30,7 @@ export async function openConsole(...visit: Parameters<typeof visitConsole>): Pr
   return watched;
 }
 
-/** Opens another page of the console by its URL, as from a colleague's link. */
+/** Opens another page of the console by its URL, as a colleague's link would. */
 export async function visit(page: Page, path: string): Promise<void> {
   await page.goto(path);
   await isShown(page);

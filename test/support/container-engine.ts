@@ -1,6 +1,6 @@
 import { installPackages, TOOLS } from './node-packages.ts';
 
-/** testcontainers, if an engine runs. Importing it takes half a second, so it is imported only when needed. */
+/** testcontainers, if an engine is running. Importing it takes half a second, so it is imported only when needed. */
 async function containerEngine(): Promise<typeof import('testcontainers') | undefined> {
   installPackages(TOOLS);
   const testcontainers = await import('testcontainers');
@@ -11,8 +11,8 @@ async function containerEngine(): Promise<typeof import('testcontainers') | unde
 }
 
 /**
- * Starts a server in a container, and prints its image. Returns undefined if no engine runs, or if the server cannot be
- * started, and then prints the reason. The tests then use the machine's own server.
+ * Starts a server in a container, and prints its image. Returns undefined if no engine is running. Prints the reason
+ * and returns undefined if the server cannot be started. The tests then use the machine's own server.
  */
 export async function startInContainer<Server>(
   image: string,

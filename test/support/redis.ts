@@ -27,8 +27,8 @@ export default async function provideRedis(project: TestProject): Promise<() => 
 }
 
 /**
- * Tries REDIS_URL, then a container if an engine runs, then a server on PATH, which is installed if possible (as root
- * on Debian).
+ * Tries REDIS_URL, then a container if an engine is running, then a server on PATH, which is installed if possible (as
+ * root on Debian).
  */
 async function findRedis(): Promise<RedisForTests> {
   const { REDIS_URL } = process.env;

@@ -26,7 +26,7 @@ interface Asked {
 const silent = (about: string, found: string): CheckResult =>
   unknown(about, found, 'Check whether it or its machine hangs.');
 
-/** Returns the findings of a check, or after three seconds one with the status unknown. Never rejects. */
+/** Returns the findings of a check, or, after three seconds, a finding with the status unknown. Never rejects. */
 export async function answered(about: string, check: () => Findings): Promise<readonly CheckResult[]> {
   try {
     return await Promise.race([check(), sleep(KNOWN_WITHIN_MS, [silent(about, 'does not answer')], { ref: false })]);
@@ -49,7 +49,7 @@ export class Health {
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
-  /** Resolves when the first check since checking last began is complete or late. */
+  /** Resolves when the first check of the current series is complete or late. */
   #first: Promise<void> | undefined;
   #isChecking = false;
 
@@ -76,7 +76,7 @@ export class Health {
     return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status));
   }
 
-  /** Returns the worst finding as a sentence, for readiness. It also keeps checking, but does not probe a sole core. */
+  /** Describes the worst finding, for readiness. A call keeps the checks running, except probes of a sole core. */
   async detail(): Promise<string | undefined> {
     this.#askedAt = performance.now();
     if (!this.#isChecking) this.#begin();

@@ -76,7 +76,7 @@ export function LogIn({ why, onDone }: { why: string; onDone(): void }) {
     event.preventDefault();
     setFault('');
     const typed = token.current?.value.trim() ?? '';
-    // A text that is not allowed in a header is no token, and could not be sent.
+    // Text that is not allowed in a header cannot be a token, and could not be sent.
     if (!/^[\x21-\x7e]+$/.test(typed)) return setFault(WRONG_TOKEN);
     try {
       await callApi('GET', '/plans', { token: typed });

@@ -10,7 +10,7 @@ import { planInWords, toIso, toLocal } from './words.ts';
 
 /** The dialogs for actions on a key. */
 
-/** Reads a typed number; null for anything else, so that the gateway's own message is shown. */
+/** Parses a number that was typed in. Returns null for anything else, so that the gateway's own message is shown. */
 const numberOf = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : null;
 

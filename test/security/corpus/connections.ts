@@ -1,6 +1,6 @@
 import { type Case, CHUNKED, chunk, HIDDEN, head, LAST_CHUNK, one, withBody } from './parts.ts';
 
-/** Byte streams with other bytes before or after a request, protocol switches, and early ends. */
+/** Byte streams with other bytes before or after a request, protocol switches, and streams that end early. */
 
 const BODY = '{"a":1}';
 const GOOD = head([]);
