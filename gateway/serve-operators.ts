@@ -5,7 +5,7 @@ import { adminTokenOf, coreTokenOf, type GatewaySettings } from './config.ts';
 import type { PlannedBackend } from './open-backend.ts';
 import { OperatorsAccess } from './operators/api/access.ts';
 import { lastBackup } from './operators/api/backup.ts';
-import { checkWorkers } from './operators/api/doctor.ts';
+import { checkPlans, checkWorkers } from './operators/api/doctor.ts';
 import { FindingsSince, Health } from './operators/api/health.ts';
 import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
@@ -59,6 +59,7 @@ export async function serveOperators(
       return [...(seen.length > 1 ? await probeCores(settings.CORE_URL) : []), ...seen.flatMap(checkAnswers)];
     },
     workers: () => checkWorkers(workers?.()),
+    'plan table': () => checkPlans(backend.planCache),
     // Orchestrators check the readiness of every gateway, so each gateway would query all others every second.
     gateways: ({ isNow }) => (isNow ? checkPeers(peers) : undefined),
   });

@@ -46,6 +46,15 @@ test('the Health page shows which core is down, since when and why, and how Redi
   expect(await redis.innerText()).toMatch(
     /A single Redis[\s\S]*[\d.]+ ms, \d\d:\d\d[\s\S]*99 % of calls within [\d.]+ ms/,
   );
+  const checks = page.getByRole('table', { name: 'Checks' });
+  const isGood = /\bkeys\s+Good\b/;
+  await expect.poll(() => checks.innerText(), PATIENCE).toMatch(isGood);
+  server.pause();
+  await redis.getByText(/^(Unknown|Fault|Away)$/).waitFor(PATIENCE);
+  // Results from before the outage are not shown as if they still held.
+  expect(await checks.innerText()).not.toMatch(isGood);
+  server.resume();
+  await expect.poll(() => checks.innerText(), PATIENCE).toMatch(isGood);
   await server.stop();
   await redis.getByText('Away', { exact: true }).waitFor(PATIENCE);
   expect(faults.filter((fault) => !fault.startsWith('Failed to load resource'))).toEqual([]);

@@ -31,6 +31,7 @@ test('a key is issued, can be copied while it is shown, and its page opens', asy
   for (let pressed = 0; pressed < 6; pressed++) {
     await page.keyboard.press('Escape');
     await question(page).getByLabel('API key').waitFor();
+    await question(page).getByText('It has not been copied').waitFor();
   }
   await question(page).getByRole('button', { name: 'Copy' }).click();
   await question(page).getByRole('button', { name: 'Copied' }).waitFor();
@@ -76,7 +77,8 @@ test.for([
     await question(page).getByLabel('API key').selectText();
     await page.keyboard.press('Control+C');
     await question(page).getByRole('button', { name: 'Copied' }).waitFor();
-    await confirm(page, 'Done');
+    await page.keyboard.press('Escape');
+    await question(page).waitFor({ state: 'detached' });
     // The key is not copied.
     await visit(page, '/console/keys');
     await issue();

@@ -39,6 +39,14 @@ test('the console shows an outage of Redis, rejected plan values, and the loss o
   await page.getByText('is rejected').waitFor({ state: 'detached' });
   await rowOf(page, 'In force', 'Free').getByText('61', { exact: true }).waitFor();
 
+  // A type that no gateway can read, until somebody deletes it.
+  await redis.multi().del('gateway:plans').set('gateway:plans', 'text').exec();
+  await shows(/Plan table[\s\S]*cannot be read; the last good one stays in force[\s\S]*Since \d\d:\d\d/);
+  const ready = async () => (await send(`${stack.adminUrl}/readyz`)).text;
+  expect(await ready()).toContain('plan table cannot be read; the last good one stays in force (fault since ');
+  await redis.del('gateway:plans');
+  await shows(/All well/);
+
   await server.stop();
   // Without client requests, only failed reads of keys and plans show the outage.
   await state.getByText('Redis is not connected. The data on this page is out of date.').waitFor(PATIENCE);

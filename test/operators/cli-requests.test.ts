@@ -1,10 +1,12 @@
 import { expect, test } from 'vitest';
 import type { RequestsAnswer, RequestView } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
+import { cleanUp } from '../support/clean-up.ts';
 import { CLI, ctl, ctlProcess, operatorOf } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { ask, get, onRedis } from '../support/operators.ts';
+import { ask, get, onRedis, statusOf } from '../support/operators.ts';
 import { startProcess } from '../support/process.ts';
+import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { type Stack, startStack } from '../support/stack.ts';
 
@@ -163,6 +165,28 @@ test('--follow waits for a gateway that does not respond', async () => {
   await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('the-last-one');
   await stack.stop();
   await expect.poll(() => err, { timeout: 20_000 }).toMatch(/^Note: No gateway answers at .+\n$/);
+  started.child.kill('SIGINT');
+  expect((await started.ended).code).toBe(0);
+});
+
+test('--follow with a tag goes on after an outage of Redis', async () => {
+  const server = await startRedisServer();
+  cleanUp(() => server.stop());
+  const stack = await startStack({ REDIS_URL: server.url });
+  const key = await stack.issueKey({ tags: { customer: 'acme' } });
+  const started = follow(stack, '--tag', 'customer=acme');
+  let err = '';
+  started.child.stderr?.on('data', (chunk) => {
+    err += chunk;
+  });
+  await ask(stack, key, 'before');
+  await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('before');
+  server.pause();
+  await expect.poll(() => err, { timeout: 20_000 }).toMatch(/^Note: Redis .+\n$/);
+  server.resume();
+  await expect.poll(() => statusOf(stack, key), { timeout: 20_000 }).toBe(200);
+  await ask(stack, key, 'after');
+  await expect.poll(() => started.out(), { timeout: 20_000 }).toContain('after');
   started.child.kill('SIGINT');
   expect((await started.ended).code).toBe(0);
 });

@@ -57,7 +57,7 @@ export const checkWorkers = (workers: WorkersState | undefined): CheckResult[] =
 
 const TABLE = 'plan table';
 
-function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
+export function checkPlans({ rejected, isReadable, isMissing, lastGood, table }: PlanCache): CheckResult[] {
   const stays = lastGood === undefined ? 'clients get 503' : 'the last good one stays in force';
   if (!isReadable && !isMissing) {
     const advice = 'If it is not a hash, run DEL gateway:plans. The log shows the error.';

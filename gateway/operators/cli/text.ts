@@ -65,6 +65,10 @@ export const timeText = (time: string, output: { isTTY?: boolean } = process.std
 export const preciseTimeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
   output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
 
+/** Does the same to the times in a sentence. */
+export const withTimeTexts = (sentence: string): string =>
+  sentence.replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, (time) => timeText(time));
+
 const MINUTE_MS = 60_000;
 
 function local(time: string, length: number): string {

@@ -15,8 +15,8 @@ interface Question {
   readonly isDangerous?: boolean;
   /** Shown between the title and the fields. */
   readonly content?: Content;
-  /** Whether a dialog with nothing to confirm may close now. */
-  mayClose?(): boolean;
+  /** Whether a dialog with nothing to confirm may close now. @param isPressed whether its button was pressed */
+  mayClose?(isPressed: boolean): boolean;
   /**
    * Receives the values by name, with empty ones undefined. If it throws, the dialog stays open and shows the errors at
    * their fields. It may open the next dialog.
@@ -57,7 +57,7 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
   async function submit(event: SubmitEvent) {
     event.preventDefault();
     if (isBusy) return;
-    if (mayClose !== undefined) return mayClose() ? onClose() : undefined;
+    if (mayClose !== undefined) return mayClose(true) ? onClose() : undefined;
     setFound(NO_FAULTS);
     setBusy(true);
     try {
@@ -74,8 +74,8 @@ function Dialog({ question, onClose }: { question: Question; onClose(): void }) 
     setBusy(false);
   }
 
-  // Escape and Back close a dialog, but one that shows a key opens again, because a script cannot always prevent closing.
-  const closed = () => (mayClose === undefined ? onClose() : dialog.current?.showModal());
+  // Escape and Back close a dialog. A script cannot always prevent that, so one that may not close yet opens again.
+  const closed = () => (mayClose?.(false) === false ? dialog.current?.showModal() : onClose());
   const kind = isDangerous ? 'main danger' : 'main';
   // The focus is here, so that a repeated key press does not confirm an action that cannot be undone.
   const cancelButton = html`<button type="button" autofocus=${isDangerous} onClick=${onClose}>Cancel</button>`;
@@ -212,9 +212,9 @@ export const showKey = (name: string, apiKey: string): void => showOnce(`The key
 
 /** Shows any secret text, only once. If it was not copied, closing must be confirmed once. */
 export function showOnce(title: string, label: string, text: string): void {
-  const closing = { mayClose: () => true };
+  const closing = { mayClose: (_isPressed: boolean) => true };
   const content = html`<${WholeText} label=${label} text=${text} closing=${closing} />`;
-  ask({ title, content, confirm: 'Done', mayClose: () => closing.mayClose() });
+  ask({ title, content, confirm: 'Done', mayClose: (isPressed) => closing.mayClose(isPressed) });
 }
 
 const NOT_COPIED = 'It has not been copied, and will not be shown again. Press Done once more to close this dialog.';
@@ -223,16 +223,16 @@ interface WholeTextProps {
   readonly label: string;
   readonly text: string;
   /** Decides whether the dialog may close. */
-  readonly closing: { mayClose(): boolean };
+  readonly closing: { mayClose(isPressed: boolean): boolean };
 }
 
 function WholeText({ label, text, closing }: WholeTextProps) {
   const shown = useRef<HTMLTextAreaElement>(null);
   const [isCopied, setCopied] = useState(false);
   const [note, setNote] = useState('');
-  closing.mayClose = () => {
+  closing.mayClose = (isPressed) => {
     if (!isCopied) setNote(NOT_COPIED);
-    return isCopied || note === NOT_COPIED;
+    return isCopied || (isPressed && note === NOT_COPIED);
   };
   useEffect(() => {
     if (isCopied) return;

@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks';
-import type { DecisionReport, RequestsAnswer, RequestView } from '../api/answers.ts';
+import type { DecisionReport, KeyView, RequestsAnswer, RequestView } from '../api/answers.ts';
 import { firstFilled, timesInWords } from '../clients.ts';
-import { bodyOf, usePolled } from './api.ts';
+import { ApiError, bodyOf, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
 import {
   BanNote,
@@ -145,14 +145,14 @@ interface RequestDetailsProps {
 
 /** Shows one request in plain words: what happened, why, when requests work again, and what to check or change. */
 function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
-  const { reason, advice, repeated, decision } = request;
+  const { reason, advice, repeated, decision, keyId } = request;
   // When the limit or the ban that refused it admits requests again.
   const again = decision?.outcome === 'banned' ? decision.bannedUntil : decision?.retryAt;
   return html`
     <div class="request">
       <p class="wordy">
         ${happened(request)} ${reason !== undefined && html`${withLocalTimes(reason)} `}
-        ${again !== undefined && html`${againInWords(again, request)}`}
+        ${again !== undefined && keyId !== undefined && html`<${Again} at=${again} keyId=${keyId} outcome=${request.outcome} /> `}
         ${advice !== undefined && html`${advice} `}
         ${repeated > 0 && repeatedInWords(request)}
       </p>
@@ -162,13 +162,19 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests work again. A ban can be lifted before it expires. */
-function againInWords(again: string, { outcome }: RequestView): string {
-  if (Date.parse(again) <= Date.now()) return 'That time has passed. ';
+/** Says when requests of the key work again, as its present state shows: it may have been reset or revoked since. */
+function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
+  const { value: key, fault } = usePolled<KeyView>(`/keys/${keyId}`, 10_000);
+  if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';
+  if (Date.parse(at) <= Date.now()) return 'That time has passed.';
+  if (key !== undefined && admits(key)) return 'Requests of the key work again now.';
   return outcome === 'banned'
-    ? `Unless it is lifted, the ban ends ${relative(again)}. `
-    : `Requests work again ${relative(again)}. `;
+    ? `Unless it is lifted, the ban ends ${relative(at)}.`
+    : `Requests work again ${relative(at)}.`;
 }
+
+const admits = ({ state, buckets }: KeyView): boolean =>
+  state === 'active' && buckets !== undefined && buckets.minute.remaining > 0 && buckets.day.remaining > 0;
 
 const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
 

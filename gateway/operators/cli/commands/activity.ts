@@ -7,7 +7,7 @@ import { asCsv, changesInWords } from '../../console/csv.ts';
 import { AdminError } from '../admin-client.ts';
 import { findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { table, timeText } from '../text.ts';
+import { table, timeText, withTimeTexts } from '../text.ts';
 import { count, time } from '../values.ts';
 
 type Filter = Readonly<Partial<Record<'actor' | 'action' | 'target' | 'from' | 'to', string>>>;
@@ -72,7 +72,7 @@ function describeActivity(entries: readonly ActivityView[]): string {
     action,
     targetName === undefined || targetName === target ? target : `${target} (${targetName})`,
     via,
-    changesInWords(changes) || '-',
+    withTimeTexts(changesInWords(changes)) || '-',
     reason || '-',
   ]);
   return table(['at', 'actor', 'action', 'target', 'via', 'changes', 'reason'], rows);

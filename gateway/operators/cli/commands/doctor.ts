@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { DoctorAnswer, SeenFinding } from '../../api/answers.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
-import { colour, harmless, type Style } from '../text.ts';
+import { colour, harmless, type Style, timeText } from '../text.ts';
 
 const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
   SeenFinding['status'],
@@ -33,6 +33,7 @@ function describe(findings: readonly SeenFinding[]): string {
 }
 
 function linesOf({ status, about, found, advice, since }: SeenFinding, width: number): string[] {
-  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}${status === 'unknown' ? `, since ${since}` : ''}`;
+  const from = status === 'unknown' && since !== undefined ? `, since ${timeText(since)}` : '';
+  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}${from}`;
   return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
 }

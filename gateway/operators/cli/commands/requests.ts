@@ -6,7 +6,7 @@ import { searchText, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
 import { banNote, findKey } from '../key.ts';
 import type { Session } from '../session.ts';
-import { type Cell, colour, harmless, linesOf, preciseTimeText, table } from '../text.ts';
+import { type Cell, colour, harmless, linesOf, preciseTimeText, table, withTimeTexts } from '../text.ts';
 import { count, seconds, TAG_FILTER, time, wantedTag } from '../values.ts';
 
 const SHOWN = 50;
@@ -145,7 +145,7 @@ function paintStatus(text: string, column: string): string {
 
 function reasonsOf({ reason, advice }: Partial<RequestView> = {}): string[] {
   const why = [reason, advice].filter((one) => one !== undefined).join(' ');
-  return why === '' ? [] : [`    ${harmless(why)}`];
+  return why === '' ? [] : [`    ${harmless(withTimeTexts(why))}`];
 }
 
 function describeRequest(request: RequestView): string {
@@ -158,7 +158,7 @@ function describeRequest(request: RequestView): string {
     ['at', preciseTimeText(request.at)],
     ['response', status === undefined ? 'in progress' : `${answer}, after ${milliseconds(request.durationMs)}`],
     ['outcome', status === undefined ? undefined : outcomeOf(request)],
-    ['why', request.reason],
+    ['why', request.reason && withTimeTexts(request.reason)],
     ['what to do', request.advice],
     ['repeated', repeated > 0 ? `${repeated} more like it in the same minute` : undefined],
     ['key', keyName === undefined ? keyId : `${keyId} (${keyName})`],
@@ -261,8 +261,8 @@ async function followRequests(
       newest ??= found.at(-1);
       isAway = false;
     } catch (fault) {
-      if (!(fault instanceof AdminError && fault.code === 'no_gateway')) throw fault;
-      // The gateway may be restarting.
+      // The gateway may be restarting, or the store may be unavailable for a while.
+      if (!(fault instanceof AdminError && (fault.code === 'no_gateway' || fault.status === 503))) throw fault;
       if (!isAway) session.printNote(`Note: ${fault.message}`);
       isAway = true;
     }

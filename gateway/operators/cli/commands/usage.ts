@@ -28,9 +28,9 @@ export function add(program: Command, session: Session): void {
     .addHelpText(
       'after',
       `
-Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active ban,
-requests decided while Redis was unavailable, or requests without a valid key. Days are UTC; 35 days and the current one are kept,
-even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
+Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active ban
+or requests without a valid key. Requests decided while Redis was unavailable are added once it is back. Days are UTC; 35 days
+and the current one are kept, even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
 first or, with --by, the largest sums. With --by tag:<name>, one sum is for keys without that tag.
 
 Examples:
