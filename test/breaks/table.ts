@@ -137,6 +137,19 @@ export const BREAKS: readonly Break[] = [
   ),
   row('shared/process/run.ts', 'gateway/next-tick', 'kept.push(executionAsyncResource())', 'kept.push({})'),
   row(
+    'gateway/serve-operators.ts',
+    'browser/console-outage.thorough',
+    "'plan table': () => checkPlans(backend.planCache),",
+    '',
+  ),
+  row(
+    'gateway/operators/console/health.ts',
+    'browser/console-health.thorough',
+    'shown.current.names === names',
+    'true',
+  ),
+  row('gateway/operators/cli/commands/requests.ts', 'operators/cli-requests', ' || fault.status === 503', ''),
+  row(
     'gateway/stores/plans.ts',
     'gateway/plans.test',
     '(isUsable(field, table[field]) ? table',
@@ -235,8 +248,8 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/operators/console/dialog.ts',
     'browser/console-keys.thorough',
-    'onClose() : dialog.current?.showModal());',
-    'onClose() : undefined);',
+    'dialog.current?.showModal() : onClose());',
+    'undefined : onClose());',
   ),
 
   // The reference.
