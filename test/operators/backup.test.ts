@@ -76,7 +76,6 @@ describe('on Redis', () => {
     const [stack, other] = [await fresh(), await started()];
     const { expected, own, big, usedUp, banned } = await issueAll(stack, 204);
     await stack.admin('PATCH', '/plans/pro', { minute: 250 });
-    // If the table is lost, either gateway may write it back, so both must have the change.
     expect(await get(other, '/plans')).toMatchObject({ pro: { minute: 250 } });
     const file = await backUp(stack);
     const before = await contents();
