@@ -166,6 +166,12 @@ export const isZoneUnknown = (): boolean =>
   [undefined, 'Etc/Unknown'].includes(new Intl.DateTimeFormat().resolvedOptions().timeZone) &&
   new Date().getTimezoneOffset() === 0;
 
+const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
+
+/** Splits a text, and formats the UTC times in it for its reader. */
+export const withTimes = <T>(text: string, show: (time: string) => T): (T | string)[] =>
+  text.split(TIME).map((part) => (TIME.test(part) ? show(part) : part));
+
 const PARTS = ['decision', 'waiting', 'core', 'sending'] as const;
 
 /** Describes how long each part of a request took; undefined if it reached none. @param write formats a duration */

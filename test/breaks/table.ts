@@ -145,8 +145,8 @@ export const BREAKS: readonly Break[] = [
   row(
     'gateway/operators/console/health.ts',
     'browser/console-health.thorough',
-    'shown.current.names === names',
-    'true',
+    'const results = bad.map(',
+    'const results = bad.slice(0, 0).map(',
   ),
   row('gateway/operators/cli/commands/requests.ts', 'operators/cli-requests', ' || fault.status === 503', ''),
   row(

@@ -15,8 +15,8 @@ const limits = (stack: Stack, key?: string, from = '127.0.0.1'): Promise<Answer>
 const spend = (stack: Stack, key: string): Promise<Answer> => send(`${stack.gateway}/v1/pets`, { key });
 const inSeconds = (seconds: number) => Math.floor(Date.now() / 1_000) + seconds;
 
-function expectNear(standing: unknown, second: number): void {
-  expect(Math.abs(Number(standing) - second)).toBeLessThan(4);
+function expectNear(shown: unknown, second: number): void {
+  expect(Math.abs(Number(shown) - second)).toBeLessThan(4);
 }
 
 describe.for(bothStacks(redisUrl))('with %s', async ([, environment]) => {

@@ -132,7 +132,7 @@ interface App {
   readonly users: number;
   readonly times: number;
   readonly hours: number;
-  again(retryAfters: number, refusals: number, random: () => number): number | undefined;
+  again(retryAfter: number, refusals: number, random: () => number): number | undefined;
 }
 
 async function runApp(limit: number, { users, times, hours, again }: App) {
@@ -164,7 +164,7 @@ describe('apps of 200 users', () => {
       users: 200,
       times,
       hours: HOURS,
-      again: (retryAfters) => retryAfters,
+      again: (retryAfter) => retryAfter,
     });
     expect(banned).toBe(0);
     expect(share).toBeGreaterThan(0.98);

@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
+import { withTimes } from '../clients.ts';
 
 /** Formats what commands print: tables, facts, colours and times. */
 
@@ -66,8 +67,7 @@ export const preciseTimeText = (time: string, output: { isTTY?: boolean } = proc
   output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
 
 /** Does the same to the times in a sentence. */
-export const withTimeTexts = (sentence: string): string =>
-  sentence.replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, (time) => timeText(time));
+export const withTimeTexts = (sentence: string): string => withTimes(sentence, (time) => timeText(time)).join('');
 
 const MINUTE_MS = 60_000;
 

@@ -1,6 +1,5 @@
-import { useEffect, useRef } from 'preact/hooks';
 import type { DoctorAnswer, SeenFinding, TrafficAnswer } from '../api/answers.ts';
-import { type Polled, refresh, usePolled } from './api.ts';
+import { bodyOf, type Polled, refresh, usePolled } from './api.ts';
 import { Card, type Column, Facts, html, Missing, Table, When } from './parts.ts';
 import { counted, milliseconds, number, tableFieldInWords, upperFirst } from './words.ts';
 
@@ -19,16 +18,13 @@ const COLUMNS: readonly Column<SeenFinding>[] = [
 
 export function HealthPage() {
   const state = usePolled<TrafficAnswer>('/traffic', 1_000);
-  const checks = usePolled<DoctorAnswer>('/doctor', 10_000);
   const bad = state.value?.findings ?? [];
-  // When a quick check changes its mind, the earlier results of the others may be out of date, so they are hidden and
-  // all checks run again.
-  const names = state.value && bad.map(({ about, status }) => `${about} ${status}`).join();
-  const shown = useRef({ checked: checks.value, names });
-  if (shown.current.checked !== checks.value) shown.current = { checked: checks.value, names };
-  const isCurrent = shown.current.names === names;
-  useEffect(() => void (!isCurrent && refresh()), [isCurrent, names]);
-  const findings = checks.value && (isCurrent ? newestOf(checks.value.findings, bad) : bad);
+  // If the result of a quick check changes, earlier results of the others may be out of date: all checks run again.
+  const results = bad.map(({ about, status }) => `${about} ${status}`).join();
+  const checks = usePolled(`/doctor ${results}`, bad.length === 0 ? 10_000 : 2_000, () =>
+    bodyOf<DoctorAnswer>('/doctor'),
+  );
+  const findings = checks.value || bad.length > 0 ? newestOf(checks.value?.findings ?? [], bad) : undefined;
   const again = html`<button type="button" class="small" onClick=${refresh}>Check again</button>`;
   return html`
     <h1>Health</h1>
@@ -44,7 +40,7 @@ export function HealthPage() {
     ${state.value?.workers !== undefined && html`<${WorkersCard} state=${state.value} each=${state.value.workers.each} />`}
     <${Card} title="Checks" actions=${again}>
       <${Table} label="Checks" columns=${COLUMNS} rows=${findings} fault=${checks.fault}
-        idOf=${({ about, found }: SeenFinding) => about + found} empty="The checks are running." />
+        idOf=${({ about, found }: SeenFinding) => about + found} empty="Nothing has been checked." />
     <//>
   `;
 }

@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks';
 import type { DecisionReport, KeyView, RequestsAnswer, RequestView } from '../api/answers.ts';
-import { firstFilled, timesInWords } from '../clients.ts';
-import { ApiError, bodyOf, usePolled } from './api.ts';
+import { firstFilled, timesInWords, withTimes } from '../clients.ts';
+import { ApiError, bodyOf, keyPath, usePolled } from './api.ts';
 import { addressOf } from './page-names.ts';
 import {
   BanNote,
@@ -164,7 +164,7 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
 
 /** Says when requests of the key work again, as its present state shows: it may have been reset or revoked since. */
 function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
-  const { value: key, fault } = usePolled<KeyView>(`/keys/${keyId}`, 10_000);
+  const { value: key, fault } = usePolled<KeyView>(keyPath(keyId), 10_000);
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';
   if (Date.parse(at) <= Date.now()) return 'That time has passed.';
   if (key !== undefined && admits(key)) return 'Requests of the key work again now.';
@@ -176,11 +176,9 @@ function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: Req
 const admits = ({ state, buckets }: KeyView): boolean =>
   state === 'active' && buckets !== undefined && buckets.minute.remaining > 0 && buckets.day.remaining > 0;
 
-const TIME = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/;
-
 /** Converts the times in a text to local time. */
 const withLocalTimes = (text: string): Content =>
-  text.split(TIME).map((part) => (TIME.test(part) ? html`<time datetime=${part}>${clockToSecond(part)}</time>` : part));
+  withTimes(text, (time) => html`<time datetime=${time}>${clockToSecond(time)}</time>`);
 
 const DECIDED_BY = { local: 'the gateway, while Redis was away', shared: 'the limits shared by all gateways' };
 
