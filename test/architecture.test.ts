@@ -122,6 +122,13 @@ test("no service imports node:http, which would load Node's HTTP client into eac
   expect(product.filter(({ values }) => values.includes('node:http')).map(({ path }) => path)).toEqual([]);
 });
 
+test('the root has only its five folders, its four files and dot-files', () => {
+  const ignored = /^(\.|node_modules$|isolate-)/;
+  const names = readdirSync(ROOT).filter((name) => !ignored.test(name));
+  const files = ['README.md', 'package-lock.json', 'package.json', 'tsconfig.json'];
+  expect(names.sort()).toEqual([...files, 'core', 'deploy', 'gateway', 'shared', 'test'].sort());
+});
+
 test('no imports are circular', () => {
   const importsIn = new Map(product.map(({ path, imports }) => [path, imports]));
   const seen = new Set<string>();
