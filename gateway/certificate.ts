@@ -3,6 +3,7 @@ import { createSecureContext } from 'node:tls';
 import type { Certificate } from '../shared/http/server.ts';
 import { readSettingFile } from '../shared/process/env.ts';
 import type { Logger } from '../shared/process/logger.ts';
+import { every } from '../shared/process/repeat.ts';
 
 /** The files of the server certificate, which can be replaced while the gateway runs. */
 export interface CertificateFiles {
@@ -121,11 +122,11 @@ export function watchCertificate({ files, first, onRenewed, logger }: Certificat
       logger.error({ reason: message }, 'the certificate files are invalid; the last good ones stay');
   }
 
-  const looking = setInterval(look, LOOK_EVERY_MS).unref();
+  const stop = every(LOOK_EVERY_MS, look);
   return {
     expiresAt: () => expiresAt,
     isRejected: () => timesSeen >= REJECTED_AFTER,
-    stop: () => clearInterval(looking),
+    stop,
   };
 }
 

@@ -1,5 +1,6 @@
 import { Counter, type Family, Label } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
+import { every } from '../../shared/process/repeat.ts';
 import { monotonicClock } from './bucket.ts';
 import type { Client, Debt } from './client.ts';
 import type { Clients, LocalDecisions } from './clients.ts';
@@ -214,7 +215,7 @@ const CALLS_AT_ONCE = 8;
 export class Debts {
   readonly #clients: Clients;
   readonly #charger: Charger;
-  readonly #timer: NodeJS.Timeout;
+  readonly #endSettling: () => void;
   #isUnderWay = false;
   readonly #counted = new Counter(
     {
@@ -228,7 +229,7 @@ export class Debts {
     this.#clients = clients;
     this.#charger = charger;
     for (const fate of FATES) this.#counted.declare(fate);
-    this.#timer = setInterval(() => void this.settle(), EVERY_MS).unref();
+    this.#endSettling = every(EVERY_MS, () => this.settle());
   }
 
   /** Counts a local admission for which the store may have charged as well. */
@@ -258,7 +259,7 @@ export class Debts {
 
   /** Charges what it can before the process stops. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    this.#endSettling();
     await this.settle();
   }
 
@@ -278,28 +279,55 @@ export class Debts {
 }
 
 /** A deadline has this many parts. A stall of the event loop counts as one part, however long it lasts. */
-const PARTS = 5;
+const PARTS = 10;
+
+interface Deadline {
+  /** The parts that have begun; undefined once it is stopped. */
+  parts: number | undefined;
+  readonly onMissed: () => void;
+  readonly onPart: () => void;
+}
+
+/** The deadlines that run, by their length. They share one timer, which ends when none is left. */
+const RUNNING = new Map<number, Deadline[]>();
 
 /**
- * Calls `onMissed` every `ms`, and `onPart` five times as often. A process that stalls or gets little CPU misses no
- * deadline: it counts the parts in which the event loop turned, and lets every socket be read once more before the
- * call.
+ * Calls `onMissed` each time that `ms` have passed, at most a tenth later, and `onPart` ten times as often. A process
+ * that stalls or gets little CPU misses no deadline: it counts the parts in which the event loop turned, and lets every
+ * socket be read once more before the call.
  * @returns a function that stops the deadline
  */
 export function startDeadline(ms: number, onMissed: () => void, onPart = () => {}): () => void {
-  let parts = 0;
-  let hasEnded = false;
-  const lookAgain = () => {
-    if (!hasEnded) onMissed();
-  };
-  const timer = setInterval(() => {
-    parts += 1;
-    onPart();
-    // Timers run before the poll phase, in which sockets are read. Immediates run after it.
-    if (parts % PARTS === 0) setImmediate(lookAgain);
-  }, ms / PARTS);
+  const running = RUNNING.get(ms) ?? beginParts(ms);
+  const deadline: Deadline = { parts: 0, onMissed, onPart };
+  running.push(deadline);
   return () => {
-    hasEnded = true;
-    clearInterval(timer);
+    if (deadline.parts === undefined) return;
+    deadline.parts = undefined;
+    running[running.indexOf(deadline)] = running.at(-1) as Deadline;
+    running.pop();
   };
+}
+
+function beginParts(ms: number): Deadline[] {
+  const running: Deadline[] = [];
+  RUNNING.set(ms, running);
+  const timer = setInterval(() => {
+    if (running.length === 0) {
+      clearInterval(timer);
+      RUNNING.delete(ms);
+    }
+    for (const deadline of [...running]) takePart(deadline);
+  }, ms / PARTS);
+  return running;
+}
+
+function takePart(deadline: Deadline): void {
+  const begun = deadline.parts;
+  if (begun === undefined) return;
+  deadline.parts = begun + 1;
+  deadline.onPart();
+  // The first part was already under way, so it is not counted. Timers run before the poll phase, in which sockets are
+  // read, and immediates after it.
+  if (begun > 0 && begun % PARTS === 0) setImmediate(() => deadline.parts !== undefined && deadline.onMissed());
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { HttpError } from '../../shared/http/errors.ts';
+import { every } from '../../shared/process/repeat.ts';
 import type { Credential } from '../limiter/credential.ts';
 import type { Keys } from '../stores/keys.ts';
 import { CLOSE_CODES, type Tunnel } from '../upstream/tunnel.ts';
@@ -33,14 +34,14 @@ export class Tunnels {
   readonly #open = new Map<Tunnel, Credential>();
   readonly #keys: Pick<Keys, 'isValid'>;
   readonly #idleMs: number;
-  readonly #timer: NodeJS.Timeout;
+  readonly #endLooking: () => void;
   #isLooking = false;
   #stopped = false;
 
   constructor(keys: Pick<Keys, 'isValid'>, idleMs: number) {
     this.#keys = keys;
     this.#idleMs = idleMs;
-    this.#timer = setInterval(() => this.#closeInvalid(), LOOK_EVERY_MS).unref();
+    this.#endLooking = every(LOOK_EVERY_MS, () => this.#closeInvalid());
   }
 
   /** True once all WebSockets are closed and new ones are refused. */
@@ -56,7 +57,7 @@ export class Tunnels {
 
   stop(): void {
     this.#stopped = true;
-    clearInterval(this.#timer);
+    this.#endLooking();
     for (const tunnel of this.#open.keys()) tunnel.close(CLOSE_CODES.goingAway);
   }
 

@@ -1,4 +1,5 @@
 import { readSettingFile, textsRead } from '../../shared/process/env.ts';
+import { every } from '../../shared/process/repeat.ts';
 
 const LOOK_EVERY_MS = 1_000;
 
@@ -20,7 +21,7 @@ export class LastGoodFiles {
   /** @param readSettings throws if the settings are invalid */
   constructor(readSettings: () => unknown) {
     this.#readSettings = readSettings;
-    if (this.#good.size > 0) setInterval(() => this.#areGood(), LOOK_EVERY_MS).unref();
+    if (this.#good.size > 0) every(LOOK_EVERY_MS, () => this.#areGood());
   }
 
   /** Undefined if all files are good: a worker then reads them itself. */

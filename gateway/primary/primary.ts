@@ -3,6 +3,7 @@ import { HttpError } from '../../shared/http/errors.ts';
 import { LONGEST_USE_MS } from '../../shared/http/server.ts';
 import { Counter, sumOf } from '../../shared/process/counts.ts';
 import { droppedLines, type Logger } from '../../shared/process/logger.ts';
+import { every } from '../../shared/process/repeat.ts';
 import { type Running, type Starting, tryPort } from '../../shared/process/run.ts';
 import { type GatewaySettings, webhookSecretOf } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
@@ -95,7 +96,7 @@ export async function startPrimary(
     const { isReadable = true, isMissing = false } = backend?.planCache ?? {};
     levels.watch((!isReadable && !isMissing) || workers.isLocal);
   };
-  if (owner === undefined) setInterval(watch, WATCH_MS).unref();
+  if (owner === undefined) every(WATCH_MS, watch);
   // On a first start, workers can then load the code that this process has compiled. The call is repeated below.
   flushCompileCache();
   begun.resolve(workers);

@@ -2,6 +2,7 @@ import cluster from 'node:cluster';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
 import { createMetrics } from '../../shared/process/metrics.ts';
+import { every } from '../../shared/process/repeat.ts';
 import type { Starting } from '../../shared/process/run.ts';
 import type { GatewaySettings } from '../config.ts';
 import { Clients } from '../limiter/clients.ts';
@@ -67,7 +68,7 @@ export async function startWorker(
     flush: () => embedded?.flush().then(() => true as const) ?? true,
   });
   const reportNow = () => primary.send('report', report?.());
-  const reporting = setInterval(reportNow, REPORT_EVERY_MS).unref();
+  const endReports = every(REPORT_EVERY_MS, reportNow);
   const order = await primary.ask('start', undefined);
   const storage = storageOfPrimary(primary);
   const limiterOf = (plans: PlansInForce) => {
@@ -111,7 +112,7 @@ export async function startWorker(
       .then(() => ({ gateway: server.url })),
     async stop(lameDuckMs, lingerMs) {
       await server.stop({ lameDuckMs, lingerMs });
-      clearInterval(reporting);
+      endReports();
       const last = report?.();
       await backend.close();
       // The answer confirms that the last counts and the state of each released key have arrived.

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../shared/process/logger.ts';
+import { untilNext } from '../../shared/process/repeat.ts';
 import {
   DEFAULT_PLANS,
   type PlanTable,
@@ -82,7 +83,7 @@ export class PlanCache {
   async start(): Promise<void> {
     this.#reading = this.refresh();
     await this.#reading;
-    if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), REFRESH_MS).unref();
+    if (!this.#stopped) this.#timer = setTimeout(() => void this.start(), untilNext(REFRESH_MS)).unref();
   }
 
   /** Resolves once nothing is being read or written. */

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Family, Series } from '../../shared/process/counts.ts';
 import type { Metrics } from '../../shared/process/metrics.ts';
+import { every } from '../../shared/process/repeat.ts';
 import { count, listOf, time } from '../../shared/schemas/answer-parts.ts';
 import type { WatchedCertificate } from '../certificate.ts';
 import type { Backend, RedisState } from '../stores/backend.ts';
@@ -270,7 +271,7 @@ interface Minute {
 export class WatchedTraffic {
   readonly since = new Date();
   readonly source: TrafficSource;
-  readonly #timer: NodeJS.Timeout;
+  readonly stop: () => void;
   #minutes: readonly Minute[] = [];
   #mode: { readonly isLocal: boolean; readonly since: Date };
 
@@ -278,7 +279,7 @@ export class WatchedTraffic {
     this.source = source;
     this.#mode = { isLocal: source.isLocal(), since: this.since };
     this.#update();
-    this.#timer = setInterval(() => this.#update(), UPDATE_EVERY_MS).unref();
+    this.stop = every(UPDATE_EVERY_MS, () => this.#update());
   }
 
   /** Whether decisions are local because Redis is unavailable, and since when. */
@@ -306,10 +307,6 @@ export class WatchedTraffic {
         p99: quantile(answered, 0.99),
       };
     });
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
   }
 
   #update(): void {

@@ -1,6 +1,7 @@
 import { boundedMap } from '../../shared/bounded-map.ts';
 import type { Family } from '../../shared/process/counts.ts';
 import type { Logger } from '../../shared/process/logger.ts';
+import { every } from '../../shared/process/repeat.ts';
 import { Call, type CallContext, type Destination, type Done } from './call.ts';
 import { Core, type CoreChoice, type CoreCounts, type CoreState, LATE_AFTER_MS, NOTED_MS, Resends } from './core.ts';
 import { type CoreAddress, CoreNames } from './core-addresses.ts';
@@ -124,7 +125,7 @@ const MAX_PAST = 32;
  */
 class Cores implements CoreChoice {
   readonly #timeoutMs: number;
-  readonly #looking = setInterval(() => this.#look(), PROBE_EVERY_MS).unref();
+  readonly #endLooking = every(PROBE_EVERY_MS, () => this.#look());
   readonly #leaving = new Set<Core>();
   readonly #past = boundedMap<string, CoreCounts>(MAX_PAST);
   readonly #resends = new Resends();
@@ -223,7 +224,7 @@ class Cores implements CoreChoice {
   }
 
   close(): void {
-    clearInterval(this.#looking);
+    this.#endLooking();
     for (const core of this.open) core.close();
   }
 

@@ -5,6 +5,7 @@ import https from 'node:https';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KeyedCount } from '../fair-share.ts';
+import { every } from '../process/repeat.ts';
 import { Connection, handleRequests, noRequest, PLAIN_HTTP, Rules, reset } from './connection.ts';
 import { http } from './node-http.ts';
 import { type Fault, KEPT_HEADER_LINES } from './request-head.ts';
@@ -288,8 +289,10 @@ class Connections {
       this.all.delete(below(socket));
       this.#add(socket, new Connection(socket, this.#rules));
     });
-    const sweeping = setInterval(() => this.#sweep(), limits.checkEveryMs / 2).unref();
-    server.once('close', () => clearInterval(sweeping));
+    server.once(
+      'close',
+      every(limits.checkEveryMs / 2, () => this.#sweep()),
+    );
   }
 
   /**

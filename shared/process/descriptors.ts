@@ -1,5 +1,6 @@
 import { open } from 'node:fs/promises';
 import type { Logger } from './logger.ts';
+import { every } from './repeat.ts';
 
 const LOOK_EVERY_MS = 1_000;
 
@@ -23,6 +24,5 @@ export function watchDescriptors(logger: Logger, onExhausted: () => void): () =>
       );
     }
   }
-  const looking = setInterval(() => void look(), LOOK_EVERY_MS).unref();
-  return () => clearInterval(looking);
+  return every(LOOK_EVERY_MS, look);
 }

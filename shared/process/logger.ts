@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import { type DestinationStream, type Level, type Logger, pino } from 'pino';
 import type { Family } from './counts.ts';
 import { logDescriptor } from './log-descriptor.ts';
+import { every } from './repeat.ts';
 
 export type { Logger };
 
@@ -122,7 +123,7 @@ class LogOutput {
     this.#isFile = fs.fstatSync(fd).isFile();
     this.#fd = this.#isFile ? fd : nonBlocking(fd);
     this.#onDropped = onDropped;
-    setInterval(() => this.flush(), FLUSH_EVERY_MS).unref();
+    every(FLUSH_EVERY_MS, () => this.flush());
   }
 
   get dropped(): number {

@@ -4,6 +4,7 @@ import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import slotOf from 'cluster-key-slot';
 import { AbstractConnector, Cluster, Redis, type RedisOptions, SentinelConnector } from 'ioredis';
 import type { Logger } from '../../../shared/process/logger.ts';
+import { every } from '../../../shared/process/repeat.ts';
 import { loadOnConnect, type RedisConnection } from './calls.ts';
 import { type Address, addresses, commonOptions, type RedisTarget } from './target.ts';
 
@@ -150,13 +151,13 @@ function endWhenSilent(redis: Redis): void {
     const { stream } = redis;
     let bytesRead = 0;
     let silentParts = 0;
-    const timer = setInterval(() => {
+    const end = every(ms / SILENT_PARTS, () => {
       const isSilent = redis.commandQueue.length > 0 && stream.bytesRead === bytesRead;
       silentParts = isSilent ? silentParts + 1 : 0;
       bytesRead = stream.bytesRead;
       if (silentParts > SILENT_PARTS) stream.destroy(new Error(`No answer in ${ms} ms.`));
-    }, ms / SILENT_PARTS).unref();
-    stream.once('close', () => clearInterval(timer));
+    });
+    stream.once('close', end);
   });
 }
 
