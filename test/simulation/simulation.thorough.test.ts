@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { simulateSeeds } from './seeds.ts';
 
-const SEEDS = 2_000;
+const SEEDS = 500;
 
-test(`${SEEDS} simulated seeds violate no invariant`, { timeout: 900_000 }, async () => {
+test(`${SEEDS} simulated seeds violate no invariant`, async () => {
   const { redis } = await emptyDatabase();
   const { violations, local } = await simulateSeeds({ redis }, SEEDS);
   expect(violations).toEqual([]);
