@@ -171,7 +171,7 @@ interface Moments {
 interface Times {
   /** Until the decision. */
   readonly decision: number | undefined;
-  /** The wait for the rest of the body and for a connection to the core. */
+  /** Until it was sent to the core, once its body and a connection were there; otherwise until it ended. */
   readonly waiting: number | undefined;
   /** Until the core began to answer. */
   readonly core: number | undefined;
@@ -181,7 +181,7 @@ interface Times {
 
 export const timesOf = ({ startedAt, decidedAt, sentAt, answeredAt, endedAt }: Moments): Times => ({
   decision: between(startedAt, decidedAt),
-  waiting: between(decidedAt, sentAt),
+  waiting: between(decidedAt, sentAt || endedAt),
   core: between(sentAt, answeredAt),
   sending: between(answeredAt, endedAt),
 });

@@ -265,8 +265,8 @@ export const RequestReport = z.object({
   durationMs: z.number(),
   /**
    * How long each part took; undefined for a part that was not reached. The parts are the time to the decision, the
-   * wait for the rest of the body and for a connection to the core, the time until the core began to answer, and the
-   * time until the answer was handed over.
+   * wait for the rest of the body and for a connection to the core (or until the end, if it was not sent to the core),
+   * the time until the core began to answer, and the time until the answer was handed over.
    */
   times: z.object({ decision: milliseconds, waiting: milliseconds, core: milliseconds, sending: milliseconds }),
   address: z.string(),

@@ -17,6 +17,7 @@ import { ctl } from '../support/ctl.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { ask as askWith, get, pagesOf, viewOf } from '../support/operators.ts';
+import { connectRaw } from '../support/raw-client.ts';
 import { startRedisServer } from '../support/redis.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 import { ADMIN_TOKEN, bothStacks, type Stack, startStack } from '../support/stack.ts';
@@ -197,6 +198,19 @@ test('the duration of a request that the core does not answer is attributed to t
   const { core: inCore = -1, sending = -1 } = (await one(stack, answer.id))?.times ?? {};
   expect(inCore).toBeGreaterThan(350);
   expect(sending).toBeLessThan(inCore);
+});
+
+test('the wait for a body that never arrives in full is part of the duration', async () => {
+  const stack = await startStack();
+  const id = randomUUID();
+  const client = await connectRaw(stack.gateway);
+  const head = `POST /v1/pets HTTP/1.1\r\nHost: store\r\nAuthorization: Bearer ${await stack.issueKey()}\r\nX-Request-Id: ${id}`;
+  client.socket.write(`${head}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`);
+  await sleep(400);
+  client.socket.destroy();
+  const { times, durationMs = 0 } = (await one(stack, id)) ?? {};
+  expect(times?.waiting).toBeGreaterThan(250);
+  expect(Math.abs((times?.decision ?? 0) + (times?.waiting ?? 0) - durationMs)).toBeLessThan(1);
 });
 
 test('answers have a Server-Timing header only if SERVER_TIMING is set', async () => {
