@@ -72,11 +72,14 @@ test('a request refused by a ban links to the bans and to an existing heading of
   const { page, faults } = await openConsole(browser, stack, '/console/requests?q=b-banned');
   // It is the only expanded row.
   await opened(page).getByText('The key was banned until').waitFor();
-  expect(await opened(page).innerText()).toMatch(/Unless it is lifted, the ban ends in (10|9) minutes\./);
+  expect(await opened(page).innerText()).toMatch(/The key is banned until [\d:]+ [AP]M \(in (10|9) min\)/);
   expect(await opened(page).getByRole('link', { name: 'Bans' }).getAttribute('href')).toBe('/console/bans');
   await stack.admin('DELETE', `/keys/${idOf(key)}/ban`);
   await page.reload();
   await opened(page).getByText('Requests of the key work again now.').waitFor();
+  await stack.admin('PATCH', `/keys/${idOf(key)}`, { disabled: true });
+  await page.reload();
+  await opened(page).getByText('The key is disabled now.').waitFor();
   await stack.admin('DELETE', `/keys/${idOf(key)}`);
   await page.reload();
   await opened(page).getByText('The key has been revoked since.').waitFor();

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 import { describe, expect, test, vi } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type {
@@ -246,6 +247,19 @@ async function findingsOn({ admin }: Workers) {
   const doctor = (await admin('/doctor')).json as DoctorAnswer;
   return [traffic.health, doctor.findings.find(({ about }) => about.startsWith('gateway'))];
 }
+
+test('a gateway that answers is not reported as silent while Redis refuses writes', async () => {
+  const server = await startRedisServer();
+  cleanUp(server.stop);
+  const redis = new Redis(server.url);
+  cleanUp(() => redis.disconnect());
+  const [here] = [await startWorkers({ REDIS_URL: server.url }), await startWorkers({ REDIS_URL: server.url })];
+  const missing = async () => ((await here.admin('/requests')).json as RequestsAnswer).missing;
+  await eventually(missing).toEqual([]);
+  await redis.config('SET', 'min-replicas-to-write', '1');
+  await eventually(missing).toEqual(['the gateways registered in Redis']);
+  expect((await findingsOn(here))[1]).toBeUndefined();
+});
 
 describe('with two gateways of two workers', async () => {
   const { url, redis } = await emptyDatabase();

@@ -17,7 +17,7 @@ import {
   Table,
 } from './parts.ts';
 import type { Route } from './router.ts';
-import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative } from './words.ts';
+import { clockToSecond, counted, exactTime, milliseconds, number, planInWords, relative, runningBan } from './words.ts';
 
 /** The recent requests of all gateways: the list, and the details of each. */
 
@@ -162,19 +162,20 @@ function RequestDetails({ of: request, leadsToKey }: RequestDetailsProps) {
   `;
 }
 
-/** Says when requests of the key work again, as its present state shows: it may have been reset or revoked since. */
+/** Says when requests of the key work again, as its present state shows: that may have changed since. */
 function Again({ at, keyId, outcome }: { at: string; keyId: string; outcome: RequestView['outcome'] }) {
   const { value: key, fault } = usePolled<KeyView>(keyPath(keyId), 10_000);
   if (fault instanceof ApiError && fault.status === 404) return 'The key has been revoked since.';
+  if (key?.state === 'banned') return `The key is banned ${runningBan(key)}.`;
+  if (key !== undefined && key.state !== 'active') return `The key is ${key.state} now.`;
+  if (key?.buckets !== undefined && key.buckets.minute.remaining > 0 && key.buckets.day.remaining > 0)
+    return 'Requests of the key work again now.';
+  if (key !== undefined && outcome === 'banned') return 'The ban has ended.';
   if (Date.parse(at) <= Date.now()) return 'That time has passed.';
-  if (key !== undefined && admits(key)) return 'Requests of the key work again now.';
   return outcome === 'banned'
     ? `Unless it is lifted, the ban ends ${relative(at)}.`
     : `Requests work again ${relative(at)}.`;
 }
-
-const admits = ({ state, buckets }: KeyView): boolean =>
-  state === 'active' && buckets !== undefined && buckets.minute.remaining > 0 && buckets.day.remaining > 0;
 
 /** Converts the times in a text to local time. */
 const withLocalTimes = (text: string): Content =>

@@ -138,7 +138,7 @@ function showLimits({ name, plan, minute, day, waitSeconds, strikesLeft, bannedU
   byId('strikes').textContent = number(strikesLeft);
   byId('strikes-note').textContent = bannedUntil === null ? 'Not banned' : `Banned until ${clock(bannedUntil)}`;
   showUsage(usage);
-  showRefusals(refusals, waitSeconds === 0 && bannedUntil === null);
+  showRefusals(refusals, bannedUntil ?? (waitSeconds === 0 ? Number.POSITIVE_INFINITY : 0));
   return REFRESH_MS;
 }
 
@@ -201,8 +201,11 @@ function showUsage(usage) {
 
 const NONE = byId('no-refusals').textContent;
 
-/** @param refusals null if they could not be read, in which case the last ones stay. @param isAdmitted whether a request is admitted now */
-function showRefusals(refusals, isAdmitted) {
+/**
+ * @param refusals null if they could not be read, in which case the last ones stay
+ * @param notBefore when the ban ends, as Unix time in seconds; infinite if a request is admitted now
+ */
+function showRefusals(refusals, notBefore) {
   byId('no-refusals').textContent =
     refusals === null ? 'They cannot be read right now. This page will try again.' : NONE;
   if (refusals === null) return;
@@ -210,18 +213,19 @@ function showRefusals(refusals, isAdmitted) {
     ...refusals.map((refusal) => {
       const entry = element('li', `${clock(refusal.at)} `);
       const link = element('a', 'What to do', { href: `#error-${refusal.code}` });
-      entry.append(element('code', `${refusal.method} ${refusal.path}`), ` ${whyOf(refusal, isAdmitted)} `, link);
+      entry.append(element('code', `${refusal.method} ${refusal.path}`), ` ${whyOf(refusal, notBefore)} `, link);
       return entry;
     }),
   );
   byId('no-refusals').hidden = refusals.length > 0;
 }
 
-function whyOf({ code, limit, retryAt, repeated }, isAdmitted) {
+function whyOf({ code, limit, retryAt, repeated }, notBefore) {
   const more = repeated === 0 ? '' : ` ${number(repeated)} more were refused in the same minute.`;
   if (code === 'insufficient_scope') return `It was refused: the secret lacks the scope.${more}`;
   const why = code === 'key_banned' ? 'the key was banned' : `the ${limit} limit was used up`;
-  const retry = !isAdmitted && retryAt * 1_000 > Date.now() ? ` A retry will be admitted from ${clock(retryAt)}.` : '';
+  const retry =
+    retryAt * 1_000 > Date.now() && retryAt >= notBefore ? ` A retry will be admitted from ${clock(retryAt)}.` : '';
   return `It was refused: ${why}.${retry}${more}`;
 }
 

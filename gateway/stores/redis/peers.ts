@@ -28,6 +28,9 @@ const LIST_WITHIN_MS = 1_000;
 /** How operators see a gateway: its host and its process. */
 const nameOf = (gateway: string): string => gateway.replace(/:\w+$/, '');
 
+const namedAnswers = (answers: ReadonlyMap<string, unknown>) =>
+  [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer }));
+
 const waited = (ms: number): Promise<undefined> => sleep(ms, undefined, { ref: false });
 
 export class Peers {
@@ -58,14 +61,16 @@ export class Peers {
     const listed = await Promise.race([this.#others(), waited(LIST_WITHIN_MS)]).catch(() => undefined);
     if (listed === undefined) return { answers: [], missing: undefined };
     const asked = [...listed.keys()];
-    await Promise.race([
-      this.#collectAnswers(asked, content, answers, until),
+    const isAsked = await Promise.race([
+      this.#collectAnswers(asked, content, answers, until).catch(() => false),
       waited(Math.max(0, until - performance.now())),
     ]);
+    // Redis may answer, but refuse what is written. That says nothing about the other gateways.
+    if (isAsked === false) return { answers: namedAnswers(answers), missing: undefined };
     const silent = asked.filter((gateway) => !answers.has(gateway));
     const ended = this.#endedOf(silent, [this.#own, ...answers.keys()]);
     return {
-      answers: [...answers].map(([gateway, answer]) => ({ gateway: nameOf(gateway), answer })),
+      answers: namedAnswers(answers),
       missing: silent
         .filter((gateway) => !ended.includes(gateway))
         .map((gateway) => ({ gateway: nameOf(gateway), seenAt: new Date(listed.get(gateway) ?? 0).toISOString() })),
@@ -83,7 +88,7 @@ export class Peers {
     return ended;
   }
 
-  /** Collects the answers. Never rejects. */
+  /** Collects the answers. Rejects if Redis refuses a command or is away. */
   async #collectAnswers(
     asked: readonly string[],
     content: unknown,
@@ -91,18 +96,14 @@ export class Peers {
     until: number,
   ): Promise<void> {
     const id = randomBytes(12).toString('hex');
-    try {
-      const question = JSON.stringify({ id, content });
-      await Promise.all(asked.map((gateway) => this.#put(questionsOf(gateway), question)));
-      while (answers.size < asked.length && performance.now() < until) {
-        for (const text of await this.#take(answersOf(id))) {
-          const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
-          answers.set(gateway, answer);
-        }
-        if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
+    const question = JSON.stringify({ id, content });
+    await Promise.all(asked.map((gateway) => this.#put(questionsOf(gateway), question)));
+    while (answers.size < asked.length && performance.now() < until) {
+      for (const text of await this.#take(answersOf(id))) {
+        const { gateway, answer } = JSON.parse(text) as { gateway: string; answer: unknown };
+        answers.set(gateway, answer);
       }
-    } catch {
-      // Gateways that have not answered are reported as missing.
+      if (answers.size < asked.length) await sleep(ANSWER_EVERY_MS);
     }
   }
 
