@@ -128,7 +128,7 @@ export class RecentRequests {
     const { error } = seen;
     slot.outcome = seen.outcome;
     slot.status = seen.status;
-    slot.code = error?.code;
+    slot.code = error?.code ?? seen.coreCode;
     slot.fault = error === undefined ? undefined : faultOf(error);
     slot.decidedAt = seen.decidedAt ?? 0;
     slot.sentAt = seen.sentAt ?? 0;

@@ -278,23 +278,25 @@ export class BodyReader {
 
 const CODE = /"code":"([a-z_]+)"/;
 
-/** The Link header that explains the core's error, if its code is one of ours. */
-function helpWith(body: Answer['body']): readonly string[] {
-  const code = typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
-  return code !== undefined && Object.hasOwn(ERRORS, code) ? helpFor(code) : [];
+/** The code of the core's error, if it is one of ours. */
+function codeOf({ status, body }: Answer): string | undefined {
+  const code = status >= 400 && typeof body === 'string' ? CODE.exec(body)?.[1] : undefined;
+  return code !== undefined && Object.hasOwn(ERRORS, code) ? code : undefined;
 }
 
-/** Sends an answer. If it is short, head and body are one string, sent in one write; latin1 preserves every byte. */
-export function sendAnswer(
-  { status, headers, isChunked, body }: Answer,
-  response: ServerResponse,
-  extra: readonly string[],
-): void {
+/**
+ * Sends an answer. If it is short, head and body are one string, sent in one write; latin1 preserves every byte.
+ * @returns the code of an error, if it is one of ours. The answer gets the Link header that explains it
+ */
+export function sendAnswer(answer: Answer, response: ServerResponse, extra: readonly string[]): string | undefined {
+  const { status, headers, isChunked, body } = answer;
   const kept = responseHeaders(headers, status);
   // A chunked answer gets a Content-Length.
   if (isChunked && hasBody(response.req.method === 'HEAD', status)) kept.push('Content-Length', String(body.length));
   kept.push(...extra);
-  if (status >= 400) kept.push(...helpWith(body));
+  const code = codeOf(answer);
+  if (code !== undefined) kept.push(...helpFor(code));
   response.writeHead(status, kept);
   response.end(body, 'latin1');
+  return code;
 }

@@ -28,6 +28,8 @@ export interface Destination {
   sentAt: number | undefined;
   /** When the core began to answer, or the gateway stopped waiting for it. */
   answeredAt: number | undefined;
+  /** The code of the core's error, if it is one of ours. */
+  coreCode?: string | undefined;
   /** Headers that are known only when the answer begins, as a flat list. */
   lateHeaders?: (() => readonly string[]) | undefined;
 }
@@ -199,7 +201,7 @@ export class Call implements PendingRequest {
     } else if (this.#response.destroyed) this.#fail(new ClientGone());
     else {
       this.#end();
-      sendAnswer(answer, this.#response, this.#headersNow());
+      this.#destination.coreCode = sendAnswer(answer, this.#response, this.#headersNow());
       this.#done();
     }
   }

@@ -241,6 +241,20 @@ test('a failure of the core is listed once with its cause', async () => {
   expect((await found(stack)).requests).toHaveLength(1);
 });
 
+test('an error of the core is found by its code, with advice for the client', async () => {
+  const stack = await startStack();
+  const id = randomUUID();
+  const sent = await post(
+    `${stack.gateway}/v1/pets`,
+    {},
+    { key: await stack.issueKey(), headers: { 'X-Request-Id': id } },
+  );
+  expect(sent.status).toBe(400);
+  const { code = '', advice } = (await one(stack, id)) ?? {};
+  expect((await found(stack, `code=${code}`)).requests).toHaveLength(1);
+  expect(advice).toMatch(/^Advice for the client: The message names /);
+});
+
 /** @returns the worst finding in the console, and the first finding of the doctor about a gateway */
 async function findingsOn({ admin }: Workers) {
   const traffic = (await admin('/traffic')).json as TrafficAnswer;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
-import { HttpError } from '../../../shared/http/errors.ts';
+import { ERRORS, type ErrorCode, HttpError } from '../../../shared/http/errors.ts';
 import { type CheckResult, unknown } from '../../check-result.ts';
 import { MILLISECOND } from '../../limiter/bucket.ts';
 import type { KeyEntry } from '../../limiter/key-record.ts';
@@ -205,6 +205,7 @@ function viewOf(
 type Why = readonly [reason?: string | undefined, advice?: string | undefined];
 
 const FIRST_FAILURE = 400;
+const FIRST_FAULT = 500;
 const LEFT = 499;
 
 /** Empty if the request was served. */
@@ -227,7 +228,11 @@ function whyOf(report: RequestReport): Why {
       `Within a minute, the address ${address} has sent too many requests that do not count against a key.${retryIn(report)}`,
       'Check its earlier requests: they have no valid key, or read the limits or the reference too often.',
     ];
-  return REFUSALS[outcome]?.(report) ?? [fault ?? 'The core sent this response. Its log shows why.', ADVICE[code]];
+  const refusal = REFUSALS[outcome]?.(report);
+  if (refusal !== undefined) return refusal;
+  const cure = ERRORS[code as ErrorCode]?.cure.replaceAll('`', '');
+  const advice = ADVICE[code] ?? (status < FIRST_FAULT && cure ? `Advice for the client: ${cure}` : undefined);
+  return [fault ?? 'The core sent this response. Its log shows why.', advice];
 }
 
 const inWords = (buckets: readonly string[] = []): string =>

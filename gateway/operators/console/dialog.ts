@@ -246,6 +246,15 @@ function WholeText({ label, text, closing }: WholeTextProps) {
     setNote('');
   }
 
+  /** A part of the key that is copied by hand does not count. */
+  function wasCopiedByHand({
+    currentTarget: { selectionStart, selectionEnd },
+  }: {
+    currentTarget: HTMLTextAreaElement;
+  }) {
+    if (selectionEnd - selectionStart === text.length) wasCopied();
+  }
+
   /** Without a clipboard, as on another host without TLS, the key is selected so that it can be copied by hand. */
   async function copy() {
     try {
@@ -262,7 +271,7 @@ function WholeText({ label, text, closing }: WholeTextProps) {
     <div class="field">
       <label for="whole-key">${label}</label>
       <textarea id="whole-key" ref=${shown} rows="3" readonly spellcheck=${false} value=${text}
-        onCopy=${wasCopied}></textarea>
+        onCopy=${wasCopiedByHand}></textarea>
       <span class="bar">
         <button type="button" onClick=${copy}>${isCopied ? 'Copied' : 'Copy'}</button>
         <span class="unseen" role="status">${isCopied ? 'Copied.' : ''}</span>
