@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { isKeyId, type Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
@@ -7,62 +6,13 @@ import { describeNetwork } from '../../limiter/networks.ts';
 import { writeTags } from '../../limiter/tags.ts';
 import { type Activity, type FieldChange, type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import { ACTIONS } from '../../stores/words.ts';
-import { CTL } from '../clients.ts';
 import { redactSecrets } from '../tokens.ts';
 import { ActivityAnswer, type ActivityView } from './answers.ts';
 import { toTime } from './key-view.ts';
-import {
-  ADMIN_BODY_LIMIT_BYTES,
-  type AdminCall,
-  type AdminDependencies,
-  checkOrder,
-  choice,
-  cursor,
-  msOf,
-  operation,
-  period,
-  readQuery,
-  who,
-  wholeNumber,
-} from './operation.ts';
+import { type About, type AdminDependencies, operation } from './operation.ts';
+import { checkOrder, choice, cursor, msOf, period, wholeNumber } from './values.ts';
 
 /** Builds the entries of the audit log, and lists them. */
-
-const Who = z.object(who);
-
-interface Given {
-  readonly author?: string | undefined;
-  readonly reason?: string | undefined;
-}
-
-export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
-
-/**
- * Builds the fields that all audit entries of a call share. Users of the shared token may give a name, as `author` in the
- * body or in the query; a named token has its own. The reason can be given in the same ways.
- * @throws {HttpError} 400 for a bad author or reason in the query
- */
-export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
-  const said = readQuery(Who, query);
-  const { author = said.author, reason = said.reason } = given;
-  return {
-    actor: redactSecrets(caller.name ?? author ?? 'unknown'),
-    reason: redactSecrets(reason ?? ''),
-    via: viaOf(request.headers),
-    requestId,
-    token: caller.tokenId,
-  };
-}
-
-/**
- * Reads the body of a change, and the fields that all its audit entries share.
- * @throws {HttpError} as `readBody` and `aboutCall` do
- */
-export async function readChange<T extends object>(call: AdminCall, schema: z.ZodType<T>) {
-  const body: T & Given = await readBody(schema, call.request, call.response, ADMIN_BODY_LIMIT_BYTES);
-  const { author, reason, ...given } = body;
-  return { about: aboutCall(call, { author, reason }), given };
-}
 
 /** Builds an entry. Secrets that were put into a name by mistake are redacted. */
 export const entry = (
@@ -116,12 +66,6 @@ const withoutSecrets = ({ field, from, to }: FieldChange): FieldChange => ({
   ...(to !== undefined && { to: redactSecrets(to) }),
 });
 
-/** Browsers send Fetch Metadata with every request; the CLI sends its name. Other programs can imitate both. */
-function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {
-  if (site !== undefined) return 'console';
-  return agent === CTL ? 'cli' : 'api';
-}
-
 const PAGE = 100;
 const MOST = 1_000;
 
@@ -144,7 +88,7 @@ const ActivityQuery = z.object({
  */
 export const listActivity = operation(
   { query: ActivityQuery, answer: ActivityAnswer },
-  async ({ deps }, { limit, after, actor, action, target, ...given }) => {
+  async ({ deps, query: { limit, after, actor, action, target, ...given } }) => {
     const [from, to] = [msOf(given.from), msOf(given.to)];
     checkOrder(from, to);
     const nameOf = targetNames(deps);

@@ -19,8 +19,9 @@ import {
   TOP_BY,
 } from './key-order.ts';
 import { describeKeyInFull, stateOf, sumsOf, withBanRefusals } from './key-view.ts';
-import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNumber } from './operation.ts';
+import { type AdminDependencies, operation } from './operation.ts';
 import { decisionsOn } from './requests.ts';
+import { choice, offset, tag, tagsIn, wholeNumber } from './values.ts';
 
 /**
  * Lists and finds keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
@@ -64,7 +65,7 @@ const KeysQuery = KeyFilters.extend({
  */
 export const listKeys = operation(
   { query: KeysQuery, answer: KeysAnswer },
-  async ({ deps }, { offset, limit, sort, ...filters }) => {
+  async ({ deps, query: { offset, limit, sort, ...filters } }) => {
     const now = await deps.keys.now();
     const { table } = deps.planCache;
     const isWanted = wantedKeys(filters, table, now);
@@ -116,7 +117,7 @@ const TopQuery = KeyFilters.extend({
  */
 export const topKeys = operation(
   { query: TopQuery, answer: TopAnswer },
-  async ({ deps }, { offset, limit, minutes, by, ...filters }) => {
+  async ({ deps, query: { offset, limit, minutes, by, ...filters } }) => {
     const now = await deps.keys.now();
     const { table } = deps.planCache;
     const isWanted = wantedKeys(filters, table, now);
@@ -148,25 +149,28 @@ const FindQuery = z.object({
  * Finds the keys for a text: the key with this id; otherwise the keys of the requests with this id, as far as this
  * gateway remembers them; otherwise those whose name contains it, or whose id begins with it.
  */
-export const findKeys = operation({ query: FindQuery, answer: FoundAnswer }, async ({ deps }, { offset, text }) => {
-  const now = await deps.keys.now();
-  const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
-    const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
-    return { keys: await withBanRefusals(deps, keys), next };
-  };
-  if (offset === 0) {
-    const named = isKeyId(text) ? await deps.keys.get(text) : undefined;
-    if (named !== undefined) return found('id', [named]);
-    const asked = await keysOfRequest(deps, text);
-    if (asked.length > 0) return found('request', asked);
-  }
-  const lower = text.toLowerCase();
-  const isIdPart = text.length >= SHORTEST_ID_PART;
-  const isWanted = ({ id, record }: KeyEntry) =>
-    record.name.toLowerCase().includes(lower) || (isIdPart && id.startsWith(text));
-  const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
-  return found('name', keys, next);
-});
+export const findKeys = operation(
+  { query: FindQuery, answer: FoundAnswer },
+  async ({ deps, query: { offset, text } }) => {
+    const now = await deps.keys.now();
+    const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
+      const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
+      return { keys: await withBanRefusals(deps, keys), next };
+    };
+    if (offset === 0) {
+      const named = isKeyId(text) ? await deps.keys.get(text) : undefined;
+      if (named !== undefined) return found('id', [named]);
+      const asked = await keysOfRequest(deps, text);
+      if (asked.length > 0) return found('request', asked);
+    }
+    const lower = text.toLowerCase();
+    const isIdPart = text.length >= SHORTEST_ID_PART;
+    const isWanted = ({ id, record }: KeyEntry) =>
+      record.name.toLowerCase().includes(lower) || (isIdPart && id.startsWith(text));
+    const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
+    return found('name', keys, next);
+  },
+);
 
 async function keysOfRequest(deps: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
   const ids = (await decisionsOn(deps, { requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);

@@ -18,19 +18,8 @@ import {
 import { type BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, type RequestView } from './answers.ts';
 import { runningBans } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
-import {
-  type AdminDependencies,
-  checkOrder,
-  cursor,
-  msOf,
-  operation,
-  period,
-  type RequestSource,
-  tag,
-  tagsIn,
-  text,
-  wholeNumber,
-} from './operation.ts';
+import { type AdminDependencies, operation, type RequestSource } from './operation.ts';
+import { checkOrder, cursor, msOf, period, tag, tagsIn, text, wholeNumber } from './values.ts';
 
 const PAGE = 50;
 const MOST = 200;
@@ -66,7 +55,7 @@ const RequestsQuery = z.object({
  */
 export const listRequests = operation(
   { query: RequestsQuery, answer: RequestsAnswer },
-  async ({ deps }, { tag: given, ...asked }) => {
+  async ({ deps, query: { tag: given, ...asked } }) => {
     const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
     checkOrder(wanted.from, wanted.to);
     const limit = tags.length === 0 ? wanted.limit : MOST;
@@ -290,19 +279,26 @@ const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');
 const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
 
 /** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
-export const explainKey = operation({ query: DecisionsQuery, answer: ExplainAnswer }, async (call, { limit }) => {
-  const { deps } = call;
-  const entry = await findKey(call);
-  const [key, decisions] = await Promise.all([describe(deps, entry), decisionsOn(deps, { keyId: entry.id, limit })]);
-  return { key, planVersion: deps.planCache.version, decisions };
-});
+export const explainKey = operation(
+  { query: DecisionsQuery, target: findKey, answer: ExplainAnswer },
+  async ({ deps, query: { limit }, target }) => {
+    const [key, decisions] = await Promise.all([
+      describe(deps, target),
+      decisionsOn(deps, { keyId: target.id, limit }),
+    ]);
+    return { key, planVersion: deps.planCache.version, decisions };
+  },
+);
 
 /** The decisions on a request. There are several, the newest first, if clients reuse an id. */
-export const explainRequest = operation({ query: DecisionsQuery, answer: DecisionsAnswer }, async (call, { limit }) => {
-  const decisions = await decisionsOn(call.deps, { requestId: call.params[0], limit });
-  if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
-  return { decisions };
-});
+export const explainRequest = operation(
+  { query: DecisionsQuery, answer: DecisionsAnswer },
+  async ({ deps, query: { limit }, params: [requestId] }) => {
+    const decisions = await decisionsOn(deps, { requestId, limit });
+    if (decisions.length > 0) return { decisions };
+    throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
+  },
+);
 
 /** The last decisions by this gateway's processes on a key that exists, the newest first. */
 export async function decisionsOn(
