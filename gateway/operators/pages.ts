@@ -50,11 +50,12 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The pages and their files. They contain no data, so the listener serves them without a token. The page requests its
- * data with the token that the operator types in.
+ * The pages and their files, the runbook and the documents to which it links. They contain no data, so the listener
+ * serves them without a token: a page requests its data with the token that the operator types in, and a browser that
+ * follows an alert's link has no token to send.
  * @throws the system's error when the folder cannot be read
  */
-export function consoleRoutes(): ServiceRoute<unknown, unknown>[] {
+export function pageRoutes(): ServiceRoute<unknown, unknown>[] {
   const names = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' });
   const files = names.filter((name) => extname(name) in TYPES && name !== PAGE);
   return [
@@ -62,6 +63,8 @@ export function consoleRoutes(): ServiceRoute<unknown, unknown>[] {
     ...NO_PAGES.map((path) => routeOf(path, join(FOLDER, PAGE), 404)),
     ...files.map((name) => routeOf(`/console/${name}`, join(FOLDER, name))),
     ...LIBRARIES.map(({ name, from }) => routeOf(`/console/lib/${name}`, from)),
+    ...DOCUMENT_NAMES.map((name) => textRoute('runbook', DOCUMENTS[name].path, HTML, () => renderDocument(name))),
+    textRoute('runbook', '/runbook/runbook.css', CSS, () => readFileSync(STYLE, 'utf8')),
   ];
 }
 
@@ -112,6 +115,7 @@ const STRIP = `
 `;
 
 const DOCUMENTS_FOLDER = join(import.meta.dirname, '../../deploy');
+const STYLE = join(import.meta.dirname, 'runbook.css');
 
 /** The address of each document, and its name in the navigation. */
 const DOCUMENTS = {
@@ -125,17 +129,6 @@ const DOCUMENTS = {
 
 type DocumentName = keyof typeof DOCUMENTS;
 const DOCUMENT_NAMES = Object.keys(DOCUMENTS) as DocumentName[];
-
-/**
- * Serves the runbook and the documents to which it links. They need no token, because a browser that follows an alert's link
- * has no token to send, and because they contain only what the repository contains.
- */
-export const runbookRoutes = (): ServiceRoute<unknown, unknown>[] => [
-  ...DOCUMENT_NAMES.map((name) => textRoute('runbook', DOCUMENTS[name].path, HTML, () => renderDocument(name))),
-  textRoute('runbook', '/runbook/runbook.css', CSS, () =>
-    readFileSync(join(import.meta.dirname, 'runbook.css'), 'utf8'),
-  ),
-];
 
 /**
  * Renders a document with the same anchors as in a repository's web view.
@@ -186,16 +179,10 @@ function link(
   { href, tokens }: Tokens.Link,
 ): string {
   const text = this.parser.parseInline(tokens);
-  const target = targetOf(href);
-  return target === undefined ? text : `<a href="${target}">${text}</a>`;
-}
-
-function targetOf(href: string): string | undefined {
-  if (href.startsWith('#') || /^https?:/.test(href)) return href;
-  const [file = '', anchor] = href.split('#');
-  if (!(file in DOCUMENTS)) return undefined;
-  const { path } = DOCUMENTS[file as DocumentName];
-  return anchor === undefined ? path : `${path}#${anchor}`;
+  const [file = '', ...anchor] = href.split('#');
+  if (file === '' || /^https?:/.test(href)) return `<a href="${href}">${text}</a>`;
+  if (!(file in DOCUMENTS)) return text;
+  return `<a href="${[DOCUMENTS[file as DocumentName].path, ...anchor].join('#')}">${text}</a>`;
 }
 
 /** With trusted types and no allowed policy, the browser itself refuses to use any text as HTML or script. */

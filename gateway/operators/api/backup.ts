@@ -174,7 +174,7 @@ async function restorePlans(
   };
   if (isTrial) make((await deps.plans.read()) ?? {}, await deps.plans.untouched());
   else {
-    await applyChange(deps, make, { about, action: 'set' });
+    await applyChange({ deps, about, headers: [] }, make);
     await deps.planCache.refresh();
   }
   const other = good.filter(([field, value]) => !(field in restored) && before[field] !== value);
@@ -204,7 +204,7 @@ export const noteBackup = operation(
   async ({ deps, given: { keys }, about }) => {
     const seconds = Math.floor(Date.now() / 1_000);
     await deps.backups.note(seconds, entry(about, 'backup.make', '*', allOf({ keys: String(keys) })));
-    return { completedAt: timeOf(seconds) };
+    return { completedAt: toTime(seconds * SECOND) };
   },
 );
 
@@ -230,8 +230,6 @@ export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
   // An empty store needs no backup, and a store that does not answer has its own finding.
   if (last === undefined) return [];
   if (last === 0) return [warning('backup', 'the keys have never been backed up', advice)];
-  const found = `the last complete one was made at ${timeOf(last)}`;
+  const found = `the last complete one was made at ${toTime(last * SECOND)}`;
   return [Date.now() / 1_000 - last > OLD_AFTER_SECONDS ? warning('backup', found, advice) : good('backup', found)];
 }
-
-const timeOf = (seconds: number): string => new Date(seconds * 1_000).toISOString();

@@ -6,7 +6,7 @@ import { SECOND } from '../../limiter/bucket.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
 import { FRESH, type KeyChange, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { Activity, FieldChange, WithActivity } from '../../stores/audit.ts';
+import type { FieldChange, WithActivity } from '../../stores/audit.ts';
 import { hasLimits, keyName } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
 import { allOf, differences, entry, keyTexts } from './activity.ts';
@@ -20,9 +20,13 @@ const LATEST = '2255-01-01T00:00:00Z';
 
 export const planName = choice(PLAN_NAMES);
 
+const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
+
 /** The expiry of a new key or secret, in microseconds. */
 export const futureTime = time
-  .refine(isWithinReach, `must lie in the future, before ${LATEST}`)
+  .refine((text) => Date.parse(text) > Date.now() && Date.parse(text) < Date.parse(LATEST), {
+    error: `must lie in the future, before ${LATEST}`,
+  })
   .transform(toMicroseconds);
 
 const LIMITS_REQUIRED = 'and day are required: an enterprise key carries its own limits';
@@ -39,15 +43,6 @@ const NewKey = z
   })
   .refine(hasLimits, { path: ['minute'], error: LIMITS_REQUIRED });
 
-function toMicroseconds(text: string): number {
-  return Date.parse(text) * 1_000;
-}
-
-function isWithinReach(text: string): boolean {
-  const at = Date.parse(text);
-  return at > Date.now() && at < Date.parse(LATEST);
-}
-
 export const createKey = operation(
   { body: NewKey, answer: IssuedKey, creates: true },
   async ({ deps, given, about }) => {
@@ -59,7 +54,8 @@ export const createKey = operation(
       deps.keys.create(id, record, entry(about, 'key.create', id, allOf(keyTexts(record)))),
       `key ${id}`,
     );
-    return answerWithKey(deps, { id, isReadable: true, record, ...FRESH }, createdAt, apiKey);
+    const key = { id, isReadable: true, record, ...FRESH };
+    return { ...(await describe(deps, key, createdAt)), key: apiKey };
   },
 );
 
@@ -74,11 +70,6 @@ export async function orUnclaimed(issued: Promise<unknown>, what: string): Promi
     if (!(fault instanceof Unknown || fault instanceof Unconfirmed)) throw fault;
     throw new Unavailable(fault, `${fault.shown} If the ${what} exists, nobody has received it: revoke it.`);
   }
-}
-
-/** Builds an answer with a whole key. It makes no further calls: if one failed, a valid key would be lost. */
-export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, now: number, apiKey: string) {
-  return { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
 }
 
 export const getKey = operation({ target: findKey, answer: KeyView }, async ({ deps, target }) => {
@@ -102,7 +93,8 @@ export const revokeKey = operation({}, async ({ deps, params: [id = ''], about }
 
 /**
  * Describes a key with the state of its buckets.
- * @param now the time, if already known. After a change it must be passed: a further call could fail
+ * @param now the time, if already known. After a change it must be passed: a further call could fail, and the only
+ *   answer that shows a new key would be lost
  */
 export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
   return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
@@ -153,20 +145,28 @@ export const changeKey = operation(
   { target: findKey, body: KeyChanges, answer: KeyView },
   async ({ deps, target: { id }, given, about }) => {
     refuseEmpty(given);
-    const now = await deps.keys.now();
     // Undefined removes a field.
     const changes = Object.fromEntries(Object.entries(given).map(([member, value]) => [member, value ?? undefined]));
-    const key = await apply(deps, id, (record) => {
+    return changed(deps, id, ({ record }) => {
       const after = { ...record, ...changes };
       // A key that lost its limits when it was edited by hand can still be disabled.
       if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
         throw new HttpError('invalid_request', `minute ${LIMITS_REQUIRED}.`);
-      const changed = differences(keyTexts(record), keyTexts(after));
-      return { record: changes, activity: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
+      const fields = differences(keyTexts(record), keyTexts(after));
+      return { record: changes, activity: fields.length === 0 ? undefined : entry(about, 'key.change', id, fields) };
     });
-    return describe(deps, key, now);
   },
 );
+
+/** Changes a key, and describes it after the change. @throws {HttpError} as `apply` does */
+async function changed(
+  deps: AdminDependencies,
+  id: string,
+  make: (before: KeyEntry, now: number) => KeyChange & WithActivity,
+) {
+  const now = await deps.keys.now();
+  return describe(deps, await apply(deps, id, (_, before) => make(before, now)), now);
+}
 
 /**
  * Changes a key.
@@ -208,19 +208,19 @@ export const listBans = operation(
 /** Bans a key from now on. Replaces an active ban. */
 export const setBan = operation(
   { target: findKey, body: NewBan, answer: KeyView },
-  async ({ deps, target: { id }, given: { seconds }, about }) => {
-    const now = await deps.keys.now();
-    const until = now + seconds * SECOND;
-    const activity = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
-    return describe(deps, await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity })), now);
-  },
+  async ({ deps, target: { id }, given: { seconds }, about }) =>
+    changed(deps, id, (_, now) => ({
+      ban: { until: now + seconds * SECOND, text: about.reason },
+      activity: entry(about, 'ban.set', id, allOf({ seconds: String(seconds) })),
+    })),
 );
 
 /** Lifts a ban, and clears the key's line, strikes and series of bans. Other gateways drop the ban within a second. */
 export const liftBan = operation({ target: findKey, answer: KeyView }, async ({ deps, target: { id }, about }) =>
-  forgive(deps, id, 'lift', (ended) => {
+  changed(deps, id, (before, now) => {
+    const ended = endedOf(before, now);
     const action = ended.some(({ field }) => field === 'bannedUntil') ? 'ban.lift' : 'key.change';
-    return ended.length === 0 ? undefined : entry(about, action, id, ended);
+    return { ban: 'lift', activity: ended.length === 0 ? undefined : entry(about, action, id, ended) };
   }),
 );
 
@@ -228,7 +228,10 @@ export const liftBan = operation({ target: findKey, answer: KeyView }, async ({ 
 export const resetKey = operation(
   { target: findKey, body: z.strictObject(who), isBodyOptional: true, answer: KeyView },
   async ({ deps, target: { id }, about }) =>
-    forgive(deps, id, 'reset', (ended) => entry(about, 'key.reset', id, ended)),
+    changed(deps, id, (before, now) => ({
+      ban: 'reset',
+      activity: entry(about, 'key.reset', id, endedOf(before, now)),
+    })),
 );
 
 /** The fields that lifting a ban clears: the key's active ban, and its record of earlier refusals. */
@@ -238,14 +241,3 @@ const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldC
     ? [{ field: 'refusals', from: 'remembered' }]
     : []),
 ];
-
-async function forgive(
-  deps: AdminDependencies,
-  id: string,
-  ban: 'lift' | 'reset',
-  activityOf: (ended: readonly FieldChange[]) => Activity | undefined,
-) {
-  const now = await deps.keys.now();
-  const key = await apply(deps, id, (_, before) => ({ ban, activity: activityOf(endedOf(before, now)) }));
-  return describe(deps, key, now);
-}

@@ -77,9 +77,9 @@ export const showPlans = operation({ answer: Plans, isVersioned: true }, async (
  */
 export const changePlan = operation(
   { target: findPlan, body: PlanChanges, answer: PlanView, isVersioned: true },
-  async ({ deps, request, target: plan, given, about, headers }) => {
-    const changes = unlessMoved(request, storedFields(plan, given));
-    headers.push(...(await applyChange(deps, changes, { about, action: 'set' })));
+  async (call) => {
+    const { deps, request, target: plan, given } = call;
+    await applyChange(call, unlessMoved(request, storedFields(plan, given)));
     return deps.planCache.table[plan];
   },
 );
@@ -91,16 +91,14 @@ function findPlan({ params: [plan = ''] }: AdminCall): PlanName {
 }
 
 /** Changes fields of several plans in one step, with one record in the history. If-Match works as for a single plan. */
-export const changePlans = operation(
-  { body: TableChanges, answer: Plans, isVersioned: true },
-  async ({ deps, request, given, about, headers }) => {
-    refuseEmpty(given.plans);
-    const plans = Object.entries(given.plans) as [PlanName, Fields][];
-    const changes: StoredPlans = Object.assign({}, ...plans.map(([plan, fields]) => storedFields(plan, fields)));
-    headers.push(...(await applyChange(deps, unlessMoved(request, changes), { about, action: 'set' })));
-    return deps.planCache.table;
-  },
-);
+export const changePlans = operation({ body: TableChanges, answer: Plans, isVersioned: true }, async (call) => {
+  const { deps, request, given } = call;
+  refuseEmpty(given.plans);
+  const plans = Object.entries(given.plans) as [PlanName, Fields][];
+  const changes: StoredPlans = Object.assign({}, ...plans.map(([plan, fields]) => storedFields(plan, fields)));
+  await applyChange(call, unlessMoved(request, changes));
+  return deps.planCache.table;
+});
 
 type Fields = Readonly<Record<string, Value | undefined>>;
 
@@ -136,15 +134,14 @@ const UNRECORDED = ['Warning', '199 - "The change is in force, but the plan hist
 
 /**
  * Changes the table, and records the change in the history and the audit log. If the change is made but cannot be
- * recorded, it is in force and the call succeeds.
+ * recorded, it is in force, and the call succeeds with a header that says so.
  * @param make returns the changes to the current table
- * @returns headers that name what could not be recorded
  */
 export async function applyChange(
-  deps: AdminDependencies,
+  { deps, about, headers }: { deps: AdminDependencies; about: About; headers: string[] },
   make: MakeChanges,
-  { about, action }: { about: About; action: PlanChange['action'] },
-): Promise<readonly string[]> {
+  action: PlanChange['action'] = 'set',
+): Promise<void> {
   // A new store that has just answered for the first time may not have a table yet.
   await deps.planCache.begin();
   const made = await deps.plans.change(make, {
@@ -154,12 +151,12 @@ export async function applyChange(
     last: deps.planCache.lastGood,
     entriesFor: (changed) => planActivity(changed, about),
   });
-  if (made === undefined) return [];
+  if (made === undefined) return;
   const { after, change, unrecorded } = made;
   deps.planCache.take(after);
-  if (unrecorded === undefined) return [];
+  if (unrecorded === undefined) return;
   deps.logger.error({ reason: unrecorded, change }, 'a plan change is in force, but the plan history lacks it');
-  return UNRECORDED;
+  headers.push(...UNRECORDED);
 }
 
 const PAGE = 20;
@@ -203,7 +200,7 @@ export const rollBack = operation(
       return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
     };
     const withReason = { ...about, reason: about.reason || `rolls back ${last.id}` };
-    headers.push(...(await applyChange(deps, takenBack, { about: withReason, action: 'rollback' })));
+    await applyChange({ deps, about: withReason, headers }, takenBack, 'rollback');
     if (isDone)
       headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, send its id: ${last.id}"`);
     return deps.planCache.table;

@@ -19,7 +19,7 @@ import { type BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, type Requ
 import { runningBans } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
 import { type AdminDependencies, operation, type RequestSource } from './operation.ts';
-import { checkOrder, cursor, msOf, period, tag, tagsIn, text, wholeNumber } from './values.ts';
+import { cursor, period, periodIn, tag, tagsIn, text, wholeNumber } from './values.ts';
 
 const PAGE = 50;
 const MOST = 200;
@@ -57,7 +57,6 @@ export const listRequests = operation(
   { query: RequestsQuery, answer: RequestsAnswer },
   async ({ deps, query: { tag: given, ...asked } }) => {
     const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
-    checkOrder(wanted.from, wanted.to);
     const limit = tags.length === 0 ? wanted.limit : MOST;
     const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
     const giveUpAt = performance.now() + SEARCH_MS;
@@ -124,12 +123,13 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
 export const answerPeer = (own: RequestSource) => (content: unknown) => own.find(RequestQuery.parse(content));
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
-const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
-const NOTHING = { requests: [], missing: [] };
+const Found = z
+  .object({ requests: z.array(Report), missing: z.array(z.string()) })
+  .catch({ requests: [], missing: [] });
 
 /** Reads what another gateway has found, and which of its own workers did not answer. */
 function foundBy({ gateway, answer }: { readonly gateway: string; readonly answer: unknown }): FoundRequests {
-  const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
+  const { requests, missing } = Found.parse(answer);
   return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
 }
 
@@ -142,8 +142,7 @@ function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): Re
     status: status ? Number(status.replace(/xx$/i, '')) : undefined,
     code: code || undefined,
     text: q?.toLowerCase() || undefined,
-    from: msOf(from),
-    to: msOf(to),
+    ...periodIn({ from, to }),
     after,
     limit,
   };

@@ -11,7 +11,7 @@ import { Unreadable } from '../../stores/keys.ts';
 import { allOf, differences, entry, secretTexts } from './activity.ts';
 import { IssuedKey, IssuedSecret, SecretView } from './answers.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, apply, findKey, futureTime, makeSecret, orUnclaimed } from './keys.ts';
+import { apply, describe, findKey, futureTime, makeSecret, orUnclaimed } from './keys.ts';
 import { type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
 import { integer } from './values.ts';
 
@@ -44,13 +44,7 @@ const NewSecret = z.strictObject({
   ...who,
 });
 
-const SecretChanges = z.strictObject({
-  name: keyName.optional(),
-  scope: scope.optional(),
-  networks: networks.optional(),
-  expiresAt: futureTime.nullable().optional(),
-  ...who,
-});
+const SecretChanges = NewSecret.extend({ name: keyName.optional(), expiresAt: futureTime.nullable().optional() });
 
 export const addSecret = operation(
   { target: findKey, body: NewSecret, answer: IssuedSecret, creates: true },
@@ -141,7 +135,7 @@ export const rotateKey = operation(
       ]);
       return { record: { secrets: [...others, ...kept, fresh] }, activity, isUrgent: true };
     });
-    return answerWithKey(deps, rotated, now, apiKey);
+    return { ...(await describe(deps, rotated, now)), key: apiKey };
   },
 );
 

@@ -64,6 +64,8 @@ export function cursor(isGiven: (text: string) => boolean) {
   return z.string({ error }).refine(isGiven, { error }).optional();
 }
 
+export const word = z.string({ error: must('be given once') }).optional();
+
 const LONGEST_TEXT = 200;
 const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
 
@@ -79,8 +81,13 @@ export function checkOrder(from: number | undefined, to: number | undefined): vo
     throw new HttpError('invalid_parameter', 'from must not be after to.');
 }
 
-export const msOf = (time: string | undefined): number | undefined =>
-  time === undefined ? undefined : Date.parse(time);
+/** The bounds in Unix ms. @throws {HttpError} 400 unless they are in order */
+export function periodIn(given: { readonly from?: string | undefined; readonly to?: string | undefined }) {
+  const from = given.from === undefined ? undefined : Date.parse(given.from);
+  const to = given.to === undefined ? undefined : Date.parse(given.to);
+  checkOrder(from, to);
+  return { from, to };
+}
 
 const TAG = must('be the name and value of a tag, such as customer:acme');
 
