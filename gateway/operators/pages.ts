@@ -142,19 +142,22 @@ async function renderDocument(document: DocumentName): Promise<string> {
   const body = marked.parse(readFileSync(join(DOCUMENTS_FOLDER, document), 'utf8')) as string;
   const sections = getHeadingList().filter(({ level }) => level === 2);
   const entries = sections.map(({ id, text }) => `<li><a href="#${id}">${text}</a></li>`).join('\n');
-  const { name } = DOCUMENTS[document];
+  const links = DOCUMENT_NAMES.map((one) => {
+    const { path, name } = DOCUMENTS[one];
+    return `\n<a href="${path}"${one === document ? ' aria-current="page"' : ''}>${name}</a>`;
+  });
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${name} · Animal store gateway</title>
+<title>${DOCUMENTS[document].name} · Animal store gateway</title>
 <link rel="icon" href="/console/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/runbook/runbook.css">
 </head>
 <body>
-<header><nav aria-label="Documents">${navigation(document)}</nav></header>
+<header><nav aria-label="Documents"><a href="/">Console</a>${links.join('')}</nav></header>
 <nav class="contents" aria-label="On this page"><ul>
 ${entries}
 </ul></nav>
@@ -163,14 +166,6 @@ ${body}</main>
 </body>
 </html>
 `;
-}
-
-function navigation(current: DocumentName): string {
-  const links = DOCUMENT_NAMES.map((document) => {
-    const { path, name } = DOCUMENTS[document];
-    return `<a href="${path}"${document === current ? ' aria-current="page"' : ''}>${name}</a>`;
-  });
-  return ['<a href="/">Console</a>', ...links].join('\n');
 }
 
 /** Makes a link to another document lead to its page. Links to files that are not served here are shown as text. */

@@ -38,22 +38,14 @@ export function differences(before: Texts, after: Texts): FieldChange[] {
   return changes.filter(({ from, to }) => from !== to);
 }
 
-export const keyTexts = ({
-  name,
-  plan,
-  minute,
-  day,
-  expiresAt,
-  disabled,
-  tags,
-}: Omit<KeyRecord, 'secrets' | 'plan'> & { readonly plan: string }): Texts => ({
-  name,
-  plan,
-  minute: minute?.toString(),
-  day: day?.toString(),
-  expiresAt: shownTime(expiresAt),
-  disabled: disabled ? 'true' : undefined,
-  tags: writeTags(tags),
+export const keyTexts = (key: Omit<KeyRecord, 'secrets' | 'plan'> & { readonly plan: string }): Texts => ({
+  name: key.name,
+  plan: key.plan,
+  minute: key.minute?.toString(),
+  day: key.day?.toString(),
+  expiresAt: shownTime(key.expiresAt),
+  disabled: key.disabled ? 'true' : undefined,
+  tags: writeTags(key.tags),
 });
 
 export const secretTexts = ({ id, name, scope, networks, expiresAt }: Secret): Texts => ({

@@ -53,35 +53,32 @@ const RequestsQuery = z.object({
  * keys that have all of these tags, or had them when they were revoked. Tags are not stored with requests, so each call
  * searches for at most a second: a page can be short and still have a `next`.
  */
-export const listRequests = operation(
-  { query: RequestsQuery, answer: RequestsAnswer },
-  async ({ deps, query: { tag: given, ...asked } }) => {
-    const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
-    const limit = tags.length === 0 ? wanted.limit : MOST;
-    const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
-    const giveUpAt = performance.now() + SEARCH_MS;
-    let after = wanted.after;
-    let isAtEnd = false;
-    while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
-      const page = await deps.requests.find({ ...wanted, after, limit });
-      for (const one of page.missing) missing.add(one);
-      await loadKeys(deps, page.requests, keys, tags.length > 0);
-      for (const report of page.requests) {
-        if (found.length === wanted.limit) break;
-        if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
-        after = report.cursor;
-      }
-      isAtEnd = page.requests.length < limit;
+export const listRequests = operation({ query: RequestsQuery, answer: RequestsAnswer }, async ({ deps, query }) => {
+  const [wanted, tags] = [wantedIn(query), tagsIn(query.tag)];
+  const limit = tags.length === 0 ? wanted.limit : MOST;
+  const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
+  const giveUpAt = performance.now() + SEARCH_MS;
+  let after = wanted.after;
+  let isAtEnd = false;
+  while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
+    const page = await deps.requests.find({ ...wanted, after, limit });
+    for (const one of page.missing) missing.add(one);
+    await loadKeys(deps, page.requests, keys, tags.length > 0);
+    for (const report of page.requests) {
+      if (found.length === wanted.limit) break;
+      if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
+      after = report.cursor;
     }
-    const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
-    // Without the store, the end of a ban is compared with the clock of this machine. Requests refused by bans are
-    // counted only if all gateways have answered, so that the call waits only once for a gateway that hangs.
-    const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
-    const views = found.map((report) => viewOf(report, keys, bans));
-    const next = isAtEnd && found.length < wanted.limit ? undefined : after;
-    return { requests: views, missing: [...missing], next };
-  },
-);
+    isAtEnd = page.requests.length < limit;
+  }
+  const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
+  // Without the store, the end of a ban is compared with the clock of this machine. Requests refused by bans are
+  // counted only if all gateways have answered, so that the call waits only once for a gateway that hangs.
+  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
+  const views = found.map((report) => viewOf(report, keys, bans));
+  const next = isAtEnd && found.length < wanted.limit ? undefined : after;
+  return { requests: views, missing: [...missing], next };
+});
 
 /** The requests of this gateway and of all others on its store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
@@ -103,19 +100,15 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
 
 /** Checks whether other gateways and their workers answer. If Redis cannot list them, the check of Redis reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
-  const asked = await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS);
-  const advice =
+  const query: RequestQuery = { limit: 1 };
+  const { missing = [], answers = [] } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const ofGateway =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
-  const silent = asked?.missing?.map(({ gateway, seenAt: since }) => ({
-    ...unknown(`gateway ${gateway}`, 'does not answer', advice),
-    since,
-  }));
-  const workers = asked?.answers.flatMap((one) => foundBy(one).missing);
+  const ofWorker = 'It will be replaced unless it answers again.';
+  const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
   return [
-    ...(silent ?? []),
-    ...(workers ?? []).map((worker) =>
-      unknown(`gateway ${worker}`, 'does not answer', 'It will be replaced unless it answers again.'),
-    ),
+    ...missing.map(({ gateway, seenAt }) => ({ ...silent(gateway, ofGateway), since: seenAt })),
+    ...answers.flatMap((one) => foundBy(one).missing.map((worker) => silent(worker, ofWorker))),
   ];
 }
 
@@ -133,16 +126,14 @@ function foundBy({ gateway, answer }: { readonly gateway: string; readonly answe
   return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
 }
 
-type Asked = Omit<z.infer<typeof RequestsQuery>, 'tag'>;
-
-function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): RequestQuery {
+function wantedIn({ keyId, status, code, q, after, limit, ...asked }: z.infer<typeof RequestsQuery>): RequestQuery {
   return {
     keyId: keyId || undefined,
     // A class is sent as its first digit.
     status: status ? Number(status.replace(/xx$/i, '')) : undefined,
     code: code || undefined,
     text: q?.toLowerCase() || undefined,
-    ...periodIn({ from, to }),
+    ...periodIn(asked),
     after,
     limit,
   };

@@ -107,13 +107,8 @@ const Rotation = z.strictObject({
  */
 export const rotateKey = operation(
   { target: findKey, body: Rotation, answer: IssuedKey, creates: true },
-  async (call) => {
-    const {
-      deps,
-      target: { id },
-      given: { graceSeconds, secretId, scope, networks, expiresAt },
-      about,
-    } = call;
+  async ({ deps, target: { id }, given, about }) => {
+    const { graceSeconds, secretId, scope, networks, expiresAt } = given;
     const { apiKey, credential } = createApiKey(id);
     const now = await deps.keys.now();
     const toReplace = secretId === undefined ? (record: Secrets) => theOneToReplace(record, now) : secretIn(secretId);
