@@ -11,7 +11,7 @@ import type { AboutGateway } from './operators/api/operation.ts';
 import { answerPeer, checkPeers, ofAllGateways } from './operators/api/requests.ts';
 import { ROUTES as ADMIN_ROUTES } from './operators/api/routes.ts';
 import { checkAnswers, checkDecisions, coresOf } from './operators/api/traffic.ts';
-import { consoleRoutes, runbookRoutes } from './operators/pages.ts';
+import { pageRoutes } from './operators/pages.ts';
 import { keptToken, redactSecrets } from './operators/tokens.ts';
 import { clientAddress, countedAs, networkOf, TrustedProxies } from './pipeline/client-http.ts';
 import { CORE_READ } from './routes.ts';
@@ -68,7 +68,7 @@ export async function serveOperators(
     port: settings.ADMIN_PORT,
     portSetting: 'ADMIN_PORT',
     ...createService({
-      routes: [...ADMIN_ROUTES, ...consoleRoutes(), ...runbookRoutes()],
+      routes: [...ADMIN_ROUTES, ...pageRoutes()],
       deps: {
         planCache: backend.planCache,
         ...stores,

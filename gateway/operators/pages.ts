@@ -50,11 +50,12 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The pages and their files. They contain no data, so the listener serves them without a token. The page requests its
- * data with the token that the operator types in.
+ * The pages and their files, the runbook and the documents to which it links. They contain no data, so the listener
+ * serves them without a token: a page requests its data with the token that the operator types in, and a browser that
+ * follows an alert's link has no token to send.
  * @throws the system's error when the folder cannot be read
  */
-export function consoleRoutes(): ServiceRoute<unknown, unknown>[] {
+export function pageRoutes(): ServiceRoute<unknown, unknown>[] {
   const names = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' });
   const files = names.filter((name) => extname(name) in TYPES && name !== PAGE);
   return [
@@ -62,6 +63,8 @@ export function consoleRoutes(): ServiceRoute<unknown, unknown>[] {
     ...NO_PAGES.map((path) => routeOf(path, join(FOLDER, PAGE), 404)),
     ...files.map((name) => routeOf(`/console/${name}`, join(FOLDER, name))),
     ...LIBRARIES.map(({ name, from }) => routeOf(`/console/lib/${name}`, from)),
+    ...DOCUMENT_NAMES.map((name) => textRoute('runbook', DOCUMENTS[name].path, HTML, () => renderDocument(name))),
+    textRoute('runbook', '/runbook/runbook.css', CSS, () => readFileSync(STYLE, 'utf8')),
   ];
 }
 
@@ -112,6 +115,7 @@ const STRIP = `
 `;
 
 const DOCUMENTS_FOLDER = join(import.meta.dirname, '../../deploy');
+const STYLE = join(import.meta.dirname, 'runbook.css');
 
 /** The address of each document, and its name in the navigation. */
 const DOCUMENTS = {
@@ -127,17 +131,6 @@ type DocumentName = keyof typeof DOCUMENTS;
 const DOCUMENT_NAMES = Object.keys(DOCUMENTS) as DocumentName[];
 
 /**
- * Serves the runbook and the documents to which it links. They need no token, because a browser that follows an alert's link
- * has no token to send, and because they contain only what the repository contains.
- */
-export const runbookRoutes = (): ServiceRoute<unknown, unknown>[] => [
-  ...DOCUMENT_NAMES.map((name) => textRoute('runbook', DOCUMENTS[name].path, HTML, () => renderDocument(name))),
-  textRoute('runbook', '/runbook/runbook.css', CSS, () =>
-    readFileSync(join(import.meta.dirname, 'runbook.css'), 'utf8'),
-  ),
-];
-
-/**
  * Renders a document with the same anchors as in a repository's web view.
  * @throws the system's error when it cannot be read
  */
@@ -149,19 +142,22 @@ async function renderDocument(document: DocumentName): Promise<string> {
   const body = marked.parse(readFileSync(join(DOCUMENTS_FOLDER, document), 'utf8')) as string;
   const sections = getHeadingList().filter(({ level }) => level === 2);
   const entries = sections.map(({ id, text }) => `<li><a href="#${id}">${text}</a></li>`).join('\n');
-  const { name } = DOCUMENTS[document];
+  const links = DOCUMENT_NAMES.map((one) => {
+    const { path, name } = DOCUMENTS[one];
+    return `\n<a href="${path}"${one === document ? ' aria-current="page"' : ''}>${name}</a>`;
+  });
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${name} · Animal store gateway</title>
+<title>${DOCUMENTS[document].name} · Animal store gateway</title>
 <link rel="icon" href="/console/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/runbook/runbook.css">
 </head>
 <body>
-<header><nav aria-label="Documents">${navigation(document)}</nav></header>
+<header><nav aria-label="Documents"><a href="/">Console</a>${links.join('')}</nav></header>
 <nav class="contents" aria-label="On this page"><ul>
 ${entries}
 </ul></nav>
@@ -172,30 +168,16 @@ ${body}</main>
 `;
 }
 
-function navigation(current: DocumentName): string {
-  const links = DOCUMENT_NAMES.map((document) => {
-    const { path, name } = DOCUMENTS[document];
-    return `<a href="${path}"${document === current ? ' aria-current="page"' : ''}>${name}</a>`;
-  });
-  return ['<a href="/">Console</a>', ...links].join('\n');
-}
-
 /** Makes a link to another document lead to its page. Links to files that are not served here are shown as text. */
 function link(
   this: { parser: { parseInline(tokens: Tokens.Generic[]): string } },
   { href, tokens }: Tokens.Link,
 ): string {
   const text = this.parser.parseInline(tokens);
-  const target = targetOf(href);
-  return target === undefined ? text : `<a href="${target}">${text}</a>`;
-}
-
-function targetOf(href: string): string | undefined {
-  if (href.startsWith('#') || /^https?:/.test(href)) return href;
-  const [file = '', anchor] = href.split('#');
-  if (!(file in DOCUMENTS)) return undefined;
-  const { path } = DOCUMENTS[file as DocumentName];
-  return anchor === undefined ? path : `${path}#${anchor}`;
+  const [file = '', ...anchor] = href.split('#');
+  if (file === '' || /^https?:/.test(href)) return `<a href="${href}">${text}</a>`;
+  if (!(file in DOCUMENTS)) return text;
+  return `<a href="${[DOCUMENTS[file as DocumentName].path, ...anchor].join('#')}">${text}</a>`;
 }
 
 /** With trusted types and no allowed policy, the browser itself refuses to use any text as HTML or script. */

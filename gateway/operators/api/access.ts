@@ -14,10 +14,11 @@ import { line } from '../../stores/key-hash.ts';
 import { MAX_TOKENS, type OperatorToken, type Tokens } from '../../stores/tokens.ts';
 import { includesRole, ROLES, type Role, roleFor } from '../../stores/words.ts';
 import { accessTokenId, createAccessToken, hasDigest } from '../tokens.ts';
-import { aboutCall, allOf, differences, entry, readChange } from './activity.ts';
+import { allOf, differences, entry } from './activity.ts';
 import { CallerAnswer, IssuedToken, TokensAnswer } from './answers.ts';
 import { orUnclaimed } from './keys.ts';
-import { choice, type Operator, operation, who } from './operation.ts';
+import { type Operator, operation, who } from './operation.ts';
+import { choice } from './values.ts';
 
 /** Decides who may call the operators' listener, and manages the operators' tokens. */
 
@@ -170,21 +171,15 @@ function isSameOrigin({
   return origin === undefined || (URL.canParse(origin) && new URL(origin).host === host.toLowerCase());
 }
 
-const NewToken = z.strictObject({
-  name: line(100),
-  role: choice(ROLES),
-  ...who,
-});
+const NewToken = z.strictObject({ name: line(100), role: choice(ROLES), ...who });
 
 export const createToken = operation(
   { needs: 'admin', body: NewToken, answer: IssuedToken, creates: true },
-  async (call) => {
-    const { about, given } = await readChange(call, NewToken);
-    const { name, role } = given;
+  async ({ deps, given: { name, role }, about }) => {
     const { id, token, digest } = createAccessToken();
     const activity = entry(about, 'token.create', id, allOf({ name, role }));
     const createdAt = new Date().toISOString();
-    await orUnclaimed(call.deps.tokens.create(id, { name, role, createdAt, digest }, activity), `token ${id}`);
+    await orUnclaimed(deps.tokens.create(id, { name, role, createdAt, digest }, activity), `token ${id}`);
     return { id, token, name, role };
   },
 );
@@ -200,9 +195,7 @@ export const listTokens = operation({ answer: TokensAnswer }, async ({ deps }) =
   return { tokens: tokens.sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1)) };
 });
 
-export const revokeToken = operation({ needs: 'admin' }, async (call) => {
-  const [id = ''] = call.params;
-  const about = aboutCall(call);
+export const revokeToken = operation({ needs: 'admin' }, async ({ deps, params: [id = ''], about }) => {
   const entryFor = ({ name, role }: OperatorToken) => entry(about, 'token.revoke', id, differences({ name, role }, {}));
-  if (!(await call.deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
+  if (!(await deps.tokens.remove(id, entryFor))) throw new HttpError('not_found', 'There is no such token.');
 });

@@ -1,68 +1,17 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
-import { must } from '../../../shared/schemas/must.ts';
 import { isKeyId, type Secret } from '../../limiter/credential.ts';
 import type { KeyRecord } from '../../limiter/key-record.ts';
 import { describeNetwork } from '../../limiter/networks.ts';
 import { writeTags } from '../../limiter/tags.ts';
 import { type Activity, type FieldChange, type RecordedActivity, RecordId } from '../../stores/audit.ts';
 import { ACTIONS } from '../../stores/words.ts';
-import { CTL } from '../clients.ts';
 import { redactSecrets } from '../tokens.ts';
 import { ActivityAnswer, type ActivityView } from './answers.ts';
-import { toTime } from './key-view.ts';
-import {
-  ADMIN_BODY_LIMIT_BYTES,
-  type AdminCall,
-  type AdminDependencies,
-  checkOrder,
-  choice,
-  cursor,
-  msOf,
-  operation,
-  period,
-  readQuery,
-  who,
-  wholeNumber,
-} from './operation.ts';
+import { shownTime } from './key-view.ts';
+import { type About, type AdminDependencies, operation } from './operation.ts';
+import { choice, cursor, period, periodIn, wholeNumber, word } from './values.ts';
 
 /** Builds the entries of the audit log, and lists them. */
-
-const Who = z.object(who);
-
-interface Given {
-  readonly author?: string | undefined;
-  readonly reason?: string | undefined;
-}
-
-export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
-
-/**
- * Builds the fields that all audit entries of a call share. Users of the shared token may give a name, as `author` in the
- * body or in the query; a named token has its own. The reason can be given in the same ways.
- * @throws {HttpError} 400 for a bad author or reason in the query
- */
-export function aboutCall({ caller, request, requestId, query }: AdminCall, given: Given = {}): About {
-  const said = readQuery(Who, query);
-  const { author = said.author, reason = said.reason } = given;
-  return {
-    actor: redactSecrets(caller.name ?? author ?? 'unknown'),
-    reason: redactSecrets(reason ?? ''),
-    via: viaOf(request.headers),
-    requestId,
-    token: caller.tokenId,
-  };
-}
-
-/**
- * Reads the body of a change, and the fields that all its audit entries share.
- * @throws {HttpError} as `readBody` and `aboutCall` do
- */
-export async function readChange<T extends object>(call: AdminCall, schema: z.ZodType<T>) {
-  const body: T & Given = await readBody(schema, call.request, call.response, ADMIN_BODY_LIMIT_BYTES);
-  const { author, reason, ...given } = body;
-  return { about: aboutCall(call, { author, reason }), given };
-}
 
 /** Builds an entry. Secrets that were put into a name by mistake are redacted. */
 export const entry = (
@@ -70,7 +19,14 @@ export const entry = (
   action: Activity['action'],
   target: string,
   changes: readonly FieldChange[] = [],
-): Activity => ({ ...about, action, target, changes: changes.map(withoutSecrets) });
+): Activity => ({
+  ...about,
+  action,
+  target,
+  changes: changes.map(({ field, from, to }) => ({ field, from: redacted(from), to: redacted(to) })),
+});
+
+const redacted = (text: string | undefined): string | undefined => text && redactSecrets(text);
 
 export const allOf = (values: Texts): FieldChange[] => differences({}, values);
 
@@ -82,22 +38,14 @@ export function differences(before: Texts, after: Texts): FieldChange[] {
   return changes.filter(({ from, to }) => from !== to);
 }
 
-export const keyTexts = ({
-  name,
-  plan,
-  minute,
-  day,
-  expiresAt,
-  disabled,
-  tags,
-}: Omit<KeyRecord, 'secrets' | 'plan'> & { readonly plan: string }): Texts => ({
-  name,
-  plan,
-  minute: minute?.toString(),
-  day: day?.toString(),
-  expiresAt: timeText(expiresAt),
-  disabled: disabled ? 'true' : undefined,
-  tags: writeTags(tags),
+export const keyTexts = (key: Omit<KeyRecord, 'secrets' | 'plan'> & { readonly plan: string }): Texts => ({
+  name: key.name,
+  plan: key.plan,
+  minute: key.minute?.toString(),
+  day: key.day?.toString(),
+  expiresAt: shownTime(key.expiresAt),
+  disabled: key.disabled ? 'true' : undefined,
+  tags: writeTags(key.tags),
 });
 
 export const secretTexts = ({ id, name, scope, networks, expiresAt }: Secret): Texts => ({
@@ -105,27 +53,11 @@ export const secretTexts = ({ id, name, scope, networks, expiresAt }: Secret): T
   name,
   scope: scope.join(', '),
   networks: networks.map(describeNetwork).join(', ') || undefined,
-  expiresAt: timeText(expiresAt),
+  expiresAt: shownTime(expiresAt),
 });
-
-const timeText = (time: number | undefined): string | undefined => (time === undefined ? undefined : toTime(time));
-
-const withoutSecrets = ({ field, from, to }: FieldChange): FieldChange => ({
-  field,
-  ...(from !== undefined && { from: redactSecrets(from) }),
-  ...(to !== undefined && { to: redactSecrets(to) }),
-});
-
-/** Browsers send Fetch Metadata with every request; the CLI sends its name. Other programs can imitate both. */
-function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): Activity['via'] {
-  if (site !== undefined) return 'console';
-  return agent === CTL ? 'cli' : 'api';
-}
 
 const PAGE = 100;
 const MOST = 1_000;
-
-const word = z.string({ error: must('be given once') }).optional();
 
 const ActivityQuery = z.object({
   limit: wholeNumber(1, MOST).default(PAGE),
@@ -144,26 +76,23 @@ const ActivityQuery = z.object({
  */
 export const listActivity = operation(
   { query: ActivityQuery, answer: ActivityAnswer },
-  async ({ deps }, { limit, after, actor, action, target, ...given }) => {
-    const [from, to] = [msOf(given.from), msOf(given.to)];
-    checkOrder(from, to);
+  async ({ deps, query: { limit, after, actor, action, target, ...given } }) => {
+    const within = periodIn(given);
     const nameOf = targetNames(deps);
     const isWanted = async (one: RecordedActivity) =>
       (actor ?? one.actor) === one.actor &&
       (action ?? one.action) === one.action &&
       (target === undefined || (await isAbout(one, target, nameOf)));
-    const { activity, next } = await deps.activity.list({ after, limit, isWanted, from, to });
+    const { activity, next } = await deps.activity.list({ after, limit, isWanted, ...within });
     const logged = new Map(activity.toReversed().flatMap((one) => (nameIn(one) ? [[one.target, nameIn(one)]] : [])));
-    const views = activity.map(async (one) => describe(one, (await nameOf(one)) ?? logged.get(idIn(one))));
+    const views = activity.map(async (one): Promise<ActivityView> => {
+      const { id, ...about } = one;
+      const targetName = redacted((await nameOf(one)) ?? logged.get(idIn(one)));
+      return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...about, targetName };
+    });
     return { activity: await Promise.all(views), next };
   },
 );
-
-function describe({ id, ...entry }: RecordedActivity, name: string | undefined): ActivityView {
-  // A name may contain a secret by mistake.
-  const targetName = name && redactSecrets(name);
-  return { id, at: new Date(Number.parseInt(id, 10)).toISOString(), ...entry, targetName };
-}
 
 async function isAbout(entry: RecordedActivity, target: string, nameOf: NameOf): Promise<boolean> {
   const isSame = (text: string | undefined) => text?.toLowerCase() === target.toLowerCase();
@@ -186,18 +115,19 @@ type NameOf = (entry: RecordedActivity) => Promise<string | undefined>;
  * looked up once per answer. Without the store, the log is shown without these names.
  */
 function targetNames({ tokens, keys }: AdminDependencies): NameOf {
-  const ofKeys = new Map<string, Promise<string | undefined>>();
+  const names = new Map<string, Promise<string | undefined>>();
   let all: ReturnType<typeof tokens.list> | undefined;
-  const ofToken = async (id: string) => {
-    all ??= tokens.list();
-    return (await all).get(id)?.name;
-  };
-  const ofKey = async (id: string) => {
-    if (!isKeyId(id)) return undefined;
-    const name = ofKeys.get(id) ?? keys.everKnown(id).then((key) => key?.record.name || undefined);
-    ofKeys.set(id, name);
+  async function lookUp(id: string, { action }: RecordedActivity): Promise<string | undefined> {
+    if (action.startsWith('token.')) {
+      all ??= tokens.list();
+      return (await all).get(id)?.name;
+    }
+    return isKeyId(id) ? (await keys.everKnown(id))?.record.name || undefined : undefined;
+  }
+  return async (entry) => {
+    const id = idIn(entry);
+    const name = names.get(id) ?? lookUp(id, entry).catch(() => undefined);
+    names.set(id, name);
     return await name;
   };
-  return async (entry) =>
-    await (entry.action.startsWith('token.') ? ofToken(entry.target) : ofKey(idIn(entry))).catch(() => undefined);
 }

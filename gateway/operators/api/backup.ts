@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { type CheckResult, good, warning } from '../../check-result.ts';
@@ -9,28 +8,18 @@ import { isOfFormerRule, isUsable, STORED_FIELDS, type StoredPlans } from '../..
 import { type BackedUpKey, RESTORED_FOR_SECONDS } from '../../stores/keys.ts';
 import { type MakeChanges, planOf } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
-import { type About, aboutCall, allOf, entry, readChange } from './activity.ts';
+import { allOf, entry } from './activity.ts';
 import { BackupAnswer, BackupNoted, RestoreAnswer } from './answers.ts';
 import { toTime } from './key-view.ts';
-import {
-  type AdminDependencies,
-  after,
-  choice,
-  cursorIn,
-  operation,
-  refusingProto,
-  time,
-  wholeNumber,
-} from './operation.ts';
+import { type About, type AdminDependencies, operation } from './operation.ts';
 import { applyChange } from './plans.ts';
+import { after, choice, cursorIn, refusingProto, time, wholeNumber } from './values.ts';
 
 /** The number of keys in one page, low enough that a page does not block Redis or this process. */
 const BACKUP_PAGE = 100;
 
-/** A page of keys is larger than the other request bodies of the admin API. */
-const RESTORE_BODY_LIMIT_BYTES = 1_048_576;
-/** A key can have a thousand fields. */
-const RESTORE_MAX_VALUES = BACKUP_PAGE * 1_000;
+/** A page of keys is larger than the other request bodies of the admin API. A key can have a thousand fields. */
+const PAGE_LIMITS = { bytes: 1_048_576, values: BACKUP_PAGE * 1_000 };
 
 const MOST_SHOWN = 100;
 
@@ -46,11 +35,11 @@ const BackupQuery = z.object({ limit: wholeNumber(1, BACKUP_PAGE).default(BACKUP
  */
 export const backUp = operation(
   { query: BackupQuery, answer: BackupAnswer, errors: [409] },
-  async ({ deps }, { limit, after: given }) => {
-    const after = cursorIn(given);
+  async ({ deps, query }) => {
+    const after = cursorIn(query.after);
     const at = toTime(await deps.keys.now());
     const plans = after === undefined ? { plans: await plansInForce(deps) } : {};
-    const { keys, leftOut, next } = await deps.keys.export({ after, limit });
+    const { keys, leftOut, next } = await deps.keys.export({ after, limit: query.limit });
     // The list is checked again at the end, because keys that dropped out of it in the meantime are not in the pages.
     if (after === undefined || next === undefined) await checkOrder(deps);
     return { at, ...plans, keys, leftOut, next: next && writeCursor(next) };
@@ -107,13 +96,9 @@ interface Rejected {
  * @throws {HttpError} 409 for a page so old that revoked keys could work again, unless the query has `anyAge=true`
  */
 export const restore = operation(
-  { needs: 'admin', query: RestoreQuery, body: BackupPage, answer: RestoreAnswer },
-  async (call, { anyAge, dryRun }) => {
-    const { deps, request, response } = call;
-    const about = aboutCall(call);
+  { needs: 'admin', query: RestoreQuery, body: BackupPage, bodyLimits: PAGE_LIMITS, answer: RestoreAnswer },
+  async ({ deps, query: { anyAge, dryRun }, given: { at, plans, keys: given }, about }) => {
     const [isAnyAge, isTrial] = [anyAge === 'true', dryRun === 'true'];
-    const page = await readBody(BackupPage, request, response, RESTORE_BODY_LIMIT_BYTES, RESTORE_MAX_VALUES);
-    const { at, plans, keys: given } = page;
     if (plans === undefined && given.length === 0)
       throw new HttpError('invalid_request', 'The body contains nothing to restore.');
     if (!isAnyAge && (at !== undefined || given.length > 0)) checkAge(at, await deps.keys.now());
@@ -189,7 +174,7 @@ async function restorePlans(
   };
   if (isTrial) make((await deps.plans.read()) ?? {}, await deps.plans.untouched());
   else {
-    await applyChange(deps, make, { about, action: 'set' });
+    await applyChange({ deps, about, headers: [] }, make);
     await deps.planCache.refresh();
   }
   const other = good.filter(([field, value]) => !(field in restored) && before[field] !== value);
@@ -214,12 +199,14 @@ const BackupMade = z.strictObject({
   keys: z.int({ error: must('be a whole number') }).min(1, { error: must('be at least 1') }),
 });
 
-export const noteBackup = operation({ body: BackupMade, answer: BackupNoted, creates: true }, async (call) => {
-  const { about, given } = await readChange(call, BackupMade);
-  const seconds = Math.floor(Date.now() / 1_000);
-  await call.deps.backups.note(seconds, entry(about, 'backup.make', '*', allOf({ keys: String(given.keys) })));
-  return { completedAt: timeOf(seconds) };
-});
+export const noteBackup = operation(
+  { body: BackupMade, answer: BackupNoted, creates: true },
+  async ({ deps, given: { keys }, about }) => {
+    const seconds = Math.floor(Date.now() / 1_000);
+    await deps.backups.note(seconds, entry(about, 'backup.make', '*', allOf({ keys: String(keys) })));
+    return { completedAt: toTime(seconds * SECOND) };
+  },
+);
 
 type Stores = Pick<AdminDependencies, 'backups' | 'keys'>;
 
@@ -243,8 +230,6 @@ export async function checkBackup(stores: Stores): Promise<CheckResult[]> {
   // An empty store needs no backup, and a store that does not answer has its own finding.
   if (last === undefined) return [];
   if (last === 0) return [warning('backup', 'the keys have never been backed up', advice)];
-  const found = `the last complete one was made at ${timeOf(last)}`;
+  const found = `the last complete one was made at ${toTime(last * SECOND)}`;
   return [Date.now() / 1_000 - last > OLD_AFTER_SECONDS ? warning('backup', found, advice) : good('backup', found)];
 }
-
-const timeOf = (seconds: number): string => new Date(seconds * 1_000).toISOString();

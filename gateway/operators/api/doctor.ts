@@ -161,7 +161,7 @@ export async function checkKeys(keys: Keys): Promise<CheckResult[]> {
   return [fault('keys', 'cannot be read', advice)];
 }
 
-/** Reads the keys page by page, so that decisions run in between. */
+/** Reads the keys page by page, so that decisions run in between, up to one more than can be named. */
 async function readAll(keys: Keys): Promise<Seen> {
   const bad: KeyEntry[] = [];
   let total = 0;
@@ -171,7 +171,11 @@ async function readAll(keys: Keys): Promise<Seen> {
     bad.push(...slice.keys);
     ({ total, next } = slice);
   }
-  return { total, findings: entriesOf(total, bad) };
+  if (bad.length === 0) return { total, findings: [good('keys', `all ${total} can be read`)] };
+  const faults = bad.flatMap(faultsOf);
+  if (faults.length <= MOST_NAMED) return { total, findings: faults };
+  const more = fault('keys', 'there are more faults than these', 'Fix these first.');
+  return { total, findings: [...faults.slice(0, MOST_NAMED), more] };
 }
 
 /** Checks that the list has every key, because a key that is missing from it is also missing from backups. */
@@ -185,14 +189,6 @@ async function list(keys: Keys): Promise<Seen> {
 }
 
 const hasFault = (key: KeyEntry): boolean => faultsOf(key).length > 0;
-
-/** @param bad the keys to name, and one extra if there are more */
-function entriesOf(total: number, bad: readonly KeyEntry[]): CheckResult[] {
-  if (bad.length === 0) return [good('keys', `all ${total} can be read`)];
-  const faults = bad.flatMap(faultsOf);
-  if (faults.length <= MOST_NAMED) return faults;
-  return [...faults.slice(0, MOST_NAMED), fault('keys', 'there are more faults than these', 'Fix these first.')];
-}
 
 function faultsOf(key: KeyEntry): CheckResult[] {
   // Keys from before the first release are affected too: this version cannot read their secrets.

@@ -45,7 +45,8 @@ export class Health {
   readonly #stopped = new AbortController();
   /** The findings of each check that has answered. */
   readonly #found = new Map<string, readonly CheckResult[]>();
-  #seen: readonly CheckResult[] = [];
+  /** The latest findings; empty while no checks run. */
+  seen: readonly CheckResult[] = [];
   #watchedAt = Number.NEGATIVE_INFINITY;
   #askedAt = Number.NEGATIVE_INFINITY;
   #checkedAt = Number.NEGATIVE_INFINITY;
@@ -66,14 +67,9 @@ export class Health {
     await this.#first;
   }
 
-  /** The latest findings; empty while no checks run. */
-  get seen(): readonly CheckResult[] {
-    return this.#seen;
-  }
-
   /** The findings that are faults or unknown, the worst first. Empty if all is well, or no checks run. */
   bad(): readonly CheckResult[] {
-    return ['fault', 'unknown'].flatMap((status) => this.#seen.filter((one) => one.status === status));
+    return ['fault', 'unknown'].flatMap((status) => this.seen.filter((one) => one.status === status));
   }
 
   /** Describes the worst finding, for readiness. A call keeps the checks running, except probes of a sole core. */
@@ -116,7 +112,7 @@ export class Health {
   #report(): void {
     const late = (about: string) => [silent(about, `did not answer within ${FIRST_WITHIN_MS / 1_000} s`)];
     const found = Object.keys(this.#checks).flatMap((about) => this.#found.get(about) ?? late(about));
-    this.#seen = this.#findings.seen(found);
+    this.seen = this.#findings.seen(found);
   }
 
   async #keepChecking(first: Promise<void>): Promise<void> {
@@ -129,7 +125,7 @@ export class Health {
       if (!signal.aborted) await this.#check();
     }
     this.#found.clear();
-    this.#seen = this.#findings.seen([]);
+    this.seen = this.#findings.seen([]);
     this.#isChecking = false;
   }
 }

@@ -1,26 +1,16 @@
 import { z } from 'zod';
-import { must } from '../../../shared/schemas/must.ts';
 import { MINUTE, SECOND } from '../../limiter/bucket.ts';
 import { holdsApiKey, isKeyId } from '../../limiter/credential.ts';
-import { bucketsAt } from '../../limiter/decide.ts';
 import { countsOf, type KeyEntry, usedOfDay } from '../../limiter/key-record.ts';
-import { isPlanName, PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
+import { PLAN_NAMES, type PlanTable } from '../../limiter/plans.ts';
 import { hasTags } from '../../limiter/tags.ts';
 import { MOST_DECISIONS } from '../../telemetry/decision-report.ts';
 import { FoundAnswer, KeysAnswer, TopAnswer } from './answers.ts';
-import {
-  firstOf,
-  KEY_ORDER_NAMES,
-  KEY_ORDERS,
-  KEY_STATES,
-  loudestFirst,
-  type Recent,
-  type Sortable,
-  TOP_BY,
-} from './key-order.ts';
-import { describeKeyInFull, stateOf, sumsOf, withBanRefusals } from './key-view.ts';
-import { type AdminDependencies, choice, offset, operation, tag, tagsIn, wholeNumber } from './operation.ts';
+import { KEY_ORDER_NAMES, KEY_ORDERS, KEY_STATES, loudestFirst, TOP_BY } from './key-order.ts';
+import { bucketsIn, describeKeyInFull, stateOf, sumsOf, withBanRefusals } from './key-view.ts';
+import { type AdminDependencies, operation } from './operation.ts';
 import { decisionsOn } from './requests.ts';
+import { choice, offset, tag, tagsIn, wholeNumber, word } from './values.ts';
 
 /**
  * Lists and finds keys. One call checks a limited number of keys, so that a search in a large Redis does not delay other
@@ -41,7 +31,7 @@ const LONGEST_UNUSED_SECONDS = 366 * 86_400;
 /** The filters of a query. A key must match all of them. */
 const KeyFilters = z.object({
   /** A part of the name, ignoring case. */
-  name: z.string({ error: must('be given once') }).optional(),
+  name: word,
   plan: choice(PLAN_NAMES).optional(),
   state: choice(KEY_STATES).optional(),
   tag,
@@ -64,7 +54,7 @@ const KeysQuery = KeyFilters.extend({
  */
 export const listKeys = operation(
   { query: KeysQuery, answer: KeysAnswer },
-  async ({ deps }, { offset, limit, sort, ...filters }) => {
+  async ({ deps, query: { offset, limit, sort, ...filters } }) => {
     const now = await deps.keys.now();
     const { table } = deps.planCache;
     const isWanted = wantedKeys(filters, table, now);
@@ -77,30 +67,40 @@ export const listKeys = operation(
       const { total, keys, next } = await deps.keys.list({ offset, limit, isWanted });
       return { total, offset, keys: await shown(keys), next };
     }
-    const first = firstOf<Ranked>(limit, KEY_ORDERS[sort]);
-    const { total, next } = await visit(deps, offset, (entry) => {
-      if (isWanted(entry)) first.offer(ranked(entry, table, now));
-    });
-    const keys = await shown(first.items.map(({ entry }) => entry));
+    const ranked = (entry: KeyEntry) => {
+      const { used, limit } = dayUse(entry, table, now) ?? { used: 0, limit: 1 };
+      const { name, createdAt } = entry.record;
+      return { entry, name, createdAt, lastUsedAt: entry.asOf, dayUsed: used / limit };
+    };
+    const { total, first, next } = await firstOf(deps, { offset, limit }, KEY_ORDERS[sort], (entry) =>
+      isWanted(entry) ? ranked(entry) : undefined,
+    );
+    const keys = await shown(first.map(({ entry }) => entry));
     return { total, offset, keys, next };
   },
 );
 
-type Ranked = Sortable & { readonly entry: KeyEntry };
-
-function ranked(entry: KeyEntry, plans: PlanTable, now: number): Ranked {
-  const { name, createdAt } = entry.record;
-  const { used, limit } = dayUse(entry, plans, now) ?? { used: 0, limit: 1 };
-  return { entry, name, createdAt, lastUsedAt: entry.asOf, dayUsed: used / limit };
-}
-
-/** Passes to a function as many keys as one call may check. */
-async function visit({ keys }: AdminDependencies, offset: number, see: (entry: KeyEntry) => void) {
+/**
+ * Checks as many keys as one call may, and keeps only the first ones in an order.
+ * @param ranked returns what to compare; undefined for a key that is not wanted
+ */
+async function firstOf<T>(
+  { keys }: AdminDependencies,
+  { offset, limit }: { readonly offset: number; readonly limit: number },
+  compare: (a: T, b: T) => number,
+  ranked: (entry: KeyEntry) => T | undefined,
+) {
+  const first: T[] = [];
   const isWanted = (entry: KeyEntry) => {
-    see(entry);
+    const one = ranked(entry);
+    if (one !== undefined && (first.length < limit || compare(one, first.at(-1)!) < 0)) {
+      first.push(one);
+      first.sort(compare);
+      if (first.length > limit) first.pop();
+    }
     return false;
   };
-  return await keys.list({ offset, limit: 1, isWanted });
+  return { first, ...(await keys.list({ offset, limit: 1, isWanted })) };
 }
 
 const TopQuery = KeyFilters.extend({
@@ -116,18 +116,17 @@ const TopQuery = KeyFilters.extend({
  */
 export const topKeys = operation(
   { query: TopQuery, answer: TopAnswer },
-  async ({ deps }, { offset, limit, minutes, by, ...filters }) => {
+  async ({ deps, query: { offset, limit, minutes, by, ...filters } }) => {
     const now = await deps.keys.now();
     const { table } = deps.planCache;
     const isWanted = wantedKeys(filters, table, now);
     const from = Math.floor(now / MINUTE) - minutes;
-    const first = firstOf<Recent & { readonly entry: KeyEntry }>(limit, loudestFirst(by));
-    const { total, next } = await visit(deps, offset, (entry) => {
+    const { total, first, next } = await firstOf(deps, { offset, limit }, loudestFirst(by), (entry) => {
       const recent = sumsOf(countsOf(entry.usage.minutes, entry).filter(({ at }) => at >= from));
       const isLoud = recent.refused + (by === 'refused' ? 0 : recent.admitted) > 0;
-      if (isLoud && isWanted(entry)) first.offer({ entry, recent });
+      return isLoud && isWanted(entry) ? { entry, recent } : undefined;
     });
-    const keys = first.items.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
+    const keys = first.map(({ entry, recent }) => ({ ...describeKeyInFull(entry, table, now), recent }));
     return { minutes, total, offset, keys: await withBanRefusals(deps, keys), next };
   },
 );
@@ -148,25 +147,28 @@ const FindQuery = z.object({
  * Finds the keys for a text: the key with this id; otherwise the keys of the requests with this id, as far as this
  * gateway remembers them; otherwise those whose name contains it, or whose id begins with it.
  */
-export const findKeys = operation({ query: FindQuery, answer: FoundAnswer }, async ({ deps }, { offset, text }) => {
-  const now = await deps.keys.now();
-  const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
-    const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
-    return { keys: await withBanRefusals(deps, keys), next };
-  };
-  if (offset === 0) {
-    const named = isKeyId(text) ? await deps.keys.get(text) : undefined;
-    if (named !== undefined) return found('id', [named]);
-    const asked = await keysOfRequest(deps, text);
-    if (asked.length > 0) return found('request', asked);
-  }
-  const lower = text.toLowerCase();
-  const isIdPart = text.length >= SHORTEST_ID_PART;
-  const isWanted = ({ id, record }: KeyEntry) =>
-    record.name.toLowerCase().includes(lower) || (isIdPart && id.startsWith(text));
-  const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
-  return found('name', keys, next);
-});
+export const findKeys = operation(
+  { query: FindQuery, answer: FoundAnswer },
+  async ({ deps, query: { offset, text } }) => {
+    const now = await deps.keys.now();
+    const found = async (foundBy: string, entries: readonly KeyEntry[], next?: number) => {
+      const keys = entries.map((entry) => ({ ...describeKeyInFull(entry, deps.planCache.table, now), foundBy }));
+      return { keys: await withBanRefusals(deps, keys), next };
+    };
+    if (offset === 0) {
+      const named = isKeyId(text) ? await deps.keys.get(text) : undefined;
+      if (named !== undefined) return found('id', [named]);
+      const asked = await keysOfRequest(deps, text);
+      if (asked.length > 0) return found('request', asked);
+    }
+    const lower = text.toLowerCase();
+    const isIdPart = text.length >= SHORTEST_ID_PART;
+    const isWanted = ({ id, record }: KeyEntry) =>
+      record.name.toLowerCase().includes(lower) || (isIdPart && id.startsWith(text));
+    const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
+    return found('name', keys, next);
+  },
+);
 
 async function keysOfRequest(deps: AdminDependencies, requestId: string): Promise<KeyEntry[]> {
   const ids = (await decisionsOn(deps, { requestId, limit: MOST_DECISIONS })).map(({ keyId }) => keyId);
@@ -179,6 +181,11 @@ function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: nu
   const { plan, state, near, unusedSeconds } = given;
   const name = given.name?.toLowerCase();
   const tags = tagsIn(given.tag);
+  /** A key without usable limits never matches. */
+  const isNear = (percent: number, entry: KeyEntry) => {
+    const day = dayUse(entry, plans, now);
+    return day !== undefined && day.used * 100 >= percent * day.limit;
+  };
   return (entry) => {
     const { record, asOf } = entry;
     return (
@@ -186,19 +193,14 @@ function wantedKeys(given: z.infer<typeof KeyFilters>, plans: PlanTable, now: nu
       (plan === undefined || record.plan === plan) &&
       (state === undefined || stateOf(entry, plans, now) === state) &&
       hasTags(record.tags, tags) &&
-      (near === undefined || hasUsed(near, dayUse(entry, plans, now))) &&
+      (near === undefined || isNear(near, entry)) &&
       (unusedSeconds === undefined || (asOf ?? record.createdAt) + unusedSeconds * SECOND <= now)
     );
   };
 }
 
-/** A key without usable limits never matches. */
-const hasUsed = (percent: number, day: ReturnType<typeof dayUse>): boolean =>
-  day !== undefined && day.used * 100 >= percent * day.limit;
-
 /** How much of its day limit a key has used; undefined without usable limits. */
 function dayUse(entry: KeyEntry, plans: PlanTable, now: number) {
-  const { plan } = entry.record;
-  const day = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now)?.[1] : undefined;
+  const day = bucketsIn(entry, plans, now)?.[1];
   return day && { limit: day.limit, used: usedOfDay(day, entry, now) };
 }

@@ -5,7 +5,7 @@
 
 export const KEY_STATES = ['active', 'banned', 'disabled', 'expired', 'unreadable'] as const;
 
-export interface Sortable {
+interface Sortable {
   /** In any unit, as long as all times use the same one. */
   readonly createdAt: number;
   /** Undefined for a key that was never used. */
@@ -35,7 +35,7 @@ export const KEY_ORDER_NAMES = Object.keys(KEY_ORDERS) as KeyOrder[];
 export const TOP_BY = ['requests', 'refused'] as const;
 export type TopBy = (typeof TOP_BY)[number];
 
-export interface Recent {
+interface Recent {
   readonly recent: { readonly admitted: number; readonly refused: number };
 }
 
@@ -48,17 +48,4 @@ export const loudestFirst =
 function compareTexts(a: string, b: string): number {
   const [one, other] = [a.toLowerCase(), b.toLowerCase()];
   return one < other ? -1 : one > other ? 1 : 0;
-}
-
-/** Keeps the first items in an order, however many are offered. */
-export function firstOf<T>(most: number, compare: (a: T, b: T) => number) {
-  const items: T[] = [];
-  const offer = (item: T) => {
-    const last = items.at(-1);
-    if (items.length === most && last !== undefined && compare(item, last) >= 0) return;
-    const at = items.findIndex((other) => compare(item, other) < 0);
-    items.splice(at === -1 ? items.length : at, 0, item);
-    if (items.length > most) items.pop();
-  };
-  return { items: items as readonly T[], offer };
 }

@@ -21,9 +21,9 @@ export const describeSecret = (
   scope,
   networks: networks.map(describeNetwork),
   createdAt: toTime(createdAt),
-  expiresAt: expiresAt === undefined ? undefined : toTime(expiresAt),
+  expiresAt: shownTime(expiresAt),
   unreadable,
-  lastUsedAt: used[id] === undefined ? undefined : toTime(used[id]),
+  lastUsedAt: shownTime(used[id]),
 });
 
 /** Tags are left out if there are none. */
@@ -41,8 +41,8 @@ export function describeKey(entry: KeyEntry, plans: PlanTable, now: number) {
     day: record.day,
     state: stateOf(entry, plans, now),
     createdAt: toTime(record.createdAt),
-    expiresAt: record.expiresAt === undefined ? undefined : toTime(record.expiresAt),
-    lastUsedAt: entry.asOf === undefined ? undefined : toTime(entry.asOf),
+    expiresAt: shownTime(record.expiresAt),
+    lastUsedAt: shownTime(entry.asOf),
     secrets: record.secrets
       .filter(({ expiresAt = Infinity }) => expiresAt > now)
       .map((secret) => describeSecret(secret, entry.used)),
@@ -76,8 +76,7 @@ export function banOf(entry: KeyEntry, plans: PlanTable, now: number) {
 
 /** Adds the current state of both buckets, which are left out if the key has no usable limits. */
 export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number) {
-  const { plan } = entry.record;
-  const buckets = isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now) : undefined;
+  const buckets = bucketsIn(entry, plans, now);
   if (buckets === undefined) return describeKey(entry, plans, now);
   const [minute, day] = buckets;
   return {
@@ -87,6 +86,12 @@ export function describeKeyInFull(entry: KeyEntry, plans: PlanTable, now: number
       day: describeBucket(day, now, usedOfDay(day, entry, now)),
     },
   };
+}
+
+/** Both buckets of a key; undefined without usable limits. */
+export function bucketsIn(entry: KeyEntry, plans: PlanTable, now: number) {
+  const { plan } = entry.record;
+  return isPlanName(plan) ? bucketsAt(entry.record, entry, plans[plan], now) : undefined;
 }
 
 function describeBucket(bucket: BucketState, now: number, used: number) {
@@ -106,6 +111,8 @@ export function stateOf(entry: KeyEntry, plans: PlanTable, now: number): (typeof
 }
 
 export const toTime = (microseconds: number): string => new Date(microseconds / 1_000).toISOString();
+export const shownTime = (microseconds: number | undefined): string | undefined =>
+  microseconds === undefined ? undefined : toTime(microseconds);
 
 type Counts = Readonly<Record<'admitted' | 'refused', number>>;
 

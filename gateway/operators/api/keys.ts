@@ -1,40 +1,35 @@
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
-import { announcesBody } from '../../../shared/http/request-head.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import { SECOND } from '../../limiter/bucket.ts';
 import { createApiKey, createSecretId, isKeyId, SCOPES, type Secret } from '../../limiter/credential.ts';
 import { FRESH, type KeyChange, type KeyEntry, type KeyRecord } from '../../limiter/key-record.ts';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
-import type { Activity, FieldChange, WithActivity } from '../../stores/audit.ts';
+import type { FieldChange, WithActivity } from '../../stores/audit.ts';
 import { hasLimits, keyName } from '../../stores/key-hash.ts';
 import { Unconfirmed, Unknown } from '../../stores/storage.ts';
-import { aboutCall, allOf, differences, entry, keyTexts, readChange } from './activity.ts';
+import { allOf, differences, entry, keyTexts } from './activity.ts';
 import { BansAnswer, IssuedKey, KeyView, ReindexAnswer } from './answers.ts';
 import { describeKey, describeKeyInFull, isBanned, toTime, withBanRefusals } from './key-view.ts';
-import {
-  type AdminCall,
-  type AdminDependencies,
-  choice,
-  integer,
-  limitValue,
-  offset,
-  operation,
-  tags,
-  time,
-  who,
-} from './operation.ts';
+import { type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
+import { choice, integer, limitValue, offset, tags, time } from './values.ts';
 
 /** Later times cannot be represented exactly in microseconds. */
 const LATEST = '2255-01-01T00:00:00Z';
 
 export const planName = choice(PLAN_NAMES);
 
+const toMicroseconds = (text: string): number => Date.parse(text) * 1_000;
+
 /** The expiry of a new key or secret, in microseconds. */
 export const futureTime = time
-  .refine(isWithinReach, `must lie in the future, before ${LATEST}`)
+  .refine((text) => Date.parse(text) > Date.now() && Date.parse(text) < Date.parse(LATEST), {
+    error: `must lie in the future, before ${LATEST}`,
+  })
   .transform(toMicroseconds);
+
+const LIMITS_REQUIRED = 'and day are required: an enterprise key carries its own limits';
 
 const NewKey = z
   .strictObject({
@@ -46,27 +41,23 @@ const NewKey = z
     tags: tags.optional(),
     ...who,
   })
-  .refine(hasLimits, { path: ['minute'], error: 'and day are required: an enterprise key carries its own limits' });
+  .refine(hasLimits, { path: ['minute'], error: LIMITS_REQUIRED });
 
-function toMicroseconds(text: string): number {
-  return Date.parse(text) * 1_000;
-}
-
-function isWithinReach(text: string): boolean {
-  const at = Date.parse(text);
-  return at > Date.now() && at < Date.parse(LATEST);
-}
-
-export const createKey = operation({ body: NewKey, answer: IssuedKey, creates: true }, async (call) => {
-  const { deps } = call;
-  const { about, given } = await readChange(call, NewKey);
-  const { apiKey, credential } = createApiKey();
-  const createdAt = await deps.keys.now();
-  const record: KeyRecord = { ...given, secrets: [makeSecret(credential.digest, createdAt)], createdAt };
-  const activity = entry(about, 'key.create', credential.id, allOf(keyTexts(record)));
-  await orUnclaimed(deps.keys.create(credential.id, record, activity), `key ${credential.id}`);
-  return answerWithKey(deps, { id: credential.id, isReadable: true, record, ...FRESH }, record.createdAt, apiKey);
-});
+export const createKey = operation(
+  { body: NewKey, answer: IssuedKey, creates: true },
+  async ({ deps, given, about }) => {
+    const { apiKey, credential } = createApiKey();
+    const { id, digest } = credential;
+    const createdAt = await deps.keys.now();
+    const record: KeyRecord = { ...given, secrets: [makeSecret(digest, createdAt)], createdAt };
+    await orUnclaimed(
+      deps.keys.create(id, record, entry(about, 'key.create', id, allOf(keyTexts(record)))),
+      `key ${id}`,
+    );
+    const key = { id, isReadable: true, record, ...FRESH };
+    return { ...(await describe(deps, key, createdAt)), key: apiKey };
+  },
+);
 
 /**
  * Waits until a key or token is stored. If it is uncertain whether it was, the error says to revoke it: nobody has
@@ -81,32 +72,19 @@ export async function orUnclaimed(issued: Promise<unknown>, what: string): Promi
   }
 }
 
-/** Builds an answer with a whole key. It makes no further calls: if one failed, a valid key would be lost. */
-export function answerWithKey({ planCache }: AdminDependencies, key: KeyEntry, now: number, apiKey: string) {
-  return { ...describeKeyInFull(key, planCache.table, now), key: apiKey };
-}
-
-export const getKey = operation({ answer: KeyView }, async (call) => {
-  const { deps } = call;
-  const [key] = await withBanRefusals(deps, [await describe(deps, await findKey(call))]);
+export const getKey = operation({ target: findKey, answer: KeyView }, async ({ deps, target }) => {
+  const [key] = await withBanRefusals(deps, [await describe(deps, target)]);
   return key!;
 });
 
 /** Adds working keys that are missing from the list of keys, each with its time of creation. */
-export const reindexKeys = operation({ answer: ReindexAnswer }, async (call) => {
-  const { deps } = call;
-  const about = aboutCall(call);
+export const reindexKeys = operation({ answer: ReindexAnswer }, async ({ deps, about }) => {
   const reindexed = await deps.keys.relist();
   if (reindexed > 0) await deps.activity.record(entry(about, 'key.reindex', '*', allOf({ keys: String(reindexed) })));
   return { reindexed };
 });
 
-export const revokeKey = operation({}, async (call) => {
-  const {
-    deps,
-    params: [id = ''],
-  } = call;
-  const about = aboutCall(call);
+export const revokeKey = operation({}, async ({ deps, params: [id = ''], about }) => {
   if (!isKeyId(id)) throw noSuchKey();
   const key = await deps.keys.get(id);
   const activity = key && entry(about, 'key.revoke', id, differences(keyTexts(key.record), {}));
@@ -115,7 +93,8 @@ export const revokeKey = operation({}, async (call) => {
 
 /**
  * Describes a key with the state of its buckets.
- * @param now the time, if already known. After a change it must be passed: a further call could fail
+ * @param now the time, if already known. After a change it must be passed: a further call could fail, and the only
+ *   answer that shows a new key would be lost
  */
 export async function describe(deps: AdminDependencies, key: KeyEntry, now?: number) {
   return describeKeyInFull(key, deps.planCache.table, now ?? (await deps.keys.now()));
@@ -162,24 +141,32 @@ const KeyChanges = z.strictObject({
  * Changes the fields of a key that an operator may change. This never refills its buckets, and a lower limit cuts the
  * remaining tokens.
  */
-export const changeKey = operation({ body: KeyChanges, answer: KeyView }, async (call) => {
-  const { deps } = call;
-  const { id } = await findKey(call);
-  const { about, given } = await readChange(call, KeyChanges);
-  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
-  const now = await deps.keys.now();
-  const key = await apply(deps, id, (record) => {
+export const changeKey = operation(
+  { target: findKey, body: KeyChanges, answer: KeyView },
+  async ({ deps, target: { id }, given, about }) => {
+    refuseEmpty(given);
     // Undefined removes a field.
     const changes = Object.fromEntries(Object.entries(given).map(([member, value]) => [member, value ?? undefined]));
-    const after = { ...record, ...changes };
-    // A key that lost its limits when it was edited by hand can still be disabled.
-    if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
-      throw new HttpError('invalid_request', 'minute and day are required: an enterprise key carries its own limits.');
-    const changed = differences(keyTexts(record), keyTexts(after));
-    return { record: changes, activity: changed.length === 0 ? undefined : entry(about, 'key.change', id, changed) };
-  });
-  return describe(deps, key, now);
-});
+    return changed(deps, id, ({ record }) => {
+      const after = { ...record, ...changes };
+      // A key that lost its limits when it was edited by hand can still be disabled.
+      if (('plan' in changes || 'minute' in changes || 'day' in changes) && !hasLimits(after))
+        throw new HttpError('invalid_request', `minute ${LIMITS_REQUIRED}.`);
+      const fields = differences(keyTexts(record), keyTexts(after));
+      return { record: changes, activity: fields.length === 0 ? undefined : entry(about, 'key.change', id, fields) };
+    });
+  },
+);
+
+/** Changes a key, and describes it after the change. @throws {HttpError} as `apply` does */
+async function changed(
+  deps: AdminDependencies,
+  id: string,
+  make: (before: KeyEntry, now: number) => KeyChange & WithActivity,
+) {
+  const now = await deps.keys.now();
+  return describe(deps, await apply(deps, id, (_, before) => make(before, now)), now);
+}
 
 /**
  * Changes a key.
@@ -205,48 +192,47 @@ const NewBan = z.strictObject({
   ...who,
 });
 
-const BansQuery = z.object({ offset });
-
 /** Lists active bans, the newest keys first. One call checks a few thousand keys; the next one continues at `next`. */
-export const listBans = operation({ query: BansQuery, answer: BansAnswer }, async ({ deps }, { offset }) => {
-  const now = await deps.keys.now();
-  const { table } = deps.planCache;
-  const isWanted = (key: KeyEntry) => isBanned(key, table, now);
-  const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
-  const bans = keys.map((key) => describeKey(key, table, now));
-  return { bans: await withBanRefusals(deps, bans), next };
-});
+export const listBans = operation(
+  { query: z.object({ offset }), answer: BansAnswer },
+  async ({ deps, query: { offset } }) => {
+    const now = await deps.keys.now();
+    const { table } = deps.planCache;
+    const isWanted = (key: KeyEntry) => isBanned(key, table, now);
+    const { keys, next } = await deps.keys.list({ offset, limit: PAGE, isWanted });
+    const bans = keys.map((key) => describeKey(key, table, now));
+    return { bans: await withBanRefusals(deps, bans), next };
+  },
+);
 
 /** Bans a key from now on. Replaces an active ban. */
-export const setBan = operation({ body: NewBan, answer: KeyView }, async (call) => {
-  const { deps } = call;
-  const { id } = await findKey(call);
-  const { about, given } = await readChange(call, NewBan);
-  const { seconds } = given;
-  const now = await deps.keys.now();
-  const until = now + seconds * SECOND;
-  const activity = entry(about, 'ban.set', id, allOf({ seconds: String(seconds) }));
-  return describe(deps, await apply(deps, id, () => ({ ban: { until, text: about.reason }, activity })), now);
-});
+export const setBan = operation(
+  { target: findKey, body: NewBan, answer: KeyView },
+  async ({ deps, target: { id }, given: { seconds }, about }) =>
+    changed(deps, id, (_, now) => ({
+      ban: { until: now + seconds * SECOND, text: about.reason },
+      activity: entry(about, 'ban.set', id, allOf({ seconds: String(seconds) })),
+    })),
+);
 
 /** Lifts a ban, and clears the key's line, strikes and series of bans. Other gateways drop the ban within a second. */
-export const liftBan = operation({ answer: KeyView }, async (call) => {
-  const { id } = await findKey(call);
-  const about = aboutCall(call);
-  return forgive(call, id, 'lift', (ended) => {
+export const liftBan = operation({ target: findKey, answer: KeyView }, async ({ deps, target: { id }, about }) =>
+  changed(deps, id, (before, now) => {
+    const ended = endedOf(before, now);
     const action = ended.some(({ field }) => field === 'bannedUntil') ? 'ban.lift' : 'key.change';
-    return ended.length === 0 ? undefined : entry(about, action, id, ended);
-  });
-});
-
-const NewReset = z.strictObject(who);
+    return { ban: 'lift', activity: ended.length === 0 ? undefined : entry(about, action, id, ended) };
+  }),
+);
 
 /** Does what `liftBan` does, and also fills both buckets. The usage counts are kept. The body can be left out. */
-export const resetKey = operation({ body: NewReset, isBodyOptional: true, answer: KeyView }, async (call) => {
-  const { id } = await findKey(call);
-  const about = announcesBody(call.request) ? (await readChange(call, NewReset)).about : aboutCall(call);
-  return forgive(call, id, 'reset', (ended) => entry(about, 'key.reset', id, ended));
-});
+export const resetKey = operation(
+  { target: findKey, body: z.strictObject(who), isBodyOptional: true, answer: KeyView },
+  async ({ deps, target: { id }, about }) =>
+    changed(deps, id, (before, now) => ({
+      ban: 'reset',
+      activity: entry(about, 'key.reset', id, endedOf(before, now)),
+    })),
+);
 
 /** The fields that lifting a ban clears: the key's active ban, and its record of earlier refusals. */
 const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldChange[] => [
@@ -255,14 +241,3 @@ const endedOf = ({ bannedUntil, bans, refusals }: KeyEntry, now: number): FieldC
     ? [{ field: 'refusals', from: 'remembered' }]
     : []),
 ];
-
-async function forgive(
-  { deps }: AdminCall,
-  id: string,
-  ban: 'lift' | 'reset',
-  activityOf: (ended: readonly FieldChange[]) => Activity | undefined,
-) {
-  const now = await deps.keys.now();
-  const key = await apply(deps, id, (_, before) => ({ ban, activity: activityOf(endedOf(before, now)) }));
-  return describe(deps, key, now);
-}

@@ -28,8 +28,6 @@ as \`offset\` or \`after\`.
 
 Fields without a value are left out.`;
 
-type OperatorsDocument = Omit<Document, 'x-no-operation'>;
-
 const CODES = (Object.keys(ALL_ERRORS) as AnyErrorCode[]).filter((code) => !('isForClientsOnly' in ALL_ERRORS[code]));
 
 const RETRY_AFTER: Header = { ...HEADERS['Retry-After'], description: 'Seconds after which to try again.' };
@@ -45,18 +43,17 @@ const ERRORS = new Map(errorResponses(CODES, (status) => ({ ...EVERYWHERE, ...HE
 const SPECIAL_ERRORS = [404, 409, 413, 415];
 const COMMON_ERRORS = [...ERRORS.keys()].filter((status) => !SPECIAL_ERRORS.includes(status));
 
-const ETAG: Header = {
-  description: 'The version of the plan table. Send it as If-Match with a change.',
+const textHeader = (description: string, example: string): Header => ({
+  description,
   required: false,
   schema: { type: 'string' },
-  example: '"9f86d081884c7d65"',
-};
-const WARNING: Header = {
-  description: 'A warning, for example that a change is in force but could not be recorded.',
-  required: false,
-  schema: { type: 'string' },
-  example: '199 - "The change is in force, but the plan history could not be written."',
-};
+  example,
+});
+const ETAG = textHeader('The version of the plan table. Send it as If-Match with a change.', '"9f86d081884c7d65"');
+const WARNING = textHeader(
+  'A warning, for example that a change is in force but could not be recorded.',
+  '199 - "The change is in force, but the plan history could not be written."',
+);
 const IF_MATCH: Parameter = {
   name: 'If-Match',
   in: 'header',
@@ -103,7 +100,7 @@ const ANSWERS = Object.entries<unknown>(answers).filter(
 );
 
 /** Schemas are named after the exports of answers.ts, and those of request bodies after their operations. */
-export function describeOperations(routes: readonly AdminRoute[]): OperatorsDocument {
+export function describeOperations(routes: readonly AdminRoute[]): Omit<Document, 'x-no-operation'> {
   const bodies = routes.flatMap(({ name, body }) => (body === undefined ? [] : [[bodyName(name), body] as const]));
   const used = [...new Set(routes.map(({ path }) => tagOf(path)))];
   const paths: Record<string, Record<string, Operation>> = {};

@@ -1,23 +1,24 @@
 import { z } from 'zod';
+import { MAX_VALUES, readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
+import { announcesBody } from '../../../shared/http/request-head.ts';
 import type { Answer, Call, ServiceOptions, ServiceRoute } from '../../../shared/http/service.ts';
 import type { Logger } from '../../../shared/process/logger.ts';
 import { must } from '../../../shared/schemas/must.ts';
 import type { CheckResult } from '../../check-result.ts';
-import { type PlanField, ruleOf } from '../../limiter/plans.ts';
-import { MAX_TAGS, splitTags, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
+import type { Activity } from '../../stores/audit.ts';
 import type { OperatorsStores } from '../../stores/backend.ts';
 import { line } from '../../stores/key-hash.ts';
 import type { PlanCache } from '../../stores/plan-cache.ts';
-import { type KeyCursor, readCursor } from '../../stores/storage.ts';
 import type { Role } from '../../stores/words.ts';
 import type { FoundRequests, RequestQuery } from '../../telemetry/recent-requests.ts';
 import type { TrafficSource, WatchedTraffic } from '../../telemetry/state.ts';
+import { CTL } from '../clients.ts';
 import { redactSecrets } from '../tokens.ts';
 import type { RedisMode } from './answers.ts';
 import type { FindingsSince, Health } from './health.ts';
 
-/** The parts of an operation of the admin API: its dependencies, its description, and the values that it reads. */
+/** The parts of an operation of the admin API: its dependencies, its description, and what it gets from a call. */
 
 export interface AdminDependencies extends OperatorsStores {
   readonly planCache: PlanCache;
@@ -77,66 +78,95 @@ export interface AdminRoute extends ServiceRoute<AdminDependencies, Operator>, F
   readonly summary: string;
 }
 
+/** How an operation reads a call, in this order. */
+interface Reading<Q extends z.ZodObject, T, B extends z.ZodType> {
+  readonly query?: Q;
+  /** Finds what the path names. */
+  readonly target?: (call: AdminCall) => T | Promise<T>;
+  readonly body?: B;
+  readonly bodyLimits?: { readonly bytes: number; readonly values: number };
+}
+
+interface Asked<Q extends z.ZodObject, T, B extends z.ZodType> extends Omit<AdminCall, 'query'> {
+  readonly query: z.output<Q>;
+  readonly target: T;
+  /** The body without author and reason. */
+  readonly given: Omit<z.output<B>, keyof typeof who>;
+  /** What all audit entries of the call share. */
+  readonly about: About;
+  /** More headers of a successful response. */
+  readonly headers: string[];
+}
+
 /**
  * Defines an operation of the admin API.
- * @param answerTo returns the body of a successful response. It gets the parsed query, and a list for response headers
+ * @param answerTo returns the body of a successful response
  */
-export function operation<Q extends z.ZodObject, A extends z.ZodType>(
-  facts: Facts & { readonly query?: Q; readonly answer?: A },
-  answerTo: (call: AdminCall, asked: z.output<Q>, headers: string[]) => Promise<z.output<A>>,
+export function operation<Q extends z.ZodObject, T, B extends z.ZodType, A extends z.ZodType>(
+  facts: Facts & Reading<Q, T, B> & { readonly answer?: A },
+  answerTo: (asked: Asked<Q, T, B>) => Promise<z.output<A>>,
 ): AdminOperation {
-  const { query, answer, creates, isVersioned } = facts;
+  const { target, bodyLimits, ...published } = facts;
+  const { query, body, isBodyOptional, answer, creates, isVersioned } = published;
+  const { bytes, values } = bodyLimits ?? { bytes: BODY_LIMIT_BYTES, values: MAX_VALUES };
   return {
-    ...facts,
+    ...published,
     async run(call) {
-      const added: string[] = [];
-      const body = await answerTo(call, (query && readQuery(query, call.query)) as z.output<Q>, added);
-      const { version } = call.deps.planCache;
+      const { deps, request, response } = call;
+      const asked = (query && readQuery(query, call.query)) as z.output<Q>;
+      const found = (await target?.(call)) as T;
+      const isRead = body !== undefined && (!isBodyOptional || announcesBody(request));
+      const read = isRead ? await readBody(body, request, response, bytes, values) : {};
+      const { author, reason, ...given } = read as z.output<typeof Who> & z.output<B>;
+      const about = aboutCall(call, { author, reason });
+      const headers: string[] = [];
+      const answered = await answerTo({ ...call, query: asked, target: found, given, about, headers });
+      const { version } = deps.planCache;
       const etag = isVersioned && version !== undefined ? ['ETag', `"${version}"`] : [];
-      return { status: answer === undefined ? 204 : creates ? 201 : 200, body, headers: [...etag, ...added] };
+      const status = answer === undefined ? 204 : creates ? 201 : 200;
+      return { status, body: answered, headers: [...etag, ...headers] };
     },
   };
 }
 
 /** The maximum size of a request body of the admin API, except for a restore. */
-export const ADMIN_BODY_LIMIT_BYTES = 16_384;
+const BODY_LIMIT_BYTES = 16_384;
 
 export const who = {
   author: line(100).optional(),
   reason: z.union([line(500), z.literal('')], { error: must('be a string') }).optional(),
 };
 
-export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
+const Who = z.object(who);
 
-/** Refuses a member named `__proto__`, which Zod's records drop silently. @param fault the text after the name */
-export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
-  z.preprocess((given, context) => {
-    if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))
-      context.addIssue({ code: 'custom', path: ['__proto__'], message: fault });
-    return given;
-  }, record);
+export type About = Omit<Activity, 'action' | 'target' | 'changes'>;
 
-const NO_TAG_NAME = `is not a tag name: a tag name has ${TAG_NAME_RULE}`;
+/**
+ * Users of the shared token may give a name, as `author` in the body or in the query; a named token has its own. The
+ * reason can be given in the same ways.
+ * @throws {HttpError} 400 for a bad author or reason in the query
+ */
+function aboutCall({ caller, request, requestId, query }: AdminCall, given: z.output<typeof Who>): About {
+  const said = readQuery(Who, query);
+  return {
+    actor: redactSecrets(caller.name ?? given.author ?? said.author ?? 'unknown'),
+    reason: redactSecrets(given.reason ?? said.reason ?? ''),
+    via: viaOf(request.headers),
+    requestId,
+    token: caller.tokenId,
+  };
+}
 
-export const tags = refusingProto(
-  z
-    .record(
-      z.string().regex(TAG_NAME),
-      z.string({ error: must('be a string') }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`),
-      { error: ({ code }) => (code === 'invalid_key' ? NO_TAG_NAME : 'must be an object of strings') },
-    )
-    .refine((given) => Object.keys(given).length <= MAX_TAGS, `must have at most ${MAX_TAGS} entries`),
-  NO_TAG_NAME,
-);
+/** Browsers send Fetch Metadata with every request; the CLI sends its name. Other programs can imitate both. */
+function viaOf({ 'sec-fetch-site': site, 'user-agent': agent }: AdminCall['request']['headers']): About['via'] {
+  if (site !== undefined) return 'console';
+  return agent === CTL ? 'cli' : 'api';
+}
 
-export const integer = (least: number, most: number, what = 'a whole number') => {
-  const error = must(`be ${what} from ${least} to ${most}`);
-  return z.int({ error }).min(least, { error }).max(most, { error });
-};
-
-export const planNumber = (field: PlanField) => integer(ruleOf(field).least, ruleOf(field).most);
-
-export const limitValue = planNumber('minute');
+/** @throws {HttpError} 400 for a change without anything to change */
+export function refuseEmpty(given: object): void {
+  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
+}
 
 /** All parameters that an operation accepts. A change also accepts an author and a reason. */
 export const parametersOf = ({ method, needs, query }: Pick<AdminRoute, 'method' | 'needs' | 'query'>) => ({
@@ -156,7 +186,7 @@ export function refuseUnknown(known: readonly string[], query: URLSearchParams):
 const LONGEST_NAME = 50;
 
 /** Reads the parameters of a query. @throws {HttpError} 400 for an invalid value, or a parameter that is repeated */
-export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
+function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
   const given = Object.keys(schema.shape).map((name) => {
     const [text, ...more] = query.getAll(name);
     return [name, more.length === 0 && !isList(schema.shape[name]) ? text : query.getAll(name)];
@@ -169,59 +199,3 @@ export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchPara
 
 /** Whether a parameter can be repeated. */
 const isList = (schema: unknown): boolean => schema instanceof z.ZodDefault && schema.unwrap() instanceof z.ZodArray;
-
-export function wholeNumber(min: number, max: number) {
-  const error = must(`be a whole number from ${min} to ${max}`);
-  return z
-    .string({ error })
-    .regex(/^\d{1,9}$/, { error })
-    .transform(Number)
-    .pipe(integer(min, max));
-}
-
-export const offset = wholeNumber(0, 999_999_999).default(0);
-
-export const choice = <const T extends readonly string[]>(options: T) =>
-  z.enum(options, { error: must(`be one of ${options.join(', ')}`) });
-
-/** Where a walk through the keys continues; the `next` of a previous answer. */
-export const after = cursor((text) => readCursor(text) !== undefined);
-
-export const cursorIn = (text: string | undefined): KeyCursor | undefined =>
-  text === undefined ? undefined : readCursor(text);
-
-/** The `next` of a previous answer. */
-export function cursor(isGiven: (text: string) => boolean) {
-  const error = must('be the `next` of a previous response');
-  return z.string({ error }).refine(isGiven, { error }).optional();
-}
-
-const LONGEST_TEXT = 200;
-const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
-
-/** An empty text counts as absent. */
-export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
-
-/** The bounds of a search, each an RFC 3339 time. */
-export const period = { from: time.optional(), to: time.optional() };
-
-/** @throws {HttpError} 400 unless they are in order */
-export function checkOrder(from: number | undefined, to: number | undefined): void {
-  if (from !== undefined && to !== undefined && from > to)
-    throw new HttpError('invalid_parameter', 'from must not be after to.');
-}
-
-export const msOf = (time: string | undefined): number | undefined =>
-  time === undefined ? undefined : Date.parse(time);
-
-const TAG = must('be the name and value of a tag, such as customer:acme');
-
-const partsOf = (given: readonly string[]) => given.flatMap(splitTags);
-
-/** Tags that a key must have: one per parameter, or several in one, such as `customer:acme,env:prod`. */
-export const tag = z
-  .array(z.string().refine((text) => !partsOf([text]).includes(undefined), { error: TAG }))
-  .default([]);
-
-export const tagsIn = (given: readonly string[]): [name: string, value: string][] =>
-  partsOf(given).filter((one) => one !== undefined);

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { Unavailable } from '../../../shared/domain-errors.ts';
-import { readBody } from '../../../shared/http/body.ts';
 import { HttpError } from '../../../shared/http/errors.ts';
 import { listed } from '../../../shared/lists.ts';
 import { must } from '../../../shared/schemas/must.ts';
@@ -31,23 +30,11 @@ import {
   versionOf,
 } from '../../stores/plans.ts';
 import { writeCursor } from '../../stores/storage.ts';
-import { type About, readChange } from './activity.ts';
 import { HistoryAnswer, Plans, PlanView, TrialAnswer } from './answers.ts';
 import { sumsOf } from './key-view.ts';
 import { planName } from './keys.ts';
-import {
-  ADMIN_BODY_LIMIT_BYTES,
-  type AdminCall,
-  type AdminDependencies,
-  after,
-  cursorIn,
-  limitValue,
-  operation,
-  planNumber,
-  refusingProto,
-  who,
-  wholeNumber,
-} from './operation.ts';
+import { type About, type AdminCall, type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
+import { after, cursorIn, limitValue, planNumber, refusingProto, wholeNumber } from './values.ts';
 
 type Value = number | string | null;
 
@@ -89,42 +76,41 @@ export const showPlans = operation({ answer: Plans, isVersioned: true }, async (
  * With If-Match (RFC 9110 §13.1.1), it is made only if the table still has the version that the sender has seen.
  */
 export const changePlan = operation(
-  { body: PlanChanges, answer: PlanView, isVersioned: true },
-  async (call, _, headers) => {
-    const { deps, params } = call;
-    const plan = params[0] ?? '';
-    if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
-    const { about, given } = await readChange(call, PlanChanges);
-    headers.push(...(await applyChange(deps, unlessMoved(call, storedFields(plan, given)), { about, action: 'set' })));
+  { target: findPlan, body: PlanChanges, answer: PlanView, isVersioned: true },
+  async (call) => {
+    const { deps, request, target: plan, given } = call;
+    await applyChange(call, unlessMoved(request, storedFields(plan, given)));
     return deps.planCache.table[plan];
   },
 );
 
-/** Changes fields of several plans in one step, with one record in the history. If-Match works as for a single plan. */
-export const changePlans = operation(
-  { body: TableChanges, answer: Plans, isVersioned: true },
-  async (call, _, headers) => {
-    const { deps } = call;
-    const { about, given } = await readChange(call, TableChanges);
-    const plans = Object.entries(given.plans) as [PlanName, Readonly<Record<string, Value | undefined>>][];
-    const changes = Object.assign({}, ...plans.map(([plan, fields]) => storedFields(plan, fields))) as StoredPlans;
-    if (plans.length === 0) throw nothingGiven();
-    headers.push(...(await applyChange(deps, unlessMoved(call, changes), { about, action: 'set' })));
-    return deps.planCache.table;
-  },
-);
+/** Finds the plan named in the path of a call. @throws {HttpError} 404 */
+function findPlan({ params: [plan = ''] }: AdminCall): PlanName {
+  if (isPlanName(plan)) return plan;
+  throw new HttpError('not_found', 'There is no such plan.');
+}
 
-function storedFields(plan: PlanName, fields: Readonly<Record<string, Value | undefined>>): StoredPlans {
+/** Changes fields of several plans in one step, with one record in the history. If-Match works as for a single plan. */
+export const changePlans = operation({ body: TableChanges, answer: Plans, isVersioned: true }, async (call) => {
+  const { deps, request, given } = call;
+  refuseEmpty(given.plans);
+  const plans = Object.entries(given.plans) as [PlanName, Fields][];
+  const changes: StoredPlans = Object.assign({}, ...plans.map(([plan, fields]) => storedFields(plan, fields)));
+  await applyChange(call, unlessMoved(request, changes));
+  return deps.planCache.table;
+});
+
+type Fields = Readonly<Record<string, Value | undefined>>;
+
+function storedFields(plan: PlanName, fields: Fields): StoredPlans {
+  refuseEmpty(fields);
   const known: readonly string[] = fieldsOf(plan);
   const alien = Object.keys(fields).filter((field) => !known.includes(field));
   if (alien.length > 0)
     throw new HttpError('invalid_request', `${plan} has no ${alien.join(' or ')} limit: its keys have their own.`);
   const stored = Object.entries(fields).map(([field, value]) => [field, value?.toString()]);
-  if (stored.length === 0) throw nothingGiven();
   return storedChanges(plan, Object.fromEntries(stored));
 }
-
-const nothingGiven = () => new HttpError('invalid_request', 'The body contains no changes.');
 
 /**
  * Returns the changes if the table still has the version that the sender has seen, or if it already has the wanted
@@ -132,9 +118,9 @@ const nothingGiven = () => new HttpError('invalid_request', 'The body contains n
  * @throws {HttpError} 409 otherwise
  */
 const unlessMoved =
-  ({ request }: AdminCall, changes: StoredPlans) =>
+  ({ headers }: AdminCall['request'], changes: StoredPlans) =>
   (before: StoredPlans): StoredPlans => {
-    const { 'if-match': seen = '*' } = request.headers;
+    const { 'if-match': seen = '*' } = headers;
     if (seen.trim() === '*' || listed(seen).includes(`"${versionOf(before)}"`)) return changes;
     if (Object.keys(changes).every((field) => before[field] === changes[field])) return changes;
     throw new HttpError(
@@ -148,15 +134,14 @@ const UNRECORDED = ['Warning', '199 - "The change is in force, but the plan hist
 
 /**
  * Changes the table, and records the change in the history and the audit log. If the change is made but cannot be
- * recorded, it is in force and the call succeeds.
+ * recorded, it is in force, and the call succeeds with a header that says so.
  * @param make returns the changes to the current table
- * @returns headers that name what could not be recorded
  */
 export async function applyChange(
-  deps: AdminDependencies,
+  { deps, about, headers }: { deps: AdminDependencies; about: About; headers: string[] },
   make: MakeChanges,
-  { about, action }: { about: About; action: PlanChange['action'] },
-): Promise<readonly string[]> {
+  action: PlanChange['action'] = 'set',
+): Promise<void> {
   // A new store that has just answered for the first time may not have a table yet.
   await deps.planCache.begin();
   const made = await deps.plans.change(make, {
@@ -166,21 +151,22 @@ export async function applyChange(
     last: deps.planCache.lastGood,
     entriesFor: (changed) => planActivity(changed, about),
   });
-  if (made === undefined) return [];
+  if (made === undefined) return;
   const { after, change, unrecorded } = made;
   deps.planCache.take(after);
-  if (unrecorded === undefined) return [];
+  if (unrecorded === undefined) return;
   deps.logger.error({ reason: unrecorded, change }, 'a plan change is in force, but the plan history lacks it');
-  return UNRECORDED;
+  headers.push(...UNRECORDED);
 }
 
 const PAGE = 20;
 
 const HistoryQuery = z.object({ limit: wholeNumber(1, HISTORY_LENGTH).default(PAGE) });
 
-export const showHistory = operation({ query: HistoryQuery, answer: HistoryAnswer }, async ({ deps }, { limit }) => {
-  return { history: (await deps.plans.history(limit)).map(describe) };
-});
+export const showHistory = operation(
+  { query: HistoryQuery, answer: HistoryAnswer },
+  async ({ deps, query: { limit } }) => ({ history: (await deps.plans.history(limit)).map(describe) }),
+);
 
 const CHANGE = must('be the id of a change from the plan history');
 const isRecordId = (text: string) => RecordId.safeParse(text).success;
@@ -198,9 +184,7 @@ const Rollback = z.strictObject({
  */
 export const rollBack = operation(
   { body: Rollback, answer: Plans, isVersioned: true, errors: [404] },
-  async (call, _, headers) => {
-    const { deps } = call;
-    const { about, given } = await readChange(call, Rollback);
+  async ({ deps, given, about, headers }) => {
     const [last, previous] = await deps.plans.history(2);
     if (last === undefined) throw new HttpError('not_found', 'There is no change to roll back.');
     const isDone =
@@ -216,7 +200,7 @@ export const rollBack = operation(
       return isDone ? Object.fromEntries(last.changes.map(({ field, to }) => [field, to])) : before(last.changes);
     };
     const withReason = { ...about, reason: about.reason || `rolls back ${last.id}` };
-    headers.push(...(await applyChange(deps, takenBack, { about: withReason, action: 'rollback' })));
+    await applyChange({ deps, about: withReason, headers }, takenBack, 'rollback');
     if (isDone)
       headers.push('Warning', `199 - "The last change is itself a rollback. To revert it, send its id: ${last.id}"`);
     return deps.planCache.table;
@@ -244,8 +228,6 @@ function describe({ id, version: _version, ...change }: RecordedChange) {
 /** One call checks this many keys, of any plan, so that Redis is not blocked. The next call continues at `next`. */
 const KEYS_PER_CALL = 100;
 
-const TrialQuery = z.object({ after });
-
 const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.optional() });
 
 /**
@@ -254,14 +236,8 @@ const Trial = z.strictObject({ minute: limitValue.optional(), day: limitValue.op
  * were used, and their requests. To continue, send `next` back as `after`.
  */
 export const tryPlan = operation(
-  { needs: 'viewer', query: TrialQuery, body: Trial, answer: TrialAnswer },
-  async (call, { after }) => {
-    const { deps, request, response } = call;
-    const plan = call.params[0] ?? '';
-    if (!isPlanName(plan)) throw new HttpError('not_found', 'There is no such plan.');
-    if (!fieldsOf(plan).includes('minute'))
-      throw new HttpError('invalid_request', `${plan} has no limits: its keys have their own.`);
-    const given = await readBody(Trial, request, response, ADMIN_BODY_LIMIT_BYTES);
+  { needs: 'viewer', query: z.object({ after }), target: findLimits, body: Trial, answer: TrialAnswer },
+  async ({ deps, query: { after }, target: plan, given }) => {
     if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no limits to try.');
     const { minute, day } = deps.planCache.table[plan];
     const limits = { minute: given.minute ?? minute, day: given.day ?? day };
@@ -276,6 +252,12 @@ export const tryPlan = operation(
     return { keys: tried.length, requests, affected, next: next && writeCursor(next) };
   },
 );
+
+function findLimits(call: AdminCall): PlanName {
+  const plan = findPlan(call);
+  if (fieldsOf(plan).includes('minute')) return plan;
+  throw new HttpError('invalid_request', `${plan} has no limits: its keys have their own.`);
+}
 
 /** A key's own limits override those of its plan, and also those that are tried. */
 function tryOn(entry: KeyEntry, plan: Pick<KeyRecord, 'minute' | 'day'>, now: number) {

@@ -18,19 +18,8 @@ import {
 import { type BanView, DecisionsAnswer, ExplainAnswer, RequestsAnswer, type RequestView } from './answers.ts';
 import { runningBans } from './key-view.ts';
 import { describe, findKey } from './keys.ts';
-import {
-  type AdminDependencies,
-  checkOrder,
-  cursor,
-  msOf,
-  operation,
-  period,
-  type RequestSource,
-  tag,
-  tagsIn,
-  text,
-  wholeNumber,
-} from './operation.ts';
+import { type AdminDependencies, operation, type RequestSource } from './operation.ts';
+import { cursor, period, periodIn, tag, tagsIn, text, wholeNumber } from './values.ts';
 
 const PAGE = 50;
 const MOST = 200;
@@ -64,36 +53,32 @@ const RequestsQuery = z.object({
  * keys that have all of these tags, or had them when they were revoked. Tags are not stored with requests, so each call
  * searches for at most a second: a page can be short and still have a `next`.
  */
-export const listRequests = operation(
-  { query: RequestsQuery, answer: RequestsAnswer },
-  async ({ deps }, { tag: given, ...asked }) => {
-    const [wanted, tags] = [wantedIn(asked), tagsIn(given)];
-    checkOrder(wanted.from, wanted.to);
-    const limit = tags.length === 0 ? wanted.limit : MOST;
-    const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
-    const giveUpAt = performance.now() + SEARCH_MS;
-    let after = wanted.after;
-    let isAtEnd = false;
-    while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
-      const page = await deps.requests.find({ ...wanted, after, limit });
-      for (const one of page.missing) missing.add(one);
-      await loadKeys(deps, page.requests, keys, tags.length > 0);
-      for (const report of page.requests) {
-        if (found.length === wanted.limit) break;
-        if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
-        after = report.cursor;
-      }
-      isAtEnd = page.requests.length < limit;
+export const listRequests = operation({ query: RequestsQuery, answer: RequestsAnswer }, async ({ deps, query }) => {
+  const [wanted, tags] = [wantedIn(query), tagsIn(query.tag)];
+  const limit = tags.length === 0 ? wanted.limit : MOST;
+  const [found, missing, keys] = [[] as RequestReport[], new Set<string>(), new Map<string, KeyEntry | undefined>()];
+  const giveUpAt = performance.now() + SEARCH_MS;
+  let after = wanted.after;
+  let isAtEnd = false;
+  while (!isAtEnd && found.length < wanted.limit && performance.now() < giveUpAt) {
+    const page = await deps.requests.find({ ...wanted, after, limit });
+    for (const one of page.missing) missing.add(one);
+    await loadKeys(deps, page.requests, keys, tags.length > 0);
+    for (const report of page.requests) {
+      if (found.length === wanted.limit) break;
+      if (hasTags(keys.get(report.keyId ?? '')?.record.tags, tags)) found.push(report);
+      after = report.cursor;
     }
-    const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
-    // Without the store, the end of a ban is compared with the clock of this machine. Requests refused by bans are
-    // counted only if all gateways have answered, so that the call waits only once for a gateway that hangs.
-    const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
-    const views = found.map((report) => viewOf(report, keys, bans));
-    const next = isAtEnd && found.length < wanted.limit ? undefined : after;
-    return { requests: views, missing: [...missing], next };
-  },
-);
+    isAtEnd = page.requests.length < limit;
+  }
+  const shown = [...new Set(found.map(({ keyId = '' }) => keyId))].flatMap((id) => keys.get(id) ?? []);
+  // Without the store, the end of a ban is compared with the clock of this machine. Requests refused by bans are
+  // counted only if all gateways have answered, so that the call waits only once for a gateway that hangs.
+  const bans = await runningBans(deps, shown, Date.now() * MILLISECOND, missing.size === 0);
+  const views = found.map((report) => viewOf(report, keys, bans));
+  const next = isAtEnd && found.length < wanted.limit ? undefined : after;
+  return { requests: views, missing: [...missing], next };
+});
 
 /** The requests of this gateway and of all others on its store. */
 export function ofAllGateways(own: RequestSource, peers: Peers | undefined): RequestSource {
@@ -115,19 +100,15 @@ export function ofAllGateways(own: RequestSource, peers: Peers | undefined): Req
 
 /** Checks whether other gateways and their workers answer. If Redis cannot list them, the check of Redis reports it. */
 export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[]> {
-  const asked = await peers?.ask({ limit: 1 } satisfies RequestQuery, PEER_KNOWN_WITHIN_MS);
-  const advice =
+  const query: RequestQuery = { limit: 1 };
+  const { missing = [], answers = [] } = (await peers?.ask(query, PEER_KNOWN_WITHIN_MS)) ?? {};
+  const ofGateway =
     'It hangs, its machine hangs, or it was killed. In the last case this finding disappears after five minutes.';
-  const silent = asked?.missing?.map(({ gateway, seenAt: since }) => ({
-    ...unknown(`gateway ${gateway}`, 'does not answer', advice),
-    since,
-  }));
-  const workers = asked?.answers.flatMap((one) => foundBy(one).missing);
+  const ofWorker = 'It will be replaced unless it answers again.';
+  const silent = (name: string, advice: string) => unknown(`gateway ${name}`, 'does not answer', advice);
   return [
-    ...(silent ?? []),
-    ...(workers ?? []).map((worker) =>
-      unknown(`gateway ${worker}`, 'does not answer', 'It will be replaced unless it answers again.'),
-    ),
+    ...missing.map(({ gateway, seenAt }) => ({ ...silent(gateway, ofGateway), since: seenAt })),
+    ...answers.flatMap((one) => foundBy(one).missing.map((worker) => silent(worker, ofWorker))),
   ];
 }
 
@@ -135,26 +116,24 @@ export async function checkPeers(peers: Peers | undefined): Promise<CheckResult[
 export const answerPeer = (own: RequestSource) => (content: unknown) => own.find(RequestQuery.parse(content));
 
 const Report = z.custom<RequestReport>((value) => typeof (value as RequestReport | null)?.cursor === 'string');
-const Found = z.object({ requests: z.array(Report), missing: z.array(z.string()) });
-const NOTHING = { requests: [], missing: [] };
+const Found = z
+  .object({ requests: z.array(Report), missing: z.array(z.string()) })
+  .catch({ requests: [], missing: [] });
 
 /** Reads what another gateway has found, and which of its own workers did not answer. */
 function foundBy({ gateway, answer }: { readonly gateway: string; readonly answer: unknown }): FoundRequests {
-  const { requests, missing } = Found.safeParse(answer).data ?? NOTHING;
+  const { requests, missing } = Found.parse(answer);
   return { requests, missing: missing.map((worker) => `${gateway} ${worker}`) };
 }
 
-type Asked = Omit<z.infer<typeof RequestsQuery>, 'tag'>;
-
-function wantedIn({ keyId, status, code, q, from, to, after, limit }: Asked): RequestQuery {
+function wantedIn({ keyId, status, code, q, after, limit, ...asked }: z.infer<typeof RequestsQuery>): RequestQuery {
   return {
     keyId: keyId || undefined,
     // A class is sent as its first digit.
     status: status ? Number(status.replace(/xx$/i, '')) : undefined,
     code: code || undefined,
     text: q?.toLowerCase() || undefined,
-    from: msOf(from),
-    to: msOf(to),
+    ...periodIn(asked),
     after,
     limit,
   };
@@ -295,19 +274,26 @@ const toSecond = (time: string): string => time.replace(/\.\d+Z$/, 'Z');
 const DecisionsQuery = z.object({ limit: wholeNumber(1, MOST_DECISIONS).default(PAGE) });
 
 /** The current state of a key, and the last decisions on it by this gateway's processes, the newest first. */
-export const explainKey = operation({ query: DecisionsQuery, answer: ExplainAnswer }, async (call, { limit }) => {
-  const { deps } = call;
-  const entry = await findKey(call);
-  const [key, decisions] = await Promise.all([describe(deps, entry), decisionsOn(deps, { keyId: entry.id, limit })]);
-  return { key, planVersion: deps.planCache.version, decisions };
-});
+export const explainKey = operation(
+  { query: DecisionsQuery, target: findKey, answer: ExplainAnswer },
+  async ({ deps, query: { limit }, target }) => {
+    const [key, decisions] = await Promise.all([
+      describe(deps, target),
+      decisionsOn(deps, { keyId: target.id, limit }),
+    ]);
+    return { key, planVersion: deps.planCache.version, decisions };
+  },
+);
 
 /** The decisions on a request. There are several, the newest first, if clients reuse an id. */
-export const explainRequest = operation({ query: DecisionsQuery, answer: DecisionsAnswer }, async (call, { limit }) => {
-  const decisions = await decisionsOn(call.deps, { requestId: call.params[0], limit });
-  if (decisions.length === 0) throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
-  return { decisions };
-});
+export const explainRequest = operation(
+  { query: DecisionsQuery, answer: DecisionsAnswer },
+  async ({ deps, query: { limit }, params: [requestId] }) => {
+    const decisions = await decisionsOn(deps, { requestId, limit });
+    if (decisions.length > 0) return { decisions };
+    throw new HttpError('not_found', 'This gateway remembers no decision on this request.');
+  },
+);
 
 /** The last decisions by this gateway's processes on a key that exists, the newest first. */
 export async function decisionsOn(

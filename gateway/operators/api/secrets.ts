@@ -8,11 +8,12 @@ import { parseNetwork } from '../../limiter/networks.ts';
 import type { WithActivity } from '../../stores/audit.ts';
 import { keyName, MAX_NETWORKS, ownExpiry, type StoredSecret } from '../../stores/key-hash.ts';
 import { Unreadable } from '../../stores/keys.ts';
-import { aboutCall, allOf, differences, entry, readChange, secretTexts } from './activity.ts';
+import { allOf, differences, entry, secretTexts } from './activity.ts';
 import { IssuedKey, IssuedSecret, SecretView } from './answers.ts';
 import { describeSecret } from './key-view.ts';
-import { answerWithKey, apply, findKey, futureTime, makeSecret, orUnclaimed } from './keys.ts';
-import { type AdminDependencies, integer, operation, who } from './operation.ts';
+import { apply, describe, findKey, futureTime, makeSecret, orUnclaimed } from './keys.ts';
+import { type AdminDependencies, operation, refuseEmpty, who } from './operation.ts';
+import { integer } from './values.ts';
 
 /** The secrets of a key. Each can have its own scope, networks, name and expiry. A change affects no other secret. */
 
@@ -43,49 +44,40 @@ const NewSecret = z.strictObject({
   ...who,
 });
 
-const SecretChanges = z.strictObject({
-  name: keyName.optional(),
-  scope: scope.optional(),
-  networks: networks.optional(),
-  expiresAt: futureTime.nullable().optional(),
-  ...who,
-});
+const SecretChanges = NewSecret.extend({ name: keyName.optional(), expiresAt: futureTime.nullable().optional() });
 
-export const addSecret = operation({ body: NewSecret, answer: IssuedSecret, creates: true }, async (call) => {
-  const { deps } = call;
-  const { id } = await findKey(call);
-  const { about, given } = await readChange(call, NewSecret);
-  const { apiKey, credential } = createApiKey(id);
-  const now = await deps.keys.now();
-  const secret = makeSecret(credential.digest, now, given);
-  const activity = entry(about, 'secret.create', id, allOf(secretTexts(secret)));
-  const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
-  await orUnclaimed(added, `secret ${secret.id}`);
-  return { id: secret.id, key: apiKey };
-});
+export const addSecret = operation(
+  { target: findKey, body: NewSecret, answer: IssuedSecret, creates: true },
+  async ({ deps, target: { id }, given, about }) => {
+    const { apiKey, credential } = createApiKey(id);
+    const now = await deps.keys.now();
+    const secret = makeSecret(credential.digest, now, given);
+    const activity = entry(about, 'secret.create', id, allOf(secretTexts(secret)));
+    const added = apply(deps, id, (record) => ({ record: { secrets: [...roomIn(record, now), secret] }, activity }));
+    await orUnclaimed(added, `secret ${secret.id}`);
+    return { id: secret.id, key: apiKey };
+  },
+);
 
-export const changeSecret = operation({ body: SecretChanges, answer: SecretView }, async (call) => {
-  const { deps, params } = call;
-  const { id } = await findKey(call);
-  const { about, given } = await readChange(call, SecretChanges);
-  if (Object.keys(given).length === 0) throw new HttpError('invalid_request', 'The body contains no changes.');
-  const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
-    const { name = old.name, scope = old.scope, networks = old.networks } = given;
-    const expiry = given.expiresAt !== undefined && { expiresAt: given.expiresAt ?? undefined, own: undefined };
-    checkUnreadable(old, given);
-    const changed: StoredSecret = { ...old, name, scope, networks, ...expiry };
-    const fields = differences(secretTexts(old), secretTexts(changed));
-    const activity =
-      fields.length === 0 ? undefined : entry(about, 'secret.change', id, [{ field: 'secret', to: old.id }, ...fields]);
-    return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, activity };
-  });
-  return describeSecret(secretIn(params[1])(key.record)!, key.used);
-});
+export const changeSecret = operation(
+  { target: findKey, body: SecretChanges, answer: SecretView },
+  async ({ deps, params, target: { id }, given, about }) => {
+    refuseEmpty(given);
+    const key = await applyTo(deps, id, secretIn(params[1]), (old, record) => {
+      const { name = old.name, scope = old.scope, networks = old.networks } = given;
+      const expiry = given.expiresAt !== undefined && { expiresAt: given.expiresAt ?? undefined, own: undefined };
+      checkUnreadable(old, given);
+      const changed: StoredSecret = { ...old, name, scope, networks, ...expiry };
+      const fields = differences(secretTexts(old), secretTexts(changed));
+      const changes = [{ field: 'secret', to: old.id }, ...fields];
+      const activity = fields.length === 0 ? undefined : entry(about, 'secret.change', id, changes);
+      return { record: { secrets: record.secrets.map((one) => (one === old ? changed : one)) }, activity };
+    });
+    return describeSecret(secretIn(params[1])(key.record)!, key.used);
+  },
+);
 
-export const revokeSecret = operation({}, async (call) => {
-  const { deps, params } = call;
-  const { id } = await findKey(call);
-  const about = aboutCall(call);
+export const revokeSecret = operation({ target: findKey }, async ({ deps, params, target: { id }, about }) => {
   await applyTo(deps, id, secretIn(params[1]), (old, record) => {
     const others = record.secrets.filter(({ id }) => id !== old.id);
     if (others.length === 0)
@@ -113,34 +105,34 @@ const Rotation = z.strictObject({
  * the old one expire after the grace period. It is safe to repeat: if the answer was lost, the next call replaces the
  * unclaimed secret.
  */
-export const rotateKey = operation({ body: Rotation, answer: IssuedKey, creates: true }, async (call) => {
-  const { deps } = call;
-  const { id } = await findKey(call);
-  const { about, given } = await readChange(call, Rotation);
-  const { graceSeconds, secretId, scope, networks, expiresAt } = given;
-  const { apiKey, credential } = createApiKey(id);
-  const now = await deps.keys.now();
-  const toReplace = secretId === undefined ? (record: Secrets) => theOneToReplace(record, now) : secretIn(secretId);
-  const rotated = await applyTo(deps, id, toReplace, (old, record) => {
-    checkUnreadable(old, { scope, networks, expiresAt, name: old.name, digest: old.digest });
-    const fresh = makeSecret(credential.digest, now, {
-      name: old.unreadable?.includes('name') ? undefined : old.name,
-      scope: scope ?? old.scope,
-      networks: networks ?? old.networks,
-      expiresAt: expiryOf(ownExpiry(old), expiresAt, now),
+export const rotateKey = operation(
+  { target: findKey, body: Rotation, answer: IssuedKey, creates: true },
+  async ({ deps, target: { id }, given, about }) => {
+    const { graceSeconds, secretId, scope, networks, expiresAt } = given;
+    const { apiKey, credential } = createApiKey(id);
+    const now = await deps.keys.now();
+    const toReplace = secretId === undefined ? (record: Secrets) => theOneToReplace(record, now) : secretIn(secretId);
+    const rotated = await applyTo(deps, id, toReplace, (old, record) => {
+      checkUnreadable(old, { scope, networks, expiresAt, name: old.name, digest: old.digest });
+      const fresh = makeSecret(credential.digest, now, {
+        name: old.unreadable?.includes('name') ? undefined : old.name,
+        scope: scope ?? old.scope,
+        networks: networks ?? old.networks,
+        expiresAt: expiryOf(ownExpiry(old), expiresAt, now),
+      });
+      const endsAt = Math.min(old.expiresAt ?? Infinity, now + graceSeconds * SECOND);
+      const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
+      const replaced: StoredSecret = { ...old, expiresAt: endsAt, own: { expiresAt: ownExpiry(old) } };
+      const kept = graceSeconds === 0 || old.unreadable !== undefined ? [] : [replaced];
+      const activity = entry(about, 'key.rotate', id, [
+        { field: 'secret', from: old.id, to: fresh.id },
+        { field: 'graceSeconds', to: String(graceSeconds) },
+      ]);
+      return { record: { secrets: [...others, ...kept, fresh] }, activity, isUrgent: true };
     });
-    const endsAt = Math.min(old.expiresAt ?? Infinity, now + graceSeconds * SECOND);
-    const others = (graceSeconds === 0 ? record.secrets : roomIn(record, now)).filter((one) => one !== old);
-    const replaced: StoredSecret = { ...old, expiresAt: endsAt, own: { expiresAt: ownExpiry(old) } };
-    const kept = graceSeconds === 0 || old.unreadable !== undefined ? [] : [replaced];
-    const activity = entry(about, 'key.rotate', id, [
-      { field: 'secret', from: old.id, to: fresh.id },
-      { field: 'graceSeconds', to: String(graceSeconds) },
-    ]);
-    return { record: { secrets: [...others, ...kept, fresh] }, activity, isUrgent: true };
-  });
-  return answerWithKey(deps, rotated, now, apiKey);
-});
+    return { ...(await describe(deps, rotated, now)), key: apiKey };
+  },
+);
 
 /**
  * Unreadable parts of a secret must be set again, because they may have been restrictions.

@@ -61,8 +61,6 @@ export function coresOf(processes: readonly ProcessState[]): CoreView[] {
   return [...Map.groupBy(seen, ({ origin }) => origin).values()].map((all) => {
     const state = STATES.find((one) => all.some((core) => core.state === one)) ?? 'up';
     const those = all.filter((core) => core.state === state);
-    const answer = newest(all.map(({ lastAnswer }) => lastAnswer));
-    const fault = newest(all.map(({ lastFault }) => lastFault));
     return {
       origin: all[0]?.origin ?? '',
       state,
@@ -72,8 +70,8 @@ export function coresOf(processes: readonly ProcessState[]): CoreView[] {
       inFlight: sum(all.map(({ inFlight }) => inFlight)),
       waiting: sum(all.map(({ queued }) => queued)),
       limit: sum(all.map(({ limit }) => limit)),
-      lastAnswer: answer && { ...answer, at: timeOf(answer.at) },
-      lastFault: fault && { ...fault, at: timeOf(fault.at) },
+      lastAnswer: newest(all.map(({ lastAnswer }) => lastAnswer)),
+      lastFault: newest(all.map(({ lastFault }) => lastFault)),
     };
   });
 }
@@ -123,12 +121,11 @@ function redisOf(processes: readonly ProcessState[], counted: readonly Family[],
   const seen = processes.flatMap(({ redis }) => redis ?? []);
   const lost = seen.filter(({ isConnected }) => !isConnected).map(({ since }) => since);
   const since = lost.length > 0 ? Math.min(...lost) : Math.max(...seen.map((one) => one.since));
-  const call = newest(seen.map(({ lastCall }) => lastCall));
   return {
     mode,
     connected: seen.length - lost.length,
     since: seen.length === 0 ? undefined : timeOf(since),
-    lastCall: call && { ...call, at: timeOf(call.at) },
+    lastCall: newest(seen.map(({ lastCall }) => lastCall)),
     p99: quantile(bucketsOf(counted, REDIS_CALL), 0.99),
     missedDeadlines: sum(seriesOf(counted, DEADLINES_MISSED).map(({ value }) => value)),
   };
@@ -138,8 +135,11 @@ const timeOf = (ms: number): string => new Date(ms).toISOString();
 
 const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
 
-const newest = <T extends { readonly at: number }>(all: readonly (T | undefined)[]): T | undefined =>
-  all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at)[0];
+/** The newest of some events, with its time as in answers. */
+function newest<T extends { readonly at: number }>(all: readonly (T | undefined)[]) {
+  const [event] = all.filter((one) => one !== undefined).toSorted((a, b) => b.at - a.at);
+  return event && { ...event, at: timeOf(event.at) };
+}
 
 /** The maximum number of values shown, and of characters of each. Edits by hand can put anything into the table. */
 const MOST_REJECTED = 100;

@@ -9,7 +9,8 @@ import { addUp } from '../clients.ts';
 import { KeyUsageAnswer, UsageAnswer, type UsageOfKey, type UsageSum, type UsedOnDay } from './answers.ts';
 import { banOf, isBanned, refusedByBans, shownTags, sumsOf, toTime } from './key-view.ts';
 import { findKey } from './keys.ts';
-import { after, checkOrder, cursorIn, operation, tag, tagsIn, wholeNumber } from './operation.ts';
+import { operation } from './operation.ts';
+import { after, checkOrder, cursorIn, tag, tagsIn, wholeNumber } from './values.ts';
 
 const PAGE = 100;
 /** The number of keys that one call checks for a sum. `next` is where the next call continues. */
@@ -40,7 +41,7 @@ const UsageQuery = z.object({
  */
 export const listUsage = operation(
   { query: UsageQuery, answer: UsageAnswer },
-  async ({ deps }, { limit, after, by, ...range }) => {
+  async ({ deps, query: { limit, after, by, ...range } }) => {
     const now = await deps.keys.now();
     const today = Math.floor(now / DAY);
     const keptFrom = today - DAYS_KEPT + 1;
@@ -87,9 +88,7 @@ function sumOf(days: readonly UsedOnDay[]): UsageOfKey[] {
 }
 
 /** The usage of one key: the last hour by minute and the last 36 days (UTC), the oldest first, without idle times. */
-export const showKeyUsage = operation({ answer: KeyUsageAnswer }, async (call) => {
-  const { deps } = call;
-  const entry = await findKey(call);
+export const showKeyUsage = operation({ target: findKey, answer: KeyUsageAnswer }, async ({ deps, target: entry }) => {
   const now = await deps.keys.now();
   const minute = Math.floor(now / MINUTE);
   const banned = await refusedByBans(deps, entry.id, minute);

@@ -1,0 +1,100 @@
+import { z } from 'zod';
+import { HttpError } from '../../../shared/http/errors.ts';
+import { must } from '../../../shared/schemas/must.ts';
+import { type PlanField, ruleOf } from '../../limiter/plans.ts';
+import { MAX_TAGS, splitTags, TAG_NAME, TAG_NAME_RULE, TAG_VALUE, TAG_VALUE_RULE } from '../../limiter/tags.ts';
+import { readCursor } from '../../stores/storage.ts';
+
+/** The values that several operations of the admin API read, from bodies and from queries. */
+
+export const time = z.iso.datetime({ offset: true, error: must('be an RFC 3339 time like 2026-11-25T14:05:00Z') });
+
+/** Refuses a member named `__proto__`, which Zod's records drop silently. @param fault the text after the name */
+export const refusingProto = <S extends z.ZodType>(record: S, fault: string) =>
+  z.preprocess((given, context) => {
+    if (typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__'))
+      context.addIssue({ code: 'custom', path: ['__proto__'], message: fault });
+    return given;
+  }, record);
+
+const NO_TAG_NAME = `is not a tag name: a tag name has ${TAG_NAME_RULE}`;
+
+export const tags = refusingProto(
+  z
+    .record(
+      z.string().regex(TAG_NAME),
+      z.string({ error: must('be a string') }).regex(TAG_VALUE, `must have ${TAG_VALUE_RULE}`),
+      { error: ({ code }) => (code === 'invalid_key' ? NO_TAG_NAME : 'must be an object of strings') },
+    )
+    .refine((given) => Object.keys(given).length <= MAX_TAGS, `must have at most ${MAX_TAGS} entries`),
+  NO_TAG_NAME,
+);
+
+export const integer = (least: number, most: number, what = 'a whole number') => {
+  const error = must(`be ${what} from ${least} to ${most}`);
+  return z.int({ error }).min(least, { error }).max(most, { error });
+};
+
+export const planNumber = (field: PlanField) => integer(ruleOf(field).least, ruleOf(field).most);
+
+export const limitValue = planNumber('minute');
+
+export function wholeNumber(min: number, max: number) {
+  const error = must(`be a whole number from ${min} to ${max}`);
+  return z
+    .string({ error })
+    .regex(/^\d{1,9}$/, { error })
+    .transform(Number)
+    .pipe(integer(min, max));
+}
+
+export const offset = wholeNumber(0, 999_999_999).default(0);
+
+export const choice = <const T extends readonly string[]>(options: T) =>
+  z.enum(options, { error: must(`be one of ${options.join(', ')}`) });
+
+/** Where a walk through the keys continues; the `next` of a previous answer. */
+export const after = cursor((text) => readCursor(text) !== undefined);
+
+export const cursorIn = (text = '') => readCursor(text);
+
+/** The `next` of a previous answer. */
+export function cursor(isGiven: (text: string) => boolean) {
+  const error = must('be the `next` of a previous response');
+  return z.string({ error }).refine(isGiven, { error }).optional();
+}
+
+export const word = z.string({ error: must('be given once') }).optional();
+
+const LONGEST_TEXT = 200;
+const TEXT = must(`be given once, with at most ${LONGEST_TEXT} characters`);
+
+/** An empty text counts as absent. */
+export const text = z.string({ error: TEXT }).max(LONGEST_TEXT, { error: TEXT }).optional();
+
+/** The bounds of a search, each an RFC 3339 time. */
+export const period = { from: time.optional(), to: time.optional() };
+
+/** @throws {HttpError} 400 unless they are in order */
+export function checkOrder(from: number | undefined, to: number | undefined): void {
+  if (from !== undefined && to !== undefined && from > to)
+    throw new HttpError('invalid_parameter', 'from must not be after to.');
+}
+
+/** The bounds in Unix ms. @throws {HttpError} 400 unless they are in order */
+export function periodIn(given: { readonly from?: string | undefined; readonly to?: string | undefined }) {
+  const from = given.from === undefined ? undefined : Date.parse(given.from);
+  const to = given.to === undefined ? undefined : Date.parse(given.to);
+  checkOrder(from, to);
+  return { from, to };
+}
+
+const TAG = must('be the name and value of a tag, such as customer:acme');
+
+/** Tags that a key must have: one per parameter, or several in one, such as `customer:acme,env:prod`. */
+export const tag = z
+  .array(z.string().refine((text) => !splitTags(text).includes(undefined), { error: TAG }))
+  .default([]);
+
+export const tagsIn = (given: readonly string[]): [name: string, value: string][] =>
+  given.flatMap(splitTags).filter((one) => one !== undefined);
