@@ -87,6 +87,17 @@ export interface Document {
 
 export const refTo = (kind: string, name: string): Ref => ({ $ref: `#/components/${kind}/${name}` });
 
+/** Resolves a reference to a component and, for a parameter, also that of its schema. */
+export function resolved<T extends object>(
+  api: { readonly components: object },
+  value: T | Ref,
+): T & { schema: Schema } & Schema {
+  const path = '$ref' in value ? (value as Ref).$ref.split('/').slice(1) : undefined;
+  const found = (path?.reduce((part, name) => (part as Record<string, object>)[name] as object, api as object) ??
+    value) as T & { schema: Schema } & Schema;
+  return found.schema === undefined ? found : { ...found, schema: resolved(api, found.schema) };
+}
+
 const headerOf =
   (required: boolean) =>
   (schema: Schema, example: string | number, description: string): Header => {
@@ -96,8 +107,7 @@ const always = headerOf(true);
 const sometimes = headerOf(false);
 
 /** The patterns avoid \\w and \\d, whose meaning differs between languages. */
-const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
-const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
+const listOf = (item: string): string => `^${item}(, ${item})*$`;
 
 export const HEADERS = {
   'X-RateLimit-Limit': always(
@@ -113,12 +123,12 @@ export const HEADERS = {
     'Unix second at which the limit is full again. On 429, the time at which to retry, as in Retry-After.',
   ),
   'RateLimit-Policy': sometimes(
-    { type: 'string', pattern: LIST_OF_POLICIES },
+    { type: 'string', pattern: listOf('"[a-z]+";q=[0-9]+;w=[0-9]+') },
     '"minute";q=60;w=60, "day";q=1000;w=86400',
     'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. Some gateways are configured not to send it.',
   ),
   RateLimit: sometimes(
-    { type: 'string', pattern: LIST_OF_LIMITS },
+    { type: 'string', pattern: listOf('"[a-z]+";r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*') },
     '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
     'The remainder of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
       'stays within all limits. On 429, only the limit that was exceeded, with t as in Retry-After. Some gateways are configured not to send it.',
@@ -168,14 +178,6 @@ const RETRY_AFTER_UNAVAILABLE = sometimes(
   1,
   'Seconds to wait before a retry. Not every 503 has it.',
 );
-
-function listOfItems(parameters: string): string {
-  return listOf(`"[a-z]+"${parameters}`);
-}
-
-function listOf(item: string): string {
-  return `^${item}(, ${item})*$`;
-}
 
 type HeaderName = keyof typeof HEADERS;
 
@@ -255,17 +257,15 @@ export function errorResponses(
 }
 
 function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: Response['headers']): ErrorResponse {
-  const examples = codes.map((code) => {
-    const value = { code, message: ALL_ERRORS[code].message, status };
-    return [code, { value }] as const;
-  });
+  const examples = codes.map((code) => [code, { value: { code, message: ALL_ERRORS[code].message, status } }]);
   // The types are explicit, because a generator may mistake a constant without a type for a string.
   const narrowed = {
     type: 'object',
     properties: { code: { type: 'string', enum: codes }, status: { type: 'integer', const: status } },
   };
   return {
-    name: nameOf(status),
+    // 'NotFound' for 404.
+    name: (http.STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, ''),
     response: {
       description: codes.map((code) => `\`${code}\`: ${ALL_ERRORS[code].message}`).join('\n\n'),
       headers,
@@ -277,9 +277,4 @@ function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: 
       },
     },
   };
-}
-
-/** 'NotFound' for 404. */
-function nameOf(status: number): string {
-  return (http.STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, '');
 }

@@ -16,7 +16,7 @@ import {
   type Response,
   type Responses,
   refTo,
-  type Schema,
+  resolved,
 } from './document.ts';
 import { type About, API, COMMON_ERRORS, OPERATIONS, PARAMETERS, TAGS } from './operations.ts';
 import { schemas } from './schemas.ts';
@@ -159,10 +159,11 @@ function withDeprecation(responses: Responses, deprecation: readonly string[]): 
  * @throws {Error} for a parameter without an example
  */
 function exampleTarget({ operation, path }: GatewayRoute, parameters: About['parameters']): string {
-  const needed = parameters.map((one) => resolved<Parameter>(PARAMETERS, one)).filter(({ required }) => required);
+  const components = { parameters: PARAMETERS, schemas: schemas() };
+  const all = parameters.map((one) => resolved<Parameter>({ components }, one));
+  const needed = all.filter(({ required }) => required);
   const exampleOf = (wanted: string) => {
-    const schema = needed.find(({ name }) => name === wanted)?.schema ?? {};
-    const [example] = [resolved<Schema>(schemas(), schema).examples].flat();
+    const [example] = [needed.find(({ name }) => name === wanted)?.schema.examples].flat();
     if (example === undefined)
       throw new Error(`The parameter ${wanted} of ${operation} must be required, with an example in its schema.`);
     return String(example);
@@ -171,9 +172,6 @@ function exampleTarget({ operation, path }: GatewayRoute, parameters: About['par
   const query = needed.filter((one) => one.in === 'query').map(({ name }) => [name, exampleOf(name)]);
   return query.length === 0 ? filled : `${filled}?${new URLSearchParams(Object.fromEntries(query))}`;
 }
-
-const resolved = <T>(components: Readonly<Record<string, unknown>>, value: object): T =>
-  ('$ref' in value ? components[String(value.$ref).split('/').at(-1) ?? ''] : value) as T;
 
 /** Puts text in single quotes: this one for the shell, the next one for JavaScript and Python. */
 const inShell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
