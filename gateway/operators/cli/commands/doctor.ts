@@ -1,5 +1,5 @@
-import type { Command } from 'commander';
 import type { DoctorAnswer, SeenFinding } from '../../api/answers.ts';
+import type { Command } from '../command.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { colour, harmless, type Style, timeText } from '../text.ts';
 
@@ -15,8 +15,7 @@ export function add(program: Command, session: Session): void {
   program
     .command('doctor')
     .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
-    .addHelpText(
-      'after',
+    .notes(
       '\nChanges nothing. Exits with 1 if there is a fault or something does not answer, otherwise with 0, even if there are warnings.',
     )
     .action(async () => {
