@@ -26,13 +26,13 @@ export interface Parameter {
   readonly schema: Schema;
 }
 
-interface MediaType {
-  readonly schema: Schema;
-  readonly example?: unknown;
-  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
+export interface Content {
+  readonly 'application/json': {
+    readonly schema: Schema;
+    readonly example?: unknown;
+    readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
+  };
 }
-
-export type Content = Readonly<Record<'application/json', MediaType>>;
 
 export interface Response {
   readonly description: string;
@@ -98,13 +98,10 @@ export function resolved<T extends object>(
   return found.schema === undefined ? found : { ...found, schema: resolved(api, found.schema) };
 }
 
-const headerOf =
-  (required: boolean) =>
-  (schema: Schema, example: string | number, description: string): Header => {
-    return { description, required, schema, example };
-  };
-const always = headerOf(true);
-const sometimes = headerOf(false);
+const always = (schema: Schema, example: string | number, description: string): Header => {
+  return { description, required: true, schema, example };
+};
+const sometimes = (...about: Parameters<typeof always>): Header => ({ ...always(...about), required: false });
 
 /** The patterns avoid \\w and \\d, whose meaning differs between languages. */
 const listOf = (item: string): string => `^${item}(, ${item})*$`;
@@ -197,12 +194,12 @@ export const EVERYWHERE = refsTo([
 ]);
 
 /** The Link to the next page, if there is one. */
-export const nextPage = (path: string): Header => ({
-  description: 'The link to the next page (RFC 8288). The last page has none.',
-  required: false,
-  schema: { type: 'string', pattern: `^<${path}\\?[^>]+>; rel="next"$` },
-  example: `<${path}?limit=20&after=20>; rel="next"`,
-});
+export const nextPage = (path: string): Header =>
+  sometimes(
+    { type: 'string', pattern: `^<${path}\\?[^>]+>; rel="next"$` },
+    `<${path}?limit=20&after=20>; rel="next"`,
+    'The link to the next page (RFC 8288). The last page has none.',
+  );
 
 const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
   Deprecation: 'The Unix second since which the operation has been deprecated (RFC 9745).',

@@ -36,6 +36,7 @@ malformed, unknown, expired or revoked always gets the same 401.
 
 /** Generates the description of the public API from the route table, the core's schemas and the error table. */
 export function describeApi(): Document {
+  const shared = [...ERROR_RESPONSES].filter(([status]) => !NO_OPERATION.includes(status));
   return {
     openapi: '3.1.0',
     info: { ...API, description: DESCRIPTION },
@@ -47,7 +48,7 @@ export function describeApi(): Document {
       schemas: schemas(),
       headers: HEADERS,
       parameters: PARAMETERS,
-      responses: sharedResponses(),
+      responses: Object.fromEntries(shared.map(([, { name, response }]) => [name, response])),
       securitySchemes: {
         apiKey: { type: 'http', scheme: 'bearer', bearerFormat: 'API key', description: 'Your key.' },
       },
@@ -68,11 +69,6 @@ const OPTIONS_ANSWER: Response = {
 
 /** The errors for an unknown path or method. No operation refers to their shared responses. */
 const NO_OPERATION = [404, 405];
-
-function sharedResponses(): Document['components']['responses'] {
-  const shared = [...ERROR_RESPONSES].filter(([status]) => !NO_OPERATION.includes(status));
-  return Object.fromEntries(shared.map(([, { name, response }]) => [name, response]));
-}
 
 function paths(): Document['paths'] {
   const made: Record<string, Record<string, Operation>> = {};

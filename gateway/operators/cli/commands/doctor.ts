@@ -3,10 +3,7 @@ import type { Command } from '../command.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { colour, harmless, type Style, timeText } from '../text.ts';
 
-const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
-  SeenFinding['status'],
-  Style
->;
+const STYLES: Record<SeenFinding['status'], Style> = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' };
 
 /** Longer than the gateway waits for what it checks. */
 const ANSWER_WITHIN_MS = 5_000;

@@ -258,12 +258,9 @@ Examples:
   ctl keys secrets add 4fXk20LmQa9z --name "billing service"
   ctl keys secrets add 4fXk20LmQa9z --name dashboard --scope read --networks 10.0.0.0/8 2001:db8::/32`)
     .action(async (key: string, about: About) => {
-      const path = `${await pathTo(session, key)}/secrets`;
-      const { expiresAt, ...body } = bodyOf(about);
-      const added = await session.call<IssuedSecret>('POST', path, {
-        ...body,
-        ...(expiresAt !== null && { expiresAt }),
-      });
+      const { expiresAt, ...others } = bodyOf(about);
+      const body = { ...others, expiresAt: expiresAt ?? undefined };
+      const added = await session.call<IssuedSecret>('POST', `${await pathTo(session, key)}/secrets`, body);
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown only once:\n${added.key}`);
     });
 
