@@ -148,13 +148,6 @@ export const HEADERS = {
   'WWW-Authenticate': always({ type: 'string', const: 'Bearer' }, 'Bearer', 'How to authenticate.'),
 } satisfies Readonly<Record<string, Header>>;
 
-/** This is sent on 403 (RFC 6750 §3.1). */
-const INSUFFICIENT_SCOPE = always(
-  { type: 'string', const: 'Bearer error="insufficient_scope"' },
-  'Bearer error="insufficient_scope"',
-  'The reason why the key was refused.',
-);
-
 /** This is sent on 405. */
 export const ALLOW = always(
   { type: 'string', pattern: '^[A-Z]+(, [A-Z]+)*$' },
@@ -169,17 +162,8 @@ export const HELP = sometimes(
   'The link to the explanation of the error (RFC 8288).',
 );
 
-/** This is sent on 503. */
-const RETRY_AFTER_UNAVAILABLE = sometimes(
-  { type: 'integer', minimum: 1 },
-  1,
-  'Seconds to wait before a retry. Not every 503 has it.',
-);
-
-type HeaderName = keyof typeof HEADERS;
-
 /** References to these headers, by name. */
-export const refsTo = (names: readonly HeaderName[]): Readonly<Record<string, Ref>> =>
+export const refsTo = (names: readonly (keyof typeof HEADERS)[]): Readonly<Record<string, Ref>> =>
   Object.fromEntries(names.map((name) => [name, refTo('headers', name)]));
 
 /** These headers are sent on every response, whatever its status. */
@@ -227,10 +211,23 @@ export interface ErrorResponse {
 
 const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
   401: refsTo(['WWW-Authenticate']),
-  403: { 'WWW-Authenticate': INSUFFICIENT_SCOPE },
+  // RFC 6750 §3.1.
+  403: {
+    'WWW-Authenticate': always(
+      { type: 'string', const: 'Bearer error="insufficient_scope"' },
+      'Bearer error="insufficient_scope"',
+      'The reason why the key was refused.',
+    ),
+  },
   405: { Allow: ALLOW },
   429: refsTo(['Retry-After']),
-  503: { 'Retry-After': RETRY_AFTER_UNAVAILABLE },
+  503: {
+    'Retry-After': sometimes(
+      { type: 'integer', minimum: 1 },
+      1,
+      'Seconds to wait before a retry. Not every 503 has it.',
+    ),
+  },
 };
 
 export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(

@@ -54,18 +54,13 @@ export function describeApi(): Document {
       },
     },
     'x-no-operation': {
-      204: OPTIONS_ANSWER,
+      // The answer to OPTIONS on every operation's path, and on `*`.
+      204: { description: 'The methods of the path.', headers: { ...EVERYWHERE, Allow: ALLOW } },
       ...errorsOf(COMMON_ERRORS),
       ...Object.fromEntries(NO_OPERATION.map((status) => [status, errorOf(status).response])),
     },
   };
 }
-
-/** The answer to OPTIONS on every operation's path, and on `*`. */
-const OPTIONS_ANSWER: Response = {
-  description: 'The methods of the path.',
-  headers: { ...EVERYWHERE, Allow: ALLOW },
-};
 
 /** The errors for an unknown path or method. No operation refers to their shared responses. */
 const NO_OPERATION = [404, 405];

@@ -47,12 +47,9 @@ export const COMMON_ERRORS = Object.values(ERRORS)
   .filter((status) => !SPECIAL_ERRORS.includes(status));
 
 /** Keeps exact digits, because as a JavaScript number the value would be rounded out of range. */
-const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));
-
-/** TypeScript's libraries do not have this yet. */
-interface RawJson {
-  rawJSON(text: string): unknown;
-}
+const exactly = (value: bigint): unknown =>
+  // TypeScript's libraries do not have this yet.
+  (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(value));
 
 const ID: Schema = { type: 'integer', format: 'int64', minimum: exactly(INT64_MIN), maximum: exactly(INT64_MAX) };
 
@@ -60,7 +57,6 @@ const optional = (place: Parameter['in'], name: string, schema: Schema, descript
   return { name, in: place, required: false, description, schema };
 };
 
-const COUNT = { type: 'integer', minimum: 1, maximum: MAX_PAGE_SIZE };
 const TEXT = { type: 'string', minLength: 1 };
 
 /** Parameters of more than one operation. */
@@ -68,7 +64,7 @@ export const PARAMETERS: Readonly<Record<string, Parameter>> = {
   limit: optional(
     'query',
     'limit',
-    { ...COUNT, default: DEFAULT_PAGE_SIZE, examples: [DEFAULT_PAGE_SIZE] },
+    { type: 'integer', minimum: 1, maximum: MAX_PAGE_SIZE, default: DEFAULT_PAGE_SIZE, examples: [DEFAULT_PAGE_SIZE] },
     'The maximum number of records to return.',
   ),
   after: optional(

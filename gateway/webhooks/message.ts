@@ -95,12 +95,8 @@ export const webhookUrl = z
     'must not contain a user or a password: receivers check WEBHOOK_SECRET',
   );
 
-export const webhookSecret = z
-  .string()
-  .refine(isSecret, 'must be at least 24 bytes, without spaces: as base64 after whsec_, or as text');
-
-/** Buffer ignores characters that are not base64, so this checks the text too. */
-function isSecret(text: string): boolean {
+export const webhookSecret = z.string().refine((text) => {
+  // Buffer ignores characters that are not base64, so this checks the text too.
   const isWhole = text.startsWith(PREFIX) ? /^whsec_[A-Za-z\d+/]+={0,2}$/.test(text) : /^\S+$/.test(text);
   return isWhole && secretBytes(text).length >= LEAST_BYTES;
-}
+}, 'must be at least 24 bytes, without spaces: as base64 after whsec_, or as text');

@@ -91,11 +91,10 @@ export async function exchange(
     headersTimeout: withinMs,
     ...(body !== undefined && { body: JSON.stringify(body) }),
   }).catch((cause: unknown) => {
-    if ((cause as { code?: string }).code === 'UND_ERR_HEADERS_TIMEOUT') {
-      const message = `The gateway at ${admin.url} has not answered for ${withinMs / 1_000} s: it or its machine hangs.`;
-      throw new AdminError('no_gateway', message, { cause });
-    }
-    const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT set its address.`;
+    const isTimeout = (cause as { code?: string }).code === 'UND_ERR_HEADERS_TIMEOUT';
+    const message = isTimeout
+      ? `The gateway at ${admin.url} has not answered for ${withinMs / 1_000} s: it or its machine hangs.`
+      : `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT set its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });
   const { statusCode: status } = response;

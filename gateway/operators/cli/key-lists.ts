@@ -44,17 +44,6 @@ interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 't
   readonly unused?: number;
 }
 
-const LIST_HELP = `
-A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort all keys are
-checked, and the first ones in that order are shown. Without Redis, the last use is known only since the gateway started.
-
-Examples:
-  ctl keys list --name acme --json
-  ctl keys list --near 95 --sort used          which keys are close to the day limit
-  ctl keys list --unused 30d --sort idle       which keys are no longer used
-  ctl keys list --plan pro --state banned
-  ctl keys list --tag customer=acme --tag env=prod`;
-
 export function addKeyLists(keys: Command, session: Session): void {
   withFilters(keys.command('list'))
     .description('list keys, the newest first')
@@ -67,7 +56,16 @@ export function addKeyLists(keys: Command, session: Session): void {
     .addOption(new Option('--sort <order>', 'the sort order').choices(KEY_ORDER_NAMES).default('newest'))
     .option('--offset <number>', 'the number of keys to skip', '0')
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 100)
-    .notes(LIST_HELP)
+    .notes(`
+A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort all keys are
+checked, and the first ones in that order are shown. Without Redis, the last use is known only since the gateway started.
+
+Examples:
+  ctl keys list --name acme --json
+  ctl keys list --near 95 --sort used          which keys are close to the day limit
+  ctl keys list --unused 30d --sort idle       which keys are no longer used
+  ctl keys list --plan pro --state banned
+  ctl keys list --tag customer=acme --tag env=prod`)
     .action(async (options: Filters & { sort: KeyOrder; offset: string; limit: number }, command: Command) => {
       const { sort, offset, limit, ...filters } = options;
       if (sort !== 'newest' && offset !== '0') command.error('error: --offset cannot be used with --sort.');

@@ -82,9 +82,6 @@ export const shownCommands = (group: Command): readonly Command[] => {
   return group.commands.filter((command) => shown.includes(command));
 };
 
-/** Kinds of values that the shell completes itself. */
-const VALUES = ['file', 'key'] as const;
-
 /** @param global the options of the commands above, which are valid here too */
 function placesOf(command: Command, path = '', global: readonly Option[] = []): Place[] {
   const help = command.createHelp();
@@ -100,7 +97,8 @@ function placesOf(command: Command, path = '', global: readonly Option[] = []): 
     .filter(({ required, optional }) => required || optional)
     .map((option) => ({
       flags: [option.short, option.long].filter((flag) => flag !== undefined),
-      choices: option.argChoices ?? VALUES.find((kind) => option.flags.includes(`<${kind}>`)) ?? 'any',
+      choices:
+        option.argChoices ?? (['file', 'key'] as const).find((kind) => option.flags.includes(`<${kind}>`)) ?? 'any',
     }));
   const takesKey = command.registeredArguments[0]?.name() === 'key';
   return [

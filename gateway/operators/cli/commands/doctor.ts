@@ -25,11 +25,10 @@ export function add(program: Command, session: Session): void {
 
 function describe(findings: readonly SeenFinding[]): string {
   const width = Math.max(...findings.map(({ about }) => about.length));
-  return findings.flatMap((finding) => linesOf(finding, width)).join('\n');
-}
-
-function linesOf({ status, about, found, advice, since }: SeenFinding, width: number): string[] {
-  const from = status === 'unknown' && since !== undefined ? `, since ${timeText(since)}` : '';
-  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}${from}`;
-  return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
+  const lines = findings.flatMap(({ status, about, found, advice, since }) => {
+    const from = status === 'unknown' && since !== undefined ? `, since ${timeText(since)}` : '';
+    const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}${from}`;
+    return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
+  });
+  return lines.join('\n');
 }

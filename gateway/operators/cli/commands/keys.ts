@@ -16,19 +16,15 @@ export function add(program: Command, session: Session): void {
   const keys = program.command('keys').description('issue, show, change and revoke API keys');
   addKeyLists(keys, session);
   addFind(keys, session);
-  addShow(keys, session);
-  addIssuing(keys, session);
-  addChanging(keys, session);
-  addSecretCommands(keys, session);
-  addExplain(keys, session);
-}
-
-function addShow(keys: Command, session: Session): void {
   keys
     .command('show')
     .description('show a key: its limits, the current state of both buckets, its usage and its ban')
     .argument('<key>', KEY)
     .action((key: string) => onKey(session, 'GET', key));
+  addIssuing(keys, session);
+  addChanging(keys, session);
+  addSecretCommands(keys, session);
+  addExplain(keys, session);
 }
 
 function addIssuing(keys: Command, session: Session): void {
