@@ -24,7 +24,7 @@ const EXITS: Readonly<Record<string, number>> = {
   not_confirmed: EXIT.notConfirmed,
 };
 
-const program = await createCommands(new Session());
+const program = await createCommands(new Session(process.env));
 
 // This sets the zone of every time that Node prints.
 program.on('option:utc', () => {

@@ -13,12 +13,18 @@ export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
 }
 
 export class Session {
+  readonly #environment: NodeJS.ProcessEnv;
+
+  constructor(environment: NodeJS.ProcessEnv) {
+    this.#environment = environment;
+  }
+
   /** The options of the current command that concern all commands, or all that make changes. */
   options: { readonly json?: true; readonly yes?: true; readonly author?: string; readonly reason?: string } = {};
 
   /** @throws {AdminError} if the listener refuses, or does not respond */
   async exchange(request: AdminRequest): Promise<AdminReply> {
-    const reply = await exchange(await findAdmin(process.env), this.#withWho(request));
+    const reply = await exchange(await findAdmin(this.#environment), this.#withWho(request));
     if (reply.warning !== undefined) this.printNote(`Note: ${reply.warning}`);
     return reply;
   }
