@@ -26,13 +26,13 @@ export interface Parameter {
   readonly schema: Schema;
 }
 
-interface MediaType {
-  readonly schema: Schema;
-  readonly example?: unknown;
-  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
+export interface Content {
+  readonly 'application/json': {
+    readonly schema: Schema;
+    readonly example?: unknown;
+    readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
+  };
 }
-
-export type Content = Readonly<Record<'application/json', MediaType>>;
 
 export interface Response {
   readonly description: string;
@@ -87,17 +87,24 @@ export interface Document {
 
 export const refTo = (kind: string, name: string): Ref => ({ $ref: `#/components/${kind}/${name}` });
 
-const headerOf =
-  (required: boolean) =>
-  (schema: Schema, example: string | number, description: string): Header => {
-    return { description, required, schema, example };
-  };
-const always = headerOf(true);
-const sometimes = headerOf(false);
+/** Resolves a reference to a component and, for a parameter, also that of its schema. */
+export function resolved<T extends object>(
+  api: { readonly components: object },
+  value: T | Ref,
+): T & { schema: Schema } & Schema {
+  const path = '$ref' in value ? (value as Ref).$ref.split('/').slice(1) : undefined;
+  const found = (path?.reduce((part, name) => (part as Record<string, object>)[name] as object, api as object) ??
+    value) as T & { schema: Schema } & Schema;
+  return found.schema === undefined ? found : { ...found, schema: resolved(api, found.schema) };
+}
+
+const always = (schema: Schema, example: string | number, description: string): Header => {
+  return { description, required: true, schema, example };
+};
+const sometimes = (...about: Parameters<typeof always>): Header => ({ ...always(...about), required: false });
 
 /** The patterns avoid \\w and \\d, whose meaning differs between languages. */
-const LIST_OF_POLICIES = listOfItems(';q=[0-9]+;w=[0-9]+');
-const LIST_OF_LIMITS = listOfItems(';r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*');
+const listOf = (item: string): string => `^${item}(, ${item})*$`;
 
 export const HEADERS = {
   'X-RateLimit-Limit': always(
@@ -113,12 +120,12 @@ export const HEADERS = {
     'Unix second at which the limit is full again. On 429, the time at which to retry, as in Retry-After.',
   ),
   'RateLimit-Policy': sometimes(
-    { type: 'string', pattern: LIST_OF_POLICIES },
+    { type: 'string', pattern: listOf('"[a-z]+";q=[0-9]+;w=[0-9]+') },
     '"minute";q=60;w=60, "day";q=1000;w=86400',
     'All limits (draft-ietf-httpapi-ratelimit-headers-11): q requests in w seconds. Some gateways are configured not to send it.',
   ),
   RateLimit: sometimes(
-    { type: 'string', pattern: LIST_OF_LIMITS },
+    { type: 'string', pattern: listOf('"[a-z]+";r=[0-9]+;t=[0-9]+(;store-(limit|remaining|reset)=[0-9]+)*') },
     '"minute";r=59;t=59;store-limit=60;store-remaining=59;store-reset=1, "day";r=999;t=86314',
     'The remainder of each limit: r requests within t seconds. A client that waits t/r between requests, or t if r is 0, ' +
       'stays within all limits. On 429, only the limit that was exceeded, with t as in Retry-After. Some gateways are configured not to send it.',
@@ -141,13 +148,6 @@ export const HEADERS = {
   'WWW-Authenticate': always({ type: 'string', const: 'Bearer' }, 'Bearer', 'How to authenticate.'),
 } satisfies Readonly<Record<string, Header>>;
 
-/** This is sent on 403 (RFC 6750 §3.1). */
-const INSUFFICIENT_SCOPE = always(
-  { type: 'string', const: 'Bearer error="insufficient_scope"' },
-  'Bearer error="insufficient_scope"',
-  'The reason why the key was refused.',
-);
-
 /** This is sent on 405. */
 export const ALLOW = always(
   { type: 'string', pattern: '^[A-Z]+(, [A-Z]+)*$' },
@@ -162,25 +162,8 @@ export const HELP = sometimes(
   'The link to the explanation of the error (RFC 8288).',
 );
 
-/** This is sent on 503. */
-const RETRY_AFTER_UNAVAILABLE = sometimes(
-  { type: 'integer', minimum: 1 },
-  1,
-  'Seconds to wait before a retry. Not every 503 has it.',
-);
-
-function listOfItems(parameters: string): string {
-  return listOf(`"[a-z]+"${parameters}`);
-}
-
-function listOf(item: string): string {
-  return `^${item}(, ${item})*$`;
-}
-
-type HeaderName = keyof typeof HEADERS;
-
 /** References to these headers, by name. */
-export const refsTo = (names: readonly HeaderName[]): Readonly<Record<string, Ref>> =>
+export const refsTo = (names: readonly (keyof typeof HEADERS)[]): Readonly<Record<string, Ref>> =>
   Object.fromEntries(names.map((name) => [name, refTo('headers', name)]));
 
 /** These headers are sent on every response, whatever its status. */
@@ -195,12 +178,12 @@ export const EVERYWHERE = refsTo([
 ]);
 
 /** The Link to the next page, if there is one. */
-export const nextPage = (path: string): Header => ({
-  description: 'The link to the next page (RFC 8288). The last page has none.',
-  required: false,
-  schema: { type: 'string', pattern: `^<${path}\\?[^>]+>; rel="next"$` },
-  example: `<${path}?limit=20&after=20>; rel="next"`,
-});
+export const nextPage = (path: string): Header =>
+  sometimes(
+    { type: 'string', pattern: `^<${path}\\?[^>]+>; rel="next"$` },
+    `<${path}?limit=20&after=20>; rel="next"`,
+    'The link to the next page (RFC 8288). The last page has none.',
+  );
 
 const ABOUT_DEPRECATION: Readonly<Record<string, string>> = {
   Deprecation: 'The Unix second since which the operation has been deprecated (RFC 9745).',
@@ -228,10 +211,23 @@ export interface ErrorResponse {
 
 const HEADERS_OF: Readonly<Record<number, Response['headers']>> = {
   401: refsTo(['WWW-Authenticate']),
-  403: { 'WWW-Authenticate': INSUFFICIENT_SCOPE },
+  // RFC 6750 §3.1.
+  403: {
+    'WWW-Authenticate': always(
+      { type: 'string', const: 'Bearer error="insufficient_scope"' },
+      'Bearer error="insufficient_scope"',
+      'The reason why the key was refused.',
+    ),
+  },
   405: { Allow: ALLOW },
   429: refsTo(['Retry-After']),
-  503: { 'Retry-After': RETRY_AFTER_UNAVAILABLE },
+  503: {
+    'Retry-After': sometimes(
+      { type: 'integer', minimum: 1 },
+      1,
+      'Seconds to wait before a retry. Not every 503 has it.',
+    ),
+  },
 };
 
 export const ERROR_RESPONSES: ReadonlyMap<number, ErrorResponse> = new Map(
@@ -255,17 +251,15 @@ export function errorResponses(
 }
 
 function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: Response['headers']): ErrorResponse {
-  const examples = codes.map((code) => {
-    const value = { code, message: ALL_ERRORS[code].message, status };
-    return [code, { value }] as const;
-  });
+  const examples = codes.map((code) => [code, { value: { code, message: ALL_ERRORS[code].message, status } }]);
   // The types are explicit, because a generator may mistake a constant without a type for a string.
   const narrowed = {
     type: 'object',
     properties: { code: { type: 'string', enum: codes }, status: { type: 'integer', const: status } },
   };
   return {
-    name: nameOf(status),
+    // 'NotFound' for 404.
+    name: (http.STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, ''),
     response: {
       description: codes.map((code) => `\`${code}\`: ${ALL_ERRORS[code].message}`).join('\n\n'),
       headers,
@@ -277,9 +271,4 @@ function errorResponse(status: number, codes: readonly AnyErrorCode[], headers: 
       },
     },
   };
-}
-
-/** 'NotFound' for 404. */
-function nameOf(status: number): string {
-  return (http.STATUS_CODES[status] ?? String(status)).replaceAll(/[^A-Za-z]/g, '');
 }

@@ -5,9 +5,16 @@ import { gzip } from 'node:zlib';
 import { ERRORS } from '../../shared/http/errors.ts';
 import { PLAN_NAMES, type PlanTable } from '../limiter/plans.ts';
 import { usualBanAfter } from '../limiter/refusals.ts';
-import type { GatewayRoute } from '../routes.ts';
 import { etagOf, safetyHeaders } from '../static-file.ts';
-import type { CodeSample, Document, Operation, Parameter, Ref, Response, Schema } from './document.ts';
+import {
+  type Document,
+  type Operation,
+  type Parameter,
+  type Ref,
+  type Response,
+  resolved,
+  type Schema,
+} from './document.ts';
 import { describeApi } from './openapi.ts';
 import { API } from './operations.ts';
 
@@ -52,47 +59,35 @@ const SAFETY = safetyHeaders("img-src 'self'");
 const gzipped = promisify(gzip);
 
 /** A file of the reference, as an operation that the gateway answers itself. */
-export class ReferenceFile implements GatewayRoute {
-  readonly operation = 'reference';
-  readonly method = 'GET';
-  readonly takesBody = false;
-  readonly path: string;
-  readonly status: number;
-  readonly body: Buffer;
-  readonly etag: string;
-  /** The version that the page puts into the query. */
-  readonly version: string;
-  readonly #keep: string;
-  /** The headers of every response with this file, including 304. Cache-Control is added separately. */
-  readonly headers: readonly string[];
-  #compressed: Promise<Buffer> | undefined;
-
-  constructor(path: string, status: number, body: Buffer, keep: string, headers: readonly string[]) {
-    this.path = path;
-    this.status = status;
-    this.body = body;
-    this.etag = etagOf(body);
-    this.version = `v=${this.etag.slice('W/"'.length, -1)}`;
-    this.#keep = keep;
-    this.headers = ['ETag', this.etag, 'Vary', 'Accept-Encoding', ...SAFETY, ...headers];
-  }
-
-  /** The cost of sending the file, in reads of the client address. */
-  get cost(): number {
-    return 1 + Math.floor(this.body.length / BYTES_PER_READ);
-  }
-
-  /** How long the response may be cached. @param query of the request */
-  cacheControl(query: string): string {
-    return query === this.version ? FOR_EVER : this.#keep;
-  }
-
-  /** The file is compressed on first use. */
-  compressed(): Promise<Buffer> {
-    this.#compressed ??= gzipped(this.body);
-    return this.#compressed;
-  }
+function referenceFile(path: string, status: number, body: Buffer, keep: string, headers: readonly string[]) {
+  const etag = etagOf(body);
+  const version = `v=${etag.slice('W/"'.length, -1)}`;
+  let compressed: Promise<Buffer> | undefined;
+  return {
+    operation: 'reference',
+    method: 'GET',
+    takesBody: false,
+    path,
+    status,
+    body,
+    etag,
+    /** The version that the page puts into the query. */
+    version,
+    /** The headers of every response with this file, including 304. Cache-Control is added separately. */
+    headers: ['ETag', etag, 'Vary', 'Accept-Encoding', ...SAFETY, ...headers],
+    /** The cost of sending the file, in reads of the client address. */
+    cost: 1 + Math.floor(body.length / BYTES_PER_READ),
+    /** How long the response may be cached. @param query of the request */
+    cacheControl: (query: string) => (query === version ? FOR_EVER : keep),
+    /** The file is compressed on first use. */
+    compressed: () => {
+      compressed ??= gzipped(body);
+      return compressed;
+    },
+  } as const;
 }
+
+export type ReferenceFile = ReturnType<typeof referenceFile>;
 
 /**
  * Describes the API and reads the files once.
@@ -103,36 +98,32 @@ export function loadReference(plans: () => PlanTable): Reference {
   const api = describeApi();
   const document = Buffer.from(JSON.stringify(api, undefined, 2));
   const readable = ['Content-Type', 'application/json', 'Access-Control-Allow-Origin', '*'];
+  const read = (name: string) => readFileSync(join(OUR_PAGE, name));
   const files = [
-    new ReferenceFile(DOCUMENT, 200, document, OURS, readable),
-    ...Object.entries(FILES).map(
-      ([name, type]) =>
-        new ReferenceFile(PAGE + name, 200, readFileSync(join(OUR_PAGE, name)), OURS, ['Content-Type', type]),
+    referenceFile(DOCUMENT, 200, document, OURS, readable),
+    ...Object.entries(FILES).map(([name, type]) =>
+      referenceFile(PAGE + name, 200, read(name), OURS, ['Content-Type', type]),
     ),
   ];
-  const slash = new ReferenceFile('/docs', 308, Buffer.alloc(0), A_DAY, ['Location', PAGE]);
+  const slash = referenceFile('/docs', 308, Buffer.alloc(0), A_DAY, ['Location', PAGE]);
   const fixed = new Map([...files, slash].map((file) => [file.path, file]));
-  const text = withParts(readFileSync(join(OUR_PAGE, 'index.html'), 'utf8'), operationParts(api));
-  const template = withVersions(text, files);
-  const rendered = (plans: PlanTable) => Buffer.from(withParts(template, pageParts(plans)));
+  const template = withVersions(withParts(read('index.html').toString(), fixedParts(api)), files);
+  const rendered = (plans: PlanTable) => {
+    const body = Buffer.from(withParts(template, { plans: plansTable(plans), example: workedExample(plans) }));
+    return referenceFile(PAGE, 200, body, OURS, ['Content-Type', 'text/html; charset=utf-8']);
+  };
   let shown = plans();
-  let page = pageFile(rendered(shown));
+  let page = rendered(shown);
   return {
     get(path) {
       if (path !== PAGE) return fixed.get(path);
       const now = plans();
-      if (now !== shown) {
-        shown = now;
-        const body = rendered(now);
-        if (!page.body.equals(body)) page = pageFile(body);
-      }
+      if (now !== shown) page = rendered(now);
+      shown = now;
       return page;
     },
   };
 }
-
-const pageFile = (body: Buffer): ReferenceFile =>
-  new ReferenceFile(PAGE, 200, body, OURS, ['Content-Type', 'text/html; charset=utf-8']);
 
 /** Replaces the marks in the page with their parts. */
 const withParts = (template: string, parts: Readonly<Record<string, string>>): string =>
@@ -145,8 +136,8 @@ const withVersions = (page: string, files: readonly ReferenceFile[]): string =>
     return text.replaceAll(new RegExp(`(<(?:link|script) [^>]*(?:href|src)="${name})"`, 'g'), `$1?${version}"`);
   }, page);
 
-/** Renders the API's name and its operations, keyed by their marks in the page. Request and response are side by side. */
-function operationParts(api: Document): Readonly<Record<string, string>> {
+/** Renders what no plan changes, keyed by its marks in the page. Request and response are side by side. */
+function fixedParts(api: Document): Readonly<Record<string, string>> {
   const base = api.servers[0]?.url ?? '';
   const all = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({
@@ -165,6 +156,12 @@ function operationParts(api: Document): Readonly<Record<string, string>> {
     contents: all
       .map(({ operation: { operationId, summary } }) => `<li><a href="#${operationId}">${escaped(summary)}</a></li>`)
       .join('\n'),
+    errors: Object.entries(ERRORS)
+      .map(
+        ([code, { status, message, cure }]) =>
+          `<tr id="error-${code}"><td>${status}</td><td><code>${code}</code></td><td>${message}<br />${inline(cure)}</td></tr>`,
+      )
+      .join('\n'),
   };
 }
 
@@ -180,6 +177,9 @@ function operationPart(
   const { description: meaning, content } = resolved(api, success as Response | Ref);
   const errors = Object.keys(responses).filter((one) => Number(one) >= 400 && !isCommon(one));
   const answer = content?.['application/json'];
+  const languages = samples.map(
+    ({ label }, at) => `<button type="button" data-language="${label}" aria-pressed="${at === 0}">${label}</button>`,
+  );
   return `<section class="operation" id="${id}" data-method="${method}" data-path="${path}" aria-labelledby="${id}-name">
 <h3 id="${id}-name"><span class="method ${method.toLowerCase()}">${method}</span> <code>${escaped(path)}</code> <span>${escaped(summary)}</span>${deprecated ? ' <span class="deprecated">deprecated</span>' : ''}</h3>
 ${description
@@ -191,10 +191,10 @@ ${tableOf(
   'Parameters',
   parameters.map((one) => parameterRow(id, resolved(api, one), canBeTried)),
 )}
-${body ? `${tableOf('Body', fieldRows(api, body.schema))}` : ''}
+${body ? tableOf('Body', fieldRows(api, body.schema)) : ''}
 <div class="call">
 <div class="request">
-<div class="head"><h4>Request</h4>${languages(samples)}<button type="button" class="copy" aria-live="polite">Copy</button></div>
+<div class="head"><h4>Request</h4><div role="group" aria-label="Language">${languages.join('')}</div><button type="button" class="copy" aria-live="polite">Copy</button></div>
 ${samples
   .map(
     ({ label, source }, at) =>
@@ -215,13 +215,6 @@ ${answer ? `<details><summary>Fields of the response</summary>${tableOf('Fields 
 <p class="outcomes"><b>${status}</b> ${inline(meaning)} ${errors.map(errorLinks).join('')} <a href="#errors">Errors of every operation</a></p>
 </section>`;
 }
-
-const languages = (samples: readonly CodeSample[]): string =>
-  `<div role="group" aria-label="Language">${samples
-    .map(
-      ({ label }, at) => `<button type="button" data-language="${label}" aria-pressed="${at === 0}">${label}</button>`,
-    )
-    .join('')}</div>`;
 
 /** Renders the errors with a status, each with a link to its remedy. */
 const errorLinks = (status: string): string =>
@@ -244,9 +237,8 @@ function parameterRow(operation: string, parameter: Parameter & { schema: Schema
 
 function fieldOf(id: string, { name, in: place, required, schema }: Parameter): string {
   const attributes = `id="${id}" name="${name}" data-in="${place}"`;
-  const values = valuesOf(schema);
-  if (values !== undefined)
-    return `<select ${attributes}><option value="">any</option>${values.map((value) => `<option>${value}</option>`).join('')}</select>`;
+  if (Array.isArray(schema.enum))
+    return `<select ${attributes}><option value="">any</option>${schema.enum.map((value) => `<option>${value}</option>`).join('')}</select>`;
   const example = [schema.examples].flat()[0];
   return `<input ${attributes} autocomplete="off" spellcheck="false"${required ? ` required value="${escaped(String(example))}"` : ''} />`;
 }
@@ -270,8 +262,6 @@ function objectIn(api: Document, given: Schema): Schema {
   return inner === undefined ? schema : objectIn(api, inner as Schema);
 }
 
-const valuesOf = (schema: Schema): readonly string[] | undefined => schema.enum as string[] | undefined;
-
 /** Describes a value's type in words. */
 function typeOf(schema: Schema): string[] {
   const { type, format, minimum, maximum, minLength, maxLength, default: otherwise } = schema as Record<string, number>;
@@ -284,27 +274,12 @@ function typeOf(schema: Schema): string[] {
       .replace('string date-time', 'time')
       .replace('string date', 'date')
       .replace(' null', ' or null'),
-    ...(valuesOf(schema) ? [`one of ${valuesOf(schema)?.join(', ')}`] : []),
+    ...(Array.isArray(schema.enum) ? [`one of ${schema.enum.join(', ')}`] : []),
     ...(isBounded ? [`${minimum} to ${maximum}`] : []),
     ...(maxLength === undefined ? [] : [`${minLength ?? 0} to ${maxLength} characters`]),
     ...(otherwise === undefined ? [] : [`default ${otherwise}`]),
   ].filter((word) => word !== '');
 }
-
-/** Resolves a reference and, for a parameter, also that of its schema. */
-function resolved<T extends object>(api: Document, value: T | Ref): T & { schema: Schema } & Schema {
-  const path = '$ref' in value ? (value as Ref).$ref.split('/').slice(1) : undefined;
-  const found = (path?.reduce((part, name) => (part as Record<string, object>)[name] as object, api as object) ??
-    value) as T & { schema: Schema } & Schema;
-  return found.schema === undefined ? found : { ...found, schema: resolved(api, found.schema) };
-}
-
-/** Renders the parts that derive from tables and rules, keyed by their marks in the page. */
-const pageParts = (plans: PlanTable): Readonly<Record<string, string>> => ({
-  plans: plansTable(plans),
-  example: workedExample(plans),
-  errors: errorsTable(),
-});
 
 function plansTable(plans: PlanTable): string {
   const rows = PLAN_NAMES.map((plan) => {
@@ -326,14 +301,6 @@ function workedExample({ free: { minute = 1, day = 1 } }: PlanTable): string {
   const seconds = (value: number) => (Number.isInteger(value) ? number(value) : value.toFixed(1));
   return `<p>With ${plural(minute, 'request')} per minute, a token is refilled every ${seconds(perMinute)} s: after ${number(minute)} requests at once, the next one gets <code>Retry-After: ${Math.ceil(perMinute)}</code>. With ${number(day)} per day, a token is refilled every ${seconds(perDay)} s: once all are used, it gets <code>Retry-After: ${Math.ceil(perDay)}</code>.</p>`;
 }
-
-const errorsTable = (): string =>
-  Object.entries(ERRORS)
-    .map(
-      ([code, { status, message, cure }]) =>
-        `<tr id="error-${code}"><td>${status}</td><td><code>${code}</code></td><td>${message}<br />${inline(cure)}</td></tr>`,
-    )
-    .join('\n');
 
 const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');

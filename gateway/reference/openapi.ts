@@ -16,7 +16,7 @@ import {
   type Response,
   type Responses,
   refTo,
-  type Schema,
+  resolved,
 } from './document.ts';
 import { type About, API, COMMON_ERRORS, OPERATIONS, PARAMETERS, TAGS } from './operations.ts';
 import { schemas } from './schemas.ts';
@@ -36,6 +36,7 @@ malformed, unknown, expired or revoked always gets the same 401.
 
 /** Generates the description of the public API from the route table, the core's schemas and the error table. */
 export function describeApi(): Document {
+  const shared = [...ERROR_RESPONSES].filter(([status]) => !NO_OPERATION.includes(status));
   return {
     openapi: '3.1.0',
     info: { ...API, description: DESCRIPTION },
@@ -47,32 +48,22 @@ export function describeApi(): Document {
       schemas: schemas(),
       headers: HEADERS,
       parameters: PARAMETERS,
-      responses: sharedResponses(),
+      responses: Object.fromEntries(shared.map(([, { name, response }]) => [name, response])),
       securitySchemes: {
         apiKey: { type: 'http', scheme: 'bearer', bearerFormat: 'API key', description: 'Your key.' },
       },
     },
     'x-no-operation': {
-      204: OPTIONS_ANSWER,
+      // The answer to OPTIONS on every operation's path, and on `*`.
+      204: { description: 'The methods of the path.', headers: { ...EVERYWHERE, Allow: ALLOW } },
       ...errorsOf(COMMON_ERRORS),
       ...Object.fromEntries(NO_OPERATION.map((status) => [status, errorOf(status).response])),
     },
   };
 }
 
-/** The answer to OPTIONS on every operation's path, and on `*`. */
-const OPTIONS_ANSWER: Response = {
-  description: 'The methods of the path.',
-  headers: { ...EVERYWHERE, Allow: ALLOW },
-};
-
 /** The errors for an unknown path or method. No operation refers to their shared responses. */
 const NO_OPERATION = [404, 405];
-
-function sharedResponses(): Document['components']['responses'] {
-  const shared = [...ERROR_RESPONSES].filter(([status]) => !NO_OPERATION.includes(status));
-  return Object.fromEntries(shared.map(([, { name, response }]) => [name, response]));
-}
 
 function paths(): Document['paths'] {
   const made: Record<string, Record<string, Operation>> = {};
@@ -159,10 +150,11 @@ function withDeprecation(responses: Responses, deprecation: readonly string[]): 
  * @throws {Error} for a parameter without an example
  */
 function exampleTarget({ operation, path }: GatewayRoute, parameters: About['parameters']): string {
-  const needed = parameters.map((one) => resolved<Parameter>(PARAMETERS, one)).filter(({ required }) => required);
+  const components = { parameters: PARAMETERS, schemas: schemas() };
+  const all = parameters.map((one) => resolved<Parameter>({ components }, one));
+  const needed = all.filter(({ required }) => required);
   const exampleOf = (wanted: string) => {
-    const schema = needed.find(({ name }) => name === wanted)?.schema ?? {};
-    const [example] = [resolved<Schema>(schemas(), schema).examples].flat();
+    const [example] = [needed.find(({ name }) => name === wanted)?.schema.examples].flat();
     if (example === undefined)
       throw new Error(`The parameter ${wanted} of ${operation} must be required, with an example in its schema.`);
     return String(example);
@@ -171,9 +163,6 @@ function exampleTarget({ operation, path }: GatewayRoute, parameters: About['par
   const query = needed.filter((one) => one.in === 'query').map(({ name }) => [name, exampleOf(name)]);
   return query.length === 0 ? filled : `${filled}?${new URLSearchParams(Object.fromEntries(query))}`;
 }
-
-const resolved = <T>(components: Readonly<Record<string, unknown>>, value: object): T =>
-  ('$ref' in value ? components[String(value.$ref).split('/').at(-1) ?? ''] : value) as T;
 
 /** Puts text in single quotes: this one for the shell, the next one for JavaScript and Python. */
 const inShell = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;

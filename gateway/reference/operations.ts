@@ -47,55 +47,47 @@ export const COMMON_ERRORS = Object.values(ERRORS)
   .filter((status) => !SPECIAL_ERRORS.includes(status));
 
 /** Keeps exact digits, because as a JavaScript number the value would be rounded out of range. */
-const exactly = (value: bigint): unknown => (JSON as unknown as RawJson).rawJSON(String(value));
-
-/** TypeScript's libraries do not have this yet. */
-interface RawJson {
-  rawJSON(text: string): unknown;
-}
+const exactly = (value: bigint): unknown =>
+  // TypeScript's libraries do not have this yet.
+  (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(value));
 
 const ID: Schema = { type: 'integer', format: 'int64', minimum: exactly(INT64_MIN), maximum: exactly(INT64_MAX) };
 
+const optional = (place: Parameter['in'], name: string, schema: Schema, description: string): Parameter => {
+  return { name, in: place, required: false, description, schema };
+};
+
+const TEXT = { type: 'string', minLength: 1 };
+
 /** Parameters of more than one operation. */
-export const PARAMETERS = {
-  limit: {
-    name: 'limit',
-    in: 'query',
-    required: false,
-    description: 'The maximum number of records to return.',
-    schema: {
-      type: 'integer',
-      minimum: 1,
-      maximum: MAX_PAGE_SIZE,
-      default: DEFAULT_PAGE_SIZE,
-      examples: [DEFAULT_PAGE_SIZE],
-    },
-  },
-  after: {
-    name: 'after',
-    in: 'query',
-    required: false,
-    description: 'Returns only records with a greater id. The Link header contains the value for the next page.',
-    schema: { ...ID, examples: [0] },
-  },
-  requestId: {
-    name: 'X-Request-Id',
-    in: 'header',
-    required: false,
-    description:
-      'Identifies the request in the response and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other ' +
+export const PARAMETERS: Readonly<Record<string, Parameter>> = {
+  limit: optional(
+    'query',
+    'limit',
+    { type: 'integer', minimum: 1, maximum: MAX_PAGE_SIZE, default: DEFAULT_PAGE_SIZE, examples: [DEFAULT_PAGE_SIZE] },
+    'The maximum number of records to return.',
+  ),
+  after: optional(
+    'query',
+    'after',
+    { ...ID, examples: [0] },
+    'Returns only records with a greater id. The Link header contains the value for the next page.',
+  ),
+  requestId: optional(
+    'header',
+    'X-Request-Id',
+    { ...TEXT, maxLength: MAX_REQUEST_ID_LENGTH, examples: ['order-4711'] },
+    'Identifies the request in the response and in every log: 1 to 64 letters, digits, `_`, `.` or `-`. Any other ' +
       'value is replaced by a new id.',
-    schema: { type: 'string', minLength: 1, maxLength: MAX_REQUEST_ID_LENGTH, examples: ['order-4711'] },
-  },
-} satisfies Readonly<Record<string, Parameter>>;
+  ),
+};
 
 const json = (schema: string, example: unknown): Content => ({
   'application/json': { schema: refTo('schemas', schema), example },
 });
 
-const statusFilter = (schema: string, description: string): Parameter => {
-  return { name: 'status', in: 'query', required: false, description, schema: refTo('schemas', schema) };
-};
+const statusFilter = (schema: string, description: string): Parameter =>
+  optional('query', 'status', refTo('schemas', schema), description);
 
 const PAGE = [refTo('parameters', 'limit'), refTo('parameters', 'after')];
 const EVERY = [refTo('parameters', 'requestId')];
@@ -119,19 +111,12 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
     summary: 'Add a pet',
     description: 'Adds a pet. With an `Idempotency-Key`, the request can be repeated without adding the pet twice.',
     parameters: [
-      {
-        name: 'Idempotency-Key',
-        in: 'header',
-        required: false,
-        description:
-          'For 24 hours, the same key with the same body returns the first response again; with another body, it returns 409.',
-        schema: {
-          type: 'string',
-          minLength: 1,
-          maxLength: MAX_IDEMPOTENCY_KEY_LENGTH,
-          examples: ['8e03978e-40d5-43dd-bc93-6894a57f9324'],
-        },
-      },
+      optional(
+        'header',
+        'Idempotency-Key',
+        { ...TEXT, maxLength: MAX_IDEMPOTENCY_KEY_LENGTH, examples: ['8e03978e-40d5-43dd-bc93-6894a57f9324'] },
+        'For 24 hours, the same key with the same body returns the first response again; with another body, it returns 409.',
+      ),
       ...EVERY,
     ],
     body: json('NewPet', NEW_PET),
@@ -170,13 +155,12 @@ export const OPERATIONS: Readonly<Record<string, About>> = {
       "are used up and during a ban. It counts against the limit of the client's address, as a request without a key does. " +
       'The `X-RateLimit-*` headers are those of the key.',
     parameters: [
-      {
-        name: 'refusals',
-        in: 'query',
-        required: false,
-        description: 'Adds the last refused requests of the key. This takes longer, because all gateways are queried.',
-        schema: { type: 'boolean', default: false, examples: [true] },
-      },
+      optional(
+        'query',
+        'refusals',
+        { type: 'boolean', default: false, examples: [true] },
+        'Adds the last refused requests of the key. This takes longer, because all gateways are queried.',
+      ),
       ...EVERY,
     ],
     success: { status: 200, description: 'The limits of the key.', content: json('Limits', LIMITS) },

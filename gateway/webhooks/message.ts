@@ -8,17 +8,7 @@ import type { KeyEvent } from '../telemetry/key-watch.ts';
 /** Webhook messages: what they report, how they are signed and sent, and the settings for that. */
 
 /** An event of a key, as sent to the receiver. It contains no secret and no digest. */
-export interface Happening {
-  readonly event: KeyEvent;
-  readonly keyId: string;
-  readonly plan: string;
-  /** When it happened by the clock of the decision, in microseconds. */
-  readonly at: number;
-  readonly limit: number;
-  readonly tokens: number;
-  readonly mode: Decision['mode'];
-  readonly bannedUntil: number;
-}
+export type Happening = Readonly<ReturnType<typeof happeningOf>>;
 
 export interface Message {
   /** All attempts and all gateways use the same id, so that a receiver recognizes repetitions. */
@@ -29,7 +19,8 @@ export interface Message {
 /** The UTC day of the event, in days since 1970. */
 export const dayOf = ({ at }: Happening): number => Math.floor(at / DAY);
 
-export function happeningOf(event: KeyEvent, keyId: string, decision: Decision): Happening {
+/** Its `at` is the time of the decision, in microseconds. */
+export function happeningOf(event: KeyEvent, keyId: string, decision: Decision) {
   const { plan, now, mode, bannedUntil } = decision;
   const { limit, tokens } = decision.buckets[1] as BucketState;
   return { event, keyId, plan, at: now, limit, tokens, mode, bannedUntil };
@@ -104,12 +95,8 @@ export const webhookUrl = z
     'must not contain a user or a password: receivers check WEBHOOK_SECRET',
   );
 
-export const webhookSecret = z
-  .string()
-  .refine(isSecret, 'must be at least 24 bytes, without spaces: as base64 after whsec_, or as text');
-
-/** Buffer ignores characters that are not base64, so this checks the text too. */
-function isSecret(text: string): boolean {
+export const webhookSecret = z.string().refine((text) => {
+  // Buffer ignores characters that are not base64, so this checks the text too.
   const isWhole = text.startsWith(PREFIX) ? /^whsec_[A-Za-z\d+/]+={0,2}$/.test(text) : /^\S+$/.test(text);
   return isWhole && secretBytes(text).length >= LEAST_BYTES;
-}
+}, 'must be at least 24 bytes, without spaces: as base64 after whsec_, or as text');

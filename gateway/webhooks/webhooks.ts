@@ -36,18 +36,15 @@ interface Event {
  * delivery. A gateway claims each event in the store before sending it: one gateway sends it, once per key and UTC day.
  */
 export class Webhooks {
-  readonly #url: string;
-  readonly #secret: () => string | undefined;
-  readonly #patience: typeof PATIENCE;
+  readonly #options: WebhookOptions & typeof PATIENCE;
   readonly #keys: Keys | Promise<Keys>;
   readonly #logger: Logger;
-  readonly #result = new Label('result', RESULTS);
   readonly #counts = new Counter(
     {
       name: 'gateway_webhook_deliveries_total',
       help: 'Webhook events by outcome, and attempts that will be retried.',
     },
-    this.#result,
+    new Label('result', RESULTS),
   );
   /** The events that are not settled, each with its delivery. */
   readonly #events = new Map<Event, Promise<void>>();
@@ -57,10 +54,8 @@ export class Webhooks {
   readonly #stopped = new AbortController();
 
   /** @param keys the keys, or a promise that resolves once they can be reached */
-  constructor(keys: Keys | Promise<Keys>, logger: Logger, { url, secret, ...patience }: WebhookOptions) {
-    this.#url = url ?? '';
-    this.#secret = secret;
-    this.#patience = { ...PATIENCE, ...patience };
+  constructor(keys: Keys | Promise<Keys>, logger: Logger, options: WebhookOptions) {
+    this.#options = { ...PATIENCE, ...options };
     this.#keys = keys;
     this.#logger = logger;
     for (const result of RESULTS) this.#counts.declare(result);
@@ -68,7 +63,7 @@ export class Webhooks {
 
   /** Adds the event to the queue and returns at once. */
   send(happening: Happening): void {
-    if (this.#url === '') return;
+    if (this.#options.url === undefined) return;
     if (this.#stopping.signal.aborted || this.#events.size >= MAX_WAITING) {
       this.#count('dropped');
       return;
@@ -90,6 +85,7 @@ export class Webhooks {
 
   /** Sends an event until it is delivered or counts as lost. Never rejects. */
   async #report(event: Event): Promise<void> {
+    const { attempts, firstRetryMs, longestRetryMs } = this.#options;
     for (;;) {
       const fault = await this.#inTurn(() =>
         this.#deliver(event).then(
@@ -100,14 +96,16 @@ export class Webhooks {
       if (this.#stopped.signal.aborted) return;
       if (fault === undefined) break;
       event.failed += 1;
-      const isLast = event.failed >= this.#patience.attempts;
+      const isLast = event.failed >= attempts;
       if (isLast || this.#stopping.signal.aborted) {
         this.#giveUp(event, isLast ? fault.message : STOPS);
         break;
       }
       this.#count('retried');
-      const rest = { ref: false, signal: this.#stopping.signal };
-      await sleep(this.#restMs(event.failed), undefined, rest).catch(() => {});
+      const restMs = Math.min(firstRetryMs * 2 ** (event.failed - 1), longestRetryMs);
+      // A receiver that is back does not get all messages at once.
+      const jitter = 0.5 + Math.random() / 2;
+      await sleep(restMs * jitter, undefined, { ref: false, signal: this.#stopping.signal }).catch(() => {});
     }
     this.#events.delete(event);
   }
@@ -129,8 +127,9 @@ export class Webhooks {
   async #deliver(event: Event): Promise<void> {
     event.message ??= await this.#claim(event);
     if (event.message === undefined) return;
-    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(this.#patience.timeoutMs)]);
-    await post(this.#url, secretBytes(this.#secret() ?? ''), event.message, signal);
+    const { url = '', secret, timeoutMs } = this.#options;
+    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(timeoutMs)]);
+    await post(url, secretBytes(secret() ?? ''), event.message, signal);
     this.#count('delivered');
   }
 
@@ -149,15 +148,7 @@ export class Webhooks {
     this.#logger.error({ keyId, event: `key.${event}`, attempts: failed, reason }, 'webhook event lost');
   }
 
-  /**
-   * The wait before a retry doubles, with jitter, so that a receiver that is back does not get all messages at once.
-   */
-  #restMs(failed: number): number {
-    const { firstRetryMs, longestRetryMs } = this.#patience;
-    return Math.min(firstRetryMs * 2 ** (failed - 1), longestRetryMs) * (0.5 + Math.random() / 2);
-  }
-
   #count(result: (typeof RESULTS)[number]): void {
-    this.#counts.add(this.#result.positionOf(result));
+    this.#counts.addMany(1, result);
   }
 }

@@ -101,7 +101,7 @@ async function offered(script: string, lines: readonly string[], environment: No
 
 test('bash completes commands, options and their values', async () => {
   const script = await bashScript();
-  const program = await createCommands(new Session({}, () => ({})), () => false);
+  const program = await createCommands(new Session({}));
   const namesOf = (group: typeof program) => shownCommands(group).map((command) => command.name());
   const groups = program.commands.filter(({ commands }) => commands.length > 0);
   const rows: readonly (readonly [line: string, offered: readonly string[]])[] = [

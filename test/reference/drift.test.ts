@@ -7,19 +7,14 @@ import { startStack } from '../support/stack.ts';
 
 /** Tests the check that compares the tests' answers with the description: it must detect every kind of drift. */
 
-interface Given {
-  status: number;
-  headers: Record<string, string>;
-  body: string;
-}
-
 const LIMITS = { 'x-ratelimit-limit': '60', 'x-ratelimit-remaining': '59', 'x-ratelimit-reset': '1795262400' };
 const LIMITS_AND_ID = { ...LIMITS, 'x-request-id': 'r1' };
-const PAGE: Given = {
+const PAGE = {
   status: 200,
-  headers: { ...LIMITS_AND_ID, 'content-type': 'application/json' },
+  headers: { ...LIMITS_AND_ID, 'content-type': 'application/json' } as Record<string, string>,
   body: '[{"id":9223372036854775807,"name":"Rex","categoryId":1,"status":"sold"}]',
 };
+type Given = typeof PAGE;
 const REFUSAL: Given = {
   ...PAGE,
   status: 429,

@@ -90,13 +90,7 @@ async function ownProject(): Promise<string> {
   return folder;
 }
 
-interface Seen {
-  readonly method: string | undefined;
-  readonly url: string | undefined;
-  readonly body: string;
-}
-
-const seen: Seen[] = [];
+const seen: { method: string | undefined; url: string; body: string }[] = [];
 
 /** A service that serves only its own paths. */
 const service = await serveHttp(async (request, response) => {
@@ -118,9 +112,7 @@ const { addresses } = await startService(join(await ownProject(), 'gateway/main.
 });
 const { gateway = '', admin = '' } = addresses;
 const ctl = (...words: string[]) => ctlWith({ ADMIN_PORT: new URL(admin).port, ADMIN_TOKEN }, ...words);
-const { key } = JSON.parse((await ctl('--json', 'keys', 'create', '--plan', 'pro', '--name', 'own')).out) as {
-  key: string;
-};
+const { key } = JSON.parse((await ctl('--json', 'keys', 'create', '--plan', 'pro', '--name', 'own')).out);
 
 const api = (await (await fetch(`${gateway}/v1/openapi.json`)).json()) as Document;
 

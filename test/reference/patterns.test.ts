@@ -20,20 +20,11 @@ function patternsOf(value: unknown): string[] {
 const SAMPLES = [
   ...['Spot', 'Cleo', 'Snoopy', 'Rex', 'pP{Cc}', 'Rex 🐕', 'Zoë', '犬', 'x', ' Rex ', 'e\u0301'],
   ...['', ' ', '   ', '\u00a0 ', '\u3000', 'a\u0000', 'a\u0007b', 'a\nb', 'a\tb', '\u007f', 'a\u0085b', '\u009f'],
-  ...[
-    'GET, HEAD',
-    '"minute";q=60;w=60, "day";q=1000;w=86400',
-    '"minute";r=59;t=59;store-limit=60',
-    '٣',
-    'a b',
-    'order-4711',
-  ],
-  ...['</v1/pets?limit=20&after=20>; rel="next"', '</v1/pets>; rel="next"'],
+  ...['GET, HEAD', '"minute";q=60;w=60, "day";q=1000;w=86400', '"minute";r=59;t=59;store-limit=60', '٣', 'a b'],
+  ...['order-4711', '</v1/pets?limit=20&after=20>; rel="next"', '</v1/pets>; rel="next"'],
 ];
 
-type Matches = readonly (readonly boolean[])[];
-
-const inJavaScript = (flags: string): Matches =>
+const inJavaScript = (flags: string): boolean[][] =>
   patterns.map((pattern) => SAMPLES.map((sample) => new RegExp(pattern, flags).test(sample)));
 const expected = inJavaScript('u');
 
@@ -85,25 +76,6 @@ const asCodePoints = [patterns, SAMPLES].map((texts) => texts.map(codePoints).jo
 
 const folder = await temporaryFolder();
 
-/** The output of a program for the patterns and samples in a file. */
-async function matchesIn(
-  command: string,
-  args: string[],
-  file: string,
-  program: string,
-  given: string,
-): Promise<Matches> {
-  writeFileSync(join(folder, file), program);
-  writeFileSync(join(folder, `${file}.given`), given);
-  const { code, out, err } = await startProcess(
-    command,
-    [...args, join(folder, file), join(folder, `${file}.given`)],
-    {},
-  ).ended;
-  expect([code, err]).toEqual([0, '']);
-  return JSON.parse(out) as Matches;
-}
-
 test('JavaScript interprets every pattern alike with and without the u flag', () => {
   expect(patterns.length).toBeGreaterThan(5);
   expect(inJavaScript('')).toEqual(expected);
@@ -118,13 +90,19 @@ test.for([
   '%s interprets every pattern as JavaScript does',
   async ([command, args, file, program, given], { skip }) => {
     if (pathOf(command) === undefined) skip(`${command} is not on PATH`);
-    expect(await matchesIn(command, [...args], file, program, given)).toEqual(expected);
+    const [source, input] = [join(folder, file), join(folder, `${file}.given`)];
+    writeFileSync(source, program);
+    writeFileSync(input, given);
+    const { code, out, err } = await startProcess(command, [...args, source, input], {}).ended;
+    expect([code, err]).toEqual([0, '']);
+    expect(JSON.parse(out)).toEqual(expected);
   },
 );
 
+const published = JSON.parse(description).components.schemas.NewPet.properties.name;
+const [pattern, none] = [new RegExp(published.pattern), new RegExp(published.not.pattern)];
+
 test('a name accepted by a published pattern is accepted by the service', () => {
-  const { properties } = JSON.parse(description).components.schemas.NewPet;
-  const [pattern, none] = [new RegExp(properties.name.pattern), new RegExp(properties.name.not.pattern)];
   for (const name of SAMPLES) {
     const isDescribed = name !== '' && pattern.test(name) && !none.test(name);
     expect([name, isDescribed]).toEqual([name, NewPet.safeParse({ name, categoryId: 1 }).success]);
@@ -133,6 +111,5 @@ test('a name accepted by a published pattern is accepted by the service', () => 
 
 /** In Python, Perl and Java `$` also matches before a final line feed, so no sample above ends with one. */
 test('a pattern without an anchor refuses a line feed at the end of a name', () => {
-  const { not } = JSON.parse(description).components.schemas.NewPet.properties.name;
-  expect(new RegExp(not.pattern).test('Rex\n')).toBe(true);
+  expect(none.test('Rex\n')).toBe(true);
 });

@@ -40,14 +40,12 @@ const AdminSettings = z.object({
 export async function findAdmin(environment: NodeJS.ProcessEnv): Promise<AdminAddress> {
   const { ADMIN_HOST, ADMIN_PORT, DATA_DIR, ADMIN_TOKEN } = readSettings(AdminSettings, environment);
   const url = `http://${ADMIN_HOST.includes(':') ? `[${ADMIN_HOST}]` : ADMIN_HOST}:${ADMIN_PORT}`;
-  return { url, token: ADMIN_TOKEN ?? (await tokenIn(tokenFile(DATA_DIR))) };
-}
-
-async function tokenIn(path: string): Promise<string> {
+  if (ADMIN_TOKEN !== undefined) return { url, token: ADMIN_TOKEN };
+  const path = tokenFile(DATA_DIR);
   const kept = await readToken(path).catch((fault: Error) => {
     if (fault instanceof SettingsError) throw fault;
   });
-  if (kept !== undefined) return kept;
+  if (kept !== undefined) return { url, token: kept };
   const message = `No admin token: ${path} cannot be read, and ADMIN_TOKEN is not set. Has the gateway been started here?`;
   throw new AdminError('no_token', message);
 }
@@ -93,11 +91,10 @@ export async function exchange(
     headersTimeout: withinMs,
     ...(body !== undefined && { body: JSON.stringify(body) }),
   }).catch((cause: unknown) => {
-    if ((cause as { code?: string }).code === 'UND_ERR_HEADERS_TIMEOUT') {
-      const message = `The gateway at ${admin.url} has not answered for ${withinMs / 1_000} s: it or its machine hangs.`;
-      throw new AdminError('no_gateway', message, { cause });
-    }
-    const message = `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT set its address.`;
+    const isTimeout = (cause as { code?: string }).code === 'UND_ERR_HEADERS_TIMEOUT';
+    const message = isTimeout
+      ? `The gateway at ${admin.url} has not answered for ${withinMs / 1_000} s: it or its machine hangs.`
+      : `No gateway answers at ${admin.url}. Is it running? ADMIN_HOST and ADMIN_PORT set its address.`;
     throw new AdminError('no_gateway', message, { cause });
   });
   const { statusCode: status } = response;

@@ -1,5 +1,5 @@
-import { Command } from 'commander';
 import packageFile from '../../../package.json' with { type: 'json' };
+import { Command } from './command.ts';
 import type { Session } from './session.ts';
 
 /** The files in commands/, in the order of --help. */
@@ -19,11 +19,11 @@ const SUBJECTS = [
 
 const HINT = '(--help after any command explains it)';
 
-/**
- * Creates all commands from the files in commands/. --help and the completion scripts are generated from them.
- * @param isJson whether errors are reported as JSON, so that Commander must not print them
- */
-export async function createCommands(session: Session, isJson: () => boolean): Promise<Command> {
+/** Whether errors are reported as JSON. A command that could not be parsed has no options, so this reads the arguments. */
+export const isJson = (): boolean => process.argv.includes('--json');
+
+/** Creates all commands from the files in commands/. --help and the completion scripts are generated from them. */
+export async function createCommands(session: Session): Promise<Command> {
   const program = new Command('ctl')
     .description('Operates a running gateway: API keys, bans, plan limits and usage.')
     .version(packageFile.version, '-V, --version', 'print the version')
@@ -33,12 +33,12 @@ export async function createCommands(session: Session, isJson: () => boolean): P
     .exitOverride()
     .configureOutput({ writeErr: (text) => isJson() || process.stderr.write(text) })
     .showHelpAfterError(HINT)
-    .addHelpText('after', HELP);
+    .notes(HELP);
   const load = (subject: string): Promise<{ add(program: Command, session: Session): void }> =>
     import(`./commands/${subject}.ts`);
   for (const { add } of await Promise.all(SUBJECTS.map(load))) add(program, session);
   program.hook('preAction', (_, command) => {
-    session.said = command.opts<Session['said']>();
+    session.options = command.optsWithGlobals();
   });
   return program;
 }

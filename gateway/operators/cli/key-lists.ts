@@ -1,5 +1,5 @@
 import { text as textOf } from 'node:stream/consumers';
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { PLAN_NAMES } from '../../limiter/plans.ts';
 import type {
   DecisionReport,
@@ -22,6 +22,7 @@ import {
 } from '../api/key-order.ts';
 import { firstFilled, searchText } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
+import type { Command } from './command.ts';
 import {
   describeFound,
   describeIdle,
@@ -43,17 +44,6 @@ interface Filters extends Readonly<Partial<Record<'name' | 'plan' | 'state' | 't
   readonly unused?: number;
 }
 
-const LIST_HELP = `
-A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort all keys are
-checked, and the first ones in that order are shown. Without Redis, the last use is known only since the gateway started.
-
-Examples:
-  ctl keys list --name acme --json
-  ctl keys list --near 95 --sort used          which keys are close to the day limit
-  ctl keys list --unused 30d --sort idle       which keys are no longer used
-  ctl keys list --plan pro --state banned
-  ctl keys list --tag customer=acme --tag env=prod`;
-
 export function addKeyLists(keys: Command, session: Session): void {
   withFilters(keys.command('list'))
     .description('list keys, the newest first')
@@ -62,13 +52,20 @@ export function addKeyLists(keys: Command, session: Session): void {
         '80',
       ),
     )
-    .addOption(
-      new Option('--unused <time>', 'only keys without a request for this long, such as 12h or 30d').argParser(seconds),
-    )
+    .option('--unused <time>', 'only keys without a request for this long, such as 12h or 30d', seconds)
     .addOption(new Option('--sort <order>', 'the sort order').choices(KEY_ORDER_NAMES).default('newest'))
     .option('--offset <number>', 'the number of keys to skip', '0')
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 100)
-    .addHelpText('after', LIST_HELP)
+    .notes(`
+A key must match all filters. Without --sort the newest keys come first, and --offset continues the list. With --sort all keys are
+checked, and the first ones in that order are shown. Without Redis, the last use is known only since the gateway started.
+
+Examples:
+  ctl keys list --name acme --json
+  ctl keys list --near 95 --sort used          which keys are close to the day limit
+  ctl keys list --unused 30d --sort idle       which keys are no longer used
+  ctl keys list --plan pro --state banned
+  ctl keys list --tag customer=acme --tag env=prod`)
     .action(async (options: Filters & { sort: KeyOrder; offset: string; limit: number }, command: Command) => {
       const { sort, offset, limit, ...filters } = options;
       if (sort !== 'newest' && offset !== '0') command.error('error: --offset cannot be used with --sort.');
@@ -81,17 +78,14 @@ export function addKeyLists(keys: Command, session: Session): void {
     .option('--minutes <number>', 'number of minutes to look back, up to 60', count, 5)
     .addOption(new Option('--by <count>', 'what to rank by').choices(TOP_BY).default('requests'))
     .option('--limit <number>', 'maximum number of keys, up to 100', count, 10)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Counts requests in the current minute and in the given number of full minutes before it, except those refused by an active ban
 and those decided while Redis was unavailable.
 
 Examples:
   ctl keys top
   ctl keys top --minutes 60 --by refused --plan free
-  watch -c ctl keys top --minutes 1`,
-    )
+  watch -c ctl keys top --minutes 1`)
     .action(async ({ minutes, by, limit, ...filters }: Filters & { minutes: number; by: TopBy; limit: number }) => {
       const query = { ...queryOf(filters), minutes: String(minutes), by, limit: String(limit) };
       const { total, all } = await readAll<LoudKey>(session, '/keys/top', query);
@@ -161,9 +155,7 @@ export function addFind(keys: Command, session: Session): void {
     .command('find')
     .description('find a key by its name or part of it, its id, a request id, or the whole key')
     .argument('[text]', 'what to look for; default standard input')
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 If the text is a whole key, only its id is sent. Pass such a key on standard input to keep it out of process lists and shell
 history. If it is a line of the access log, the key in that line is found. A request id is looked up in the last decisions of
 this gateway.
@@ -172,8 +164,7 @@ Examples:
   ctl keys find acme
   ctl keys find 1d9d2e71-70ef-42a0-853b-af79a5ee6eab
   ctl keys find                  prompts for it on a terminal
-  wl-paste | ctl keys find       a key that a customer has sent`,
-    )
+  wl-paste | ctl keys find       a key that a customer has sent`)
     .action(async (given: string | undefined) => {
       const { text, hadSecret } = searchText(given ?? (await read(session)));
       if (hadSecret && text === '')
@@ -213,9 +204,7 @@ export function addExplain(keys: Command, session: Session): void {
     .argument('[key]', KEY)
     .option('--request <id>', 'one request, by its X-Request-Id, which is in every response and log line')
     .option('--limit <number>', 'maximum number of decisions, up to 1000', '50')
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Each process keeps its last requests in memory, and a gateway reports the decisions of all its processes. Other gateways on
 the same Redis keep their own: query the one whose log has the request. Requests with unknown keys, and those refused before a
 decision, are not kept.
@@ -226,8 +215,7 @@ while Redis was unavailable.
 
 Examples:
   ctl keys explain 4fXk20LmQa9z --limit 5
-  ctl keys explain --request 1d9d2e71-70ef-42a0-853b-af79a5ee6eab`,
-    )
+  ctl keys explain --request 1d9d2e71-70ef-42a0-853b-af79a5ee6eab`)
     .action(async (key: string | undefined, { request, limit }: { request?: string; limit: string }) => {
       if ((key === undefined) === (request === undefined))
         explain.error('error: pass the id or the name of a key, or a request with --request.');

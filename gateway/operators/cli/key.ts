@@ -78,6 +78,7 @@ const COUNTS: readonly Column[] = [
 const tableOf =
   (...columns: readonly Column[]) =>
   (keys: readonly Listed[]): string => {
+    const noteOf = (key: Listed) => banNote(key) ?? (key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined);
     const shown: readonly Column[] = [...COMMON, ...columns, ['?note', noteOf]];
     const titles = shown.map(([title]) => title);
     const rows = keys.map((key) => shown.map(([, cell]) => cell(key)));
@@ -112,10 +113,6 @@ export const describeNear = tableOf(
   ['full again', ({ buckets }) => buckets?.day.fullAt && timeText(buckets.day.fullAt)],
 );
 
-function noteOf(key: Listed): string | undefined {
-  return banNote(key) ?? (key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined);
-}
-
 export const banNote = (ban: RunningBan | undefined): string | undefined =>
   ban?.bannedUntil && `banned until ${banInWords(ban, timeText(ban.bannedUntil))}`;
 
@@ -135,6 +132,8 @@ export function describeBans(views: readonly KeySummary[]): string {
 }
 
 export function describeKey(key: KeyView): string {
+  const { minute, day, buckets } = key;
+  const hasOwnLimits = minute !== undefined || day !== undefined;
   const facts: Facts = [
     ['id', key.id],
     ['name', key.name],
@@ -147,21 +146,13 @@ export function describeKey(key: KeyView): string {
     ['banned until', key.bannedUntil && banInWords(key, timeText(key.bannedUntil))],
     ['ban reason', key.banReason],
     ['line', key.tooSmall ? tooSmallInWords(key.waitSeconds) : undefined],
-    ['own limits', ownLimits(key)],
+    ['own limits', hasOwnLimits ? `minute ${minute ?? 'from plan'}, day ${day ?? 'from plan'}` : undefined],
     ['tags', writeTags(key.tags)],
     ['admitted, refused', `${key.admitted}, ${key.refused}`],
     ['shadow refusals', key.shadowed?.toString()],
   ];
   const lines = linesOf(facts, paintState);
-  return key.buckets === undefined ? lines : `${lines}\n\n${describeBuckets(key.buckets)}`;
-}
-
-function ownLimits({ minute, day }: KeyView): string | undefined {
-  if (minute === undefined && day === undefined) return undefined;
-  return `minute ${minute ?? 'from plan'}, day ${day ?? 'from plan'}`;
-}
-
-function describeBuckets(buckets: Readonly<Record<string, BucketView>>): string {
+  if (buckets === undefined) return lines;
   const rows = Object.entries(buckets).map(([name, { limit, used, remaining, fullAt }]) => [
     name,
     limit,
@@ -169,5 +160,5 @@ function describeBuckets(buckets: Readonly<Record<string, BucketView>>): string 
     remaining,
     fullAt === undefined ? 'now' : timeText(fullAt),
   ]);
-  return table(['bucket', 'limit', 'used', 'left', 'full again'], rows);
+  return `${lines}\n\n${table(['bucket', 'limit', 'used', 'left', 'full again'], rows)}`;
 }

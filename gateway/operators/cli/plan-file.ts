@@ -33,9 +33,6 @@ export type GivenPlan = { readonly [F in PlanField]?: Plan[F] | null };
 export const withGiven = (plan: Plan, given: GivenPlan = {}): Plan =>
   Object.fromEntries(Object.entries({ ...plan, ...given }).filter(([, value]) => value !== null));
 
-/** Thrown if a file is not a valid plan table. The message lists all faults, one per line. */
-export class BadPlanFile extends Error {}
-
 /** Far more than all fields of all plans need. */
 const MAX_CHARACTERS = 65_536;
 
@@ -51,22 +48,21 @@ export const inFull = (table: PlanTable): PlanFile =>
 export const toYaml = (table: PlanTable): string =>
   `# The plans of the gateway. Compare with: ctl plans diff -f <file>. Apply with: ctl plans apply -f <file>.\n${stringify(inFull(table))}`;
 
-/** Reads a file, or standard input for `-`. @throws {BadPlanFile} if it cannot be read or does not contain plans */
-export async function readPlanFile(path: string): Promise<PlanFile> {
-  const content = await (path === '-' ? text(process.stdin) : readFile(path, 'utf8')).catch((fault: Error) => {
-    throw new BadPlanFile(fault.message);
-  });
-  return parsePlanFile(content);
-}
+/** Reads a file, or standard input for `-`. @throws {Error} if it cannot be read or does not contain plans */
+export const readPlanFile = async (path: string): Promise<PlanFile> =>
+  parsePlanFile(await (path === '-' ? text(process.stdin) : readFile(path, 'utf8')));
 
-/** JSON is valid YAML too (YAML 1.2 §1.3). @throws {BadPlanFile} */
+/**
+ * Reads YAML. JSON is valid YAML too (YAML 1.2 §1.3).
+ * @throws {Error} if it is not a valid plan table. The message lists all faults, one per line
+ */
 export function parsePlanFile(content: string): PlanFile {
-  if (content.length > MAX_CHARACTERS) throw new BadPlanFile(`It has more than ${MAX_CHARACTERS} characters.`);
+  if (content.length > MAX_CHARACTERS) throw new Error(`It has more than ${MAX_CHARACTERS} characters.`);
   const { contents, errors, warnings } = parseDocument(content);
   const faults = [...errors, ...warnings].map(({ message }) => message.split('\n')[0]?.replace(/:$/, '.') ?? '');
-  if (faults.length > 0) throw new BadPlanFile(faults.join('\n'));
+  if (faults.length > 0) throw new Error(faults.join('\n'));
   if (!isMap(contents) || contents.items.length === 0)
-    throw new BadPlanFile('It contains no plans. Example: `free: { minute: 60 }`.');
+    throw new Error('It contains no plans. Example: `free: { minute: 60 }`.');
   const plans: [string, GivenPlan][] = [];
   for (const { key, value } of contents.items) {
     const plan = nameOf(key);
@@ -78,7 +74,7 @@ export function parsePlanFile(content: string): PlanFile {
       plans.push([plan, Object.fromEntries(values)]);
     }
   }
-  if (faults.length > 0) throw new BadPlanFile(faults.join('\n'));
+  if (faults.length > 0) throw new Error(faults.join('\n'));
   return Object.fromEntries(plans);
 }
 

@@ -2,7 +2,7 @@ import { CommanderError } from 'commander';
 import { SettingsError } from '../../../shared/process/env.ts';
 import { isZoneUnknown } from '../clients.ts';
 import { AdminError } from './admin-client.ts';
-import { createCommands } from './commands.ts';
+import { createCommands, isJson } from './commands.ts';
 import { EXIT, Session } from './session.ts';
 import { harmless } from './text.ts';
 
@@ -24,10 +24,7 @@ const EXITS: Readonly<Record<string, number>> = {
   not_confirmed: EXIT.notConfirmed,
 };
 
-/** Looks in the raw arguments, because a command that could not be parsed has no options. */
-const isJson = () => process.argv.includes('--json');
-
-const program = await createCommands(new Session(process.env, () => program.opts()), isJson);
+const program = await createCommands(new Session(process.env));
 
 // This sets the zone of every time that Node prints.
 program.on('option:utc', () => {

@@ -12,20 +12,15 @@ export function endWith(code: (typeof EXIT)[keyof typeof EXIT]): void {
   process.exitCode = code;
 }
 
-interface SessionOptions {
-  readonly json?: boolean;
-  readonly yes?: boolean;
-}
-
 export class Session {
   readonly #environment: NodeJS.ProcessEnv;
-  readonly #options: () => SessionOptions;
 
-  /** @param options read when needed, because the command line is parsed after the commands are created */
-  constructor(environment: NodeJS.ProcessEnv, options: () => SessionOptions) {
+  constructor(environment: NodeJS.ProcessEnv) {
     this.#environment = environment;
-    this.#options = options;
   }
+
+  /** The options of the current command that concern all commands, or all that make changes. */
+  options: { readonly json?: true; readonly yes?: true; readonly author?: string; readonly reason?: string } = {};
 
   /** @throws {AdminError} if the listener refuses, or does not respond */
   async exchange(request: AdminRequest): Promise<AdminReply> {
@@ -44,18 +39,16 @@ export class Session {
     return partsOf<T>(this.get, path, asked);
   }
 
-  /** Who makes the changes of the current command, and why. A named token already identifies its owner. */
-  said: { readonly author?: string; readonly reason?: string } = {};
-
+  /** Adds who makes a change, and why. A named token already identifies its owner. */
   #withWho(request: AdminRequest): AdminRequest {
     if (request.method === 'GET' || request.isTrial) return request;
-    const { author = operator(), reason } = this.said;
+    const { author = operator(), reason } = this.options;
     const query = new URLSearchParams({ author, ...(reason && { reason }) });
     return { ...request, path: `${request.path}${request.path.includes('?') ? '&' : '?'}${query}` };
   }
 
   get isJson(): boolean {
-    return this.#options().json === true;
+    return this.options.json === true;
   }
 
   /** Writes a part of a streamed answer to standard output. */
@@ -85,7 +78,7 @@ export class Session {
 
   /** Whether an irreversible action can be confirmed: there is a terminal, or --yes was passed. */
   get canConfirm(): boolean {
-    return process.stdin.isTTY || this.#options().yes === true;
+    return process.stdin.isTTY || this.options.yes === true;
   }
 
   /**
@@ -106,7 +99,7 @@ export class Session {
   }
 
   async #ask(question: string): Promise<void> {
-    if (this.#options().yes) return;
+    if (this.options.yes) return;
     if (!/^y(es)?$/i.test(await this.question(`${question} [y/N] `)))
       throw new AdminError('not_confirmed', 'Not confirmed; nothing was changed.');
   }

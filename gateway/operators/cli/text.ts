@@ -55,26 +55,26 @@ export type Style = Parameters<typeof styleText>[0];
 export const colour = (style: Style, text: string, stream: NodeJS.WriteStream = process.stdout): string =>
   styleText(style, text, { stream });
 
+const MINUTE_MS = 60_000;
+
+const timeFormat =
+  ({ length }: string) =>
+  (time: string, output: { isTTY?: boolean } = process.stdout): string => {
+    const at = new Date(time);
+    if (!output.isTTY || Number.isNaN(at.getTime())) return time;
+    const minutes = -at.getTimezoneOffset();
+    const clock = new Date(at.getTime() + minutes * MINUTE_MS).toISOString().slice(0, length).replace('T', ' ');
+    return `${clock} ${minutes < 0 ? '-' : '+'}${new Date(Math.abs(minutes) * MINUTE_MS).toISOString().slice(11, 16)}`;
+  };
+
 /**
  * Formats a time for its reader: on a terminal to the second, in the local time zone with its offset; in a pipe
  * unchanged (RFC 3339, UTC). Every command accepts both forms.
  */
-export const timeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
-  output.isTTY ? local(time, '2030-12-31T00:00:00'.length) : time;
+export const timeText = timeFormat('2030-12-31T00:00:00');
 
 /** Does the same to the millisecond, for events that occur many times a second. */
-export const preciseTimeText = (time: string, output: { isTTY?: boolean } = process.stdout): string =>
-  output.isTTY ? local(time, '2030-12-31T00:00:00.000'.length) : time;
+export const preciseTimeText = timeFormat('2030-12-31T00:00:00.000');
 
 /** Does the same to the times in a sentence. */
 export const withTimeTexts = (sentence: string): string => withTimes(sentence, (time) => timeText(time)).join('');
-
-const MINUTE_MS = 60_000;
-
-function local(time: string, length: number): string {
-  const at = new Date(time);
-  if (Number.isNaN(at.getTime())) return time;
-  const minutes = -at.getTimezoneOffset();
-  const clock = new Date(at.getTime() + minutes * MINUTE_MS).toISOString().slice(0, length).replace('T', ' ');
-  return `${clock} ${minutes < 0 ? '-' : '+'}${new Date(Math.abs(minutes) * MINUTE_MS).toISOString().slice(11, 16)}`;
-}

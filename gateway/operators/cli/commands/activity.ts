@@ -1,10 +1,11 @@
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { isPlanName } from '../../../limiter/plans.ts';
 import { ACTIONS } from '../../../stores/words.ts';
 import type { ActivityView } from '../../api/answers.ts';
 import { readEntries } from '../../clients.ts';
 import { asCsv, changesInWords } from '../../console/csv.ts';
 import { AdminError } from '../admin-client.ts';
+import type { Command } from '../command.ts';
 import { findKey } from '../key.ts';
 import type { Session } from '../session.ts';
 import { table, timeText, withTimeTexts } from '../text.ts';
@@ -24,10 +25,8 @@ export function add(program: Command, session: Session): void {
     .option('--from <time>', 'only entries since this RFC 3339 time', time)
     .option('--to <time>', 'only entries before this time', time)
     .option('--limit <number>', `maximum number of entries; default ${SHOWN}, or all with --csv`, count)
-    .addOption(new Option('--csv', 'print comma-separated values with a header (RFC 4180)'))
-    .addHelpText(
-      'after',
-      `
+    .option('--csv', 'print comma-separated values with a header (RFC 4180)')
+    .notes(`
 The audit log keeps the last ACTIVITY_LENGTH entries, which contain no secrets. Each is also a line in the gateway's log. Changes
 made with redis-cli appear as \`by hand\`, without a name: changes to plans within seconds, changes to keys and bans once a
 gateway finds them.
@@ -37,8 +36,7 @@ Examples:
   ctl activity --action plan.change --limit 5
   ctl activity --from 2026-11-24T00:00:00Z --to 2026-11-25T00:00:00Z
   ctl activity --csv > activity.csv
-  ctl --json activity --actor ann | jq '.activity[].target'`,
-    )
+  ctl --json activity --actor ann | jq '.activity[].target'`)
     .action(async ({ csv, limit, target, ...others }: Filter & { csv?: boolean; limit?: number }) => {
       const most = limit ?? (csv ? Number.POSITIVE_INFINITY : SHOWN);
       const found = target === undefined ? undefined : await targetOf(session, target);

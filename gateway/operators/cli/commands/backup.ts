@@ -1,11 +1,11 @@
 import { createReadStream } from 'node:fs';
-import type { Command } from 'commander';
 import { z } from 'zod';
 import type { BackedUpKey } from '../../../stores/keys.ts';
 import { writeCursor } from '../../../stores/storage.ts';
 import type { ActivityAnswer, BackupAnswer } from '../../api/answers.ts';
 import { firstFilled } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
+import type { Command } from '../command.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
@@ -18,9 +18,7 @@ export function add(program: Command, session: Session): void {
       '--resume <file>',
       'a backup that was cut off: copy its contents, and continue after its last complete line',
     )
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Keys are written with their digests, limits, bans and usage, the oldest first, while clients are served. A backup contains no
 secrets and therefore no usable key, but it names customers: keep it private. Revoked keys, operators' tokens and the audit log are left
 out. Each key is written as it is at the moment it is read; keys issued in the meantime come last.
@@ -35,8 +33,7 @@ reason. The command then exits with 1, and the gateway does not record the backu
 Examples:
   (umask 077 && ctl backup > keys.jsonl)
   ctl backup --resume keys.jsonl > whole.jsonl
-  ctl restore < whole.jsonl`,
-    )
+  ctl restore < whole.jsonl`)
     .action(async ({ resume }: { resume?: string }) => {
       const cutOff = (fault: Error): never => {
         if (!(fault instanceof AdminError && fault.status === 409))

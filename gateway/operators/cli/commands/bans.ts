@@ -1,5 +1,5 @@
-import type { Command } from 'commander';
 import type { BansAnswer, KeySummary } from '../../api/answers.ts';
+import type { Command } from '../command.ts';
 import { describeBans, KEY } from '../key.ts';
 import type { Session } from '../session.ts';
 import { REASON, seconds } from '../values.ts';
@@ -30,6 +30,6 @@ export function add(program: Command, session: Session): void {
     .argument('<key>', KEY)
     .requiredOption('--for <time>', 'how long, such as 90s, 15m, 24h or 7d', seconds)
     .requiredOption('--reason <text>', 'the reason; shown with the ban')
-    .addHelpText('after', '\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
+    .notes('\nExample:\n  ctl bans set 4fXk20LmQa9z --for 2h --reason "scrapes everything"')
     .action((key: string, options: { for: number }) => onKey(session, 'PUT', key, '/ban', { seconds: options.for }));
 }

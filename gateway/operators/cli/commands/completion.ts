@@ -1,7 +1,8 @@
-import { Argument, type Command, type Option } from 'commander';
+import { Argument, type Option } from 'commander';
 import packageFile from '../../../../package.json' with { type: 'json' };
 import type { FoundAnswer } from '../../api/answers.ts';
 import { searchText } from '../../clients.ts';
+import type { Command } from '../command.ts';
 import type { Session } from '../session.ts';
 import { harmless } from '../text.ts';
 
@@ -21,17 +22,14 @@ export function add(program: Command, session: Session): void {
     .command('completion')
     .description('print a script that completes commands, options and their values on Tab')
     .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SHELLS)))
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Examples; the first applies to this shell, the others to new ones:
   source <(ctl completion bash)
   echo 'source <(ctl completion bash)' >> ~/.bashrc
   echo 'source <(ctl completion zsh)' >> ~/.zshrc        after compinit
 
 It completes ${PROGRAM_NAMES.join(' and ')}: install one of them with npm, or use npx. Ids and names of keys are read from the
-gateway that the shell's environment variables point to.`,
-    )
+gateway that the shell's environment variables point to.`)
     .action((shell: Shell) => session.write(SHELLS[shell](placesOf(program))));
 
   program
@@ -84,17 +82,12 @@ export const shownCommands = (group: Command): readonly Command[] => {
   return group.commands.filter((command) => shown.includes(command));
 };
 
-/** Kinds of values that the shell completes itself. */
-const VALUES = ['file', 'key'] as const;
-
-function placesOf(command: Command, path = ''): Place[] {
-  const root = command.parent === null ? [] : globalOptions(command);
-  const options = [...command.createHelp().visibleOptions(command), ...root];
+/** @param global the options of the commands above, which are valid here too */
+function placesOf(command: Command, path = '', global: readonly Option[] = []): Place[] {
+  const help = command.createHelp();
+  const options = [...help.visibleOptions(command), ...global];
   const words = [
-    ...command
-      .createHelp()
-      .visibleCommands(command)
-      .map((one) => ({ word: one.name(), help: one.summary() || one.description() })),
+    ...help.visibleCommands(command).map((one) => ({ word: one.name(), help: one.description() })),
     ...command.registeredArguments.flatMap(({ argChoices = [], description }) =>
       argChoices.map((word) => ({ word, help: description })),
     ),
@@ -104,19 +97,14 @@ function placesOf(command: Command, path = ''): Place[] {
     .filter(({ required, optional }) => required || optional)
     .map((option) => ({
       flags: [option.short, option.long].filter((flag) => flag !== undefined),
-      choices: option.argChoices ?? VALUES.find((kind) => option.flags.includes(`<${kind}>`)) ?? 'any',
+      choices:
+        option.argChoices ?? (['file', 'key'] as const).find((kind) => option.flags.includes(`<${kind}>`)) ?? 'any',
     }));
   const takesKey = command.registeredArguments[0]?.name() === 'key';
   return [
     { path, words, takesKey, values },
-    ...shownCommands(command).flatMap((one) => placesOf(one, `${path} ${one.name()}`)),
+    ...shownCommands(command).flatMap((one) => placesOf(one, `${path} ${one.name()}`, [...global, ...command.options])),
   ];
-}
-
-function globalOptions(command: Command): readonly Option[] {
-  let root = command;
-  while (root.parent !== null) root = root.parent;
-  return root.options;
 }
 
 /** https://www.gnu.org/software/bash/manual/html_node/Programmable-Completion.html */

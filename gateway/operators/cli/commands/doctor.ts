@@ -1,12 +1,9 @@
-import type { Command } from 'commander';
 import type { DoctorAnswer, SeenFinding } from '../../api/answers.ts';
+import type { Command } from '../command.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { colour, harmless, type Style, timeText } from '../text.ts';
 
-const STYLES = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' } as const satisfies Record<
-  SeenFinding['status'],
-  Style
->;
+const STYLES: Record<SeenFinding['status'], Style> = { good: 'green', warning: 'yellow', fault: 'red', unknown: 'red' };
 
 /** Longer than the gateway waits for what it checks. */
 const ANSWER_WITHIN_MS = 5_000;
@@ -15,8 +12,7 @@ export function add(program: Command, session: Session): void {
   program
     .command('doctor')
     .description('check what the gateway depends on (Redis, cores, plan table) and report what to fix')
-    .addHelpText(
-      'after',
+    .notes(
       '\nChanges nothing. Exits with 1 if there is a fault or something does not answer, otherwise with 0, even if there are warnings.',
     )
     .action(async () => {
@@ -29,11 +25,10 @@ export function add(program: Command, session: Session): void {
 
 function describe(findings: readonly SeenFinding[]): string {
   const width = Math.max(...findings.map(({ about }) => about.length));
-  return findings.flatMap((finding) => linesOf(finding, width)).join('\n');
-}
-
-function linesOf({ status, about, found, advice, since }: SeenFinding, width: number): string[] {
-  const from = status === 'unknown' && since !== undefined ? `, since ${timeText(since)}` : '';
-  const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}${from}`;
-  return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
+  const lines = findings.flatMap(({ status, about, found, advice, since }) => {
+    const from = status === 'unknown' && since !== undefined ? `, since ${timeText(since)}` : '';
+    const line = `${colour(STYLES[status], status.padEnd('warning'.length))}  ${about.padEnd(width)}  ${harmless(found)}${from}`;
+    return advice === undefined ? [line] : [line, `${' '.repeat('warning'.length + width + 4)}${harmless(advice)}`];
+  });
+  return lines.join('\n');
 }

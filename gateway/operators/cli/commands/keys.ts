@@ -1,9 +1,10 @@
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { SCOPES } from '../../../limiter/credential.ts';
 import { PLAN_NAMES } from '../../../limiter/plans.ts';
 import type { Tags } from '../../../limiter/tags.ts';
 import type { IssuedKey, IssuedSecret, KeyView, ReindexAnswer, SecretView } from '../../api/answers.ts';
 import type { AdminRequest } from '../admin-client.ts';
+import type { Command } from '../command.ts';
 import { describeKey, describeKeys, findKey, KEY, pathOf, pathTo } from '../key.ts';
 import { addExplain, addFind, addKeyLists } from '../key-lists.ts';
 import { type Found, findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
@@ -15,19 +16,15 @@ export function add(program: Command, session: Session): void {
   const keys = program.command('keys').description('issue, show, change and revoke API keys');
   addKeyLists(keys, session);
   addFind(keys, session);
-  addShow(keys, session);
-  addIssuing(keys, session);
-  addChanging(keys, session);
-  addSecretCommands(keys, session);
-  addExplain(keys, session);
-}
-
-function addShow(keys: Command, session: Session): void {
   keys
     .command('show')
     .description('show a key: its limits, the current state of both buckets, its usage and its ban')
     .argument('<key>', KEY)
     .action((key: string) => onKey(session, 'GET', key));
+  addIssuing(keys, session);
+  addChanging(keys, session);
+  addSecretCommands(keys, session);
+  addExplain(keys, session);
 }
 
 function addIssuing(keys: Command, session: Session): void {
@@ -41,13 +38,10 @@ function addIssuing(keys: Command, session: Session): void {
     .option('--expires <time>', 'when it expires, such as 2030-12-31T00:00:00Z', time)
     .option('--tag <name=value>', 'a tag to group keys by; can be repeated', tag)
     .option(...REASON)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Examples:
   ctl keys create --plan pro --name acme --tag customer=acme --tag env=prod
-  ctl keys create --plan enterprise --name big --minute 5000 --day 500000    this plan requires both`,
-    )
+  ctl keys create --plan enterprise --name big --minute 5000 --day 500000    this plan requires both`)
     .action(async ({ expires, tag: tags, ...options }: { expires?: string; tag?: Tags }) => {
       const body = { ...options, expiresAt: expires, tags };
       showWholeKey(session, await session.call<IssuedKey>('POST', '/keys', body));
@@ -67,16 +61,13 @@ Examples:
     .option('--secret <secret>', 'which secret to replace, by its id or name, if the key has several')
     .option('--expires <time>', 'when the new secret expires, such as 2030-12-31T00:00:00Z, or never', endTime)
     .option(...REASON)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Examples:
   ctl keys rotate 4fXk20LmQa9z --grace 24h
   ctl keys rotate 4fXk20LmQa9z --grace 0 --secret k3JtQz81    after a leak
 
 The new secret has the name, scope, networks and expiry of the old one. Both count against the same limits.
-If the output was lost, rotate again: the unclaimed secret is replaced.`,
-    )
+If the output was lost, rotate again: the unclaimed secret is replaced.`)
     .action(async (key: string, { grace, secret, expires }: { grace: number; secret?: string; expires?: string }) => {
       const { id, title } = await findToConfirm(session, key, findKey);
       const replaced = secret === undefined ? undefined : await findToConfirm(session, secret, secretOf(id));
@@ -92,8 +83,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`,
   keys
     .command('reindex')
     .description('add working keys that are missing from the list of keys')
-    .addHelpText(
-      'after',
+    .notes(
       '\n`doctor` and `backup` report such keys. Keys go missing if gateway:keys in Redis is lost or edited by hand.',
     )
     .action(async () => {
@@ -106,7 +96,7 @@ If the output was lost, rotate again: the unclaimed secret is replaced.`,
     .description('permanently revoke a key; its next request is refused')
     .argument('<key>', KEY)
     .option(...REASON)
-    .addHelpText('after', '\nTo be able to undo this, use `keys disable` instead.')
+    .notes('\nTo be able to undo this, use `keys disable` instead.')
     .action(async (key: string) => {
       const { id, title } = await findToConfirm(session, key, findKey);
       await session.confirmForGood(`Permanently revoke ${title}?`);
@@ -134,14 +124,11 @@ function addChanging(keys: Command, session: Session): void {
     .option('--tag <name=value>', 'a tag to add or change; can be repeated', tag)
     .option('--untag <name>', 'a tag to remove; can be repeated', tagName)
     .option(...REASON)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Examples:
   ctl keys set 4fXk20LmQa9z --plan business
   ctl keys set 4fXk20LmQa9z --minute 500 --day none
-  ctl keys set 4fXk20LmQa9z --tag env=test --untag customer`,
-    )
+  ctl keys set 4fXk20LmQa9z --tag env=test --untag customer`)
     .action(async (key: string, { minute, day, tag: added, untag: removed, ...others }: Changed) => {
       const given = { ...others, minute: orNull(minute), day: orNull(day) };
       if (added === undefined && removed === undefined) return await onKey(session, 'PATCH', key, '', given);
@@ -157,8 +144,7 @@ Examples:
     .argument('<key>', KEY)
     .argument('[time]', 'when it expires, such as 2030-12-31T00:00:00Z; default now; never removes the expiry', endTime)
     .option(...REASON)
-    .addHelpText(
-      'after',
+    .notes(
       '\nAn expiry in the past requires confirmation, or --yes without a terminal.\n\nExamples:\n  ctl keys expire 4fXk20LmQa9z 2030-12-31T00:00:00Z\n  ctl keys expire 4fXk20LmQa9z never',
     )
     .action(async (key: string, at?: string) => {
@@ -192,15 +178,12 @@ Examples:
     .description('give a key a fresh start: fill both buckets, and clear its ban, its place in line and its strikes')
     .argument('<key>', KEY)
     .option(...REASON)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Its next ban is as short as a first one. Its usage is kept. \`bans lift\` does the same without filling
 the buckets.
 
 Example:
-  ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`,
-    )
+  ctl keys reset 4fXk20LmQa9z --reason "their retry loop is fixed"`)
     .action((key: string) => onKey(session, 'POST', key, '/reset'));
 }
 
@@ -266,20 +249,14 @@ function addSecretCommands(keys: Command, session: Session): void {
     .argument('<key>', KEY)
     .requiredOption('--name <name>', 'what the secret is for, such as "billing service"')
     .option(...REASON)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Examples:
   ctl keys secrets add 4fXk20LmQa9z --name "billing service"
-  ctl keys secrets add 4fXk20LmQa9z --name dashboard --scope read --networks 10.0.0.0/8 2001:db8::/32`,
-    )
+  ctl keys secrets add 4fXk20LmQa9z --name dashboard --scope read --networks 10.0.0.0/8 2001:db8::/32`)
     .action(async (key: string, about: About) => {
-      const path = `${await pathTo(session, key)}/secrets`;
-      const { expiresAt, ...body } = bodyOf(about);
-      const added = await session.call<IssuedSecret>('POST', path, {
-        ...body,
-        ...(expiresAt !== null && { expiresAt }),
-      });
+      const { expiresAt, ...others } = bodyOf(about);
+      const body = { ...others, expiresAt: expiresAt ?? undefined };
+      const added = await session.call<IssuedSecret>('POST', `${await pathTo(session, key)}/secrets`, body);
       session.print(added, () => `Secret ${added.id}\n\nThe key, shown only once:\n${added.key}`);
     });
 

@@ -1,4 +1,4 @@
-import { Argument, type Command, Option } from 'commander';
+import { Argument, Option } from 'commander';
 import {
   FIELD_NAMES,
   PLAN_NAMES,
@@ -11,8 +11,8 @@ import {
 } from '../../../limiter/plans.ts';
 import type { HistoryAnswer, TrialAnswer } from '../../api/answers.ts';
 import { readTrial } from '../../clients.ts';
+import type { Command } from '../command.ts';
 import {
-  BadPlanFile,
   describeChanges,
   describeHistory,
   describePlans,
@@ -65,9 +65,7 @@ function addSet(plans: Command, session: Session): void {
   const set = withAuthor(plans.command('set'))
     .description('change limits of a plan; every gateway applies them within a second')
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires
 confirmation, unless --yes is given. No bucket is refilled, but a raised limit admits refused keys within a second.
 
@@ -75,8 +73,7 @@ Examples:
   ctl plans set free --minute 120 --reason "launch week"
   ctl plans set pro --minute 600 --day 50000 --yes
   ctl plans set free --minute 30 --mode shadow    try it: no request is refused, but the log shows which would be
-  ctl plans set free --mode enforce`,
-    )
+  ctl plans set free --mode enforce`)
     .action(async (plan: PlanName, options: Readonly<Record<string, string | number>>) => {
       const typed = FIELD_NAMES.filter((field) => options[camelCase(field)] !== undefined);
       const given = (field: PlanField) => orNull(options[camelCase(field)] as number | 'none');
@@ -106,7 +103,7 @@ function addRollback(plans: Command, session: Session): void {
   withAuthor(plans.command('rollback'))
     .description('revert the last change; a rollback can itself only be reverted by its id')
     .option('--id <change>', 'the id of the last change, as in ctl plans history --json')
-    .addHelpText('after', '\nIt is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
+    .notes('\nIt is safe to repeat.\n\nExample:\n  ctl plans rollback --reason "refused too many"')
     .action(async ({ id }: { id?: string }) => {
       const [last] = await historyOf(session, '1');
       const isDone = last?.action === 'rollback' && id === undefined;
@@ -136,7 +133,7 @@ function addPlanFiles(plans: Command, session: Session): void {
   plans
     .command('export')
     .description('print the plan table in force, to keep it in git, as YAML or, with --json, as JSON')
-    .addHelpText('after', '\nExample:\n  ctl plans export > plans.yaml')
+    .notes('\nExample:\n  ctl plans export > plans.yaml')
     .action(async () => {
       const table = await session.get<PlanTable>('/plans');
       session.print(inFull(table), () => toYaml(table).trimEnd());
@@ -144,15 +141,12 @@ function addPlanFiles(plans: Command, session: Session): void {
 
   const diff = withFile(plans.command('diff'))
     .description('show the differences between the plans in force and a file')
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Shows what \`plans apply\` would change: each value in force and the one in the file. Exits with 4 if any differ, otherwise 0.
 Only plans and fields in the file are compared.
 
 Example:
-  ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`,
-    )
+  ctl plans diff -f plans.yaml || echo "somebody has changed the plans by hand"`)
     .action(async ({ file }: { file: string }) => {
       const wanted = await fileOf(diff, file);
       const drift = driftOf(await session.get<PlanTable>('/plans'), wanted);
@@ -164,16 +158,13 @@ Example:
 
   const apply = withAuthor(withFile(plans.command('apply')))
     .description('apply the plans in a file in one step; every gateway uses them within a second')
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 The change is shown first, and made only if nobody else has changed the plans in the meantime. On a terminal it requires
 confirmation, unless --yes is given. Plans and fields that are not in the file stay unchanged. \`plans rollback\` undoes the whole
 change.
 
 Example:
-  ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`,
-    )
+  ctl plans apply -f plans.yaml --reason "$(git log -1 --format=%h\\ %s -- plans.yaml)"`)
     .action(async ({ file }: { file: string }) => {
       const wanted = await fileOf(apply, file);
       const { body, etag } = await session.exchange({ method: 'GET', path: '/plans' });
@@ -200,11 +191,10 @@ const withFile = (command: Command): Command =>
   );
 
 /** Reports a bad file as an invalid value of the option. */
-const fileOf = async (command: Command, file: string): Promise<PlanFile> =>
-  readPlanFile(file).catch((fault: unknown) => {
-    if (!(fault instanceof BadPlanFile)) throw fault;
-    return command.error(`error: ${file} cannot be used:\n  ${fault.message.replaceAll('\n', '\n  ')}`);
-  });
+const fileOf = (command: Command, file: string): Promise<PlanFile> =>
+  readPlanFile(file).catch(({ message }: Error) =>
+    command.error(`error: ${file} cannot be used:\n  ${message.replaceAll('\n', '\n  ')}`),
+  );
 
 function noteLeftOut(session: Session, file: PlanFile): void {
   const names = leftOut(file);
@@ -225,9 +215,7 @@ function addTry(plans: Command, session: Session): void {
     .addArgument(new Argument('<plan>', 'the plan').choices(PLAN_NAMES))
     .option('--minute <number>', 'requests per minute', limit)
     .option('--day <number>', 'requests per day', limit)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Nothing is changed. Requests are only counted per minute, so the result is a lower bound: it assumes that both buckets
 were full an hour ago and that requests arrived when tokens were available, and it ignores bans. A key's own limits
 override the new ones. For exact numbers over days, set the limits in shadow mode.
@@ -235,8 +223,7 @@ override the new ones. For exact numbers over days, set the limits in shadow mod
 Examples:
   ctl plans try free --minute 30
   ctl plans try pro --minute 200 --day 5000 --json
-  ctl plans set free --minute 30 --mode shadow`,
-    )
+  ctl plans set free --minute 30 --mode shadow`)
     .action(async (plan: string, limits: { minute?: number; day?: number }) => {
       const ask = async (path: string) =>
         (await session.exchange({ method: 'POST', path, body: limits, isTrial: true })).body as TrialAnswer;

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { boundedMap } from '../../../../shared/bounded-map.ts';
 import type { RequestsAnswer, RequestView } from '../../api/answers.ts';
 import { searchText, timesInWords } from '../../clients.ts';
 import { AdminError } from '../admin-client.ts';
+import type { Command } from '../command.ts';
 import { banNote, findKey } from '../key.ts';
 import type { Session } from '../session.ts';
 import { type Cell, colour, harmless, linesOf, preciseTimeText, table, withTimeTexts } from '../text.ts';
@@ -45,9 +46,7 @@ export function add(program: Command, session: Session): void {
     )
     .option('--follow', 'print new requests as they are answered, until Ctrl-C')
     .option('--why', 'print the reason under each request that was not served')
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Each process of each gateway keeps its last RECENT_REQUESTS requests in memory, failures longer than successes; older ones are in
 the log. If a key or address is refused many times in a minute, only the first refusals are kept: \`more\` counts the others. The
 newest request comes first, or with --follow the oldest. --follow --json prints one line per request. If only one request matches,
@@ -62,8 +61,7 @@ Examples:
   ctl requests --code bad_gateway --from 15m        requests that failed in the core in the last 15 minutes
   ctl requests --from 2030-12-31T10:00:00Z --to 2030-12-31T10:05:00Z --limit 1000
   ctl requests --status 5xx --follow                failures as they happen
-  ctl --json requests --status 429 | jq -r '.requests[].keyName' | sort | uniq -c`,
-    )
+  ctl --json requests --status 429 | jq -r '.requests[].keyName' | sort | uniq -c`)
     .action(async ({ key, text, limit, follow, why = false, ...others }: RequestOptions) => {
       if (follow && others.to !== undefined)
         requests.error('error: --to cannot be used with --follow, which does not end.');

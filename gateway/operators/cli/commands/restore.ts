@@ -1,6 +1,6 @@
-import type { Command } from 'commander';
 import type { BackedUpKey } from '../../../stores/keys.ts';
 import type { RestoreAnswer } from '../../api/answers.ts';
+import type { Command } from '../command.ts';
 import { EXIT, endWith, type Session } from '../session.ts';
 import { harmless } from '../text.ts';
 import { type Line, linesOf, readHeader, readLine } from './backup.ts';
@@ -16,9 +16,7 @@ export function add(program: Command, session: Session): void {
     .description('restore missing keys and plans from a backup on standard input')
     .option('--strict', 'restore nothing if any line would be rejected')
     .option('--any-age', 'accept a backup older than 35 days: keys revoked since then may work again')
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 Only missing data is written: existing keys and plan fields are not changed, except in built-in plans that nobody has changed.
 It is therefore safe to repeat, and to run while clients are served. A restored key works at once, with its ban and the requests
 that it had left.
@@ -32,8 +30,7 @@ if the input is not a backup, and with 4 if the backup is too old (nothing is re
 Examples:
   ctl restore < keys.jsonl
   gunzip -c keys.jsonl.gz | ctl restore
-  ctl --json restore < keys.jsonl`,
-    )
+  ctl --json restore < keys.jsonl`)
     .action(async ({ anyAge = false, strict = false }: { anyAge?: boolean; strict?: boolean }) => {
       if (process.stdin.isTTY)
         restore.error('error: pass a backup on standard input, as in `ctl restore < keys.jsonl`.');

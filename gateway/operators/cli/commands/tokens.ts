@@ -1,6 +1,7 @@
-import { type Command, Option } from 'commander';
+import { Option } from 'commander';
 import { ROLES } from '../../../stores/words.ts';
 import type { IssuedToken, TokensAnswer, TokenView } from '../../api/answers.ts';
+import type { Command } from '../command.ts';
 import { findNamed, findToConfirm, isShortId, type Kind } from '../named.ts';
 import type { Session } from '../session.ts';
 import { table, timeText } from '../text.ts';
@@ -15,16 +16,13 @@ export function add(program: Command, session: Session): void {
     .requiredOption('--name <name>', 'the owner; the audit log shows this name')
     .addOption(new Option('--role <role>', 'what the token may do').choices(ROLES).makeOptionMandatory())
     .option(...REASON)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 A viewer can read everything and change nothing. An operator can also change keys, bans and plans. An admin can also create and
 revoke tokens. Use the token as ADMIN_TOKEN, or enter it in the console.
 
 Examples:
   ctl tokens create --name ann --role viewer
-  ctl tokens create --name "billing service" --role operator`,
-    )
+  ctl tokens create --name "billing service" --role operator`)
     .action(async ({ name, role }: { name: string; role: string }) => {
       const made = await session.call<IssuedToken>('POST', '/tokens', { name, role });
       session.print(made, () => `Token ${made.id} of ${name}, ${role}\n\nThe token, shown only once:\n${made.token}`);

@@ -1,8 +1,9 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { TAG_NAME, writeTags } from '../../../limiter/tags.ts';
 import type { UsageAnswer, UsedOnDay } from '../../api/answers.ts';
 import { readUsage } from '../../clients.ts';
 import { csvOf, usageCells } from '../../console/csv.ts';
+import type { Command } from '../command.ts';
 import { banNote } from '../key.ts';
 import type { Session } from '../session.ts';
 import { harmless, table } from '../text.ts';
@@ -24,10 +25,8 @@ export function add(program: Command, session: Session): void {
     .option('--to <date>', 'last day; default today')
     .option(...TAG_FILTER, wantedTag)
     .option('--by <key or tag>', 'sum over the days: key for each key, tag:<name> for each value of a tag', sumOf)
-    .addOption(new Option('--csv', 'print comma-separated values with a header (RFC 4180)'))
-    .addHelpText(
-      'after',
-      `
+    .option('--csv', 'print comma-separated values with a header (RFC 4180)')
+    .notes(`
 Usage consists of admitted requests and requests refused by limits. It does not include requests refused by an active ban
 or requests without a valid key. Requests decided while Redis was unavailable are added once it is back. Days are UTC; 35 days
 and the current one are kept, even for revoked keys. Names and plans are the current ones. Days without a request have no line. The oldest keys come
@@ -38,8 +37,7 @@ Examples:
   ctl usage --from 2026-11-01 --csv > november.csv
   ctl usage --from 2026-11-01 --by tag:customer    what each customer has used
   ctl usage --tag customer=acme --by key           which of their keys used it
-  ctl usage --json | jq '.usage[] | select(.refused > 0)'`,
-    )
+  ctl usage --json | jq '.usage[] | select(.refused > 0)'`)
     .action(async ({ csv, ...range }: Asked & { csv?: boolean }) => {
       const { by } = range;
       if (by !== undefined) return await showSums(session, { ...range, by }, csv === true);
