@@ -53,7 +53,7 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
     await begin();
     try {
       const isMade = await storage.change(given);
-      if (isMade) await confirm(watched, isReset(given));
+      if (isMade) await confirm(watched, hasReset(given.entries.map(({ fields }) => fields)));
       return isMade;
     } catch (fault) {
       if (!(fault instanceof NotMade)) {
@@ -67,7 +67,7 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
   async function confirm(records: readonly RecordName[], isReset = false): Promise<void> {
     const confirmations = records.map((record) => {
       const key = keyIdOf(record);
-      return key === undefined ? announcePlans() : announce({ key, ...(isReset && { isReset }) });
+      return key === undefined ? announcePlans() : announce(changedKey(key, isReset));
     });
     await Promise.all(confirmations);
   }
@@ -94,7 +94,9 @@ function watchedIn({ parts, entries }: Change): RecordName[] {
   return watched.map(({ record }) => record);
 }
 
-const isReset = ({ entries }: Change): boolean => entries.some(({ fields }) => fields.action === 'key.reset');
+const hasReset = (entries: readonly Fields[]): boolean => entries.some(({ action }) => action === 'key.reset');
+
+const changedKey = (key: string, isReset: boolean): Changed => (isReset ? { key, isReset } : { key });
 
 const EVERY_MS = 250;
 
@@ -161,12 +163,7 @@ export const AUDIT_LOG: Followed = {
   risk: 'a key that was revoked elsewhere may still work here',
   changesIn(entries) {
     const byKey = Map.groupBy(entries.filter(concernsDecisions), ({ target = '' }) => target);
-    return [...byKey]
-      .filter(([key]) => isKeyId(key))
-      .map(([key, changes]) => ({
-        key,
-        ...(changes.some(({ action }) => action === 'key.reset') && { isReset: true }),
-      }));
+    return [...byKey].filter(([key]) => isKeyId(key)).map(([key, changes]) => changedKey(key, hasReset(changes)));
   },
 };
 

@@ -52,7 +52,8 @@ export class KeyPlaces {
       const order = newestFirst ? ['REV'] : [];
       // One of many overloads stands for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
-      const page = toCursors(await orUnavailable(this.#redis.zrange(set, ...options)));
+      const flat = await orUnavailable(this.#redis.zrange(set, ...options));
+      const page = pairsOf(flat).map(([id, score]): KeyCursor => ({ id, createdAt: scoreOf(score) }));
       // An entry that is not a key id was added by hand. It is removed, because it would shift all pages after it.
       const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
       if (foreign.length > 0 && (await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) continue;
@@ -62,10 +63,7 @@ export class KeyPlaces {
     }
   }
 
-  /** @returns whether the key had no place */
-  async add({ id, createdAt }: KeyCursor): Promise<boolean> {
-    return (await orUnavailable(this.#redis.zadd(INDEX, 'NX', createdAt, id))) === 1;
-  }
+  add = ({ id, createdAt }: KeyCursor) => orUnavailable(this.#redis.zadd(INDEX, 'NX', createdAt, id));
 
   /** Gives a key that is about to be revoked its place among the revoked ones. */
   async addRevoked(id: string): Promise<void> {
@@ -134,9 +132,6 @@ export class KeyPlaces {
     return placeOf(id, createdAt ?? undefined);
   }
 }
-
-const toCursors = (flat: readonly string[]): KeyCursor[] =>
-  pairsOf(flat).map(([id, score]) => ({ id, createdAt: scoreOf(score) }));
 
 /** JSON has no infinite numbers, but a score set by hand can be infinite. */
 const MOST = Number.MAX_VALUE;
