@@ -9,7 +9,7 @@ import { CallCounts, loadScript, type RedisConnection } from './calls.ts';
 import { isCluster, nodeOf } from './connection.ts';
 import { ClusterLimiter, RedisLimiter } from './limiter.ts';
 import { checkRedis, memoryUsed } from './nodes.ts';
-import { Peers } from './peers.ts';
+import { peersOn } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 
 /** Applies to a connection without its own timeout. */
@@ -73,7 +73,7 @@ export function redisBackend(
       lastCall: calls.last,
       outage: limiter.outage(),
     }),
-    peers: (answer) => new Peers(operators ?? redis, answer),
+    peers: (answer) => peersOn(operators ?? redis, answer),
     counted: () => [...calls.families(), ...debts.counted()],
     memoryUsed: () => memoryUsed(redis),
     check: () => checkRedis(redis),

@@ -90,11 +90,11 @@ export class KeyPlaces {
     const found: string[] = [];
     for await (const ids of this.#existing()) found.push(...(await this.#withoutPlace(ids)));
     // Keys appear and disappear meanwhile, and SCAN can return a name twice.
-    const exist = new BulkReads(async (id) => {
+    const stillUnlisted = bulkReads(async (id: string) => {
       const isThere = (await orUnavailable(this.#redis.exists(keyOf(id)))) === 1;
       return isThere ? await this.#withoutPlace([id]) : [];
     });
-    return (await exist.read([...new Set(found)])).flat();
+    return (await stillUnlisted([...new Set(found)])).flat();
   }
 
   /** The ids of existing keys, page by page. An id can occur twice. */
@@ -115,7 +115,7 @@ export class KeyPlaces {
     // A value of another type, put there by hand, is not a list of keys.
     const type = await orUnavailable(this.#redis.type(INDEX));
     if (type !== 'zset' && type !== 'none') await orUnavailable(this.#redis.del(INDEX));
-    const place = new BulkReads(async (id: string) => {
+    const place = bulkReads(async (id: string) => {
       const { createdAt } = await this.#placeOf(id);
       const isChanged = (await orUnavailable(this.#redis.zadd(INDEX, 'CH', createdAt, id))) === 1;
       // The key may have been revoked meanwhile.
@@ -123,7 +123,7 @@ export class KeyPlaces {
       return isChanged;
     });
     let changed = 0;
-    for await (const ids of this.#existing()) changed += (await place.read(ids)).filter(Boolean).length;
+    for await (const ids of this.#existing()) changed += (await place(ids)).filter(Boolean).length;
     return changed;
   }
 
@@ -160,36 +160,32 @@ const PAGE = 100;
 /**
  * Reads many keys without slowing decisions: all lists together read a few keys at a time, and pause after each page as
  * long as it took, at least a millisecond. Lists take turns.
+ * @param read reads one key
  */
-export class BulkReads<Id extends string, Found> {
-  readonly #read: (id: Id) => Promise<Found>;
-  #lastTurn: Promise<unknown> = Promise.resolve();
+export function bulkReads<Id extends string, Found>(read: (id: Id) => Promise<Found>) {
+  let lastTurn: Promise<unknown> = Promise.resolve();
 
-  constructor(read: (id: Id) => Promise<Found>) {
-    this.#read = read;
-  }
-
-  async read(ids: readonly Id[]): Promise<Found[]> {
-    const found: Found[] = [];
-    for (let at = 0; at < ids.length; at += PAGE) found.push(...(await this.#inTurn(ids.slice(at, at + PAGE))));
-    return found;
-  }
-
-  #inTurn(ids: readonly Id[]): Promise<Found[]> {
+  function inTurn(ids: readonly Id[]): Promise<Found[]> {
     let beganAt = 0;
-    const found = this.#lastTurn.then(() => {
+    const found = lastTurn.then(() => {
       beganAt = performance.now();
-      return this.#readPage(ids);
+      return readPage(ids);
     });
     const pause = () => sleep(performance.now() - beganAt);
-    this.#lastTurn = found.then(pause, pause);
+    lastTurn = found.then(pause, pause);
     return found;
   }
 
-  async #readPage(ids: readonly Id[]): Promise<Found[]> {
+  async function readPage(ids: readonly Id[]): Promise<Found[]> {
     const found: Found[] = [];
     for (let at = 0; at < ids.length; at += AT_ONCE)
-      found.push(...(await Promise.all(ids.slice(at, at + AT_ONCE).map(this.#read))));
+      found.push(...(await Promise.all(ids.slice(at, at + AT_ONCE).map(read))));
     return found;
   }
+
+  return async (ids: readonly Id[]): Promise<Found[]> => {
+    const found: Found[] = [];
+    for (let at = 0; at < ids.length; at += PAGE) found.push(...(await inTurn(ids.slice(at, at + PAGE))));
+    return found;
+  };
 }
