@@ -29,14 +29,13 @@ export function redisBackend(
   redis: RedisConnection,
   plans: PlansInForce,
   logger: Logger,
-  options: RedisBackendOptions = {},
-): Backend {
-  const {
+  {
     clients = new Clients(() => plans.table),
     locals = clients,
     connectOperators = async () => redis,
     auditLength,
-  } = options;
+  }: RedisBackendOptions = {},
+): Backend {
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
   const ofConnection = isCluster(redis) ? redis.options.redisOptions : redis.options;

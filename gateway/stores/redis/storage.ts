@@ -21,7 +21,7 @@ import {
 } from '../storage.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './connection.ts';
-import { bulkReads, KeyPlaces, placeOf, scan } from './key-places.ts';
+import { bulkReads, keyPlaces, placeOf, scan } from './key-places.ts';
 import { fieldsOf, followersIn, type Node, nodesOf } from './nodes.ts';
 import {
   type Announced,
@@ -66,7 +66,7 @@ export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
   readonly #lengths: Lengths;
   readonly #onLost: OnLost;
-  readonly #places: KeyPlaces;
+  readonly #places: ReturnType<typeof keyPlaces>;
   readonly #outboxes: ReturnType<typeof outboxes>;
   /** Undefined on a connection that does not wait for replicas. */
   readonly #noteWrite: NoteWrite | undefined;
@@ -78,8 +78,8 @@ export class RedisStorage implements Storage {
     this.#redis = redis;
     this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH, bans: BANS_LENGTH };
     this.#onLost = onLost;
-    this.#places = new KeyPlaces(redis);
-    this.#outboxes = outboxes(redis, this.#lengths, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);
+    this.#places = keyPlaces(redis);
+    this.#outboxes = outboxes(redis, this.#lengths, this.#places.forgetIfGone, leftBehindMs);
     this.#noteWrite = isConfirmed ? replicasOf(redis) : undefined;
   }
 
