@@ -13,7 +13,7 @@ import { Webhooks } from '../webhooks/webhooks.ts';
 import { actOn } from './changes.ts';
 import type { Changed, StartOrder } from './channel.ts';
 import { lastGoodFiles } from './last-good-files.ts';
-import { LevelsOfMachine } from './local-decisions.ts';
+import { levelsOfMachine } from './local-decisions.ts';
 import { keyOwner } from './without-redis.ts';
 import { endLeftBehind, WorkerProcess } from './worker-process.ts';
 import { type Reason, Workers } from './workers.ts';
@@ -53,7 +53,7 @@ export async function startPrimary(
   let operators: OperatorsServer | undefined;
   let hasLoaded = false;
   const clients = new Clients(() => backend?.planCache.ifKnown);
-  const levels = new LevelsOfMachine(clients, () => workers.channels());
+  const levels = levelsOfMachine(clients, () => workers.channels());
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);
   const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
