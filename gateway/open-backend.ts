@@ -6,11 +6,11 @@ import { GatewaySettings } from './config.ts';
 import { Clients, type LocalDecisions } from './limiter/clients.ts';
 import { redactApiKeys } from './limiter/credential.ts';
 import type { PlansInForce, StoredPlans } from './limiter/plans.ts';
-import { type Announce, AUDIT_LOG, BanLog, confirmed, TailFollower } from './primary/changes.ts';
+import { type Announce, AUDIT_LOG, banLog, confirmed, follow } from './primary/changes.ts';
 import { certificatesIn } from './redis-settings.ts';
 import { AuditLog, logged } from './stores/audit.ts';
 import type { Backend, Embedded, OperatorsStores } from './stores/backend.ts';
-import { EditWatch } from './stores/hand-edits.ts';
+import { watchEdits } from './stores/hand-edits.ts';
 import { Backups, Keys } from './stores/keys.ts';
 import { PlanCache } from './stores/plan-cache.ts';
 import { Plans } from './stores/plans.ts';
@@ -79,8 +79,8 @@ export async function openBackend(
   const loaded = untilLoaded();
   await Promise.race([firstLoad, patience]);
   const stopped = new AbortController();
-  const bans = new BanLog(storage);
-  let tails: readonly TailFollower[] = [];
+  const bans = banLog(storage);
+  let tails: readonly ReturnType<typeof follow>[] = [];
   return {
     ...backend,
     keys: new Keys(storage),
@@ -88,15 +88,15 @@ export async function openBackend(
     planCache,
     recent: new RecentRequests(settings.RECENT_REQUESTS / settings.WORKERS, planCache, redactApiKeys),
     banned: new BannedKeys(),
-    noteBan: (key) => bans.add(key),
+    noteBan: bans.add,
     async operators() {
       const own = logged(await operatorsStorage(), logger);
-      new EditWatch({ storage: own, plans: new Plans(own), planCache }).run(stopped.signal);
+      watchEdits({ storage: own, plans: new Plans(own), planCache }, stopped.signal);
       // Without Redis, nobody else changes the store.
       if (options.embedded === undefined) {
-        tails = [new TailFollower(AUDIT_LOG, storage, announce), new TailFollower(bans, storage, doubt)];
+        tails = [follow(AUDIT_LOG, storage, announce), follow(bans.followed, storage, doubt)];
         // The first read makes all earlier data doubtful, so it comes before the gateway reports that it has started.
-        await Promise.all(tails.map((tail) => tail.follow().catch(() => undefined)));
+        await Promise.all(tails.map((tail) => tail.read().catch(() => undefined)));
         for (const tail of tails) tail.run(stopped.signal);
         bans.run(stopped.signal);
       }

@@ -53,7 +53,7 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
     await begin();
     try {
       const isMade = await storage.change(given);
-      if (isMade) await confirm(watched, isReset(given));
+      if (isMade) await confirm(watched, hasReset(given.entries.map(({ fields }) => fields)));
       return isMade;
     } catch (fault) {
       if (!(fault instanceof NotMade)) {
@@ -67,7 +67,7 @@ export function confirmed(storage: Storage, announce: Announce, begin: () => Pro
   async function confirm(records: readonly RecordName[], isReset = false): Promise<void> {
     const confirmations = records.map((record) => {
       const key = keyIdOf(record);
-      return key === undefined ? announcePlans() : announce({ key, ...(isReset && { isReset }) });
+      return key === undefined ? announcePlans() : announce(changedKey(key, isReset));
     });
     await Promise.all(confirmations);
   }
@@ -94,7 +94,9 @@ function watchedIn({ parts, entries }: Change): RecordName[] {
   return watched.map(({ record }) => record);
 }
 
-const isReset = ({ entries }: Change): boolean => entries.some(({ fields }) => fields.action === 'key.reset');
+const hasReset = (entries: readonly Fields[]): boolean => entries.some(({ action }) => action === 'key.reset');
+
+const changedKey = (key: string, isReset: boolean): Changed => (isReset ? { key, isReset } : { key });
 
 const EVERY_MS = 250;
 
@@ -102,44 +104,38 @@ const EVERY_MS = 250;
  * Writes each ban by decision into a log that the other gateways follow, so that it is in force there too, even if they
  * then lose Redis. The audit log holds only what operators do.
  */
-export class BanLog implements Followed {
-  readonly log = 'bans';
-  readonly about = 'bans by other gateways';
-  readonly risk = 'a key that another gateway has banned may still work here';
-  readonly #storage: Pick<Storage, 'change'>;
-  readonly #own = randomUUID();
-  readonly #waiting = new Set<string>();
+export function banLog(storage: Pick<Storage, 'change'>) {
+  const own = randomUUID();
+  const waiting = new Set<string>();
 
-  constructor(storage: Pick<Storage, 'change'>) {
-    this.#storage = storage;
-  }
-
-  add(key: string): void {
-    this.#waiting.add(key);
-  }
-
-  /** Runs until the signal is aborted. What cannot be written now is written later. */
-  run(signal: AbortSignal): void {
-    void repeat(EVERY_MS, signal, () => this.write());
-  }
-
-  async write(): Promise<void> {
-    const keys = [...this.#waiting].slice(0, BANS_AT_ONCE);
+  async function write(): Promise<void> {
+    const keys = [...waiting].slice(0, BANS_AT_ONCE);
     if (keys.length === 0) return;
-    for (const key of keys) this.#waiting.delete(key);
+    for (const key of keys) waiting.delete(key);
     try {
-      const entries = keys.map((target) => ({ log: this.log, fields: { target, gateway: this.#own } }) as const);
-      await this.#storage.change({ parts: [], entries });
+      const entries = keys.map((target) => ({ log: 'bans', fields: { target, gateway: own } }) as const);
+      await storage.change({ parts: [], entries });
     } catch (fault) {
-      for (const key of keys) this.add(key);
+      for (const key of keys) waiting.add(key);
       throw fault;
     }
   }
 
-  changesIn(entries: readonly Fields[]): Changed[] {
-    const elsewhere = entries.filter(({ gateway }) => gateway !== this.#own);
-    return [...new Set(elsewhere.map(({ target = '' }) => target))].filter(isKeyId).map((key) => ({ key }));
-  }
+  const followed: Followed = {
+    log: 'bans',
+    about: 'bans by other gateways',
+    risk: 'a key that another gateway has banned may still work here',
+    changesIn(entries) {
+      const elsewhere = entries.filter(({ gateway }) => gateway !== own);
+      return [...new Set(elsewhere.map(({ target = '' }) => target))].filter(isKeyId).map((key) => ({ key }));
+    },
+  };
+  return {
+    followed,
+    add: (key: string) => void waiting.add(key),
+    /** Runs until the signal is aborted. What cannot be written now is written later. */
+    run: (signal: AbortSignal) => void repeat(EVERY_MS, signal, write),
+  };
 }
 
 const BANS_AT_ONCE = 250;
@@ -161,12 +157,7 @@ export const AUDIT_LOG: Followed = {
   risk: 'a key that was revoked elsewhere may still work here',
   changesIn(entries) {
     const byKey = Map.groupBy(entries.filter(concernsDecisions), ({ target = '' }) => target);
-    return [...byKey]
-      .filter(([key]) => isKeyId(key))
-      .map(([key, changes]) => ({
-        key,
-        ...(changes.some(({ action }) => action === 'key.reset') && { isReset: true }),
-      }));
+    return [...byKey].filter(([key]) => isKeyId(key)).map(([key, changes]) => changedKey(key, hasReset(changes)));
   },
 };
 
@@ -182,68 +173,55 @@ const UNREADABLE = 'Redis answers, but their stream cannot be read. Check what i
  * Follows a log, so that another gateway's change is in force here within a second, and stays in force while the store
  * is away. If the last entry seen is gone, too many followed, or something else is in the place of the log, any key may
  * have changed.
+ * @param storage with the deadline of decisions, so that reading does not wait for a dead connection
+ * @param announce resolves when no process of this gateway acts on older data
  */
-export class TailFollower {
-  readonly #followed: Followed;
-  readonly #storage: Pick<Storage, 'tail'>;
-  readonly #announce: Announce;
+export function follow({ log, about, risk, changesIn }: Followed, storage: Pick<Storage, 'tail'>, announce: Announce) {
   /** The id of the newest entry seen; '' if the log was empty, undefined before the first read. */
-  #last: string | undefined;
-  #readAt = performance.now();
-  #remedy = UNREACHABLE;
+  let last: string | undefined;
+  let readAt = performance.now();
+  let remedy = UNREACHABLE;
 
-  /**
-   * @param storage with the deadline of decisions, so that reading does not wait for a dead connection
-   * @param announce resolves when no process of this gateway acts on older data
-   */
-  constructor(followed: Followed, storage: Pick<Storage, 'tail'>, announce: Announce) {
-    this.#followed = followed;
-    this.#storage = storage;
-    this.#announce = announce;
-  }
-
-  /** Runs until the signal is aborted. While the store is away, it reads nothing. */
-  run(signal: AbortSignal): void {
-    void repeat(EVERY_MS, signal, () => this.follow());
+  async function readNew(): Promise<void> {
+    let page: readonly LoggedEntry[] = [];
+    let seen = -1;
+    for (const count of PAGES) {
+      page = await storage.tail(log, { count });
+      seen = last === '' && page.length < count ? page.length : page.findIndex(([id]) => id === last);
+      if (seen !== -1 || last === undefined) break;
+    }
+    if (seen === -1) await announce({ anyKey: true });
+    else {
+      const entries = page.slice(0, seen).map(([, fields]) => fields);
+      await Promise.all(changesIn(entries).map(announce));
+    }
+    last = page[0]?.[0] ?? '';
+    readAt = performance.now();
+    remedy = UNREACHABLE;
   }
 
   /** Reads and announces the new entries. @throws {Unavailable} if the store is away or the log cannot be read */
-  async follow(): Promise<void> {
+  async function read(): Promise<void> {
     try {
-      await this.#readNew();
+      await readNew();
     } catch (fault) {
       if (fault instanceof OtherValue) {
-        this.#remedy = UNREADABLE;
-        await this.#announce({ anyKey: true });
+        remedy = UNREADABLE;
+        await announce({ anyKey: true });
       }
       throw fault;
     }
   }
 
-  async #readNew(): Promise<void> {
-    const since = this.#last;
-    let page: readonly LoggedEntry[] = [];
-    let seen = -1;
-    for (const count of PAGES) {
-      page = await this.#storage.tail(this.#followed.log, { count });
-      seen = since === '' && page.length < count ? page.length : page.findIndex(([id]) => id === since);
-      if (seen !== -1 || since === undefined) break;
-    }
-    if (seen === -1) await this.#announce({ anyKey: true });
-    else {
-      const entries = page.slice(0, seen).map(([, fields]) => fields);
-      await Promise.all(this.#followed.changesIn(entries).map((changed) => this.#announce(changed)));
-    }
-    this.#last = page[0]?.[0] ?? '';
-    this.#readAt = performance.now();
-    this.#remedy = UNREACHABLE;
+  function check(): CheckResult {
+    const age = performance.now() - readAt;
+    const found = `were last read ${(age / 1_000).toFixed(1)} s ago`;
+    if (age <= USUAL_MS) return good(about, found);
+    return fault(about, `${found}. Until they are read, ${risk}.`, remedy);
   }
 
-  check(): CheckResult {
-    const age = performance.now() - this.#readAt;
-    const found = `were last read ${(age / 1_000).toFixed(1)} s ago`;
-    const { about, risk } = this.#followed;
-    if (age <= USUAL_MS) return good(about, found);
-    return fault(about, `${found}. Until they are read, ${risk}.`, this.#remedy);
-  }
+  /** Runs until the signal is aborted. While the store is away, it reads nothing. */
+  const run = (signal: AbortSignal) => void repeat(EVERY_MS, signal, read);
+
+  return { read, check, run };
 }

@@ -11,35 +11,25 @@ export interface FilesMessage {
 }
 
 /**
- * The last good texts of the files that settings name. A bad file changes nothing for running workers. A worker that
- * starts meanwhile gets the last good text from its primary.
+ * Watches the files that settings name. A bad file changes nothing for running workers. A worker that starts meanwhile
+ * gets the last good text from its primary.
+ * @param readSettings throws if the settings are invalid
+ * @returns a function that returns the last good texts; undefined if all files are good: a worker then reads them itself
  */
-export class LastGoodFiles {
-  readonly #readSettings: () => unknown;
-  #good = textsRead();
-
-  /** @param readSettings throws if the settings are invalid */
-  constructor(readSettings: () => unknown) {
-    this.#readSettings = readSettings;
-    if (this.#good.size > 0) every(LOOK_EVERY_MS, () => this.#areGood());
-  }
-
-  /** Undefined if all files are good: a worker then reads them itself. */
-  insteadOfBad(): ReadonlyMap<string, string> | undefined {
-    return this.#areGood() ? undefined : this.#good;
-  }
-
-  #areGood(): boolean {
+export function lastGoodFiles(readSettings: () => unknown): () => ReadonlyMap<string, string> | undefined {
+  let good = textsRead();
+  const insteadOfBad = () => {
     try {
-      if ([...this.#good].some(([path, text]) => readSettingFile(path) !== text)) {
-        this.#readSettings();
-        this.#good = textsRead();
-      }
-      return true;
+      if ([...good].every(([path, text]) => readSettingFile(path) === text)) return undefined;
+      readSettings();
+      good = textsRead();
+      return undefined;
     } catch {
-      return false;
+      return good;
     }
-  }
+  };
+  if (good.size > 0) every(LOOK_EVERY_MS, insteadOfBad);
+  return insteadOfBad;
 }
 
 /** Called in a worker before it reads its settings. */

@@ -26,78 +26,71 @@ type Worker = Pick<Channel<AskedOfWorker, AskedOfPrimary>, 'ask'>;
  * of Redis. This is repeated after 100 ms, and when a worker has newer data than the primary. At the beginning of an
  * outage, and before it is replaced, a worker also reports all its keys, because only it may know them.
  */
-export class LevelsOfMachine {
-  readonly #known: Clients;
-  readonly #workers: () => readonly Worker[];
-  readonly #gatheredAt = boundedMap<string, number>(MAX_CLIENTS);
-  readonly #gatherings = new Map<string, Promise<void>>();
-  #outage: Collection | undefined;
+export function levelsOfMachine(known: Clients, workers: () => readonly Worker[]) {
+  const gatheredAt = boundedMap<string, number>(MAX_CLIENTS);
+  const gatherings = new Map<string, Promise<void>>();
+  let outage: Collection | undefined;
 
-  constructor(known: Clients, workers: () => readonly Worker[]) {
-    this.#known = known;
-    this.#workers = workers;
-  }
-
-  async answer(
+  async function answer(
     name: 'decide' | 'peek',
     { id, digest, use, repliedAt, askedAt, owes }: LocalQuestion,
   ): Promise<Verdict | undefined> {
-    if (!this.#gatherings.has(id) && !this.#isCurrent(id, repliedAt)) this.#gatherings.set(id, this.#gather(id));
-    await this.#gatherings.get(id);
+    if (!gatherings.has(id) && !isCurrent(id, repliedAt)) gatherings.set(id, gather(id));
+    await gatherings.get(id);
     // After a stall of this process, the worker has already decided, so the request would be charged twice.
     if (monotonicClock() - askedAt > (ANSWER_WITHIN_MS - TRAVEL_MS) * MILLISECOND) return undefined;
     const credential = credentialOf(id, digest, use);
-    return name === 'decide' ? this.#known.decide(credential, owes) : this.#known.peek(credential);
+    return name === 'decide' ? known.decide(credential, owes) : known.peek(credential);
   }
 
   /** Call this at intervals. Once per outage, it asks each worker for all its keys. */
-  watch(isRedisAway: boolean): void {
+  function watch(isRedisAway: boolean): void {
     if (!isRedisAway) {
-      if (this.#outage !== undefined) this.#outage.isOver = true;
-      this.#outage = undefined;
+      if (outage !== undefined) outage.isOver = true;
+      outage = undefined;
       return;
     }
-    this.#outage ??= newCollection();
-    for (const worker of this.#workers()) if (!this.#outage.asked.has(worker)) void this.#collect(worker, this.#outage);
+    outage ??= newCollection();
+    for (const worker of workers()) if (!outage.asked.has(worker)) void collect(worker, outage);
   }
 
   /** Asks a worker that is about to be replaced for all its keys. */
-  takeOver(worker: Worker): Promise<void> {
-    return this.#collect(worker, newCollection());
-  }
+  const takeOver = (worker: Worker): Promise<void> => collect(worker, newCollection());
 
-  async #collect(worker: Worker, outage: Collection): Promise<void> {
-    outage.asked.add(worker);
+  async function collect(worker: Worker, of: Collection): Promise<void> {
+    of.asked.add(worker);
     let next: 'first' | 'next' = 'first';
-    while (!outage.isOver) {
+    while (!of.isOver) {
       const askedAt = monotonicClock();
       const page = await worker.ask('keys', next);
       next = 'next';
       // A worker that did not answer in time is asked again.
-      if (page === undefined) outage.asked.delete(worker);
+      if (page === undefined) of.asked.delete(worker);
       if (page === undefined || page.length === 0) return;
-      for (const [id, known] of page) {
+      for (const [id, one] of page) {
         // More keys would evict those that were used later, because workers send the most recently used keys first.
-        if (outage.collected.size === MAX_CLIENTS) return;
-        outage.collected.add(id);
+        if (of.collected.size === MAX_CLIENTS) return;
+        of.collected.add(id);
         // A change may outdate more keys than this one, so the worker is asked again from the start.
-        if (!this.#known.takeOver(id, known, askedAt)) next = 'first';
+        if (!known.takeOver(id, one, askedAt)) next = 'first';
       }
     }
   }
 
-  #isCurrent(id: string, repliedAt: number): boolean {
-    const gatheredAt = this.#gatheredAt.get(id) ?? Number.NEGATIVE_INFINITY;
-    return performance.now() - gatheredAt <= FRESH_MS && repliedAt <= this.#known.repliedAt(id);
+  function isCurrent(id: string, repliedAt: number): boolean {
+    const at = gatheredAt.get(id) ?? Number.NEGATIVE_INFINITY;
+    return performance.now() - at <= FRESH_MS && repliedAt <= known.repliedAt(id);
   }
 
-  async #gather(id: string): Promise<void> {
+  async function gather(id: string): Promise<void> {
     const askedAt = monotonicClock();
-    const answers = await Promise.all(this.#workers().map((worker) => worker.ask('key', id, GATHERED_WITHIN_MS)));
-    for (const known of answers) if (known !== undefined) this.#known.takeOver(id, known, askedAt);
-    this.#gatherings.delete(id);
-    this.#gatheredAt.set(id, performance.now());
+    const answers = await Promise.all(workers().map((worker) => worker.ask('key', id, GATHERED_WITHIN_MS)));
+    for (const one of answers) if (one !== undefined) known.takeOver(id, one, askedAt);
+    gatherings.delete(id);
+    gatheredAt.set(id, performance.now());
   }
+
+  return { answer, watch, takeOver };
 }
 
 /** The keys that workers report. */

@@ -13,9 +13,9 @@ import type { PlanCache } from '../stores/plan-cache.ts';
 import { Webhooks } from '../webhooks/webhooks.ts';
 import { actOn } from './changes.ts';
 import type { Changed, StartOrder } from './channel.ts';
-import { LastGoodFiles } from './last-good-files.ts';
-import { LevelsOfMachine } from './local-decisions.ts';
-import { KeyOwner } from './without-redis.ts';
+import { lastGoodFiles } from './last-good-files.ts';
+import { levelsOfMachine } from './local-decisions.ts';
+import { keyOwner } from './without-redis.ts';
 import { endLeftBehind, WorkerProcess } from './worker-process.ts';
 import { type Reason, Workers } from './workers.ts';
 
@@ -54,16 +54,13 @@ export async function startPrimary(
   let operators: OperatorsServer | undefined;
   let hasLoaded = false;
   const clients = new Clients(() => backend?.planCache.ifKnown);
-  const levels = new LevelsOfMachine(clients, () => workers.channels());
+  const levels = levelsOfMachine(clients, () => workers.channels());
   const opened = Promise.withResolvers<PlannedBackend>();
   const keys = opened.promise.then((backend) => backend.keys);
   const webhooks = new Webhooks(keys, logger, { url: settings.WEBHOOK_URL, secret: webhookSecretOf(settings, logger) });
-  const crashes = new Counter({
-    name: 'gateway_worker_crashes_total',
-    help: 'Workers that crashed.',
-  });
+  const crashes = new Counter({ name: 'gateway_worker_crashes_total', help: 'Workers that crashed.' });
   crashes.declare('');
-  const files = new LastGoodFiles(readAgain);
+  const filesInsteadOfBad = lastGoodFiles(readAgain);
   const workers = new Workers(settings.WORKERS, {
     logger,
     onCrash: () => crashes.add(),
@@ -71,7 +68,7 @@ export async function startPrimary(
     // Every connection has ended by then: it is used once more or becomes idle, and both have a time limit.
     replacedMs: LONGEST_USE_MS + settings.CORE_TIMEOUT_MS,
     launch(number, reason) {
-      const worker: WorkerProcess = new WorkerProcess(number, port, files.insteadOfBad(), {
+      const worker: WorkerProcess = new WorkerProcess(number, port, filesInsteadOfBad(), {
         start: () => orderFor(reason, backend?.planCache),
         report(report): undefined {
           hasLoaded ||= report?.isLoaded ?? false;
@@ -175,9 +172,9 @@ const reasonsOf = (ends: readonly PromiseSettledResult<unknown>[]): unknown[] =>
 async function openStorage(
   { DATA_DIR, ACTIVITY_LENGTH: auditLength }: GatewaySettings,
   workers: () => readonly WorkerProcess[],
-): Promise<KeyOwner> {
+) {
   const { SqliteStorage } = await import('../stores/sqlite/storage.ts');
-  return new KeyOwner(workers, (owner) => new SqliteStorage(DATA_DIR, { owner, auditLength }));
+  return keyOwner(workers, (owner) => new SqliteStorage(DATA_DIR, { owner, auditLength }));
 }
 
 /**

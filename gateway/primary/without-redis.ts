@@ -42,52 +42,44 @@ export function storageOfPrimary(primary: Channel<AskedOfPrimary, AskedOfWorker>
  * The keys that workers hold without Redis. Only one process holds a key: before the key's record changes, and before
  * another worker loads it, the holder sends the state and forgets the key. During a restart there are two workers.
  */
-export class KeyOwner implements Owner {
-  readonly storage: SqliteStorage;
-  readonly #workers: () => readonly WorkerProcess[];
-  #flush: Promise<unknown> | undefined;
-
-  constructor(workers: () => readonly WorkerProcess[], open: (owner: Owner) => SqliteStorage) {
-    this.#workers = workers;
-    this.storage = open(this);
-  }
-
-  /** Resolves when no worker decides on the key, and the storage has its state. */
-  async release(id: string): Promise<void> {
-    await Promise.all(this.#workers().map((worker) => worker.release({ id, isChanged: true })));
-  }
-
-  /** Resolves when the storage has all states of workers that answer. Calls in the same turn share one message. */
-  flush(): Promise<unknown> {
-    if (this.#flush === undefined) {
-      setImmediate(() => {
-        this.#flush = undefined;
-      });
-      this.#flush = Promise.all(this.#workers().map((worker) => worker.flush()));
-    }
-    return this.#flush;
-  }
+export function keyOwner(workers: () => readonly WorkerProcess[], open: (owner: Owner) => SqliteStorage) {
+  let flush: Promise<unknown> | undefined;
+  const storage = open({
+    release: (id) => Promise.all(workers().map((worker) => worker.release({ id, isChanged: true }))),
+    /** Calls in the same turn share one message. */
+    flush() {
+      if (flush === undefined) {
+        setImmediate(() => {
+          flush = undefined;
+        });
+        flush = Promise.all(workers().map((worker) => worker.flush()));
+      }
+      return flush;
+    },
+  });
 
   /** @returns the fields of a key; undefined if they cannot be read now */
-  load(worker: WorkerProcess, id: string) {
+  function load(worker: WorkerProcess, id: string) {
     // Another worker that is loading the key keeps waiting, because its turn follows.
-    const others = () => this.#workers().filter((other) => other !== worker && other.hasKeys);
+    const others = () => workers().filter((other) => other !== worker && other.hasKeys);
     const takeOver = () => Promise.all(others().map((other) => other.release({ id, isChanged: false })));
-    return this.storage.load(id, takeOver).then(
+    return storage.load(id, takeOver).then(
       (fields) => ({ fields }),
       () => undefined,
     );
   }
 
   /** Calls the storage for a worker. Never throws. */
-  async call({ method, args }: AskedOfPrimary['call'][0]): Promise<AskedOfPrimary['call'][1]> {
+  async function call({ method, args }: AskedOfPrimary['call'][0]): Promise<AskedOfPrimary['call'][1]> {
     try {
-      const call = this.storage[method] as (...given: readonly unknown[]) => Promise<unknown>;
-      return { value: await call.call(this.storage, ...args) };
+      const called = storage[method] as (...given: readonly unknown[]) => Promise<unknown>;
+      return { value: await called.call(storage, ...args) };
     } catch (cause) {
       const { message, shown } = cause as Unavailable;
       const fault = cause instanceof NotMade ? 'not made' : cause instanceof Unknown ? 'unknown' : 'unavailable';
       return { fault, message, shown };
     }
   }
+
+  return { storage, load, call };
 }

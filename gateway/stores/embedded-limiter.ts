@@ -70,16 +70,11 @@ export class EmbeddedLimiter implements Limiter {
   }
 
   decide(credential: Credential): Promise<Verdict> {
-    const held = this.#held(credential.id);
-    return held === undefined
-      ? this.#whenLoaded(credential, (loaded) => this.#decideHeld(loaded, credential))
-      : this.#decideHeld(held, credential);
+    return this.#withKey(credential, (held) => this.#decideHeld(held, credential));
   }
 
-  async peek(credential: Credential): Promise<Verdict> {
-    const peekHeld = (held: HeldKey) => this.#decided(held, credential, false).verdict;
-    const held = this.#held(credential.id);
-    return held === undefined ? await this.#whenLoaded(credential, peekHeld) : peekHeld(held);
+  peek(credential: Credential): Promise<Verdict> {
+    return this.#withKey(credential, (held) => this.#decided(held, credential, false).verdict);
   }
 
   /**
@@ -155,16 +150,18 @@ export class EmbeddedLimiter implements Limiter {
     if (isNewBan) held.ban = this.#save([held], true);
   }
 
-  async #whenLoaded(credential: Credential, act: (held: HeldKey) => Verdict | Promise<Verdict>): Promise<Verdict> {
-    const { id, digest } = credential;
-    for (;;) {
+  /** A key may be released between its load and the decision. It is then loaded again. */
+  async #withKey({ id, digest }: Credential, act: (held: HeldKey) => Verdict | Promise<Verdict>): Promise<Verdict> {
+    let held = this.#held(id);
+    while (held === undefined) {
       const fields = await this.#load(id);
-      const held = this.#held(id);
-      if (held !== undefined) return await act(held);
+      held = this.#held(id);
+      if (held !== undefined) break;
       if (fields === undefined) return GONE;
       if (isUnknownSecret(digest, fields)) return UNKNOWN;
       if (readKey(fields) === undefined) return UNREADABLE;
     }
+    return await act(held);
   }
 
   /** Concurrent requests for one key share a load. */

@@ -31,87 +31,76 @@ const USUAL = {
  * Records in the audit log what was edited in the store by hand: plans, records, secrets and bans of keys, and keys
  * that were deleted. Each gateway reads a few keys a second, starting at a random key, so more gateways find an edit
  * sooner. It accepts and records an edit in one step, so each edit is recorded only once. It also writes a missing plan
- * table back.
+ * table back. Runs until the signal is aborted. While the store is away, it finds nothing.
  */
-export class EditWatch {
-  readonly #parts: { readonly storage: Storage; readonly plans: Plans; readonly planCache: PlanCache };
-  readonly #times: typeof USUAL;
+export function watchEdits(
+  { storage, plans, planCache }: { storage: Storage; plans: Plans; planCache: PlanCache },
+  signal: AbortSignal,
+  { everyMs, withoutDataMs } = USUAL,
+): void {
   /** When each listed key without data was first seen, by id. */
-  readonly #missing = new Map<string, number>();
-  #at: number | undefined;
-  #checkedVersion: string | undefined;
+  const missing = new Map<string, number>();
+  let at: number | undefined;
+  let checkedVersion: string | undefined;
 
-  constructor(parts: { storage: Storage; plans: Plans; planCache: PlanCache }, times = USUAL) {
-    this.#parts = parts;
-    this.#times = times;
-  }
-
-  /** Runs until the signal is aborted. While the store is away, it finds nothing. */
-  run(signal: AbortSignal): void {
-    void repeat(PLANS_EVERY_MS, signal, () => this.#checkPlans());
-    void repeat(this.#times.everyMs, signal, () => this.#checkKeys());
-  }
-
-  async #checkPlans(): Promise<void> {
-    const { plans, planCache } = this.#parts;
+  async function checkPlans(): Promise<void> {
     const { version } = planCache;
     if (planCache.isMissing) {
       await plans.writeBack(planCache.lastGood);
-    } else if (version !== this.#checkedVersion) {
+    } else if (version !== checkedVersion) {
       await plans.acceptEdit(planCache.lastGood);
-      this.#checkedVersion = version;
+      checkedVersion = version;
     }
   }
 
-  async #checkKeys(): Promise<void> {
-    const { storage, plans, planCache } = this.#parts;
+  async function checkKeys(): Promise<void> {
     // While the table holds a bad value, the last good one must stay stored.
     if (planCache.rejected.length > 0) await plans.acceptEdit(planCache.lastGood);
-    this.#at ??= Math.floor(Math.random() * (await storage.countKeys()));
-    const cursors = await storage.listKeys({ offset: this.#at, limit: AT_ONCE, newestFirst: true });
-    this.#at = cursors.length < AT_ONCE ? 0 : this.#at + AT_ONCE;
-    await Promise.all(cursors.map((cursor) => this.#checkKey(cursor)));
+    at ??= Math.floor(Math.random() * (await storage.countKeys()));
+    const cursors = await storage.listKeys({ offset: at, limit: AT_ONCE, newestFirst: true });
+    at = cursors.length < AT_ONCE ? 0 : at + AT_ONCE;
+    await Promise.all(cursors.map(checkKey));
   }
 
-  async #checkKey(cursor: KeyCursor): Promise<void> {
-    const { storage } = this.#parts;
+  async function checkKey(cursor: KeyCursor): Promise<void> {
     const { id } = cursor;
     const fields = await storage.read(`key:${id}`);
-    if (fields === undefined) return await this.#miss(cursor);
-    this.#missing.delete(id);
+    if (fields === undefined) return await miss(cursor);
+    missing.delete(id);
     const { entries, changes } = handEditsOf(id, fields, Date.now() * 1_000);
     if (entries.length === 0) return;
     const part = { record: `key:${id}`, exists: true, expect: seenOf(fields), set: changes } as const;
     await storage.change({ parts: [part], entries: auditEntries(...entries) });
   }
 
-  async #miss({ id, createdAt }: KeyCursor): Promise<void> {
-    const since = this.#missing.get(id) ?? Date.now();
-    this.#missing.set(id, since);
-    if (Date.now() - since < this.#times.withoutDataMs) return;
-    this.#missing.delete(id);
+  async function miss({ id, createdAt }: KeyCursor): Promise<void> {
+    const since = missing.get(id) ?? Date.now();
+    missing.set(id, since);
+    if (Date.now() - since < withoutDataMs) return;
+    missing.delete(id);
     // A place added by hand has whole seconds.
-    const wasKey = !Number.isInteger(createdAt) || (await this.#isInAuditLog(id));
+    const wasKey = !Number.isInteger(createdAt) || (await isInAuditLog(id));
     const entry = wasKey
       ? byHand('key.revoke', id, 'Its data is gone.')
       : byHand('key.reindex', id, 'It was in the list of keys, but is not a key.');
-    await this.#parts.storage.change({
+    const record = `revoked:${id}` as const;
+    const moveTo = { record, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' } as const;
+    await storage.change({
       parts: [
-        { record: `revoked:${id}`, exists: false },
-        {
-          record: `key:${id}`,
-          exists: false,
-          moveTo: { record: `revoked:${id}`, fields: [], seconds: REVOKED_KEPT_SECONDS, mark: 'deleted_by_hand' },
-        },
+        { record, exists: false },
+        { record: `key:${id}`, exists: false, moveTo },
       ],
       entries: auditEntries(entry),
     });
   }
 
-  async #isInAuditLog(id: string): Promise<boolean> {
+  async function isInAuditLog(id: string): Promise<boolean> {
     const query = { after: undefined, limit: 1, isWanted: ({ target }: { target: string }) => target === id };
-    return (await new AuditLog(this.#parts.storage).list(query)).activity.length > 0;
+    return (await new AuditLog(storage).list(query)).activity.length > 0;
   }
+
+  void repeat(PLANS_EVERY_MS, signal, checkPlans);
+  void repeat(everyMs, signal, checkKeys);
 }
 
 /**

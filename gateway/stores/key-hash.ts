@@ -15,7 +15,7 @@ import { describeNetwork, isNetwork, parseNetwork } from '../limiter/networks.ts
 import { isPlanName, parseLimit } from '../limiter/plans.ts';
 import { readTags, writeTags } from '../limiter/tags.ts';
 import type { FieldChange } from './audit.ts';
-import { readState, readUsed, USED, withoutSecrets, writeUsed } from './key-state.ts';
+import { readState, readUsed, USED, writeUsed } from './key-state.ts';
 import { type FieldChanges, type Fields, readTime, withChanges, writeTime } from './storage.ts';
 
 /**
@@ -173,11 +173,12 @@ export function writeRecord(
   const gone = before.filter(({ digest }) => !digests.has(digest));
   const written = secrets.filter((secret) => !before.includes(secret));
   const createdAt = fields.created_at ?? stored.created_at;
+  const used = Object.entries(readUsed(stored[USED])).filter(([id]) => !gone.some((secret) => secret.id === id));
   return {
     ...fields,
     ...Object.fromEntries(written.map((secret) => [SECRET + secret.digest, writeSecret(secret, createdAt)])),
     ...Object.fromEntries(gone.map(({ digest }) => [SECRET + digest, undefined])),
-    ...(gone.length > 0 && { [USED]: writeUsed(withoutSecrets(readUsed(stored[USED]), gone)) }),
+    ...(gone.length > 0 && { [USED]: writeUsed(Object.fromEntries(used)) }),
   };
 }
 

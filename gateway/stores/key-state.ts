@@ -1,5 +1,4 @@
 import { DAY, full, MINUTE, readLevel, SECOND } from '../limiter/bucket.ts';
-import type { Secret } from '../limiter/credential.ts';
 import type { KeyChange, KeyState, Mark, StoredLevel } from '../limiter/key-record.ts';
 import { isLimit, MAX_LIMIT } from '../limiter/plans.ts';
 import { NO_REFUSALS, type Refusals } from '../limiter/refusals.ts';
@@ -132,8 +131,6 @@ function readStoredLevel(text: string | undefined, window: number): StoredLevel 
   return level === undefined ? full(MAX_LIMIT) : { ...level, limit: isLimit(level.limit) ? level.limit : undefined };
 }
 
-/** The fields of a key that record when the key and its secrets were used. */
-
 /** `29918880:120:4` for each mark. */
 const writeMarks = (marks: readonly Mark[]): string | undefined =>
   marks.map(({ at, admitted, refused }) => `${at}:${admitted}:${refused}`).join(' ') || undefined;
@@ -153,10 +150,6 @@ export const writeUsed = (used: KeyState['used']): string | undefined =>
   Object.entries(used)
     .map(([id, at]) => `${id}:${at / SECOND}`)
     .join(' ') || undefined;
-
-/** The last uses, without removed secrets. */
-export const withoutSecrets = (used: KeyState['used'], gone: readonly Secret[]): KeyState['used'] =>
-  Object.fromEntries(Object.entries(used).filter(([id]) => !gone.some((secret) => secret.id === id)));
 
 /** Skips malformed entries. */
 export const readUsed = (text = ''): KeyState['used'] =>

@@ -2,7 +2,7 @@ import http from 'node:http';
 import { expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import type { RequestsAnswer } from '../../gateway/operators/api/answers.ts';
-import { AUDIT_LOG, confirmed, TailFollower } from '../../gateway/primary/changes.ts';
+import { AUDIT_LOG, confirmed, follow } from '../../gateway/primary/changes.ts';
 import type { Changed } from '../../gateway/primary/channel.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
@@ -230,11 +230,11 @@ const AUDIT = 'gateway:activity';
 
 function follower() {
   const changes: Changed[] = [];
-  const tail = new TailFollower(AUDIT_LOG, storage, async (changed) => void changes.push(changed));
+  const tail = follow(AUDIT_LOG, storage, async (changed) => void changes.push(changed));
   return {
     tail,
     async changes() {
-      await tail.follow();
+      await tail.read();
       return changes.splice(0);
     },
   };
@@ -293,7 +293,7 @@ test('after a value of another type has replaced the audit log, all keys are rep
   const { changes, tail } = follower();
   await changes();
   await redis.set(AUDIT, 'nonsense');
-  await expect(tail.follow()).rejects.toThrow('WRONGTYPE');
+  await expect(tail.read()).rejects.toThrow('WRONGTYPE');
   await redis.del(AUDIT);
   expect(await changes()).toEqual([{ anyKey: true }, { anyKey: true }]);
   expect(await changes()).toEqual([]);

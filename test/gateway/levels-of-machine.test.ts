@@ -4,7 +4,7 @@ import type { KnownPage } from '../../gateway/limiter/client.ts';
 import { Clients } from '../../gateway/limiter/clients.ts';
 import { createApiKey, credentialOf } from '../../gateway/limiter/credential.ts';
 import type { AskedOfPrimary, AskedOfWorker, Channel } from '../../gateway/primary/channel.ts';
-import { LevelsOfMachine } from '../../gateway/primary/local-decisions.ts';
+import { levelsOfMachine } from '../../gateway/primary/local-decisions.ts';
 import { redisUnderTest } from '../support/limiters.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
 
@@ -44,7 +44,7 @@ function workerWith(count: number) {
 function primaryOf(...workers: ReturnType<typeof workerWith>[]) {
   const known = new Clients(() => redis.plans);
   const channels = workers as unknown as Channel<AskedOfWorker, AskedOfPrimary>[];
-  const levels = new LevelsOfMachine(known, () => channels);
+  const levels = levelsOfMachine(known, () => channels);
   const outcomeOf = ({ id, digest }: { id: string; digest: string }) =>
     known.decide(credentialOf(id, digest), false)?.outcome;
   const outcomes = (keys: readonly { id: string; digest: string }[]) => new Set(keys.map(outcomeOf));

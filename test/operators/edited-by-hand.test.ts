@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import { type Activity, logged } from '../../gateway/stores/audit.ts';
-import { EditWatch, handEditsOf } from '../../gateway/stores/hand-edits.ts';
+import { handEditsOf, watchEdits } from '../../gateway/stores/hand-edits.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
@@ -215,7 +215,7 @@ test('a key deleted by hand is recorded once, and a backup restores it', async (
   const plans = new Plans(storage);
   for (let gateway = 0; gateway < 2; gateway++) {
     const parts = { storage, plans, planCache: new PlanCache(plans, logger) };
-    new EditWatch(parts, { everyMs: 20, withoutDataMs: 200 }).run(untilCleanUp());
+    watchEdits(parts, untilCleanUp(), { everyMs: 20, withoutDataMs: 200 });
   }
   await sleep(100);
   expect(await auditOf(stack, id)).toEqual(['api: key.create']);
@@ -237,7 +237,7 @@ test('an entry that is not a key, typed into the list of keys, is removed withou
   const storage = new RedisStorage(redis);
   const { logger } = readableLog();
   const parts = { storage, plans: new Plans(storage), planCache: new PlanCache(new Plans(storage), logger) };
-  new EditWatch(parts, { everyMs: 20, withoutDataMs: 100 }).run(untilCleanUp());
+  watchEdits(parts, untilCleanUp(), { everyMs: 20, withoutDataMs: 100 });
   await expect.poll(() => auditOf(stack, 'ForeignKey01')).toEqual(['by hand: key.reindex']);
   expect(await redis.zscore('gateway:keys', 'ForeignKey01')).toBeNull();
 });
@@ -251,7 +251,7 @@ test('edits are detected in the plans that the plan cache has read, and only an 
   await planCache.start();
   await planCache.stop();
   const sent = countCommands(connection);
-  new EditWatch({ storage, plans, planCache }, { everyMs: 5, withoutDataMs: 60_000 }).run(untilCleanUp());
+  watchEdits({ storage, plans, planCache }, untilCleanUp(), { everyMs: 5, withoutDataMs: 60_000 });
   await sleep(500);
   expect(sent('zrange')).toBeGreaterThan(5);
   // The table was read once, and so was its stored copy.

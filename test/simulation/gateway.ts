@@ -3,7 +3,7 @@ import { monotonicClock } from '../../gateway/limiter/bucket.ts';
 import { Clients, type LocalDecisions } from '../../gateway/limiter/clients.ts';
 import type { Limiter } from '../../gateway/limiter/limiter.ts';
 import type { PlanTable } from '../../gateway/limiter/plans.ts';
-import { type Announce, AUDIT_LOG, actOn, BanLog, confirmed, TailFollower } from '../../gateway/primary/changes.ts';
+import { type Announce, AUDIT_LOG, actOn, banLog, confirmed, follow } from '../../gateway/primary/changes.ts';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { PlanCache } from '../../gateway/stores/plan-cache.ts';
 import { Plans } from '../../gateway/stores/plans.ts';
@@ -71,10 +71,10 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
   void planCache.start().then(load);
   const announce: Announce = async (changed) => actOn(changed, clients, planCache);
   const operatorsStorage = await backend.operatorsStorage();
-  const bans = new BanLog(backend.storage);
+  const bans = banLog(backend.storage);
   const stopped = new AbortController();
   if (wrappers.isDeaf !== true)
-    for (const followed of [AUDIT_LOG, bans]) new TailFollower(followed, backend.storage, announce).run(stopped.signal);
+    for (const log of [AUDIT_LOG, bans.followed]) follow(log, backend.storage, announce).run(stopped.signal);
   bans.run(stopped.signal);
   const storage = confirmed(operatorsStorage, wrappers.announce?.(announce) ?? announce, () => planCache.begin());
   const limiter = remembering(clients, backend.limiter);

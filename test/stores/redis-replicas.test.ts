@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { checkRedis } from '../../gateway/stores/redis/nodes.ts';
-import { Replicas } from '../../gateway/stores/redis/storage.ts';
+import { replicasOf } from '../../gateway/stores/redis/storage.ts';
 import { Unconfirmed } from '../../gateway/stores/storage.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -94,11 +94,11 @@ test('without replicas, a change is acknowledged even if the connection is lost 
 
 test('a confirmation by replicas is only valid on the connection of the change', async () => {
   const { redis } = await setUp();
-  const replicas = new Replicas(redis);
+  const noteWrite = replicasOf(redis);
   await redis.set('test:written', '1');
-  const same = replicas.noteWrite('test:written');
+  const same = noteWrite('test:written');
   await same();
-  const other = replicas.noteWrite('test:written');
+  const other = noteWrite('test:written');
   redis.stream.destroy();
   await expect.poll(() => redis.status).not.toBe('ready');
   await expect.poll(() => redis.status).toBe('ready');

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Keys } from '../../gateway/stores/keys.ts';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
-import { type Change, type KeyListQuery, type LogEntry, NotMade } from '../../gateway/stores/storage.ts';
+import { type Change, type LogEntry, NotMade } from '../../gateway/stores/storage.ts';
 import { connectedRedis, countCommands, emptyDatabase } from '../support/redis-database.ts';
 import { auditEntry, idOfKey, issuing, revoking, storageAt } from '../support/redis-storage.ts';
 
@@ -16,9 +16,6 @@ async function issue(fields?: Record<string, string>): Promise<string> {
   return id;
 }
 
-const numbers = async (query: KeyListQuery) =>
-  (await storage.listKeys(query)).map(({ id }) => Number(id.slice('Key'.length)));
-
 test('a store counts as empty even if a change has left temporary data', async () => {
   expect(await storage.isEmpty()).toBe(true);
   await redis.set('gateway:change:{gateway:plans}:x', 'cancelled');
@@ -29,34 +26,17 @@ test('a store counts as empty even if a change has left temporary data', async (
   await redis.flushdb();
 });
 
-test('keys are listed by creation, then by id, in pages, and keep their places when they are revoked', async () => {
-  // Keys 3 and 4 were created at the same time.
-  const times = ['100.25', '200', '300', '300', '400.000001', '500'];
+test('a member of the index that is not the id of a key is never listed', async () => {
+  const times = ['100.25', '200', '300'];
   for (const [at, created] of times.entries()) await storage.change(issuing(idOfKey(at + 1), { created_at: created }));
   await redis.zadd('gateway:keys', 250, 'no key id', 300, 'Key00000000', 9e9, '');
-  await storage.change(revoking(idOfKey(2)));
-  await storage.change(revoking(idOfKey(5)));
-  expect(await numbers({ limit: 9 })).toEqual([1, 3, 4, 6]);
-  expect(await numbers({ limit: 9, withRevoked: true })).toEqual([1, 2, 3, 4, 5, 6]);
-  for (const withRevoked of [false, true]) {
-    for (const newestFirst of [false, true]) {
-      const all = await storage.listKeys({ limit: 9, withRevoked, newestFirst });
-      const byCursor = [];
-      for (let page = await storage.listKeys({ limit: 2, withRevoked, newestFirst }); page.length > 0; ) {
-        byCursor.push(...page);
-        page = await storage.listKeys({ limit: 2, withRevoked, newestFirst, after: page.at(-1) });
-      }
-      expect(byCursor).toEqual(all);
-      if (withRevoked) continue;
-      const byOffset = [];
-      for (let offset = 0; offset < all.length; offset += 2)
-        byOffset.push(...(await storage.listKeys({ offset, limit: 2, newestFirst })));
-      expect(byOffset).toEqual(all);
-    }
-  }
-  expect(await numbers({ limit: 9, withRevoked: true, newestFirst: true })).toEqual([6, 5, 4, 3, 2, 1]);
-  expect(await storage.listKeys({ limit: 1 })).toEqual([{ id: idOfKey(1), createdAt: 100.25 }]);
-  expect(await storage.countKeys()).toBe(4);
+  expect(await storage.listKeys({ limit: 2 })).toEqual([
+    { id: idOfKey(1), createdAt: 100.25 },
+    { id: idOfKey(2), createdAt: 200 },
+  ]);
+  const newest = await storage.listKeys({ limit: 9, newestFirst: true, withRevoked: true });
+  expect(newest.map(({ id }) => id)).toEqual([3, 2, 1].map(idOfKey));
+  expect(await storage.countKeys()).toBe(3);
 });
 
 test('a revocation keeps the last fields and the place of the key', async () => {

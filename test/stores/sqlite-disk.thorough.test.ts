@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, type TestContext, test } from 'vitest';
 import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
-import { NotMade, type RecordName } from '../../gateway/stores/storage.ts';
+import { type Change, NotMade, type Part, type RecordName, type Urgency } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startProcess } from '../support/process.ts';
 import { type Disk, smallDisk } from '../support/small-disk.ts';
@@ -26,35 +26,34 @@ function open(folder: string, options: SqliteOptions = {}): SqliteStorage {
 
 const entry = (action: string) => [{ log: 'audit' as const, fields: { action, text: 'x'.repeat(300) } }];
 
-const rename = (id: number, name: string) => ({
-  parts: [{ record: `key:${id}` as const, set: { name, created_at: String(id), more: 'x'.repeat(500) } }],
-  entries: entry('change'),
+const changing = (id: number, action: string, part: Omit<Part, 'record'>, urgency?: Urgency): Change => ({
+  parts: [{ record: `key:${id}`, ...part }],
+  entries: entry(action),
+  urgency,
 });
 
-const revoke = (id: number) => ({
-  parts: [
-    {
-      record: `key:${id}` as const,
-      exists: true,
-      moveTo: { record: `revoked:${id}` as const, fields: ['name', 'created_at'], seconds: 1e6 },
-    },
-  ],
-  entries: entry('revoke'),
-  urgency: 'revocation' as const,
-});
+const rename = (id: number, name: string) =>
+  changing(id, 'change', { set: { name, created_at: String(id), more: 'x'.repeat(500) } });
 
-const disable = (id: number) => ({
-  parts: [{ record: `key:${id}` as const, exists: true, set: { disabled: '1' } }],
-  entries: entry('disable'),
-  urgency: 'revocation' as const,
-});
+const revoke = (id: number) => {
+  const moveTo = { record: `revoked:${id}`, fields: ['name', 'created_at'], seconds: 1e6 } as const;
+  return changing(id, 'revoke', { exists: true, moveTo }, 'revocation');
+};
+
+const disable = (id: number) => changing(id, 'disable', { exists: true, set: { disabled: '1' } }, 'revocation');
+
+const ban = (id: number, until: number) =>
+  changing(id, 'ban', { exists: true, set: { banned_until: String(until) } }, 'ban');
 
 const bySystem = { message: FULL, shown: `The change was not made. ${FULL}` };
 
-async function withKeys(folder: string): Promise<SqliteStorage> {
+/** A disk with a storage that has keys. */
+async function diskWithKeys(context: TestContext, megabytes?: number) {
+  const disk = await diskFor(context, megabytes);
+  const folder = join(disk.folder, 'data');
   const storage = open(folder);
   await Promise.all(Array.from({ length: KEYS }, (_, id) => storage.change(rename(id, 'first'))));
-  return storage;
+  return { disk, folder, storage };
 }
 
 /** @returns the number of changes that were made before one failed */
@@ -76,9 +75,7 @@ async function hasAll(storage: SqliteStorage, { renamed = 0, revoked = 0, disabl
 }
 
 test('on a full disk, every key can be revoked or disabled, and no other change is made until there is space', async (context) => {
-  const disk = await diskFor(context);
-  const folder = join(disk.folder, 'data');
-  const storage = await withKeys(folder);
+  const { disk, folder, storage } = await diskWithKeys(context);
   expect(storage.fault()).toBeUndefined();
   await disk.fill();
   const renamed = await untilRefused(storage);
@@ -130,9 +127,7 @@ test.for([
   const create = async ([count, size]: readonly [number, number]) => {
     const ids = Array.from({ length: count }, () => from++);
     const set = { more: 'x'.repeat(size) };
-    await Promise.allSettled(
-      ids.map((id) => storage.change({ parts: [{ record: `key:${id}`, set }], entries: entry('create') })),
-    );
+    await Promise.allSettled(ids.map((id) => storage.change(changing(id, 'create', { set }))));
   };
   await create(sample.before);
   await disk.fill();
@@ -144,18 +139,11 @@ test.for([
 });
 
 test('on a full disk, a key can be revoked after any number of bans', async (context) => {
-  const disk = await diskFor(context, 16);
-  const storage = await withKeys(join(disk.folder, 'data'));
+  const { disk, storage } = await diskWithKeys(context, 16);
   await disk.fill();
   await untilRefused(storage);
-  const ban = (until: number) =>
-    storage.change({
-      parts: [{ record: 'key:1', exists: true, set: { banned_until: String(until) } }],
-      entries: entry('ban'),
-      urgency: 'ban',
-    });
   let made = 0;
-  while (made < 20_000 && (await ban(made).catch(() => false))) made += 1;
+  while (made < 20_000 && (await storage.change(ban(1, made)).catch(() => false))) made += 1;
   expect([made > 100, made < 20_000]).toEqual([true, true]);
   const newest = await storage.tail('audit', { count: 1_000 });
   for (let id = 0; id < KEYS; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
@@ -165,8 +153,7 @@ test('on a full disk, a key can be revoked after any number of bans', async (con
 });
 
 test('on a full disk, a revocation is made, and other changes in the same turn are not', async (context) => {
-  const disk = await diskFor(context);
-  const storage = await withKeys(join(disk.folder, 'data'));
+  const { disk, storage } = await diskWithKeys(context);
   await disk.fill();
   const large = Array.from({ length: 100 }, (_, at) => storage.change(rename(KEYS + at, 'x'.repeat(30_000))));
   const made = await Promise.allSettled([...large, storage.change(revoke(1))]);
@@ -181,9 +168,7 @@ test.for([
 ] as const)(
   'keys can be revoked and disabled while another process fills the disk, %s',
   async ([, changes], context) => {
-    const disk = await diskFor(context, 16);
-    const folder = join(disk.folder, 'data');
-    const storage = await withKeys(folder);
+    const { disk, folder, storage } = await diskWithKeys(context, 16);
     for (let id = 0; id < changes; id++) await storage.change(rename(id, 'second'));
     await disk.keepFull();
     for (let id = 0; id < 100; id++) expect(await storage.change(revoke(id)), `key ${id}`).toBe(true);
@@ -213,13 +198,11 @@ test.for([
 );
 
 test('a stop on a full disk loses nothing and keeps the reserved space if the log cannot be merged', async (context) => {
-  const disk = await diskFor(context, 16);
-  const folder = join(disk.folder, 'data');
-  const storage = await withKeys(folder);
+  const { disk, folder, storage } = await diskWithKeys(context, 16);
   await disk.fill(2_000_000);
-  const large = (id: number) => ({ parts: [{ record: `key:${id}` as const, set: { more: 'x'.repeat(95_000) } }] });
+  const set = { more: 'x'.repeat(95_000) };
   const ids = Array.from({ length: 28 }, (_, at) => KEYS + at);
-  const made = await Promise.all(ids.map((id) => storage.change({ ...large(id), entries: entry('create') })));
+  const made = await Promise.all(ids.map((id) => storage.change(changing(id, 'create', { set }))));
   expect(made).toEqual(ids.map(() => true));
   await disk.fill();
   await untilRefused(storage);
@@ -231,18 +214,14 @@ test('a stop on a full disk loses nothing and keeps the reserved space if the lo
 
   const next = open(folder);
   expect((await stat(join(folder, 'reserve'))).size).toBe(reserved);
-  expect(await next.readMany(ids.map((id) => `key:${id}` as const))).toEqual(
-    ids.map(() => expect.objectContaining({ more: 'x'.repeat(95_000) })),
-  );
+  expect(await next.readMany(ids.map((id) => `key:${id}` as const))).toMatchObject(ids.map(() => set));
   for (let id = 400; id < 420; id++) expect(await next.read(`key:${id}`)).toBeUndefined();
   await disk.free();
   await expect.poll(() => next.fault()).toBeUndefined();
 });
 
 test('bans are possible after stops and starts on a disk that another process fills', async (context) => {
-  const disk = await diskFor(context, 16);
-  const folder = join(disk.folder, 'data');
-  let storage = await withKeys(folder);
+  let { disk, folder, storage } = await diskWithKeys(context, 16);
   await disk.fill();
   await untilRefused(storage);
   for (let round = 0; round < 10; round++) {
@@ -250,16 +229,14 @@ test('bans are possible after stops and starts on a disk that another process fi
     await storage.close();
     await disk.fill();
     storage = open(folder);
-    const ban = { record: `key:${round}` as const, exists: true, set: { banned_until: '9' } };
-    expect(await storage.change({ parts: [ban], entries: entry('ban'), urgency: 'ban' })).toBe(true);
+    expect(await storage.change(ban(round, 9))).toBe(true);
     expect(await storage.change(revoke(100 + round))).toBe(true);
   }
 });
 
 test('states that are handed over on a full disk are saved once there is space', async (context) => {
-  const disk = await diskFor(context);
-  const folder = join(disk.folder, 'data');
-  await (await withKeys(folder)).close();
+  const { disk, folder, storage: before } = await diskWithKeys(context);
+  await before.close();
   const owner = {
     release: async (id: string) => void storage.save([[id, { admitted: '7' }]], true),
     flush: async () => void storage.save([['2', { admitted: '5' }]], false),
@@ -288,9 +265,8 @@ async function storedNow(folder: string, records: readonly RecordName[]): Promis
 }
 
 test('the stored data is in force after a start on a full disk without reserved space', async (context) => {
-  const disk = await diskFor(context);
-  const folder = join(disk.folder, 'data');
-  await (await withKeys(folder)).close();
+  const { disk, folder, storage: before } = await diskWithKeys(context);
+  await before.close();
   await rm(join(folder, 'reserve'));
   await disk.fill();
   const storage = open(folder);
@@ -333,9 +309,8 @@ test('in a read-only folder, all acknowledged data is in force, changes are refu
 });
 
 test('a gateway on a read-only folder without a lock locks it once it is writable, or exits if another gateway has locked it', async (context) => {
-  const disk = await diskFor(context);
-  const folder = join(disk.folder, 'data');
-  await (await withKeys(folder)).close();
+  const { disk, folder, storage: before } = await diskWithKeys(context);
+  await before.close();
   await rm(join(folder, 'lock'));
   await disk.remount('ro');
   const reader = () => startProcess(process.execPath, ['test/support/sqlite-writer.ts', folder], {});
@@ -359,8 +334,8 @@ test('a start without stored data fails with the reason if no data can be stored
   expect(() => new SqliteStorage(disk.folder)).toThrow('holds no database, and none can be created. DATA_DIR is read-');
 });
 
-test('a damaged database is not replaced by an empty one', async (context) => {
-  const { folder } = await diskFor(context);
+test('a damaged database is not replaced by an empty one', async () => {
+  const folder = await temporaryFolder();
   await writeFile(join(folder, 'gateway.db'), 'x'.repeat(8_192));
   expect(() => new SqliteStorage(folder)).toThrow('gateway.db is damaged. Restore a backup.');
 });

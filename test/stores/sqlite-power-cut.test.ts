@@ -8,14 +8,8 @@ import { commitEnds, frameEnds } from '../support/wal.ts';
 
 const CHANGES = 6;
 
-interface Recorded {
-  readonly folder: string;
-  readonly wal: Buffer;
-  /** The length of the log before the first change, and when each change was acknowledged. */
-  readonly synced: readonly number[];
-}
-
-async function record(): Promise<Recorded> {
+/** Makes changes. `synced` has the length of the log before the first one, and when each one was acknowledged. */
+async function record() {
   const folder = await temporaryFolder();
   const storage = new SqliteStorage(join(folder, 'live'));
   const wal = join(folder, 'live', 'gateway.db-wal');
@@ -41,7 +35,7 @@ async function record(): Promise<Recorded> {
 }
 
 /** The number of the last change that a start finds with this log. Fails if a change is incomplete. */
-async function lastFound({ folder }: Recorded, wal: Buffer): Promise<number> {
+async function lastFound(folder: string, wal: Buffer): Promise<number> {
   const after = join(folder, randomBytes(4).toString('hex'));
   await mkdir(after);
   await cp(join(folder, 'gateway.db'), join(after, 'gateway.db'));
@@ -61,27 +55,25 @@ async function lastFound({ folder }: Recorded, wal: Buffer): Promise<number> {
 }
 
 test('a power cut anywhere in the log loses no acknowledged change and leaves none incomplete', async () => {
-  const recorded = await record();
-  const { wal, synced } = recorded;
+  const { folder, wal, synced } = await record();
   expect(synced.length).toBe(CHANGES + 1);
   const ends = frameEnds(wal.length).filter((end) => end >= (synced[0] ?? 0));
   expect(ends.length).toBeGreaterThan(CHANGES * 4);
   for (const end of ends) {
     const made = synced.findLastIndex((length) => length <= end);
-    expect(await lastFound(recorded, wal.subarray(0, end))).toBe(made);
+    expect(await lastFound(folder, wal.subarray(0, end))).toBe(made);
     const within = end + 1 + Math.floor(Math.random() * 4_000);
-    if (within < wal.length) expect(await lastFound(recorded, wal.subarray(0, within))).toBe(made);
+    if (within < wal.length) expect(await lastFound(folder, wal.subarray(0, within))).toBe(made);
   }
 });
 
 test('any bytes that a power cut leaves after the last synced frame are ignored', async () => {
-  const recorded = await record();
-  const { wal, synced } = recorded;
+  const { folder, wal, synced } = await record();
   for (const [made, length] of synced.slice(0, -1).entries()) {
     const rest = wal.length - length;
     const torn = Buffer.from(wal);
     torn.set(randomBytes(512), length + 512);
     for (const behind of [randomBytes(rest), Buffer.alloc(rest), torn.subarray(length)])
-      expect(await lastFound(recorded, Buffer.concat([wal.subarray(0, length), behind]))).toBe(made);
+      expect(await lastFound(folder, Buffer.concat([wal.subarray(0, length), behind]))).toBe(made);
   }
 });

@@ -28,18 +28,18 @@ class Decider implements Owner {
   }
 }
 
-async function open(): Promise<{ storage: SqliteStorage; decider: Decider; folder: string }> {
-  const [folder, decider] = [await temporaryFolder(), new Decider()];
-  const storage = new SqliteStorage(folder, { owner: decider });
+async function open(): Promise<{ storage: SqliteStorage; decider: Decider }> {
+  const decider = new Decider();
+  const storage = new SqliteStorage(await temporaryFolder(), { owner: decider });
   decider.storage = storage;
   cleanUp(() => storage.close());
   await storage.change(rename('a', undefined, 'first'));
   decider.asked.length = 0;
-  return { storage, decider, folder };
+  return { storage, decider };
 }
 
-const rename = (id: string, from: string | undefined, to: string) => ({
-  parts: [{ record: `key:${id}` as const, expect: { name: from }, set: { name: to } }],
+const rename = (id: string, from: string | undefined, to: string, set: FieldChanges = {}) => ({
+  parts: [{ record: `key:${id}` as const, expect: { name: from }, set: { name: to, ...set } }],
   entries: [],
 });
 
@@ -47,10 +47,7 @@ test('a load during a change returns the state that was taken over and the resul
   const { storage, decider } = await open();
   decider.states.set('a', { admitted: '7', banned_until: '9', bans: '1' });
   const order: string[] = [];
-  const lift = {
-    parts: [{ record: 'key:a' as const, expect: { name: 'first' }, set: { banned_until: undefined, name: 'second' } }],
-    entries: [],
-  };
+  const lift = rename('a', 'first', 'second', { banned_until: undefined });
   let loaded: Promise<unknown> | undefined;
   decider.beforeRelease = async () => {
     loaded ??= storage.load('a').then((fields) => {

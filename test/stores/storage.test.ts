@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
-import { auditEntry, bothStorages } from '../support/storages.ts';
+import { auditEntry, issuing, revoking } from '../support/redis-storage.ts';
+import { bothStorages } from '../support/storages.ts';
 
 const { url } = await emptyDatabase();
 
 const newId = () => createApiKey().credential.id;
 const key = (id: string) => `key:${id}` as const;
-const revoked = (id: string) => `revoked:${id}` as const;
 
 describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
   test('makes a change only if the record has the expected fields', async () => {
@@ -16,7 +16,7 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     const change = (expect: Record<string, string | undefined>, set: Record<string, string | undefined>) =>
       storage.change({ parts: [{ record: key(id), exists: true, expect, set }], entries: [auditEntry(id)] });
     expect(await change({}, { name: 'a' })).toBe(false);
-    const made = { parts: [{ record: key(id), exists: false, set: { name: 'a', created_at: '5' } }], entries: [] };
+    const made = { ...issuing(id, { name: 'a', created_at: '5' }), entries: [] };
     expect(await storage.change(made)).toBe(true);
     expect(await storage.change(made)).toBe(false);
     expect(await change({ name: 'b' }, { name: 'c' })).toBe(false);
@@ -47,21 +47,12 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     const storage = await open();
     const ids = Array.from({ length: 5 }, newId);
     for (const [at, id] of ids.entries())
-      await storage.change({
-        parts: [{ record: key(id), exists: false, set: { name: `${at}`, plan: 'free', created_at: `${at}.5` } }],
-        entries: [],
-      });
+      await storage.change(issuing(id, { name: 'a', plan: `${at}`, created_at: `${at}.5` }));
     const [, second = '', third = ''] = ids;
-    const moveTo = { record: revoked(second), fields: ['name', 'missing'], seconds: 60 };
-    const revoke = {
-      parts: [{ record: key(second), exists: true, moveTo }],
-      entries: [auditEntry(second)],
-      urgency: 'revocation' as const,
-    };
-    expect(await storage.change(revoke)).toBe(true);
-    expect(await storage.change(revoke)).toBe(false);
+    expect(await storage.change(revoking(second))).toBe(true);
+    expect(await storage.change(revoking(second))).toBe(false);
     expect(await storage.read(key(second))).toBeUndefined();
-    expect(await storage.read(revoked(second))).toEqual({ name: '1', revoked: '1' });
+    expect(await storage.read(`revoked:${second}`)).toEqual({ plan: '1', revoked: '1' });
     expect(await storage.countKeys()).toBe(4);
     const listed = async (query: object) => (await storage.listKeys({ limit: 10, ...query })).map(({ id }) => id);
     expect(await listed({})).toEqual(ids.filter((id) => id !== second));
@@ -75,29 +66,42 @@ describe.for(bothStorages(url))('a storage in %s', ([, open]) => {
     expect(await storage.unlistedKeys()).toEqual([]);
   });
 
-  test('lists any page from either end, even after keys are created and revoked', async () => {
+  test('lists any page from either end, by creation and then by id, even after keys are created and revoked', async () => {
     const storage = await open();
-    const ids = Array.from({ length: 7 }, newId);
-    const create = (id: string, at: number) =>
-      storage.change({ parts: [{ record: key(id), exists: false, set: { created_at: `${at}` } }], entries: [] });
-    for (const [at, id] of ids.entries()) await create(id, at);
+    const ids = Array.from({ length: 7 }, newId).sort();
+    const all = [...ids];
+    const create = (id: string, at: number) => storage.change(issuing(id, { created_at: `${at}` }));
+    for (const [at, id] of ids.entries()) await create(id, at === 4 ? 3 : at);
+    const walk = async (query: { newestFirst: boolean; withRevoked: boolean }) => {
+      const found: string[] = [];
+      for (let page = await storage.listKeys({ limit: 2, ...query }); page.length > 0; ) {
+        found.push(...page.map(({ id }) => id));
+        page = await storage.listKeys({ limit: 2, ...query, after: page.at(-1) });
+      }
+      return found;
+    };
     const expectPages = async () => {
+      for (const withRevoked of [false, true]) {
+        const expected = withRevoked ? all : ids;
+        expect(await walk({ newestFirst: false, withRevoked })).toEqual(expected);
+        expect(await walk({ newestFirst: true, withRevoked })).toEqual(expected.toReversed());
+      }
       expect(await storage.countKeys()).toBe(ids.length);
       for (const newestFirst of [false, true])
         for (let offset = 0; offset <= 8; offset++)
           for (const limit of [1, 3, 9]) {
             const page = await storage.listKeys({ offset, limit, newestFirst });
-            const all = newestFirst ? ids.toReversed() : ids;
-            expect(page.map(({ id }) => id)).toEqual(all.slice(offset, offset + limit));
+            const inOrder = newestFirst ? ids.toReversed() : ids;
+            expect(page.map(({ id }) => id)).toEqual(inOrder.slice(offset, offset + limit));
           }
     };
     await expectPages();
     const [gone = ''] = ids.splice(2, 1);
-    const moveTo = { record: revoked(gone), fields: [], seconds: 60 };
-    await storage.change({ parts: [{ record: key(gone), moveTo }], entries: [] });
+    await storage.change(revoking(gone));
     await expectPages();
-    ids.push(newId());
-    await create(ids.at(-1) ?? '', 9);
+    const last = newId();
+    for (const list of [ids, all]) list.push(last);
+    await create(last, 9);
     await expectPages();
   });
 });

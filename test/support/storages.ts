@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { RedisStorage } from '../../gateway/stores/redis/storage.ts';
 import { SqliteStorage } from '../../gateway/stores/sqlite/storage.ts';
-import type { LogEntry, Storage } from '../../gateway/stores/storage.ts';
+import type { Storage } from '../../gateway/stores/storage.ts';
 import { cleanUp } from './clean-up.ts';
 import { connectedRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
@@ -10,7 +10,7 @@ import { temporaryFolder } from './stack.ts';
 export const bothStorages = (
   url: string,
 ): readonly [name: string, open: (options?: { auditLength?: number }) => Promise<Storage>][] => [
-  ['SQLite', (options) => sqliteStorage(undefined, options)],
+  ['SQLite', sqliteStorage],
   [
     'Redis',
     async (options) => {
@@ -21,16 +21,11 @@ export const bothStorages = (
   ],
 ];
 
-export async function sqliteStorage(folder?: string, options?: { auditLength?: number }): Promise<SqliteStorage> {
-  const storage = new SqliteStorage(folder ?? join(await temporaryFolder(), 'data'), options);
+export async function sqliteStorage(options?: { auditLength?: number }): Promise<SqliteStorage> {
+  const storage = new SqliteStorage(join(await temporaryFolder(), 'data'), options);
   cleanUp(() => storage.close());
   return storage;
 }
-
-export const auditEntry = (target: string, action = 'key.change'): LogEntry => ({
-  log: 'audit',
-  fields: { actor: 'ann', action, target, reason: '', via: 'api', changes: '[]' },
-});
 
 /** An error that a test causes. */
 export class MadeFault extends Error {}

@@ -9,7 +9,7 @@ import { CallCounts, loadScript, type RedisConnection } from './calls.ts';
 import { isCluster, nodeOf } from './connection.ts';
 import { ClusterLimiter, RedisLimiter } from './limiter.ts';
 import { checkRedis, memoryUsed } from './nodes.ts';
-import { Peers } from './peers.ts';
+import { peersOn } from './peers.ts';
 import { RedisStorage } from './storage.ts';
 
 /** Applies to a connection without its own timeout. */
@@ -29,14 +29,13 @@ export function redisBackend(
   redis: RedisConnection,
   plans: PlansInForce,
   logger: Logger,
-  options: RedisBackendOptions = {},
-): Backend {
-  const {
+  {
     clients = new Clients(() => plans.table),
     locals = clients,
     connectOperators = async () => redis,
     auditLength,
-  } = options;
+  }: RedisBackendOptions = {},
+): Backend {
   const calls = new CallCounts();
   const connectedSince = watchConnection(redis);
   const ofConnection = isCluster(redis) ? redis.options.redisOptions : redis.options;
@@ -73,7 +72,7 @@ export function redisBackend(
       lastCall: calls.last,
       outage: limiter.outage(),
     }),
-    peers: (answer) => new Peers(operators ?? redis, answer),
+    peers: (answer) => peersOn(operators ?? redis, answer),
     counted: () => [...calls.families(), ...debts.counted()],
     memoryUsed: () => memoryUsed(redis),
     check: () => checkRedis(redis),

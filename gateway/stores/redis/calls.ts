@@ -75,9 +75,8 @@ export class CallCounts {
     help: 'Calls to Redis without a reply within REDIS_TIMEOUT_MS.',
   });
 
-  /** When the last call ended, as Unix time in ms (0 before the first), and how long it took. */
-  #endedAt = 0;
-  #tookMs = 0;
+  /** When the last call ended, as Unix time in ms, and how long it took. */
+  last: { readonly at: number; readonly ms: number } | undefined;
 
   constructor() {
     this.#missed.declare('');
@@ -90,12 +89,7 @@ export class CallCounts {
   ended(requests: number, milliseconds: number): void {
     this.#sizes.observe(requests);
     this.#seconds.observe(milliseconds / 1_000);
-    this.#endedAt = Date.now();
-    this.#tookMs = milliseconds;
-  }
-
-  get last(): { readonly at: number; readonly ms: number } | undefined {
-    return this.#endedAt === 0 ? undefined : { at: this.#endedAt, ms: this.#tookMs };
+    this.last = { at: Date.now(), ms: milliseconds };
   }
 
   families(): Family[] {

@@ -57,12 +57,6 @@ export const failFast = (timeoutMs: number) =>
     maxLoadingRetryTime: LOADING_RETRY_MS,
   }) satisfies RedisOptions;
 
-/** Adds the listeners that every connection needs. Call this before it connects. */
-function prepare(redis: Redis): void {
-  endWhenSilent(redis);
-  loadOnConnect(redis);
-}
-
 /**
  * Connects to one Redis, or to the primary that sentinels name, or keeps trying in the background, so that a gateway
  * can start without its Redis.
@@ -86,7 +80,8 @@ export async function connectRedis(target: RedisTarget, logger: Logger): Promise
     ...(common.tls && { Connector: isWatched ? SentinelTlsConnector : TlsConnector }),
     ...(isWatched ? { ...watchedBy(servers, target, common.tls), sentinelRetryStrategy: retryStrategy } : servers[0]),
   });
-  prepare(redis);
+  endWhenSilent(redis);
+  loadOnConnect(redis);
   logOutages(redis, logger, () => logRefusedTls(servers, common.tls, logger));
   await Promise.race([redis.connect().catch(() => undefined), sleep(target.startMs, undefined, { ref: false })]);
   if (redis.status !== 'ready' || common.db === 0) return redis;
@@ -183,10 +178,13 @@ export async function connectCluster(target: RedisTarget, logger: Logger): Promi
   });
   logOutages(cluster, logger, () => logRefusedTls(nodes, common.tls, logger));
   logNodeOutages(cluster, logger);
-  cluster.on('+node', prepare);
   // The event is emitted for each new connection to a node, before the node is connected.
-  cluster.on('+node', ({ options }: Redis) => Object.assign(options, target.credentials()));
-  cluster.on('+node', connectSoon);
+  cluster.on('+node', (node: Redis) => {
+    endWhenSilent(node);
+    loadOnConnect(node);
+    Object.assign(node.options, target.credentials());
+    connectSoon(node);
+  });
   await Promise.race([connectAll(cluster), sleep(target.startMs, undefined, { ref: false })]);
   return cluster;
 }

@@ -21,27 +21,21 @@ export const placeOf = (id: string, createdAt: string | undefined): KeyCursor =>
  * The order of keys: two sorted sets, of existing keys and of those revoked recently. A key is in one of them before it
  * exists and until nothing is left of it. A place can outlast its key; readers then find no record.
  */
-export class KeyPlaces {
-  readonly #redis: RedisConnection;
-
-  constructor(redis: RedisConnection) {
-    this.#redis = redis;
-  }
-
-  count = () => orUnavailable(this.#redis.zcard(INDEX));
+export function keyPlaces(redis: RedisConnection) {
+  const count = () => orUnavailable(redis.zcard(INDEX));
 
   /** Reads existing keys first: a key that is revoked in between then appears among the revoked ones. */
-  async list(query: KeyListQuery): Promise<KeyCursor[]> {
+  async function list(query: KeyListQuery): Promise<KeyCursor[]> {
     const { limit, newestFirst = false, withRevoked = false } = query;
     const byId = new Map<string, KeyCursor>();
     for (const set of withRevoked ? [INDEX, REVOKED_INDEX] : [INDEX])
-      for (const cursor of await this.#page(set, query)) byId.set(cursor.id, cursor);
+      for (const cursor of await page(set, query)) byId.set(cursor.id, cursor);
     const inOrder = [...byId.values()].sort((a, b) => (newestFirst ? compareCursors(b, a) : compareCursors(a, b)));
     return inOrder.slice(0, limit);
   }
 
   /** Returns at least a page after the cursor, or less at the end. Redis starts with all keys of the cursor's time. */
-  async #page(set: string, { after, offset = 0, limit, newestFirst = false }: KeyListQuery): Promise<KeyCursor[]> {
+  async function page(set: string, { after, offset = 0, limit, newestFirst = false }: KeyListQuery) {
     const isBehind = (cursor: KeyCursor) =>
       after === undefined || (newestFirst ? compareCursors(cursor, after) < 0 : compareCursors(cursor, after) > 0);
     const found: KeyCursor[] = [];
@@ -52,91 +46,87 @@ export class KeyPlaces {
       const order = newestFirst ? ['REV'] : [];
       // One of many overloads stands for all of them.
       const options = [...range, ...order, 'WITHSCORES'] as unknown as [from: number, to: string, 'WITHSCORES'];
-      const page = toCursors(await orUnavailable(this.#redis.zrange(set, ...options)));
+      const flat = await orUnavailable(redis.zrange(set, ...options));
+      const cursors = pairsOf(flat).map(([id, score]): KeyCursor => ({ id, createdAt: scoreOf(score) }));
       // An entry that is not a key id was added by hand. It is removed, because it would shift all pages after it.
-      const foreign = page.map(({ id }) => id).filter((id) => !isKeyId(id));
-      if (foreign.length > 0 && (await orUnavailable(this.#redis.zrem(set, ...foreign))) > 0) continue;
-      found.push(...page.filter((cursor) => isKeyId(cursor.id) && isBehind(cursor)));
-      if (page.length < limit || found.length >= limit) return found;
+      const foreign = cursors.map(({ id }) => id).filter((id) => !isKeyId(id));
+      if (foreign.length > 0 && (await orUnavailable(redis.zrem(set, ...foreign))) > 0) continue;
+      found.push(...cursors.filter((cursor) => isKeyId(cursor.id) && isBehind(cursor)));
+      if (cursors.length < limit || found.length >= limit) return found;
       from += limit;
     }
   }
 
-  /** @returns whether the key had no place */
-  async add({ id, createdAt }: KeyCursor): Promise<boolean> {
-    return (await orUnavailable(this.#redis.zadd(INDEX, 'NX', createdAt, id))) === 1;
-  }
+  const add = ({ id, createdAt }: KeyCursor) => orUnavailable(redis.zadd(INDEX, 'NX', createdAt, id));
 
   /** Gives a key that is about to be revoked its place among the revoked ones. */
-  async addRevoked(id: string): Promise<void> {
-    const score = (await orUnavailable(this.#redis.zscore(INDEX, id))) ?? (await this.#placeOf(id)).createdAt;
-    await orUnavailable(this.#redis.zadd(REVOKED_INDEX, 'NX', score, id));
+  async function addRevoked(id: string): Promise<void> {
+    const score = (await orUnavailable(redis.zscore(INDEX, id))) ?? (await createdAtOf(id));
+    await orUnavailable(redis.zadd(REVOKED_INDEX, 'NX', score, id));
   }
 
   /** Removes the place of a revoked key, and of some keys whose usage has expired. */
-  async tidyUp(id: string): Promise<void> {
-    const others = await orUnavailable(this.#redis.zrandmember(REVOKED_INDEX, CHECKED));
-    await Promise.all([id, ...others].map((one) => this.forgetIfGone(one)));
+  async function tidyUp(id: string): Promise<void> {
+    const others = await orUnavailable(redis.zrandmember(REVOKED_INDEX, CHECKED));
+    await Promise.all([id, ...others].map(forgetIfGone));
   }
 
   /** Checks the key before what is left of it: while the key is being revoked, it is always in one of the two. */
-  async forgetIfGone(id: string): Promise<void> {
-    if (await orUnavailable(this.#redis.exists(keyOf(id)))) return;
-    await orUnavailable(this.#redis.zrem(INDEX, id));
-    if (await orUnavailable(this.#redis.exists(usageOf(id)))) return;
-    await orUnavailable(this.#redis.zrem(REVOKED_INDEX, id));
+  async function forgetIfGone(id: string): Promise<void> {
+    if (await orUnavailable(redis.exists(keyOf(id)))) return;
+    await orUnavailable(redis.zrem(INDEX, id));
+    if (await orUnavailable(redis.exists(usageOf(id)))) return;
+    await orUnavailable(redis.zrem(REVOKED_INDEX, id));
   }
 
   /** Existing keys without a place. Scans all names in Redis, with pauses. */
-  async unlisted(): Promise<string[]> {
+  async function unlisted(): Promise<string[]> {
     const found: string[] = [];
-    for await (const ids of this.#existing()) found.push(...(await this.#withoutPlace(ids)));
+    for await (const ids of existing()) found.push(...(await withoutPlace(ids)));
     // Keys appear and disappear meanwhile, and SCAN can return a name twice.
-    const exist = new BulkReads(async (id) => {
-      const isThere = (await orUnavailable(this.#redis.exists(keyOf(id)))) === 1;
-      return isThere ? await this.#withoutPlace([id]) : [];
+    const stillUnlisted = bulkReads(async (id: string) => {
+      const isThere = (await orUnavailable(redis.exists(keyOf(id)))) === 1;
+      return isThere ? await withoutPlace([id]) : [];
     });
-    return (await exist.read([...new Set(found)])).flat();
+    return (await stillUnlisted([...new Set(found)])).flat();
   }
 
   /** The ids of existing keys, page by page. An id can occur twice. */
-  async *#existing(): AsyncGenerator<string[]> {
-    for (const [, node] of nodesOf(this.#redis))
+  async function* existing(): AsyncGenerator<string[]> {
+    for (const [, node] of nodesOf(redis))
       for await (const names of scan(node, keyOf('*'), 'TYPE', 'hash'))
         yield names.map((name) => name.slice(keyOf('').length - 1, -1)).filter(isKeyId);
   }
 
-  async #withoutPlace(ids: readonly string[]): Promise<string[]> {
+  async function withoutPlace(ids: readonly string[]): Promise<string[]> {
     if (ids.length === 0) return [];
-    const scores = await orUnavailable(this.#redis.zmscore(INDEX, ...ids));
+    const scores = await orUnavailable(redis.zmscore(INDEX, ...ids));
     return ids.filter((_, at) => scores[at] === null);
   }
 
   /** Gives each existing key the place of its time of creation. @returns how many had another place or none */
-  async relist(): Promise<number> {
+  async function relist(): Promise<number> {
     // A value of another type, put there by hand, is not a list of keys.
-    const type = await orUnavailable(this.#redis.type(INDEX));
-    if (type !== 'zset' && type !== 'none') await orUnavailable(this.#redis.del(INDEX));
-    const place = new BulkReads(async (id: string) => {
-      const { createdAt } = await this.#placeOf(id);
-      const isChanged = (await orUnavailable(this.#redis.zadd(INDEX, 'CH', createdAt, id))) === 1;
+    const type = await orUnavailable(redis.type(INDEX));
+    if (type !== 'zset' && type !== 'none') await orUnavailable(redis.del(INDEX));
+    const place = bulkReads(async (id: string) => {
+      const isChanged = (await orUnavailable(redis.zadd(INDEX, 'CH', await createdAtOf(id), id))) === 1;
       // The key may have been revoked meanwhile.
-      if (isChanged) await this.forgetIfGone(id);
+      if (isChanged) await forgetIfGone(id);
       return isChanged;
     });
     let changed = 0;
-    for await (const ids of this.#existing()) changed += (await place.read(ids)).filter(Boolean).length;
+    for await (const ids of existing()) changed += (await place(ids)).filter(Boolean).length;
     return changed;
   }
 
-  async #placeOf(id: string): Promise<KeyCursor> {
-    const createdAt = await orUnavailable(this.#redis.hget(keyOf(id), 'created_at'));
-    return placeOf(id, createdAt ?? undefined);
+  async function createdAtOf(id: string): Promise<number> {
+    const text = await orUnavailable(redis.hget(keyOf(id), 'created_at'));
+    return placeOf(id, text ?? undefined).createdAt;
   }
-}
 
-const toCursors = (flat: readonly string[]): KeyCursor[] =>
-  pairsOf(flat).map(([id, score]) => ({ id, createdAt: scoreOf(score) }));
+  return { count, list, add, addRevoked, tidyUp, forgetIfGone, unlisted, relist };
+}
 
 /** JSON has no infinite numbers, but a score set by hand can be infinite. */
 const MOST = Number.MAX_VALUE;
@@ -165,36 +155,32 @@ const PAGE = 100;
 /**
  * Reads many keys without slowing decisions: all lists together read a few keys at a time, and pause after each page as
  * long as it took, at least a millisecond. Lists take turns.
+ * @param read reads one key
  */
-export class BulkReads<Id extends string, Found> {
-  readonly #read: (id: Id) => Promise<Found>;
-  #lastTurn: Promise<unknown> = Promise.resolve();
+export function bulkReads<Id extends string, Found>(read: (id: Id) => Promise<Found>) {
+  let lastTurn: Promise<unknown> = Promise.resolve();
 
-  constructor(read: (id: Id) => Promise<Found>) {
-    this.#read = read;
-  }
-
-  async read(ids: readonly Id[]): Promise<Found[]> {
-    const found: Found[] = [];
-    for (let at = 0; at < ids.length; at += PAGE) found.push(...(await this.#inTurn(ids.slice(at, at + PAGE))));
-    return found;
-  }
-
-  #inTurn(ids: readonly Id[]): Promise<Found[]> {
+  function inTurn(ids: readonly Id[]): Promise<Found[]> {
     let beganAt = 0;
-    const found = this.#lastTurn.then(() => {
+    const found = lastTurn.then(() => {
       beganAt = performance.now();
-      return this.#readPage(ids);
+      return readPage(ids);
     });
     const pause = () => sleep(performance.now() - beganAt);
-    this.#lastTurn = found.then(pause, pause);
+    lastTurn = found.then(pause, pause);
     return found;
   }
 
-  async #readPage(ids: readonly Id[]): Promise<Found[]> {
+  async function readPage(ids: readonly Id[]): Promise<Found[]> {
     const found: Found[] = [];
     for (let at = 0; at < ids.length; at += AT_ONCE)
-      found.push(...(await Promise.all(ids.slice(at, at + AT_ONCE).map(this.#read))));
+      found.push(...(await Promise.all(ids.slice(at, at + AT_ONCE).map(read))));
     return found;
   }
+
+  return async (ids: readonly Id[]): Promise<Found[]> => {
+    const found: Found[] = [];
+    for (let at = 0; at < ids.length; at += PAGE) found.push(...(await inTurn(ids.slice(at, at + PAGE))));
+    return found;
+  };
 }

@@ -220,70 +220,59 @@ export const outboxEntries = (entries: readonly LogEntry[], { tag, id }: Announc
  * Entries on a cluster, where a stream is in another slot than the change. A change is first announced in a set. It
  * writes its entries to a list beside its record in the same step, and then they are moved. So wherever a gateway
  * stops, others find its entries, and can remove the place of a key that it did not issue.
+ * @param forget removes the place of a key that was to be issued, if there is no such key
  */
-export class Outboxes {
-  readonly #redis: RedisConnection;
-  readonly #lengths: Lengths;
-  readonly #forget: (tag: string) => Promise<void>;
-  readonly #leftBehindMs: number;
+export function outboxes(
+  redis: RedisConnection,
+  lengths: Lengths,
+  forget: (tag: string) => Promise<void>,
+  leftBehindMs = LEFT_BEHIND_MS,
+) {
   /** When this gateway first saw each announcement, by its own clock. */
-  #seen = new Map<string, number>();
+  let seen = new Map<string, number>();
 
-  /** @param forget removes the place of a key that was to be issued, if there is no such key */
-  constructor(
-    redis: RedisConnection,
-    lengths: Lengths,
-    forget: (tag: string) => Promise<void>,
-    leftBehindMs = LEFT_BEHIND_MS,
-  ) {
-    this.#redis = redis;
-    this.#lengths = lengths;
-    this.#forget = forget;
-    this.#leftBehindMs = leftBehindMs;
-  }
-
-  async announce(change: Announced): Promise<void> {
-    await orUnavailable(this.#redis.sadd(OUTBOXES, announcement(change)));
-  }
+  const announce = (change: Announced) => orUnavailable(redis.sadd(OUTBOXES, announcement(change)));
 
   /** Moves the entries of a change that was applied or never will be. */
-  async empty(change: Announced, onLost: OnLost): Promise<void> {
+  async function empty(change: Announced, onLost: OnLost): Promise<void> {
     const outbox = outboxOf(change.tag);
-    for (const text of await orUnavailable(this.#redis.lrange(outbox, 0, -1))) {
+    for (const text of await orUnavailable(redis.lrange(outbox, 0, -1))) {
       // A text put there by hand is not an entry.
       const entry = readJson(Waiting, text);
-      if (entry !== undefined) await this.#move({ log: entry.log, fields: entry.fields }, entry.id, onLost);
-      await orUnavailable(this.#redis.lrem(outbox, 1, text));
+      if (entry !== undefined) await move({ log: entry.log, fields: entry.fields }, entry.id, onLost);
+      await orUnavailable(redis.lrem(outbox, 1, text));
     }
-    await orUnavailable(this.#redis.srem(OUTBOXES, announcement(change)));
+    await orUnavailable(redis.srem(OUTBOXES, announcement(change)));
   }
 
   /** Adds an entry to its stream, unless it was added under this id before. */
-  async #move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
-    const entries = [streamEntry(entry, this.#lengths[entry.log])];
+  async function move(entry: LogEntry, id: string, onLost: OnLost): Promise<void> {
+    const entries = [streamEntry(entry, lengths[entry.log])];
     const step = { tag: STREAMS[entry.log], id, parts: [], entries, markSeconds: MOVED_SECONDS };
-    for (const [, why] of (await take(this.#redis, step)).lost) onLost(entry, why);
+    for (const [, why] of (await take(redis, step)).lost) onLost(entry, why);
   }
 
   /** Moves the entries of gateways that have stopped. */
-  async emptyLeftBehind(onLost: OnLost): Promise<void> {
-    const announced = await orUnavailable(this.#redis.smembers(OUTBOXES));
+  async function emptyLeftBehind(onLost: OnLost): Promise<void> {
+    const announced = await orUnavailable(redis.smembers(OUTBOXES));
     const now = performance.now();
-    this.#seen = new Map(announced.map((text) => [text, this.#seen.get(text) ?? now]));
-    for (const [text, since] of this.#seen) {
+    seen = new Map(announced.map((text) => [text, seen.get(text) ?? now]));
+    for (const [text, since] of seen) {
       // The next outbox may be on another node, so a failure does not stop the loop.
-      if (now - since >= this.#leftBehindMs) await this.#takeOver(text, onLost).catch(() => undefined);
+      if (now - since >= leftBehindMs) await takeOver(text, onLost).catch(() => undefined);
     }
   }
 
   /** Cancels the change unless it was already applied: it must not be applied once its announcement is gone. */
-  async #takeOver(text: string, onLost: OnLost): Promise<void> {
+  async function takeOver(text: string, onLost: OnLost): Promise<void> {
     const [id = '', tag] = text.split(' ');
-    if (tag === undefined) return void (await orUnavailable(this.#redis.srem(OUTBOXES, text)));
-    await orUnavailable(this.#redis.set(markOf(tag, id), 'cancelled', 'EX', MARK_SECONDS, 'NX'));
-    await this.#forget(tag);
-    await this.empty({ tag, id }, onLost);
+    if (tag === undefined) return void (await orUnavailable(redis.srem(OUTBOXES, text)));
+    await orUnavailable(redis.set(markOf(tag, id), 'cancelled', 'EX', MARK_SECONDS, 'NX'));
+    await forget(tag);
+    await empty({ tag, id }, onLost);
   }
+
+  return { announce, empty, emptyLeftBehind };
 }
 
 // Names in Redis. All names in one step share a tag (a key's id, or a table's name), and so one slot of a cluster.

@@ -21,7 +21,7 @@ import {
 } from '../storage.ts';
 import { orUnavailable, type RedisConnection } from './calls.ts';
 import { isCluster } from './connection.ts';
-import { BulkReads, KeyPlaces, placeOf, scan } from './key-places.ts';
+import { bulkReads, keyPlaces, placeOf, scan } from './key-places.ts';
 import { fieldsOf, followersIn, type Node, nodesOf } from './nodes.ts';
 import {
   type Announced,
@@ -34,8 +34,8 @@ import {
   nameOf,
   newId,
   type OnLost,
-  Outboxes,
   outboxEntries,
+  outboxes,
   STREAMS,
   streamEntry,
   tagOf,
@@ -66,10 +66,10 @@ export class RedisStorage implements Storage {
   readonly #redis: RedisConnection;
   readonly #lengths: Lengths;
   readonly #onLost: OnLost;
-  readonly #bulk = new BulkReads((record: RecordName) => this.read(record));
-  readonly #places: KeyPlaces;
-  readonly #outboxes: Outboxes;
-  readonly #replicas: Replicas | undefined;
+  readonly #places: ReturnType<typeof keyPlaces>;
+  readonly #outboxes: ReturnType<typeof outboxes>;
+  /** Undefined on a connection that does not wait for replicas. */
+  readonly #noteWrite: NoteWrite | undefined;
 
   constructor(
     redis: RedisConnection,
@@ -78,9 +78,9 @@ export class RedisStorage implements Storage {
     this.#redis = redis;
     this.#lengths = { audit: auditLength, 'plan history': HISTORY_LENGTH, bans: BANS_LENGTH };
     this.#onLost = onLost;
-    this.#places = new KeyPlaces(redis);
-    this.#outboxes = new Outboxes(redis, this.#lengths, (tag) => this.#places.forgetIfGone(tag), leftBehindMs);
-    this.#replicas = isConfirmed ? new Replicas(redis) : undefined;
+    this.#places = keyPlaces(redis);
+    this.#outboxes = outboxes(redis, this.#lengths, this.#places.forgetIfGone, leftBehindMs);
+    this.#noteWrite = isConfirmed ? replicasOf(redis) : undefined;
   }
 
   async now(): Promise<number> {
@@ -103,7 +103,7 @@ export class RedisStorage implements Storage {
     return id === undefined ? hash : Object.assign({}, ...hashes.map((one, at) => fieldsIn(names[at] ?? '', id, one)));
   }
 
-  readMany = (records: readonly RecordName[]) => this.#bulk.read(records);
+  readMany = bulkReads((record: RecordName) => this.read(record));
 
   /** Whether no gateway has stored anything. Scans all names in Redis. */
   async isEmpty(): Promise<boolean> {
@@ -119,7 +119,7 @@ export class RedisStorage implements Storage {
 
   async relistKeys(): Promise<number> {
     const relisted = await this.#places.relist();
-    await this.#replicas?.noteWrite(INDEX)();
+    await this.#noteWrite?.(INDEX)();
     return relisted;
   }
 
@@ -149,7 +149,7 @@ export class RedisStorage implements Storage {
         : entries.map((entry) => streamEntry(entry, this.#lengths[entry.log])),
       isUrgent: urgency !== undefined,
     });
-    const confirm = parts[0] && this.#replicas?.noteWrite(nameOf(parts[0].record));
+    const confirm = parts[0] && this.#noteWrite?.(nameOf(parts[0].record));
     for (const [at, why] of lost) onLost(entries[at] as LogEntry, why);
     if (isSpread && born !== undefined && !isMade) await this.#places.forgetIfGone(born.id).catch(() => undefined);
     if (isAnnounced) await this.#follow(about, onLost);
@@ -215,49 +215,37 @@ const LOOK_AGAIN_MS = 50;
 type Socket = Node['stream'];
 
 /**
+ * Call this as soon as Redis has answered a change to `name`. The returned function waits for the confirmation.
+ * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
+ */
+type NoteWrite = (name: string) => () => Promise<void>;
+
+/**
  * Waits until a replica, which may take over, has a change: Redis replies before it sends the change to any replica.
  */
-export class Replicas {
-  readonly #redis: RedisConnection;
+export function replicasOf(redis: RedisConnection): NoteWrite {
   /** How many replicas a node had, when, and its replication id. A replica that takes over has another id. */
-  readonly #seen = new WeakMap<Node, { readonly at: number; readonly count: number; readonly id?: string }>();
-  readonly #waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
+  const seen = new WeakMap<Node, { readonly at: number; readonly count: number; readonly id: string }>();
+  const waits = new WeakMap<Socket, { running: Promise<unknown>; next: Promise<boolean> | undefined }>();
 
-  constructor(redis: RedisConnection) {
-    this.#redis = redis;
+  function servingNode(name: string): Node | undefined {
+    if (!isCluster(redis)) return redis;
+    const address = redis.slots[slotOf(name)]?.[0];
+    return nodesOf(redis).find(([node]) => node === `redis ${address}`)?.[1];
   }
 
-  /**
-   * Call this as soon as Redis has answered a change to `name`. The returned function waits for the confirmation.
-   * @throws {Unconfirmed} (by that function) if replicas are connected and none confirms the change within 1 s
-   */
-  noteWrite(name: string): () => Promise<void> {
-    const node = this.#servingNode(name);
-    const socket = node?.stream;
-    return async () => {
-      if (node === undefined || socket === undefined) throw new Unconfirmed();
-      if (!(await this.#isSafe(node, socket).catch(() => this.#isStillAlone(node)))) throw new Unconfirmed();
-    };
-  }
-
-  #servingNode(name: string): Node | undefined {
-    if (!isCluster(this.#redis)) return this.#redis;
-    const address = this.#redis.slots[slotOf(name)]?.[0];
-    return nodesOf(this.#redis).find(([node]) => node === `redis ${address}`)?.[1];
-  }
-
-  async #isSafe(node: Node, socket: Socket): Promise<boolean> {
-    const seen = this.#seen.get(node);
-    const isFresh = seen !== undefined && performance.now() - seen.at < LOOK_EVERY_MS;
-    if ((isFresh ? seen : await this.#look(node)).count === 0) return true;
-    return (await this.#wait(node, socket)) || (await this.#look(node)).count === 0;
+  async function isSafe(node: Node, socket: Socket): Promise<boolean> {
+    const last = seen.get(node);
+    const isFresh = last !== undefined && performance.now() - last.at < LOOK_EVERY_MS;
+    if ((isFresh ? last : await look(node)).count === 0) return true;
+    return (await wait(node, socket)) || (await look(node)).count === 0;
   }
 
   /** After a lost connection: whether this is the same node, and still has no replica. */
-  async #isStillAlone(node: Node): Promise<boolean> {
-    const before = this.#seen.get(node);
+  async function isStillAlone(node: Node): Promise<boolean> {
+    const before = seen.get(node);
     for (let waited = 0; before?.count === 0 && waited < CONFIRM_MS; waited += LOOK_AGAIN_MS) {
-      const now = await this.#look(node).catch(() => undefined);
+      const now = await look(node).catch(() => undefined);
       if (now !== undefined) return now.count === 0 && now.id === before.id;
       await sleep(LOOK_AGAIN_MS);
     }
@@ -265,25 +253,34 @@ export class Replicas {
   }
 
   /** Counts only replicas that are in sync: changes do not wait for one that is still loading the data. */
-  async #look(node: Node) {
+  async function look(node: Node) {
     const replication = fieldsOf(await node.info('replication'));
     const { master_replid: id = '' } = replication;
-    const seen = { at: performance.now(), count: followersIn(replication), id };
-    this.#seen.set(node, seen);
-    return seen;
+    const found = { at: performance.now(), count: followersIn(replication), id };
+    seen.set(node, found);
+    return found;
   }
 
   /** WAIT blocks its connection, so one WAIT covers all changes that were answered before it was sent. */
-  #wait(node: Node, socket: Socket): Promise<boolean> {
-    const waits = this.#waits.get(socket) ?? { running: Promise.resolve(), next: undefined };
-    this.#waits.set(socket, waits);
-    waits.next ??= waits.running.then(() => {
+  function wait(node: Node, socket: Socket): Promise<boolean> {
+    const own = waits.get(socket) ?? { running: Promise.resolve(), next: undefined };
+    waits.set(socket, own);
+    own.next ??= own.running.then(() => {
       // On a new connection, perhaps to another node, WAIT would not cover the change.
       const count = node.stream === socket ? node.wait(1, CONFIRM_MS) : Promise.resolve(0);
-      waits.running = count.catch(() => undefined);
-      waits.next = undefined;
+      own.running = count.catch(() => undefined);
+      own.next = undefined;
       return count.then((replicas) => replicas > 0);
     });
-    return waits.next;
+    return own.next;
   }
+
+  return (name) => {
+    const node = servingNode(name);
+    const socket = node?.stream;
+    return async () => {
+      if (node === undefined || socket === undefined) throw new Unconfirmed();
+      if (!(await isSafe(node, socket).catch(() => isStillAlone(node)))) throw new Unconfirmed();
+    };
+  };
 }

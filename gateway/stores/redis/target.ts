@@ -35,23 +35,13 @@ export function credentialsOf(url: string, sentinelPassword?: string): Credentia
   };
 }
 
-/**
- * Options of the client library, which reads them for every new connection. @param ca the present certificates; Node's
- * own apply if undefined
- */
-const tlsOptions = (ca?: () => string): ConnectionOptions =>
-  ca === undefined
-    ? {}
-    : {
-        get ca() {
-          return ca();
-        },
-      };
-
 /** The common part of the URLs without the credentials, as options of the client library. */
 export function commonOptions({ urls: [url = ''], ca }: RedisTarget) {
   const { protocol, pathname } = new URL(url);
-  return { db: Number(pathname.slice(1)), ...(protocol === 'rediss:' && { tls: tlsOptions(ca) }) };
+  const tls: ConnectionOptions = {};
+  // The library reads the certificates for every new connection.
+  if (ca !== undefined) Object.defineProperty(tls, 'ca', { get: ca, enumerable: true });
+  return { db: Number(pathname.slice(1)), ...(protocol === 'rediss:' && { tls }) };
 }
 
 export interface Address {

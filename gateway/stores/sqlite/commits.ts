@@ -233,7 +233,7 @@ export class Commits {
     let isCommitting = false;
     try {
       this.#database.exec('BEGIN IMMEDIATE');
-      if (this.#fault === FULL && group.some(isRevocation)) this.#forgetEntries();
+      if (this.#fault === FULL && group.some(({ step }) => step.urgency === 'revocation')) this.#forgetEntries();
       this.#options.saveStates(this.#fault === FULL ? group.flatMap(({ step }) => step.ids) : 'all');
       const settlements = group.map((waiting) => this.#attempt(waiting));
       this.#checkRoom();
@@ -304,8 +304,6 @@ export class Commits {
     this.make({ run: () => undefined, ids: [] }).catch(() => undefined);
   }
 }
-
-const isRevocation = ({ step }: Waiting): boolean => step.urgency === 'revocation';
 
 const inodesOf = (path: string): string =>
   [path, path + WAL].map((file) => statSync(file, { throwIfNoEntry: false })?.ino).join();

@@ -1,4 +1,4 @@
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { type Clock, SECOND } from '../../limiter/bucket.ts';
 import { canRepeat, LOOKED_BACK, REPEATED_MS } from '../audit.ts';
 import {
@@ -29,29 +29,14 @@ interface Row {
 export class Records {
   readonly #database: DatabaseSync;
   readonly #clock: Clock;
-  readonly #select: StatementSync;
-  readonly #put: StatementSync;
-  readonly #update: StatementSync;
-  readonly #remove: StatementSync;
-  readonly #purge: StatementSync;
-  readonly #count: StatementSync;
+  readonly #sql: ReturnType<typeof recordStatements>;
   /** The number of keys, which is kept because counting takes long. */
   keyCount = 0;
 
   constructor(database: DatabaseSync, clock: Clock) {
     this.#database = database;
     this.#clock = clock;
-    const isNow = '(expires IS NULL OR expires > ?)';
-    this.#select = database.prepare(`SELECT created, fields FROM records WHERE kind = ? AND name = ? AND ${isNow}`);
-    this.#put = database.prepare('INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)');
-    this.#update = database.prepare('UPDATE records SET fields = ? WHERE kind = ? AND name = ?');
-    this.#remove = database.prepare('DELETE FROM records WHERE kind = ? AND name = ?');
-    this.#purge = database.prepare(
-      `DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires <= ? LIMIT ${PURGED})`,
-    );
-    this.#count = database.prepare(
-      `SELECT count(*) AS n FROM records INDEXED BY keys_by_creation WHERE created IS NOT NULL AND kind = 'key'`,
-    );
+    this.#sql = recordStatements(database);
     this.countAnew();
   }
 
@@ -66,7 +51,7 @@ export class Records {
 
   /** Call this after a change was undone. */
   countAnew(): void {
-    this.keyCount = Number(this.#count.get()?.n);
+    this.keyCount = Number(this.#sql.count.get()?.n);
   }
 
   /** SQLite visits each key that it skips, so a page in the second half is read from the end. */
@@ -104,7 +89,7 @@ export class Records {
 
   addToKey(id: string, changes: FieldChanges | undefined): void {
     const row = this.#row(`key:${id}`);
-    if (row && changes) this.#update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
+    if (row && changes) this.#sql.update.run(JSON.stringify({ ...JSON.parse(row.fields), ...changes }), 'key', id);
   }
 
   #merge(record: RecordName, row: Row | undefined, changes: FieldChanges): void {
@@ -113,30 +98,45 @@ export class Records {
     const isEmpty = Object.keys(fields).length === 0;
     const created = kind === '' ? null : (readTime(fields.created_at) ?? 0) / SECOND;
     if (kind === 'key') this.keyCount += Number(!isEmpty) - Number(row !== undefined);
-    if (isEmpty) this.#remove.run(kind, name);
-    else if (row !== undefined) this.#update.run(JSON.stringify(fields), kind, name);
-    else this.#put.run(kind, name, created, null, JSON.stringify(fields));
+    if (isEmpty) this.#sql.remove.run(kind, name);
+    else if (row !== undefined) this.#sql.update.run(JSON.stringify(fields), kind, name);
+    else this.#sql.put.run(kind, name, created, null, JSON.stringify(fields));
   }
 
   /** A revoked key keeps its place in lists. If there was no key, the record gets no place. */
   #move(record: RecordName, row: Row | undefined, moveTo: NonNullable<Part['moveTo']>): void {
     const { record: target, fields, seconds, mark = 'revoked' } = moveTo;
     const left = Object.entries(this.read(record) ?? {}).filter(([field]) => fields.includes(field));
-    this.#purge.run(this.#now());
+    this.#sql.purge.run(this.#now());
     if (row !== undefined && keyIdOf(record) !== undefined) this.keyCount -= 1;
-    this.#remove.run(...placeOf(record));
+    this.#sql.remove.run(...placeOf(record));
     const kept = JSON.stringify({ ...Object.fromEntries(left), [mark]: '1' });
-    this.#put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
+    this.#sql.put.run(...placeOf(target), row?.created ?? null, this.#now() + seconds, kept);
   }
 
   #row(record: RecordName): Row | undefined {
-    return this.#select.get(...placeOf(record), this.#now()) as Row | undefined;
+    return this.#sql.select.get(...placeOf(record), this.#now()) as Row | undefined;
   }
 
   #now(): number {
     return this.#clock() / SECOND;
   }
 }
+
+const recordStatements = (database: DatabaseSync) => ({
+  select: database.prepare(
+    'SELECT created, fields FROM records WHERE kind = ? AND name = ? AND (expires IS NULL OR expires > ?)',
+  ),
+  put: database.prepare('INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)'),
+  update: database.prepare('UPDATE records SET fields = ? WHERE kind = ? AND name = ?'),
+  remove: database.prepare('DELETE FROM records WHERE kind = ? AND name = ?'),
+  purge: database.prepare(
+    `DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires <= ? LIMIT ${PURGED})`,
+  ),
+  count: database.prepare(
+    `SELECT count(*) AS n FROM records INDEXED BY keys_by_creation WHERE created IS NOT NULL AND kind = 'key'`,
+  ),
+});
 
 function placeOf(record: RecordName): [kind: string, name: string] {
   const [, kind = '', name = record] = /^(key|revoked):(.*)$/s.exec(record) ?? [];
@@ -155,21 +155,11 @@ const NEVER_FORGOTTEN = 1_000;
 /** The logs. Each new entry prunes its log to a fixed length. */
 export class Log {
   readonly #lengths: Readonly<Record<LogName, number>>;
-  readonly #add: StatementSync;
-  readonly #prune: StatementSync;
-  readonly #newest: StatementSync;
-  readonly #oldest: StatementSync;
-  readonly #behind: StatementSync;
+  readonly #sql: ReturnType<typeof logStatements>;
 
   constructor(database: DatabaseSync, lengths: Readonly<Record<LogName, number>>) {
     this.#lengths = lengths;
-    this.#add = database.prepare('INSERT INTO log (log, place, ms, seq, fields) VALUES (?, ?, ?, ?, ?)');
-    this.#prune = database.prepare('DELETE FROM log WHERE log = ? AND place <= ?');
-    this.#newest = database.prepare('SELECT * FROM log WHERE log = ? ORDER BY place DESC LIMIT ?');
-    this.#oldest = database.prepare('SELECT place FROM log WHERE log = ? ORDER BY place LIMIT 1');
-    this.#behind = database.prepare(
-      'SELECT * FROM log WHERE log = ? AND (ms, seq) < (?, ?) ORDER BY ms DESC, seq DESC LIMIT ?',
-    );
+    this.#sql = logStatements(database);
   }
 
   /** Adds an entry, unless it repeats a recent one that is the newest about its target. */
@@ -180,15 +170,15 @@ export class Log {
     const place = last.place + 1;
     const now = Date.now();
     const id = now > last.ms ? [now, 0] : [last.ms, last.seq + 1];
-    this.#add.run(log, place, ...id, JSON.stringify(fields));
-    this.#prune.run(log, place - this.#lengths[log]);
+    this.#sql.add.run(log, place, ...id, JSON.stringify(fields));
+    this.#sql.prune.run(log, place - this.#lengths[log]);
   }
 
   /** Removes old entries, but none of the newest thousand. */
   forgetOldest(log: LogName): void {
     const [{ place } = NONE] = this.#read(log, 1);
-    const { place: oldest = place } = this.#oldest.get(log) ?? {};
-    this.#prune.run(log, Math.min(Number(oldest) + FORGOTTEN, place - NEVER_FORGOTTEN));
+    const { place: oldest = place } = this.#sql.oldest.get(log) ?? {};
+    this.#sql.prune.run(log, Math.min(Number(oldest) + FORGOTTEN, place - NEVER_FORGOTTEN));
   }
 
   #isRepeated(fields: Fields): boolean {
@@ -204,11 +194,19 @@ export class Log {
 
   tail(log: LogName, { after, count }: TailQuery): LoggedEntry[] {
     const rows =
-      after === undefined ? this.#read(log, count) : this.#behind.all(log, ...after.split('-').map(Number), count);
+      after === undefined ? this.#read(log, count) : this.#sql.behind.all(log, ...after.split('-').map(Number), count);
     return (rows as (typeof NONE)[]).map(({ ms, seq, fields }) => [`${ms}-${seq}`, JSON.parse(fields)]);
   }
 
   #read(log: LogName, count: number) {
-    return this.#newest.all(log, count) as (typeof NONE)[];
+    return this.#sql.newest.all(log, count) as (typeof NONE)[];
   }
 }
+
+const logStatements = (database: DatabaseSync) => ({
+  add: database.prepare('INSERT INTO log (log, place, ms, seq, fields) VALUES (?, ?, ?, ?, ?)'),
+  prune: database.prepare('DELETE FROM log WHERE log = ? AND place <= ?'),
+  newest: database.prepare('SELECT * FROM log WHERE log = ? ORDER BY place DESC LIMIT ?'),
+  oldest: database.prepare('SELECT place FROM log WHERE log = ? ORDER BY place LIMIT 1'),
+  behind: database.prepare('SELECT * FROM log WHERE log = ? AND (ms, seq) < (?, ?) ORDER BY ms DESC, seq DESC LIMIT ?'),
+});
