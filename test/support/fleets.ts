@@ -31,20 +31,6 @@ export interface Fleet {
   readonly seed: number;
 }
 
-export interface Outcome {
-  readonly admitted: number;
-  readonly refused: number;
-  readonly banned: number;
-  /** Refusals of requests that had waited for Retry-After. */
-  readonly again: number;
-  /** The number of requests served, per worker. */
-  readonly served: readonly number[];
-  /** The longest time of any worker without a 200, in seconds. */
-  readonly longestSeconds: number;
-  /** Retry-After values in seconds, in order. */
-  readonly retryAfters: readonly number[];
-}
-
 interface Worker {
   generation: number;
   wasRefused: boolean;
@@ -54,7 +40,12 @@ interface Worker {
   readonly clockError: number;
 }
 
-export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet): Promise<Outcome> {
+/**
+ * Runs a fleet to its end.
+ * @returns the number of decisions by outcome and of refusals `again`, after Retry-After had passed; the requests
+ * `served` per worker; the longest time of any worker without a 200; and all values of Retry-After in order
+ */
+export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet) {
   const random = generator(fleet.seed);
   const events = new Events();
   const end = begin + fleet.minutes * MINUTE;

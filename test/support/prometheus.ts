@@ -27,25 +27,22 @@ export interface Prometheus {
   api(path: string): Promise<unknown>;
 }
 
-interface Haste {
-  /** The scrape and evaluation intervals, as Prometheus durations. */
-  readonly scrapeEvery?: string;
-  readonly judgeEvery?: string;
-  /** The URL of the runbook to which alerts link. */
-  readonly runbook?: string;
-  /** Changes the text of the alert rules. */
-  readonly alerts?: (shipped: string) => string;
-}
-
 const SHIPPED_RUNBOOK = 'http://127.0.0.1:9090/runbook';
 
 /**
  * Starts a real Prometheus with the shipped configuration, except for targets and intervals.
  * @param targets URLs by job
+ * @param runbook the URL of the runbook to which alerts link
+ * @param alerts changes the text of the alert rules
  */
 export async function startPrometheus(
   targets: Readonly<Record<string, readonly string[]>>,
-  { scrapeEvery = '1s', judgeEvery = '1s', runbook = SHIPPED_RUNBOOK, alerts = (shipped) => shipped }: Haste = {},
+  {
+    scrapeEvery = '1s',
+    judgeEvery = '1s',
+    runbook = SHIPPED_RUNBOOK,
+    alerts = (shipped: string): string => shipped,
+  } = {},
 ): Promise<Prometheus> {
   need('prometheus');
   const folder = await temporaryFolder();

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { freePort } from './port.ts';
-import { type Started, startProcess } from './process.ts';
+import { startProcess } from './process.ts';
 import type { RedisServer } from './redis.ts';
 import { connectionTo, ownRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
@@ -11,6 +11,7 @@ export const MASTER_NAME = 'limits';
 const SENTINELS = 3;
 const QUORUM = 2;
 const DOWN_AFTER_MS = 300;
+const RETRYING = { retryStrategy: () => 50 };
 
 export interface SentinelNode {
   readonly server: RedisServer;
@@ -18,19 +19,13 @@ export interface SentinelNode {
   readonly port: number;
 }
 
-export interface Sentinel extends Started {
-  readonly url: string;
-  readonly redis: Redis;
-  /** The path of its configuration, which the sentinel rewrites. */
-  readonly configuration: string;
-}
-
 /** A primary, two replicas, and three sentinels that watch them. */
 export interface Watched {
   /** The value for REDIS_URL. */
   readonly urls: string;
   readonly nodes: readonly SentinelNode[];
-  readonly sentinels: readonly Sentinel[];
+  /** Each rewrites its configuration file. */
+  readonly sentinels: readonly Awaited<ReturnType<typeof startSentinel>>[];
   /** The primary, as the sentinels see it. */
   primary(): Promise<SentinelNode>;
   /** Restarts a node as a replica of the current primary, and waits until it replicates. */
@@ -91,12 +86,7 @@ async function startNode(directives: Record<string, string>): Promise<SentinelNo
     'repl-ping-replica-period': '1',
     dir: await temporaryFolder(),
   });
-  return { server, redis: client(server.url), port: Number(new URL(server.url).port) };
-}
-
-function client(url: string, password = ''): Redis {
-  const redis = connectionTo(url, { password, retryStrategy: () => 50 });
-  return redis;
+  return { server, redis: connectionTo(server.url, RETRYING), port: Number(new URL(server.url).port) };
 }
 
 async function follows({ redis }: SentinelNode): Promise<void> {
@@ -104,11 +94,12 @@ async function follows({ redis }: SentinelNode): Promise<void> {
 }
 
 /** Starts a sentinel that checks the nodes often. By default, a sentinel checks only every few seconds. */
-async function startSentinel(primaryPort: number, password: string): Promise<Sentinel> {
+async function startSentinel(primaryPort: number, password: string) {
   const port = await freePort();
   const directory = await temporaryFolder();
+  const configuration = `${directory}/sentinel.conf`;
   await writeFile(
-    `${directory}/sentinel.conf`,
+    configuration,
     [
       `port ${port}`,
       'bind 127.0.0.1',
@@ -119,13 +110,12 @@ async function startSentinel(primaryPort: number, password: string): Promise<Sen
       ...(password === '' ? [] : [`requirepass ${password}`, `sentinel sentinel-pass ${password}`]),
     ].join('\n'),
   );
-  const arguments_ = [`${directory}/sentinel.conf`, '--sentinel'];
-  const started = startProcess('redis-server', arguments_, {}, { stdio: 'ignore' });
+  const started = startProcess('redis-server', [configuration, '--sentinel'], {}, { stdio: 'ignore' });
   const url = `redis://127.0.0.1:${port}`;
-  const redis = client(url, password);
+  const redis = connectionTo(url, { password, ...RETRYING });
   const periods = ['info-period', 200, 'publish-period', 200, 'ask-period', 200, 'min-link-reconnect-period', 200];
   await redis.call('SENTINEL', 'DEBUG', ...periods);
-  return { ...started, url, redis, configuration: `${directory}/sentinel.conf` };
+  return { ...started, url, redis, configuration };
 }
 
 /** Waits until a sentinel knows the replicas and the other sentinels. */
