@@ -1,22 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { StoreUnavailable } from '../../gateway/limiter/limiter.ts';
+import { secretWith } from '../support/secrets.ts';
 import type { Break } from './breaks.ts';
 import { runClient } from './clients.ts';
 import { type Gateway, startGateway, TIMEOUT_MS } from './gateway.ts';
 import type { Answer, Request, Violation } from './invariants.ts';
 import { Judge } from './judge.ts';
 import { Link } from './network.ts';
-import {
-  changeIn,
-  credentialFor,
-  digestOf,
-  INSIDE,
-  OUTSIDE,
-  planChange,
-  type SimulatedKey,
-  secretOf,
-} from './operators.ts';
+import { changeIn, credentialFor, digestOf, INSIDE, OUTSIDE, planChange, type SimulatedKey } from './operators.ts';
 import { describe, type FaultStep, HAMMERED_KEY, LONE_KEY, type OperatorStep, type Plan, type Step } from './plan.ts';
 import { Random } from './random.ts';
 import { Server } from './server.ts';
@@ -81,9 +73,7 @@ class Simulation {
   #recovered = 0;
   /** Local admissions of killed gateways, whose charges have an unknown outcome. */
   #unknown = 0;
-  #decisions = 0;
-  #local = 0;
-  #faults = 0;
+  readonly #counts = { decisions: 0, local: 0, faults: 0 };
 
   constructor(plan: Plan, time: VirtualTime, redis: Redis, broken: Break) {
     this.#plan = plan;
@@ -136,9 +126,7 @@ class Simulation {
       violation: this.#judge.violation,
       digest: this.#hash.digest('hex').slice(0, 16),
       history: this.#history,
-      decisions: this.#decisions,
-      local: this.#local,
-      faults: this.#faults,
+      ...this.#counts,
       virtualMs: this.#time.now,
     };
   }
@@ -159,15 +147,9 @@ class Simulation {
     await gateway.plans.change(() => ({ 'pro.minute': String(PLAN_MINUTE) }), planChange());
     for (const [at, { id, digests }] of this.#keys.entries()) {
       const { plan, minute, day } = this.#plan.keys[at] as Plan['keys'][number];
-      const record = {
-        plan,
-        minute,
-        day,
-        name: `k${at}`,
-        secrets: digests.map(secretOf),
-        createdAt: this.#time.microseconds,
-      };
-      await gateway.keys.create(id, record);
+      const secrets = digests.map((digest) => secretWith(digest));
+      const createdAt = this.#time.microseconds;
+      await gateway.keys.create(id, { plan, minute, day, name: `k${at}`, secrets, createdAt });
     }
   }
 
@@ -187,11 +169,11 @@ class Simulation {
         break;
       }
       case 'fault':
-        this.#faults += 1;
+        this.#counts.faults += 1;
         this.#fault(step);
         break;
       case 'restart of a gateway':
-        this.#faults += 1;
+        this.#counts.faults += 1;
         void this.#restart(step.gateway, step.forMs);
         break;
       case 'operator':
@@ -209,24 +191,15 @@ class Simulation {
     const gateway = this.#gateways[place];
     if (gateway === undefined) return undefined;
     const at = this.#time.now;
-    const request: Request = {
-      gateway: place,
-      key,
-      id,
-      digest,
-      scope,
-      address,
-      at,
-      waitedSince,
-      isOffline: !gateway.isConnected(),
-    };
+    const isOffline = !gateway.isConnected();
+    const request: Request = { gateway: place, key, id, digest, scope, address, at, waitedSince, isOffline };
     this.#judge.asked(request);
-    this.#decisions += 1;
+    this.#counts.decisions += 1;
     const answer = await gateway.limiter.decide(credentialFor(request)).catch((fault: unknown) => {
       if (fault instanceof StoreUnavailable) return undefined;
       throw fault;
     });
-    if (answer !== undefined && 'mode' in answer && answer.mode === 'local') this.#local += 1;
+    if (answer !== undefined && 'mode' in answer && answer.mode === 'local') this.#counts.local += 1;
     if (this.#gateways[place] !== gateway) this.#judge.dropped(request);
     else {
       this.#note(`g${place} answers k${key}, asked at ${at}: ${inWords(answer)}`);
