@@ -99,7 +99,11 @@ export function checkAnswer({ url, method }: Asked, answer: Seen): void {
   if (coreUrls === undefined) return;
   const isPreflight = method === 'OPTIONS' && answer.status === 204;
   const isWhole = isOurs(answer, coreUrls) && !isPreflight && !isOfReference(pathname, answer);
-  report(isWhole ? faultsOf(method, url, answer) : faultsOfLimits(answer), { url, method }, answer);
+  report(
+    isWhole ? faultsOf(method, url, answer) : faultsOfRequired(answer.headers, everywhere),
+    { url, method },
+    answer,
+  );
 }
 
 function report(faults: readonly string[], { url, method }: Asked, { status, text }: Seen): void {
@@ -132,10 +136,8 @@ export function checkBytes(url: string, received: string): void {
     const candidates = ALL_RESPONSES.flatMap((responses) => responses[answer.status] ?? []);
     const faults = candidates.map((response) => faultsAgainst(response, 'GET', answer));
     const isDescribed = faults.some((found) => found.length === 0);
-    if (!isDescribed && isOurs(answer, coreUrls)) {
-      throw new Error(`${answer.status} is not as described: ${faults[0]?.join('; ')}.
-${answer.text}`);
-    }
+    if (!isDescribed && isOurs(answer, coreUrls))
+      throw new Error(`${answer.status} is not as described: ${faults[0]?.join('; ')}.\n${answer.text}`);
   }
 }
 
@@ -145,10 +147,11 @@ const isOfReference = (path: string, { status, headers }: Seen): boolean =>
 
 /** The headers that every answer has, regardless of its status. */
 const everywhere = resolved<Response>(api.components.responses.BadRequest as Response).headers;
-const faultsOfLimits = ({ headers }: Seen): string[] => faultsOfRequired(headers, everywhere);
 
 function faultsOf(method: string, url: string, answer: Seen): string[] {
-  const response = responsesTo(method, url)[answer.status];
+  // The possible answers of the operation, or those to an unknown path or method.
+  const responses = router.lookUp(method, pathOf(url))?.route.responses ?? api['x-no-operation'];
+  const response = responses[answer.status];
   return response === undefined ? ['no such status is described'] : faultsAgainst(response, method, answer);
 }
 
@@ -161,11 +164,6 @@ function faultsAgainst(response: Response | Ref, method: string, answer: Seen): 
       ? faultsOfNoBody(answer)
       : faultsOfBody(answer, content['application/json'].schema)),
   ];
-}
-
-/** The possible answers of the operation, or those to an unknown path or method. */
-function responsesTo(method: string, url: string): Responses {
-  return router.lookUp(method, pathOf(url))?.route.responses ?? api['x-no-operation'];
 }
 
 function faultsOfRequired(given: IncomingHttpHeaders, described: Response['headers']): string[] {

@@ -20,20 +20,10 @@ export interface ClusterNode {
 }
 
 /** A Redis Cluster of three primaries with a third of the slots each. */
-export interface RedisCluster {
-  readonly nodes: readonly ClusterNode[];
-  /** The value for REDIS_URL. */
-  readonly urls: string;
-  /** The node that serves a slot, according to the first node that answers. */
-  ownerOf(slot: number): Promise<ClusterNode>;
-  /** Reads the fields of a hash from the node that has it. */
-  read(key: string): Promise<Record<string, string>>;
-  /** Adds a node: a replica, or a primary without slots. */
-  join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode>;
-}
+export type RedisCluster = Awaited<ReturnType<typeof startRedisCluster>>;
 
 /** @param tls directives that add TLS, for clients and between nodes */
-export async function startRedisCluster(tls?: Record<string, string>): Promise<RedisCluster> {
+export async function startRedisCluster(tls?: Record<string, string>) {
   const nodes = await Promise.all(Array.from({ length: NODES }, () => startNode(tls)));
   const share = SLOTS / NODES;
   for (const [index, { redis }] of nodes.entries()) {
@@ -42,6 +32,7 @@ export async function startRedisCluster(tls?: Record<string, string>): Promise<R
   }
   await agree(nodes);
 
+  /** The node that serves a slot, according to the first node. */
   async function ownerOf(slot: number): Promise<ClusterNode> {
     const ranges = (await (nodes[0] as ClusterNode).redis.cluster('SLOTS')) as [
       number,
@@ -53,14 +44,17 @@ export async function startRedisCluster(tls?: Record<string, string>): Promise<R
   }
 
   return {
-    nodes,
+    nodes: nodes as readonly ClusterNode[],
+    /** The value for REDIS_URL. */
     urls: nodes.map(({ url }) => url).join(','),
     ownerOf,
-    async read(key) {
+    /** Reads the fields of a hash from the node that has it. */
+    async read(key: string): Promise<Record<string, string>> {
       const slot = await (nodes[0] as ClusterNode).redis.cluster('KEYSLOT', key);
       return await (await ownerOf(slot)).redis.hgetall(key);
     },
-    async join(as) {
+    /** Adds a node: a replica, or a primary without slots. */
+    async join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode> {
       const node = await startNode(tls);
       await agree([...nodes, node]);
       if (as === undefined) nodes.push(node);
