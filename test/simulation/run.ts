@@ -5,7 +5,7 @@ import { secretWith } from '../support/secrets.ts';
 import type { Break } from './breaks.ts';
 import { runClient } from './clients.ts';
 import { type Gateway, startGateway, TIMEOUT_MS } from './gateway.ts';
-import type { Answer, Request, Violation } from './invariants.ts';
+import type { Answer, Request } from './invariants.ts';
 import { Judge } from './judge.ts';
 import { Link } from './network.ts';
 import { changeIn, credentialFor, digestOf, INSIDE, OUTSIDE, planChange, type SimulatedKey } from './operators.ts';
@@ -14,18 +14,7 @@ import { Random } from './random.ts';
 import { Server } from './server.ts';
 import { VirtualTime } from './virtual-time.ts';
 
-export interface Result {
-  readonly violation: Violation | undefined;
-  /** The digest of the whole history. The same plan always has the same digest. */
-  readonly digest: string;
-  /** The last lines of the history. */
-  readonly history: readonly string[];
-  readonly decisions: number;
-  /** The number of decisions without Redis. */
-  readonly local: number;
-  readonly faults: number;
-  readonly virtualMs: number;
-}
+export type Result = Awaited<ReturnType<typeof run>>;
 
 export interface Options {
   readonly redis: Redis;
@@ -50,7 +39,7 @@ const ON_SERVER = { restart: 'down', full: 'full', demoted: 'demoted' } as const
  * Runs a plan on an empty Redis to its end, or to the first violation. Calls that are still waiting for a timer or for
  * Redis never return, because virtual time stops.
  */
-export async function run(plan: Plan, { redis, broken = {} }: Options): Promise<Result> {
+export async function run(plan: Plan, { redis, broken = {} }: Options) {
   await redis.flushdb();
   using time = new VirtualTime();
   const simulation = new Simulation(plan, time, redis, broken);
@@ -73,6 +62,7 @@ class Simulation {
   #recovered = 0;
   /** Local admissions of killed gateways, whose charges have an unknown outcome. */
   #unknown = 0;
+  /** Decisions, those without Redis, and faults. */
   readonly #counts = { decisions: 0, local: 0, faults: 0 };
 
   constructor(plan: Plan, time: VirtualTime, redis: Redis, broken: Break) {
@@ -121,11 +111,13 @@ class Simulation {
     clearInterval(sweeping);
   }
 
-  result(): Result {
+  result() {
     return {
       violation: this.#judge.violation,
+      /** The digest of the whole history. The same plan always has the same digest. */
       digest: this.#hash.digest('hex').slice(0, 16),
-      history: this.#history,
+      /** The last lines of the history. */
+      history: this.#history as readonly string[],
       ...this.#counts,
       virtualMs: this.#time.now,
     };
