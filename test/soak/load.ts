@@ -1,6 +1,7 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { BOUNDLESS } from '../bench/setup/keys.ts';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';
@@ -27,7 +28,6 @@ const CUT = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'socket hang up'];
 /** The allowance of the metered keys, whose admissions are counted. They are never banned. */
 export const METERED = { capacity: 60, windowMs: 60_000 };
 const METERED_KEYS = 6;
-const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
 
 /** The maximum time for a response: the sum of the time limits for the core and for the decision. */
 const LONGEST_MS = CORE_TIMEOUT_MS + 1_500;
