@@ -63,27 +63,26 @@ interface Known {
 /** The registered servers by URL. */
 const known = new Map<string, Known>();
 
-/** Registers the operators' listener of a gateway. @returns a function that removes it */
-export const knowOperators = (url: string): (() => void) => know(url, { isForOperators: true });
-
 /**
- * Registers a core of this project, whose answers match the description.
- * @returns a function that removes it, to be called when the core stops, because another server may get its port
+ * Checks the answers of these services of this project from now on. For answers from a foreign core, only the headers
+ * that the gateway adds are checked.
+ * @param addresses the URLs of a core, and of a gateway's listeners for clients and for operators
+ * @param coreUrls the cores of the gateway
+ * @returns a function that ends the checks, to be called when the services stop, because other servers may get their
+ * ports
  */
-export const knowCore = (url: string): (() => void) => know(url, {});
-
-/**
- * Checks the answers of this gateway from now on. For answers from a foreign core, only the headers that the gateway
- * adds are checked.
- * @returns a function that ends the checks, to be called when the gateway stops, because another server may get its
- * port
- */
-export const knowGateway = (url: string, coreUrls: string): (() => void) => know(url, { coreUrls });
-
-function know(url: string, server: Known): () => void {
-  known.set(url, server);
+export function knowServices(
+  { core, gateway, admin }: { readonly [name: string]: string | undefined },
+  coreUrls = '',
+): () => void {
+  const services = new Map<string | undefined, Known>([
+    [core, {}],
+    [gateway, { coreUrls }],
+    [admin, { isForOperators: true }],
+  ]);
+  for (const [url, service] of services) if (url !== undefined) known.set(url, service);
   return () => {
-    if (known.get(url) === server) known.delete(url);
+    for (const [url, service] of services) if (url !== undefined && known.get(url) === service) known.delete(url);
   };
 }
 

@@ -9,7 +9,7 @@ import type { GatewayRoute } from '../../gateway/routes.ts';
 import type { ServerLimits } from '../../shared/http/server.ts';
 import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
-import { knowCore, knowGateway, knowOperators } from './described-answers.ts';
+import { knowServices } from './described-answers.ts';
 import { watchFailures } from './failures.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, readableLog } from './log.ts';
@@ -79,11 +79,7 @@ export async function startStack(
   };
   const gateway = await startGateway(readGatewaySettings(settings), logger, limits, routes);
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
-  const known = [
-    knowCore(core.addresses.core ?? ''),
-    knowGateway(url, settings.CORE_URL ?? ''),
-    knowOperators(adminUrl),
-  ];
+  const forget = knowServices({ ...core.addresses, ...gateway.addresses }, settings.CORE_URL);
 
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
     const sent = { method, key: ADMIN_TOKEN };
@@ -110,7 +106,7 @@ export async function startStack(
   async function stopAll(lameDuckMs: number): Promise<void> {
     await gateway.stop(lameDuckMs);
     await core.stop(0);
-    for (const forget of known) forget();
+    forget();
   }
   cleanUp(async () => {
     try {
