@@ -13,19 +13,7 @@ import { temporaryFolder } from './stack.ts';
 /** The shipped configuration. */
 export const PROMETHEUS_FOLDER = join(ROOT, 'deploy/prometheus');
 
-/** One series of a query's result. */
-export interface Answered {
-  readonly metric: Readonly<Record<string, string>>;
-  readonly value: readonly [time: number, value: string];
-}
-
-export interface Prometheus {
-  readonly url: string;
-  /** The current result of a query. @throws {Error} if Prometheus refuses the query */
-  query(expression: string): Promise<Answered[]>;
-  /** Returns `data` from an API call. The path is relative to /api/v1. */
-  api(path: string): Promise<unknown>;
-}
+export type Prometheus = Awaited<ReturnType<typeof startPrometheus>>;
 
 const SHIPPED_RUNBOOK = 'http://127.0.0.1:9090/runbook';
 
@@ -43,7 +31,7 @@ export async function startPrometheus(
     runbook = SHIPPED_RUNBOOK,
     alerts = (shipped: string): string => shipped,
   } = {},
-): Promise<Prometheus> {
+) {
   need('prometheus');
   const folder = await temporaryFolder();
   await cp(PROMETHEUS_FOLDER, folder, { recursive: true });
@@ -74,6 +62,7 @@ export async function startPrometheus(
     { timeout: 30_000, interval: 50 },
   );
 
+  /** Returns `data` from an API call. The path is relative to /api/v1. */
   async function api(path: string): Promise<unknown> {
     const { text, json } = await send(`${url}/api/v1${path}`);
     const { status, data } = json as { status: string; data: unknown };
@@ -83,8 +72,11 @@ export async function startPrometheus(
   return {
     url,
     api,
-    async query(expression) {
-      return ((await api(`/query?query=${encodeURIComponent(expression)}`)) as { result: Answered[] }).result;
+    /** The current series of a query. @throws {Error} if Prometheus refuses the query */
+    async query(expression: string) {
+      const data = await api(`/query?query=${encodeURIComponent(expression)}`);
+      const { result } = data as { result: { metric: Record<string, string>; value: [time: number, value: string] }[] };
+      return result;
     },
   };
 }

@@ -2,22 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { cleanUp } from './clean-up.ts';
 import { freePort } from './port.ts';
-import { type RedisServer, startRedisServer } from './redis.ts';
+import { startRedisServer } from './redis.ts';
 import { connectionTo } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
 const NODES = 3;
 const SLOTS = 16_384;
 
-export interface ClusterNode {
-  readonly server: RedisServer;
-  /** The URL for clients. */
-  readonly url: string;
-  /** A client that is connected to this node only. Commands on keys of other nodes get a redirect. */
-  readonly redis: Redis;
-  readonly id: string;
-  readonly port: number;
-}
+export type ClusterNode = Awaited<ReturnType<typeof startNode>>;
 
 /** A Redis Cluster of three primaries with a third of the slots each. */
 export type RedisCluster = Awaited<ReturnType<typeof startRedisCluster>>;
@@ -64,7 +56,7 @@ export async function startRedisCluster(tls?: Record<string, string>) {
   };
 }
 
-async function startNode(tls: Record<string, string> | undefined): Promise<ClusterNode> {
+async function startNode(tls: Record<string, string> | undefined) {
   const tlsPort = tls && String(await freePort());
   const server = await startRedisServer({
     ...(tlsPort && { ...tls, 'tls-port': tlsPort, 'tls-cluster': 'yes' }),
@@ -77,6 +69,7 @@ async function startNode(tls: Record<string, string> | undefined): Promise<Clust
     dir: await temporaryFolder(),
   });
   cleanUp(server.stop);
+  // It is connected to this node only. Commands on keys of other nodes get a redirect.
   const redis = connectionTo(server.url, { retryStrategy: () => 50 });
   const url = tlsPort === undefined ? server.url : `rediss://127.0.0.1:${tlsPort}`;
   return { server, url, redis, id: (await redis.cluster('MYID')) as string, port: Number(new URL(server.url).port) };

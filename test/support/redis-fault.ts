@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { type FaultProxy, startFaultProxy } from './fault-proxy.ts';
 import { type LogLine, parsedLines } from './log.ts';
 import { type Answered, ask, startLoad } from './paced-load.ts';
-import { type Started, startService } from './process.ts';
+import { startService } from './process.ts';
 import type { RedisServer } from './redis.ts';
 import { connectionTo, ownRedis } from './redis-database.ts';
 import { createKey } from './redis-keys.ts';
@@ -136,23 +136,18 @@ async function answering(redis: Redis): Promise<number> {
   return performance.now();
 }
 
-export interface GatewayProcess {
-  readonly url: string;
-  readonly adminUrl: string;
-  readonly process: Started;
-  /** Stops the gateway as Ctrl-C does, and returns its log. */
-  stop(): Promise<LogLine[]>;
-}
+export type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
 
 /** Starts a gateway process with the settings of a container. */
-export async function startGatewayProcess(settings: Record<string, string>): Promise<GatewayProcess> {
+export async function startGatewayProcess(settings: Record<string, string>) {
   const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, ...settings };
   const process = await startService('gateway/main.ts', environment);
   return {
     url: process.addresses.gateway ?? '',
     adminUrl: process.addresses.admin ?? '',
     process,
-    async stop() {
+    /** Stops the gateway as Ctrl-C does, and returns its log. */
+    async stop(): Promise<LogLine[]> {
       process.child.kill('SIGINT');
       const { out } = await process.ended;
       return parsedLines(() => out)();

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { freePort } from './port.ts';
 import { startProcess } from './process.ts';
-import type { RedisServer } from './redis.ts';
 import { connectionTo, ownRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
@@ -13,35 +12,20 @@ const QUORUM = 2;
 const DOWN_AFTER_MS = 300;
 const RETRYING = { retryStrategy: () => 50 };
 
-export interface SentinelNode {
-  readonly server: RedisServer;
-  readonly redis: Redis;
-  readonly port: number;
-}
+export type SentinelNode = Awaited<ReturnType<typeof startNode>>;
 
 /** A primary, two replicas, and three sentinels that watch them. */
-export interface Watched {
-  /** The value for REDIS_URL. */
-  readonly urls: string;
-  readonly nodes: readonly SentinelNode[];
-  /** Each rewrites its configuration file. */
-  readonly sentinels: readonly Awaited<ReturnType<typeof startSentinel>>[];
-  /** The primary, as the sentinels see it. */
-  primary(): Promise<SentinelNode>;
-  /** Restarts a node as a replica of the current primary, and waits until it replicates. */
-  rejoin(node: SentinelNode): Promise<void>;
-  /** Makes another node the primary and informs the sentinels; no connection is closed. */
-  swap(): Promise<void>;
-}
+export type Watched = Awaited<ReturnType<typeof startSentinels>>;
 
 /** @param password for the sentinels */
-export async function startSentinels({ password = '' } = {}): Promise<Watched> {
+export async function startSentinels({ password = '' } = {}) {
   const first = await startNode({});
   const nodes = [first, await startNode(replicaOf(first)), await startNode(replicaOf(first))];
   await Promise.all(nodes.slice(1).map(follows));
   const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => startSentinel(first.port, password)));
   await Promise.all(sentinels.map(({ redis }) => knowsAll(redis)));
 
+  /** The primary, as the sentinels see it. */
   async function primary(): Promise<SentinelNode> {
     const { redis } = sentinels[0] as { redis: Redis };
     const [, port] = (await redis.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER_NAME)) as string[];
@@ -49,15 +33,18 @@ export async function startSentinels({ password = '' } = {}): Promise<Watched> {
   }
 
   return {
+    /** The value for REDIS_URL. */
     urls: sentinels.map(({ url }) => url).join(','),
     nodes,
     sentinels,
     primary,
-    async rejoin(node) {
+    /** Restarts a node as a replica of the current primary, and waits until it replicates. */
+    async rejoin(node: SentinelNode): Promise<void> {
       await node.server.restart(replicaOf(await primary()));
       await follows(node);
     },
-    async swap() {
+    /** Makes another node the primary and informs the sentinels; no connection is closed. */
+    async swap(): Promise<void> {
       const [was, next, other] = nodes as [SentinelNode, SentinelNode, SentinelNode];
       for (const { redis } of sentinels) await redis.call('SENTINEL', 'REMOVE', MASTER_NAME);
       await hasCaughtUp(was, next);
@@ -79,7 +66,7 @@ async function hasCaughtUp(primary: SentinelNode, replica: SentinelNode): Promis
   while ((await offset(replica, 'slave_repl_offset')) < written) await sleep(10);
 }
 
-async function startNode(directives: Record<string, string>): Promise<SentinelNode> {
+async function startNode(directives: Record<string, string>) {
   const server = await ownRedis({
     ...directives,
     'repl-diskless-sync-delay': '0',
