@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { insertPet } from '../../core/store/queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
+import { median } from '../support/statistics.ts';
 
 /**
  * Measures the effect of group commit: µs per write for one writer with a commit per write, and for 1, 32 and 128
@@ -27,8 +28,6 @@ async function round(store: SqliteStore, writers: number): Promise<number> {
   await Promise.all(Array.from({ length: writers }, writer));
   return ((performance.now() - start) * 1_000) / writes;
 }
-
-const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 const folder = mkdtempSync(join(tmpdir(), 'group-commit-'));
 const store = new SqliteStore(join(folder, 'store.db'));

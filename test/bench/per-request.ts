@@ -23,16 +23,7 @@ const COUNTS = 3;
 const SETTLE_MS = 300;
 const COUNTING = join(import.meta.dirname, 'machine/counting.ts');
 
-export interface PerRequest {
-  readonly name: string;
-  /** Objects created by the project's own code, and all objects. */
-  readonly objects: number;
-  readonly allObjects: number;
-  readonly kilobytes: number;
-  readonly promises: number;
-  readonly files: number;
-  readonly functions: number;
-}
+type PerRequest = Awaited<ReturnType<typeof count>>;
 
 export async function countPerRequest(stage: Stage): Promise<PerRequest[]> {
   const env = (name: string) => ({
@@ -52,7 +43,7 @@ export async function countPerRequest(stage: Stage): Promise<PerRequest[]> {
   ];
 }
 
-async function count(name: string, { pid }: Service, url: string, key: string): Promise<PerRequest> {
+async function count(name: string, { pid }: Service, url: string, key: string) {
   // The worker is the last of the gateway's processes.
   const serving = withChildren(pid).at(-1) as number;
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
@@ -83,6 +74,7 @@ async function count(name: string, { pid }: Service, url: string, key: string): 
   const perRequest = (numbers: readonly number[]) => sum(numbers) / COUNTED;
   return {
     name,
+    /** Objects created by the project's own code. */
     objects: perRequest(objects.filter(({ url: at }) => isOurs(at)).map(({ count: made }) => made)),
     allObjects: perRequest(objects.map(({ count: made }) => made)),
     kilobytes: perRequest(objects.map(({ bytes }) => bytes)) / 1_024,

@@ -1,3 +1,4 @@
+import { sum } from '../support/statistics.ts';
 import { type ContenderName, DESCRIPTIONS } from './contenders.ts';
 import { SCENARIOS, type Scenario } from './scenarios.ts';
 
@@ -106,10 +107,9 @@ export const takingPart = ({ contenders, seldom }: PlannedScenario, round: numbe
 
 export function estimateSeconds({ parts, seconds }: Plan): number {
   const durations = parts.map((part) => {
-    const turns = Array.from({ length: part.rounds }, (_, round) => takingPart(part, round).length);
-    const count = turns.reduce((sum, taking) => sum + taking, 0);
+    const count = sum(Array.from({ length: part.rounds }, (_, round) => takingPart(part, round).length));
     const turn = leadInSeconds(part.scenario) + seconds + OVERHEAD_SECONDS;
     return count * turn + part.contenders.length * WARM_UP_SECONDS;
   });
-  return durations.reduce((sum, duration) => sum + duration, START_SECONDS);
+  return START_SECONDS + sum(durations);
 }

@@ -71,17 +71,10 @@ for (const [name, load] of Object.entries(loads)) {
 const [first] = rows as [Row];
 const parts = new Set(rows.flatMap((row) => [...row.parts.keys()]));
 const inOrder = [...parts].sort((a, b) => (first.parts.get(b) ?? 0) - (first.parts.get(a) ?? 0));
-const line = (name: string, values: readonly number[]) =>
-  process.stdout.write(`| ${[name, ...values.map((value) => value.toFixed(1))].join(' | ')} |\n`);
+const line = (name: string, value: (row: Row) => number) =>
+  process.stdout.write(`| ${[name, ...rows.map((row) => value(row).toFixed(1))].join(' | ')} |\n`);
 process.stdout.write(`${describeMachine()}\n\n| µs of CPU per request | ${Object.keys(loads).join(' | ')} |\n`);
 process.stdout.write(`| --- |${' --- |'.repeat(rows.length)}\n`);
-for (const part of inOrder)
-  line(
-    part,
-    rows.map((row) => row.parts.get(part) ?? 0),
-  );
-line(
-  'total',
-  rows.map(({ perRequest }) => perRequest),
-);
+for (const part of inOrder) line(part, (row) => row.parts.get(part) ?? 0);
+line('total', ({ perRequest }) => perRequest);
 process.exit(0);

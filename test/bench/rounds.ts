@@ -24,7 +24,7 @@ export interface Sample {
 }
 
 /** The samples of each contender by round; undefined if it did not take part or the round was invalid. */
-export type Samples = Map<ContenderName, (Sample | undefined)[]>;
+type Samples = Map<ContenderName, (Sample | undefined)[]>;
 
 export interface Measured {
   readonly scenario: Scenario;
@@ -34,7 +34,7 @@ export interface Measured {
   readonly rate?: number | undefined;
 }
 
-export interface Measuring {
+interface Measuring {
   readonly stage: Stage;
   readonly part: PlannedScenario;
   readonly contenders: ReadonlyMap<ContenderName, Contender>;

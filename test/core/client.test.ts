@@ -123,10 +123,10 @@ test('the same idempotency key returns the same answer, and another body with it
 test('an idempotency key that is not a valid header value is refused before it is sent', async () => {
   const { core } = await startStack();
   const store = clientOf(core, { connections: 1 });
-  for (const idempotencyKey of ['', 'a\nb', 'ключ', 'a"b', 'x'.repeat(256)])
-    expect(await faultOf(store.createOrder({ petId: 1 }, { idempotencyKey }))).toMatchObject({
-      code: 'invalid_request',
-    });
+  for (const idempotencyKey of ['', 'a\nb', 'ключ', 'a"b', 'x'.repeat(256)]) {
+    const { code } = await faultOf(store.createOrder({ petId: 1 }, { idempotencyKey }));
+    expect(code).toBe('invalid_request');
+  }
   expect(await store.listPets()).toMatchObject({ pets: [] });
 });
 
@@ -176,8 +176,7 @@ test('closing the client finishes calls in flight and refuses later ones', async
 
 test('a URL that is not an origin is refused at once', () => {
   expect(() => createStoreClient({ url: 'core:7001' })).toThrow();
+  const fault = new TypeError('url must be an origin such as http://127.0.0.1:7001.');
   for (const url of ['http://127.0.0.1:7001/v1', 'http://u:p@127.0.0.1', 'http://a/?x', 'http://a/#x', 'ftp://a', ''])
-    expect(() => createStoreClient({ url })).toThrow(
-      new TypeError('url must be an origin such as http://127.0.0.1:7001.'),
-    );
+    expect(() => createStoreClient({ url })).toThrow(fault);
 });

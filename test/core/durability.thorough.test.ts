@@ -3,6 +3,8 @@ import { randomInt, randomUUID } from 'node:crypto';
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { SqliteStore } from '../../core/store/sqlite.ts';
+import { query } from '../../core/store/store.ts';
 import { post, send } from '../support/http.ts';
 import { startService } from '../support/process.ts';
 import { temporaryFolder } from '../support/stack.ts';
@@ -93,8 +95,6 @@ test(`${KILLS} kills of the core under load lose no acknowledged pet and duplica
 }, 600_000);
 
 test('a commit is on disk, not only in a cache of the system, before it is acknowledged', async () => {
-  const { SqliteStore } = await import('../../core/store/sqlite.ts');
-  const { query } = await import('../../core/store/store.ts');
   const store = new SqliteStore(`${await temporaryFolder()}/store.db`);
   const FULL = 2n;
   expect(await store.read(() => query('PRAGMA synchronous'))).toEqual([{ synchronous: FULL }]);

@@ -1,17 +1,10 @@
+import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { insertPet } from '../../core/store/queries.ts';
 import { SqliteStore } from '../../core/store/sqlite.ts';
 import { query, type Transaction } from '../../core/store/store.ts';
 import { Unavailable } from '../../shared/domain-errors.ts';
 import { temporaryFolder } from '../support/stack.ts';
-
-async function openStore(): Promise<{ store: SqliteStore; commits: number[]; count: () => Promise<number> }> {
-  const commits: number[] = [];
-  const store = new SqliteStore(`${await temporaryFolder()}/store.db`, (writes) => commits.push(writes));
-  const count = async () =>
-    Number((await store.read(() => query<{ n: bigint }>('SELECT COUNT(*) AS n FROM pets')))[0]?.n);
-  return { store, commits, count };
-}
 
 const rex = { name: 'Rex', categoryId: 1n, status: 'available' } as const;
 
@@ -21,7 +14,8 @@ function* insertThenFail(): Transaction<void> {
 }
 
 test('the writes of one turn of the event loop are one commit, and only a failed one is rolled back', async () => {
-  const { store, commits, count } = await openStore();
+  const commits: number[] = [];
+  const store = new SqliteStore(`${await temporaryFolder()}/store.db`, (count) => commits.push(count));
   const writes = [
     ...Array.from({ length: 10 }, () => store.write(() => insertPet(rex))),
     store.write(insertThenFail),
@@ -34,15 +28,13 @@ test('the writes of one turn of the event loop are one commit, and only a failed
     { reason: { message: 'on purpose' } },
     { reason: { code: 'ERR_SQLITE_ERROR' } },
   ]);
-  expect(await count()).toBe(20);
+  expect(await store.read(() => query('SELECT COUNT(*) AS n FROM pets'))).toEqual([{ n: 20n }]);
   await store.close();
 });
 
 test('a failed commit fails all of its writes, and the next one works', async () => {
   const folder = await temporaryFolder();
   const store = new SqliteStore(`${folder}/store.db`);
-  const other = new SqliteStore(`${folder}/store.db`);
-  const { DatabaseSync } = await import('node:sqlite');
   const locking = new DatabaseSync(`${folder}/store.db`);
   locking.exec('BEGIN IMMEDIATE');
   const refused = await Promise.allSettled([store.write(() => insertPet(rex)), store.write(() => insertPet(rex))]);
@@ -50,13 +42,12 @@ test('a failed commit fails all of its writes, and the next one works', async ()
   locking.exec('COMMIT');
   locking.close();
   expect(await store.write(() => insertPet(rex))).toEqual({ id: 1n, ...rex });
-  expect(await other.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
+  expect(await store.read(() => query('SELECT id FROM pets'))).toEqual([{ id: 1n }]);
   await store.close();
-  await other.close();
 });
 
 test('waiting writes are made when the store closes', async () => {
-  const { store } = await openStore();
+  const store = new SqliteStore(`${await temporaryFolder()}/store.db`);
   const writing = store.write(() => insertPet(rex));
   await store.close();
   expect(await writing).toMatchObject({ id: 1n });

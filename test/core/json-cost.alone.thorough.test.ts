@@ -87,13 +87,13 @@ const SHAPES: readonly [name: string, text: string | (() => string)][] = [
 ];
 
 function milliseconds(bytes: Buffer): number {
-  const { user, system } = process.threadCpuUsage();
+  const before = process.threadCpuUsage();
   try {
     NewPet.safeParse(parseJson(bytes, MAX_VALUES));
   } catch (fault) {
     if (!(fault instanceof JsonError)) throw fault;
   }
-  return spentSince({ user, system });
+  return spentSince(before);
 }
 
 function spentSince(before: NodeJS.CpuUsage): number {

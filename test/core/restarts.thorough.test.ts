@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { emptyPostgres } from '../support/databases.ts';
 import { readAndWrite } from '../support/load.ts';
@@ -5,6 +6,7 @@ import { freePort } from '../support/port.ts';
 import { startService } from '../support/process.ts';
 import { startStack } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
+import { BOUNDLESS } from '../support/workers.ts';
 
 const RESTARTS = thoroughly(20, 6);
 const CLIENTS = 16;
@@ -18,7 +20,7 @@ test(`${RESTARTS} restarts of cores under load behind the gateway cause no faile
     startService('core/main.ts', { PORT: String(ports[at]), DATABASE_URL, LOG_LEVEL: 'warn' });
   const cores = await Promise.all(ports.map((_, at) => start(at)));
   const stack = await startStack({ CORE_URL: ports.map((port) => `http://127.0.0.1:${port}`).join(',') });
-  const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 });
+  const key = await stack.issueKey(BOUNDLESS);
 
   const load = readAndWrite(stack.gateway, key, CLIENTS, PAUSE_MS);
   for (let restart = 0; restart < RESTARTS; restart++) {
@@ -26,7 +28,7 @@ test(`${RESTARTS} restarts of cores under load behind the gateway cause no faile
     cores[at]?.child.kill('SIGTERM');
     expect((await cores[at]?.ended)?.code).toBe(0);
     cores[at] = await start(at);
-    await new Promise((resolve) => setTimeout(resolve, 600));
+    await sleep(600);
   }
   await load.end();
   process.stdout.write(`${RESTARTS} restarts: ${JSON.stringify(Object.fromEntries(load.outcomes))}\n`);

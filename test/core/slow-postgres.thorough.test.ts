@@ -5,14 +5,13 @@ import { cleanUp } from '../support/clean-up.ts';
 import { emptyPostgres } from '../support/databases.ts';
 import { type Answer, send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
-import { type PostgresForTests, pausePostgres, startPostgres } from '../support/postgres.ts';
+import { pausePostgres, startPostgres } from '../support/postgres.ts';
 import { startService } from '../support/process.ts';
-import { type Stack, startStack } from '../support/stack.ts';
+import { startStack, UNLIMITED } from '../support/stack.ts';
 import { TIMED } from '../support/timed.ts';
 
 /** A slow PostgreSQL delays requests, but every core stays ready. */
 
-const BIG = { plan: 'enterprise', minute: 1_000_000, day: 1_000_000 };
 /** More than the database connections of both cores. */
 const REQUESTS = 40;
 /** The timeout of the gateway's probes. */
@@ -21,18 +20,24 @@ const WATCHED_MS = 3_000;
 /** Shorter than the timeout of a statement, and longer than a check takes on a busy machine. */
 const LONGEST_MS = 3_000;
 
-async function startTwoCores(DATABASE_URL: string): Promise<{ cores: string[]; stack: Stack; key: string }> {
+async function startTwoCores(DATABASE_URL: string) {
   const environment = { PORT: '0', DATABASE_URL, LOG_LEVEL: 'warn' };
   const started = [await startService('core/main.ts', environment), await startService('core/main.ts', environment)];
   const cores = started.map(({ addresses }) => addresses.core ?? '');
   const stack = await startStack({ CORE_URL: cores.join(','), DATABASE_URL });
-  const key = await stack.issueKey(BIG);
+  const key = await stack.issueKey(UNLIMITED);
   await Promise.all(Array.from({ length: REQUESTS }, () => send(`${stack.gateway}/v1/pets`, { key })));
   return { cores, stack, key };
 }
 
+async function startOwn() {
+  const postgres = await startPostgres();
+  cleanUp(postgres.stop);
+  return postgres;
+}
+
 /** Requests /readyz for some seconds. @returns its statuses, and the longest wait in milliseconds */
-async function watchReadiness(cores: readonly string[]): Promise<{ statuses: number[]; longestMs: number }> {
+async function watchReadiness(cores: readonly string[]) {
   const statuses = new Set<number>();
   let longestMs = 0;
   for (const end = performance.now() + WATCHED_MS; performance.now() < end; )
@@ -128,9 +133,3 @@ test('a check whose connection is cut is repeated on a new one', async () => {
 test('the timeout of a readiness check in the core is shorter than that of a probe by the gateway', () => {
   expect(CHECK_WITHIN_MS).toBeLessThanOrEqual(PROBE_MS / 2);
 });
-
-async function startOwn(): Promise<PostgresForTests> {
-  const postgres = await startPostgres();
-  cleanUp(postgres.stop);
-  return postgres;
-}

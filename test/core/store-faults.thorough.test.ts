@@ -35,12 +35,8 @@ test.for([
   const answer = await post(`${stack.core}/v1/pets`, REX, { headers: { 'x-request-id': 'failing' } });
   expect([answer.status, answer.headers['retry-after']]).toEqual([status, status === 503 ? '1' : undefined]);
   const line = stack.coreLog.find(({ requestId }) => requestId === 'failing');
-  expect(line).toMatchObject({
-    msg: 'request',
-    operation: 'createPet',
-    status,
-    code: (answer.json as { code: string }).code,
-  });
+  const { code: sent } = answer.json as { code: string };
+  expect(line).toMatchObject({ msg: 'request', operation: 'createPet', status, code: sent });
   expect(JSON.stringify(line)).toContain('by the test');
   const kind = status === 503 ? 'unavailable' : 'failed';
   expect((await scrape(stack.core)).sum('core_store_errors_total', { kind })).toBe(1);
@@ -113,11 +109,8 @@ test('a core with SQLite on a full disk answers writes with 503 and still serves
   const folder = await temporaryFolder();
   const environment = { PORT: '0', DATABASE_URL: `sqlite:${folder}/store.db` };
   // A limit of 400 blocks of 512 bytes simulates a full disk.
-  const { out, addresses } = await startService('core/main.ts', environment, [
-    'sh',
-    '-c',
-    'ulimit -f 400; exec "$0" "$@"',
-  ]);
+  const limited = ['sh', '-c', 'ulimit -f 400; exec "$0" "$@"'];
+  const { out, addresses } = await startService('core/main.ts', environment, limited);
   const url = addresses.core as string;
   const statuses = new Set<number>();
   for (let sent = 0; sent < 200 && !statuses.has(503); sent++) {

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { ERRORS, type ErrorCode } from '../../shared/http/errors.ts';
 import { judge } from '../support/allowance-checker.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { knowGateway } from '../support/described-answers.ts';
+import { knowServices } from '../support/described-answers.ts';
 import { listeningCore } from '../support/faulty-core.ts';
 import { CONFIGURATION, checkConfiguration, type Haproxy, startHaproxy } from '../support/haproxy.ts';
 import { post, send } from '../support/http.ts';
@@ -68,7 +68,7 @@ async function startTopology() {
     ADMIN_PORT_2: second.adminPort,
   });
   // Answers through haproxy are checked against the API's description too.
-  cleanUp(knowGateway(haproxy.url, core.addresses.core ?? ''));
+  cleanUp(knowServices({ gateway: haproxy.url }, core.addresses.core));
   const issueKey = async (limits: Record<string, unknown> = BOUNDLESS) => {
     const url = `http://127.0.0.1:${second.adminPort}/keys`;
     return ((await post(url, { name: 'test', ...limits }, { key: ADMIN_TOKEN })).json as { key: string }).key;

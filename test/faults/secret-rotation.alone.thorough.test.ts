@@ -9,7 +9,6 @@ import { send } from '../support/http.ts';
 import type { EverydayLoad } from '../support/load.ts';
 import { startPostgres } from '../support/postgres.ts';
 import {
-  BIG,
   elsewhere,
   expectNoFailure,
   linesOf,
@@ -21,7 +20,7 @@ import {
   valuesOf,
   WITHIN,
 } from '../support/rotation.ts';
-import { type Stack, startStack, temporaryFolder } from '../support/stack.ts';
+import { type Stack, startStack, temporaryFolder, UNLIMITED } from '../support/stack.ts';
 
 /** Rotates secrets with the commands from deploy/RUNBOOK.md while clients read and write. */
 
@@ -99,7 +98,7 @@ test('the TLS certificate and its key are rotated without a failed request', asy
   };
   await install(first);
   const stack = await startStack(files);
-  const key = await stack.issueKey(BIG);
+  const key = await stack.issueKey(UNLIMITED);
   const ca = Buffer.concat([await readFile(first.caFile), await readFile(next.caFile)]);
   const agent = new https.Agent({ keepAlive: true });
   cleanUp(() => agent.destroy());

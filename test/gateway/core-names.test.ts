@@ -2,7 +2,7 @@ import { open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type AddressedCore, type AddressedCores, askedDuring, coresOn } from '../support/addressed-cores.ts';
+import { type AddressedCore, askedDuring, coresOn } from '../support/addressed-cores.ts';
 import { post, send } from '../support/http.ts';
 import { readAndWrite } from '../support/load.ts';
 import { type LogLine, parsedLines } from '../support/log.ts';
@@ -50,7 +50,7 @@ interface Named {
   readonly gateway: string;
   readonly adminUrl: string;
   readonly key: string;
-  readonly cores: AddressedCores;
+  readonly cores: Awaited<ReturnType<typeof coresOn>>;
   readonly hosts: PrivateHosts;
   /** The log lines about cores: each message with the core or the name. */
   coreLines(): string[];

@@ -1,9 +1,10 @@
 import http from 'node:http';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { createApiKey } from '../../gateway/limiter/credential.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { send } from '../support/http.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { startStack } from '../support/stack.ts';
 
 /** The number of calls of each command since `CONFIG RESETSTAT`, including calls by scripts. */
@@ -16,10 +17,8 @@ async function callsOf(redis: Redis, ...commands: string[]): Promise<number> {
 const scriptCalls = (redis: Redis): Promise<number> => callsOf(redis, 'evalsha', 'eval');
 
 async function setUp() {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
+  const server = await ownRedis();
+  const redis = connectionTo(server.url);
   const stack = await startStack({ REDIS_URL: server.url, REDIS_TIMEOUT_MS: '5000' });
   const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 3_000 });
   await send(`${stack.gateway}/v1/pets`, { key });
@@ -57,7 +56,6 @@ test('a key with a wrong checksum causes no call to Redis', async () => {
 
 test('made-up keys with a valid checksum leave nothing in Redis', async () => {
   const { redis, stack } = await setUp();
-  const { createApiKey } = await import('../../gateway/limiter/credential.ts');
   const before = await redis.dbsize();
   for (let sent = 0; sent < 50; sent++) await send(`${stack.gateway}/v1/pets`, { key: createApiKey().apiKey });
   expect(await scriptCalls(redis)).toBeGreaterThan(0);

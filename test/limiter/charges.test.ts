@@ -22,6 +22,12 @@ import { thoroughly } from '../support/thorough.ts';
 const { url } = await emptyDatabase();
 const under = await redisUnderTest(url);
 
+const newClients = () =>
+  new Clients(
+    () => under.plans,
+    () => under.now,
+  );
+
 const charge = async (id: string, admitted: number, refused = 0, shadowed = 0, retryAt = 0) =>
   await chargeDebt(id, { admitted, refused, shadowed, retryAt, asOf: under.now });
 
@@ -92,10 +98,7 @@ const HISTORY = fc.array(
 
 test('in any order of decisions, charges and resets, tokens are taken only for admissions after the last reset', async () => {
   const property = fc.asyncProperty(HISTORY, async (history) => {
-    const clients = new Clients(
-      () => under.plans,
-      () => under.now,
-    );
+    const clients = newClients();
     const key = await under.createKey({ minute: 1e6, day: 1_000 });
     let resetAt = 0;
     let repliedAt = -1;
@@ -153,10 +156,7 @@ test('a charge does not bring back a deleted key', async () => {
 
 test('100,000 admissions of 20,000 keys are each charged once, while decisions continue', async () => {
   const limiter = new RedisLimiter(under.redis, under.inForce, { clock: () => under.now, timeoutMs: 1_000 });
-  const clients = new Clients(
-    () => under.plans,
-    () => under.now,
-  );
+  const clients = newClients();
   const keys = Array.from({ length: 20_000 }, () => createApiKey().credential);
   const digest = '0'.repeat(64);
   const fields = writeKey({ plan: 'free', name: '', createdAt: BEGIN, secrets: [secretWith(digest)] });
@@ -209,10 +209,7 @@ test('a reply to a charge still provides the bucket levels if it arrives after t
 });
 
 test('a charge without a reply is counted and not repeated, and one that did not run is sent again', async () => {
-  const clients = new Clients(
-    () => under.plans,
-    () => under.now,
-  );
+  const clients = newClients();
   const key = await under.createKey();
   clients.note(key, await under.limiter.decide(key));
   const sent: number[] = [];

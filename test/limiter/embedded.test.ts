@@ -55,14 +55,13 @@ async function gateway() {
     await storage.close();
   });
 
-  async function createKey(limits = {}): Promise<Credential> {
-    const { credential } = createApiKey();
+  async function createKey(credential = createApiKey().credential): Promise<Credential> {
     const secrets = [secretWith(credential.digest)];
-    await keys.create(credential.id, { plan: 'free', name: 'test', createdAt: time.now, secrets, ...limits });
+    await keys.create(credential.id, { plan: 'free', name: 'test', createdAt: time.now, secrets });
     return credential;
   }
 
-  return { limiter, storage, keys, time, asked, faults, createKey };
+  return { limiter, storage, keys, asked, faults, createKey };
 }
 
 const outcomeOf = async (verdict: Promise<Verdict>) => (await verdict).outcome;
@@ -76,16 +75,11 @@ test('concurrent requests of a key that is not in memory load it once and share 
 });
 
 test('an unknown key is not cached and works once it exists', async () => {
-  const { limiter, asked, keys, time } = await gateway();
+  const { limiter, asked, createKey } = await gateway();
   const { credential } = createApiKey();
   for (let sent = 0; sent < 2; sent++)
     expect(await limiter.decide(credential)).toEqual({ outcome: 'unauthorized', reason: 'unknown', isOfKey: true });
-  await keys.create(credential.id, {
-    plan: 'free',
-    name: 'test',
-    createdAt: time.now,
-    secrets: [secretWith(credential.digest)],
-  });
+  await createKey(credential);
   expect(await outcomeOf(limiter.decide(credential))).toBe('admitted');
   expect(asked).toEqual(['load', 'load', 'load']);
 });

@@ -1,10 +1,8 @@
-import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { judge } from '../support/allowance-checker.ts';
-import { cleanUp } from '../support/clean-up.ts';
 import { hammer } from '../support/load.ts';
 import { startService } from '../support/process.ts';
-import { startRedisServer } from '../support/redis.ts';
+import { connectionTo, ownRedis } from '../support/redis-database.ts';
 import { createKey } from '../support/redis-keys.ts';
 import { temporaryFolder } from '../support/stack.ts';
 import { thoroughly } from '../support/thorough.ts';
@@ -16,10 +14,8 @@ const DURATION_MS = thoroughly(15_000, 5_000);
 const MINUTE_LIMIT = 20;
 
 test(`with ${GATEWAYS} gateways on one Redis, each key gets exactly its allowance`, async () => {
-  const server = await startRedisServer();
-  cleanUp(server.stop);
-  const redis = new Redis(server.url);
-  cleanUp(() => redis.disconnect());
+  const server = await ownRedis();
+  const redis = connectionTo(server.url);
   await redis.hset('gateway:plans', {
     'free.minute': MINUTE_LIMIT,
     'free.day': 100_000,

@@ -40,14 +40,12 @@ const MALFORMED = [
   '4:0A/8',
 ];
 
-describe.for(bothLimiters(url))('with %s', ([, open]) => {
+describe.for(bothLimiters(url))('with %s', async ([, open]) => {
+  const under = await open();
   const decided = async (networks: string[], address = '10.0.0.1') => {
-    const { limiter, keys, now } = await open();
-    const { credential } = createApiKey();
-    const secrets = [secretWith(credential.digest, { networks })];
-    await keys.create(credential.id, { name: 'test', plan: 'free', secrets, createdAt: now });
-    return (await limiter.decide(credentialOf(credential.id, credential.digest, { scope: undefined, address })))
-      .outcome;
+    const { digest } = createApiKey().credential;
+    const { id } = await under.createKey({ secrets: [secretWith(digest, { networks })] });
+    return (await under.limiter.decide(credentialOf(id, digest, { scope: undefined, address }))).outcome;
   };
 
   test.for(MALFORMED)('the malformed network %s admits no address', async (network) => {

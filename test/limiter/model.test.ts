@@ -126,10 +126,11 @@ async function inRedis({ record, steps }: World, id: string): Promise<string[][]
   return said;
 }
 
-type Ask = Extract<Step, { type: 'ask' }>;
-
 /** @returns only the first difference, because the seed reproduces the steps before it */
-function firstDifference(asks: readonly Ask[], said: readonly (readonly string[])[]): string | undefined {
+function firstDifference(
+  asks: readonly Extract<Step, { type: 'ask' }>[],
+  said: readonly (readonly string[])[],
+): string | undefined {
   const at = asks.findIndex((ask, index) => ask.said.join() !== said[index]?.join());
   return at === -1 ? undefined : `step ${at}: ${JSON.stringify({ ...asks[at], found: said[at] }, undefined, 1)}`;
 }

@@ -46,14 +46,9 @@ function* bursts(size: number, everySeconds: number, forTicks: number): Generato
 }
 
 const STEADY = { joinSeconds: 0, pauseSeconds: 0, jitter: 0, restartsAMinute: 0, seed: 1 };
+const HABITS = [{}, { clockErrorSeconds: 0.9 }, { hurrySeconds: 0.9 }, { jitter: 0.1 }];
 const FLEETS = [60, 300, 1_000].flatMap((limit) =>
-  [2, 3, 5, 10, 30, 60, 100, 200, 300, 1_000].flatMap((workers) =>
-    [{}, { clockErrorSeconds: 0.9 }, { hurrySeconds: 0.9 }, { jitter: 0.1 }].map((habit) => ({
-      limit,
-      workers,
-      habit,
-    })),
-  ),
+  [2, 3, 5, 10, 30, 60, 100, 200, 300, 1_000].flatMap((workers) => HABITS.map((habit) => ({ limit, workers, habit }))),
 );
 const fleets = FLEETS.filter((_, at) => at % thoroughly(1, 7) === 0);
 
@@ -62,12 +57,8 @@ describe('fleets whose workers respect Retry-After', () => {
     'are never banned and get the full rate: $workers workers on $limit a minute, with $habit',
     async ({ limit, workers, habit }) => {
       const minutes = 20;
-      const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, {
-        ...STEADY,
-        workers,
-        minutes,
-        ...habit,
-      });
+      const fleet = { ...STEADY, workers, minutes, ...habit };
+      const { banned, admitted } = await runFleet(keyOf(limit, EMPTY), BEGIN, fleet);
       expect(banned).toBe(0);
       expect(admitted / (minutes * limit)).toBeGreaterThanOrEqual(0.983);
       expect(admitted).toBeLessThanOrEqual(minutes * limit);
@@ -125,17 +116,17 @@ describe('fleets whose workers respect Retry-After', () => {
   });
 });
 
-/**
- * Users of an app, each with one request at a time. `again` returns the seconds until a retry, or undefined to give up.
- */
-interface App {
-  readonly users: number;
-  readonly times: number;
-  readonly hours: number;
-  again(retryAfter: number, refusals: number, random: () => number): number | undefined;
-}
+const HOURS = thoroughly(12, 2);
 
-async function runApp(limit: number, { users, times, hours, again }: App) {
+/**
+ * Runs an app of 200 users, each with one request at a time, at this many times its limit of 60 a minute.
+ * @param again returns the seconds until a retry, or undefined to give up
+ */
+async function runApp(
+  times: number,
+  again: (retryAfter: number, refusals: number, random: () => number) => number | undefined,
+) {
+  const [users, limit] = [200, 60];
   const decideAt = keyOf(limit);
   const random = generator(7);
   const pause = (users * MINUTE) / (times * limit);
@@ -144,7 +135,7 @@ async function runApp(limit: number, { users, times, hours, again }: App) {
   const outcomes = { admitted: 0, refused: 0, banned: 0 };
   for (;;) {
     const user = waiting.reduce((first, other) => (other.at < first.at ? other : first));
-    if (user.at > BEGIN + hours * HOUR) break;
+    if (user.at > BEGIN + HOURS * HOUR) break;
     const decision = await decideAt(user.at);
     outcomes[decision.outcome as keyof typeof outcomes] += 1;
     const isServed = decision.outcome === 'admitted';
@@ -153,19 +144,12 @@ async function runApp(limit: number, { users, times, hours, again }: App) {
     if (wait === undefined) user.refusals = 0;
     user.at += wait === undefined ? think() : Math.ceil((wait + 0.02 + 0.01 * random()) * SECOND);
   }
-  return { ...outcomes, share: outcomes.admitted / (hours * 60 * limit) };
+  return { ...outcomes, share: outcomes.admitted / (HOURS * 60 * limit) };
 }
 
 describe('apps of 200 users', () => {
-  const HOURS = thoroughly(12, 2);
-
   test.for([1.1, 1.5, 2])('that respect Retry-After are never banned at %d times the limit', async (times) => {
-    const { banned, share } = await runApp(60, {
-      users: 200,
-      times,
-      hours: HOURS,
-      again: (retryAfter) => retryAfter,
-    });
+    const { banned, share } = await runApp(times, (retryAfter) => retryAfter);
     expect(banned).toBe(0);
     expect(share).toBeGreaterThan(0.98);
   });
@@ -175,13 +159,9 @@ describe('apps of 200 users', () => {
     ['wait 0.5 s, doubled up to 8 s, twice (OpenAI, Stripe)', 2, 0.5, 8],
     ['press reload after a second, five times', 5, 1, 1],
   ] as const)('that %s are never banned at twice the limit', async ([, tries, first, most]) => {
-    const { banned, share } = await runApp(60, {
-      users: 200,
-      times: 2,
-      hours: HOURS,
-      again: (_, refusals, random) =>
-        refusals > tries ? undefined : Math.min(most, first * 2 ** (refusals - 1)) * (first === 1 ? 1 : random()),
-    });
+    const { banned, share } = await runApp(2, (_, refusals, random) =>
+      refusals > tries ? undefined : Math.min(most, first * 2 ** (refusals - 1)) * (first === 1 ? 1 : random()),
+    );
     expect(banned).toBe(0);
     expect(share).toBeGreaterThan(0.98);
   });

@@ -53,9 +53,7 @@ test.concurrent.for([
   ['Redis', shared],
 ] as const)(
   'with %s, clients that respect Retry-After or send eight times the limit are served, and others are banned',
-  {
-    timeout: 3 * RUN_MS,
-  },
+  { timeout: 3 * RUN_MS },
   async ([, stack]) => {
     const limits = { minute: A_MINUTE, day: 1_000_000 };
     const [polite, steady, hammered] = await Promise.all(Array.from({ length: 3 }, () => stack.issueKey(limits)));
@@ -67,32 +65,32 @@ test.concurrent.for([
       seen.push({ at: performance.now() - begun, status, code: (json as { code?: string }).code });
       return status === 429 ? Number(headers['retry-after']) : 0;
     }
-    const [ofPolite, ofSteady, ofHammer]: Seen[][] = [[], [], []] as const;
+    const [ofPolite, ofSteady, ofHammer]: [Seen[], Seen[], Seen[]] = [[], [], []];
     const waits = async () => {
-      while (!isOver()) await sleep((await ask(polite, ofPolite as Seen[])) * 1_000);
+      while (!isOver()) await sleep((await ask(polite, ofPolite)) * 1_000);
     };
     /** Sends eight times the limit. */
     const goesOn = async () => {
       const asked: Promise<unknown>[] = [];
       for (let sent = 0; !isOver(); sent++) {
-        asked.push(ask(steady, ofSteady as Seen[]));
+        asked.push(ask(steady, ofSteady));
         await sleep(Math.max(0, begun + (sent + 1) * (60_000 / (8 * A_MINUTE)) - performance.now()));
       }
       await Promise.all(asked);
     };
     const hammers = async () => {
-      while (ofHammer?.at(-1)?.code !== 'key_banned') await ask(hammered, ofHammer as Seen[]);
+      while (ofHammer.at(-1)?.code !== 'key_banned') await ask(hammered, ofHammer);
     };
     await Promise.all([...Array.from({ length: 20 }, waits), goesOn(), ...Array.from({ length: 16 }, hammers)]);
 
-    const count = (seen: readonly Seen[] = [], status: number) =>
+    const count = (seen: readonly Seen[], status: number) =>
       seen.filter((one) => one.status === status && one.at <= RUN_MS).length;
-    const banned = (seen: readonly Seen[] = []) => seen.find(({ code }) => code === 'key_banned');
+    const banned = (seen: readonly Seen[]) => seen.find(({ code }) => code === 'key_banned');
     // A full bucket and its refill, except that of the last second, because a client may take its token up to a second
     // late.
     const most = A_MINUTE + (A_MINUTE / 60_000) * (RUN_MS - 1_000);
     const share = count(ofPolite, 200) / most;
-    const refused = (ofHammer ?? []).filter(({ status }) => status === 429).map(({ at }) => at / 1_000);
+    const refused = ofHammer.filter(({ status }) => status === 429).map(({ at }) => at / 1_000);
     const [first = 0, end = 0] = [refused[0], refused.at(-1)];
     // Answers are later than decisions, so by their times the strikes may be reached a little later.
     const expected = Math.min(bannedAt(refused), end + 1);

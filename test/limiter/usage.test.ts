@@ -23,25 +23,22 @@ import { thoroughly } from '../support/thorough.ts';
 
 const { url, redis: database } = await emptyDatabase();
 
-/** Limiters of several gateways that share their data. */
-interface Fleet {
-  readonly under: LimiterUnderTest;
-  readonly gateways: readonly Limiter[];
-}
-
 async function memoryFleet(): Promise<Fleet> {
   const under = await memoryUnderTest();
   return { under, gateways: [under.limiter] };
 }
 
-async function redisFleet(): Promise<Fleet> {
+/** Limiters of three gateways that share their data. */
+async function redisFleet() {
   await database.flushdb();
   const under = await redisUnderTest(url);
-  const others = Array.from(
-    { length: 2 },
-    () => new RedisLimiter(under.redis, under.inForce, { clock: () => under.now }),
-  );
-  return { under, gateways: [under.limiter, ...others] };
+  const another = (): Limiter => new RedisLimiter(under.redis, under.inForce, { clock: () => under.now });
+  return { under, gateways: [under.limiter, another(), another()] };
+}
+
+interface Fleet {
+  readonly under: LimiterUnderTest;
+  readonly gateways: readonly Limiter[];
 }
 
 /** An independent count of the outcomes that clients saw. `unit` is a minute or a day in microseconds. */
@@ -265,13 +262,7 @@ test("the gateway and decide.lua accept the same times in a key's hash", async (
   }
 });
 
-interface Step {
-  readonly minutes: number;
-  readonly requests: number;
-  readonly raise: number;
-}
-
-const steps: fc.Arbitrary<Step[]> = fc.array(
+const steps = fc.array(
   fc.record({
     // Sometimes the clock is set back.
     minutes: fc.oneof({ weight: 9, arbitrary: fc.integer({ min: 0, max: 1_800 }) }, fc.constant(-400)),
@@ -283,23 +274,17 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
 
 /** Calls `see` after each burst of requests of one key. */
 function walkDays(
-  walk: readonly Step[],
+  walk: typeof steps extends fc.Arbitrary<infer S> ? S : never,
   limit: number,
   see: (day: BucketState, state: KeyState, now: number) => void,
 ): void {
   const { credential } = createApiKey();
+  const secrets = [secretWith(credential.digest)];
   let [state, now, day] = [FRESH, BEGIN, limit];
   for (const { minutes, requests, raise } of walk) {
     now += minutes * MINUTE;
     day += raise;
-    const record = {
-      plan: 'free' as const,
-      name: '',
-      secrets: [secretWith(credential.digest)],
-      createdAt: 0,
-      minute: 1_000,
-      day,
-    };
+    const record = { plan: 'free', name: '', secrets, createdAt: 0, minute: 1_000, day } as const;
     for (let sent = 0; sent < requests; sent++) {
       const decided = decide(record, state, credential, DEFAULT_PLANS[record.plan], now);
       state = decided.state ?? state;

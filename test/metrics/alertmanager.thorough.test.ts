@@ -20,8 +20,9 @@ const ALERTMANAGER_CONFIGURATION = join(ROOT, 'deploy/alertmanager/alertmanager.
 /**
  * A real Alertmanager with the shipped configuration, except that it sends alerts at once.
  * @param chatUrl the webhook that receives them
+ * @returns its URL
  */
-async function startAlertmanager(chatUrl: string): Promise<{ readonly url: string }> {
+async function startAlertmanager(chatUrl: string): Promise<string> {
   const program = need('prometheus-alertmanager');
   const folder = await temporaryFolder();
   const file = join(folder, 'alertmanager.yml');
@@ -46,7 +47,7 @@ async function startAlertmanager(chatUrl: string): Promise<{ readonly url: strin
       () => 0,
     );
   await expect.poll(isReady).toBe(200);
-  return { url };
+  return url;
 }
 
 /** The part of a chat message that the shipped configuration fills. */
@@ -55,20 +56,15 @@ interface Message {
   readonly attachments: readonly { readonly title: string; readonly title_link: string; readonly text: string }[];
 }
 
-interface Alert {
-  readonly labels: Readonly<Record<string, string>>;
-  readonly annotations: Readonly<Record<string, string>>;
-}
-
 test('a real alert reaches the right channel, and its link opens the runbook page', async () => {
   const { url: REDIS_URL, redis } = await emptyDatabase();
   const stack = await startStack({ REDIS_URL, REDIS_TIMEOUT_MS: '5000' });
   const chat = await webhookReceiver((response) => void response.end('ok'));
-  const alertmanager = await startAlertmanager(chat.url);
+  const alertmanagerUrl = await startAlertmanager(chat.url);
   const runbook = `${stack.adminUrl}/runbook`;
   await startPrometheus(
     // Nothing listens there, which raises CoreDown.
-    { gateway: [stack.adminUrl], core: ['http://127.0.0.1:1'], alertmanager: [alertmanager.url] },
+    { gateway: [stack.adminUrl], core: ['http://127.0.0.1:1'], alertmanager: [alertmanagerUrl] },
     { alerts: hasten, runbook },
   );
   await redis.hset('gateway:plans', 'free.minute', '1e3');
@@ -89,7 +85,10 @@ test('a real alert reaches the right channel, and its link opens the runbook pag
       .join(''),
   ).toContain('Core 127.0.0.1:1 does not respond.');
 
-  const alerts = (await send(`${alertmanager.url}/api/v2/alerts`)).json as Alert[];
+  const alerts = (await send(`${alertmanagerUrl}/api/v2/alerts`)).json as {
+    labels: Record<string, string>;
+    annotations: Record<string, string>;
+  }[];
   for (const { labels, annotations } of alerts) {
     const { runbook_url: link = '' } = annotations;
     expect(link).toBe(`${runbook}#${labels.alertname?.toLowerCase()}`);

@@ -32,9 +32,10 @@ async function suffer({ faults }: Patient, watch: AlertWatch): Promise<[name: st
   };
   for (const { alerts, cause, heal } of faults) {
     await Promise.all(alerts.map((alert) => see(alert, 'quiet')));
-    await cause();
+    const end = await cause();
     await Promise.all(alerts.map((alert) => see(alert, 'firing')));
-    await heal();
+    if (heal !== undefined) await heal();
+    else if (typeof end === 'function') await end();
     await Promise.all(alerts.map((alert) => see(alert, 'quiet')));
   }
   return [...seen];

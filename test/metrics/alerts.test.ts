@@ -19,60 +19,77 @@ interface AlertHistories {
   readonly stays: readonly History[];
 }
 
-const UP = { 'up{job="gateway",instance="a"}': '1x30', 'up{job="core",instance="c"}': '1x30' };
+/** The series of a gateway's metric. @param labels besides the instance */
+const gateway = (name: string, labels = '', instance = 'a') =>
+  `gateway_${name}{instance="${instance}"${labels === '' ? '' : `,${labels}`}}`;
+const core = (name: string, labels = '') => `core_${name}{instance="c"${labels === '' ? '' : `,${labels}`}}`;
+
+const GATEWAY_UP = 'up{job="gateway",instance="a"}';
+const CORE_UP = 'up{job="core",instance="c"}';
+const WORKERS = gateway('workers_serving');
 const coreRequests = (operation: string, status: string) =>
-  `core_requests_total{operation="${operation}",status="${status}",instance="c"}`;
-const UNREACHABLE = 'gateway_upstream_errors_total{instance="a",core="http://c",kind="unreachable"}';
-const STORE_ERRORS = 'core_store_errors_total{instance="c",kind="unavailable"}';
+  core('requests_total', `operation="${operation}",status="${status}"`);
+const coreErrors = (kind: string) => gateway('upstream_errors_total', `core="http://c",kind="${kind}"`);
+const STORE_ERRORS = core('store_errors_total', 'kind="unavailable"');
 const requests = (status: string) => `gateway_requests_total{operation="listPets",status="${status}",plan="pro"}`;
-const decisions = (outcome: string, plan: string) => `gateway_decisions_total{outcome="${outcome}",plan="${plan}"}`;
-const decidedWithin = (le: string) => `gateway_decision_duration_seconds_bucket{instance="a",le="${le}"}`;
-const FULL = 'gateway_upstream_errors_total{instance="a",core="http://c",kind="full"}';
-const SHED = 'gateway_requests_without_decision_total{instance="a",reason="shed"}';
-const LAG = 'nodejs_eventloop_lag_max_seconds{job="gateway",instance="a"}';
-const DAYS_LEFT = (days: number) => ({
-  'gateway_certificate_expires_timestamp_seconds{instance="a"}': `${days * 86_400}x100`,
+/** The counts of a plan's admitted and refused requests. */
+const decisions = (plan: string, admitted: string, refused: string, by = 'minute'): History => ({
+  [`gateway_decisions_total{outcome="admitted",plan="${plan}"}`]: admitted,
+  [`gateway_decisions_total{outcome="refused_${by}",plan="${plan}"}`]: refused,
 });
+/** The counts of decisions within 50 ms and 100 ms, and of all. */
+const decided = (fast: string, all: string): History => ({
+  [gateway('decision_duration_seconds_bucket', 'le="0.05"')]: fast,
+  [gateway('decision_duration_seconds_bucket', 'le="0.1"')]: all,
+  [gateway('decision_duration_seconds_bucket', 'le="+Inf"')]: all,
+});
+const SHED = gateway('requests_without_decision_total', 'reason="shed"');
+const lag = (job: string) => `nodejs_eventloop_lag_max_seconds{job="${job}",instance="a"}`;
+const daysLeft = (days: number) => ({ [gateway('certificate_expires_timestamp_seconds')]: `${days * 86_400}x100` });
 const refusedKeys = (plan: string, asking: number, refused: number): History => ({
-  [`gateway_keys_asking{plan="${plan}",instance="a"}`]: `${asking}x30`,
-  [`gateway_keys_refused{plan="${plan}",instance="a"}`]: `${refused}x30`,
+  [gateway('keys_asking', `plan="${plan}"`)]: `${asking}x30`,
+  [gateway('keys_refused', `plan="${plan}"`)]: `${refused}x30`,
 });
-const unknownOn = (instance: string) =>
-  `gateway_decisions_total{outcome="unknown",plan="none",mode="shared",instance="${instance}"}`;
-const admittedOn = (instance: string) =>
-  `gateway_decisions_total{outcome="admitted",plan="pro",mode="shared",instance="${instance}"}`;
-const ELSEWHERE = 'gateway_decisions_total{outcome="elsewhere",plan="none",mode="shared",instance="a"}';
-const UNUSABLE = 'gateway_requests_without_decision_total{instance="a",reason="unusable"}';
-const BAD_VALUES = 'gateway_key_values_rejected_total{instance="a"}';
-const MEMORY = 'gateway_redis_memory_used_ratio{instance="a",node="redis"}';
-const BACKUP = (instance: string) => `gateway_backup_completed_timestamp_seconds{instance="${instance}"}`;
-const CONNECTIONS = (limit: string) => `gateway_connections_refused_total{instance="a",limit="${limit}"}`;
-const WEBHOOKS = (result: string) => `gateway_webhook_deliveries_total{instance="a",result="${result}"}`;
+const outcomes = (outcome: string, plan: string) =>
+  gateway('decisions_total', `outcome="${outcome}",plan="${plan}",mode="shared"`);
+const UNKNOWN = outcomes('unknown', 'none');
+const ADMITTED = outcomes('admitted', 'pro');
+const ELSEWHERE = outcomes('elsewhere', 'none');
+const UNUSABLE = gateway('requests_without_decision_total', 'reason="unusable"');
+const BAD_VALUES = gateway('key_values_rejected_total');
+const AWAY = gateway('redis_nodes_away');
+const REJECTED = gateway('plans_rejected_values');
+const BANS = gateway('bans_active');
+const CRASHES = gateway('worker_crashes_total');
+const READABLE = gateway('plans_readable');
+const MEMORY = gateway('redis_memory_used_ratio', 'node="redis"');
+const BACKUP = gateway('backup_completed_timestamp_seconds');
+const OTHER_BACKUP = gateway('backup_completed_timestamp_seconds', '', 'b');
+const CONNECTIONS = (limit: string) => gateway('connections_refused_total', `limit="${limit}"`);
+const DESCRIPTORS = gateway('descriptors_exhausted_total');
+const CERTIFICATE = gateway('certificate_rejected');
+const NAMES_LOST = gateway('upstream_names_lost');
+const WEBHOOKS = (result: string) => gateway('webhook_deliveries_total', `result="${result}"`);
+const LOG_LOST = gateway('log_lines_dropped_total');
 
 /** For each alert, in the order of the rules: histories in which it fires, and in which it does not. */
 const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
   GatewayDown: {
     fires: [
-      { 'up{job="gateway",instance="a"}': '1x10 0x20' },
-      { ...UP, 'gateway_workers_serving{instance="a"}': '2x10 0x20' },
-      { 'up{job="core",instance="c"}': '1x30' },
+      { [GATEWAY_UP]: '1x10 0x20' },
+      { [GATEWAY_UP]: '1x30', [CORE_UP]: '1x30', [WORKERS]: '2x10 0x20' },
+      { [CORE_UP]: '1x30' },
     ],
-    stays: [
-      { ...UP, 'gateway_workers_serving{instance="a"}': '1x30' },
-      { 'up{job="gateway",instance="a"}': '1x19 0x1 1x5' },
-    ],
+    stays: [{ [GATEWAY_UP]: '1x30', [CORE_UP]: '1x30', [WORKERS]: '1x30' }, { [GATEWAY_UP]: '1x19 0x1 1x5' }],
   },
   GatewayDecisionsLocal: {
     fires: [
       {
-        'gateway_redis_nodes_away{instance="a",worker="1"}': '0x30',
-        'gateway_redis_nodes_away{instance="a",worker="2"}': '0x15 1x10',
+        [gateway('redis_nodes_away', 'worker="1"')]: '0x30',
+        [gateway('redis_nodes_away', 'worker="2"')]: '0x15 1x10',
       },
     ],
-    stays: [
-      { 'gateway_redis_nodes_away{instance="a"}': '0x30' },
-      { 'gateway_redis_nodes_away{instance="a"}': '0x17 1 0x10' },
-    ],
+    stays: [{ [AWAY]: '0x30' }, { [AWAY]: '0x17 1 0x10' }],
   },
   GatewayErrorRatioHigh: {
     fires: [{ [requests('200')]: '0+97x30', [requests('502')]: '0+1x30', [requests('503')]: '0+2.5x30' }],
@@ -84,101 +101,57 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     ],
   },
   GatewayAddedLatencyHigh: {
-    fires: [
-      { [decidedWithin('0.05')]: '0+98x30', [decidedWithin('0.1')]: '0+100x30', [decidedWithin('+Inf')]: '0+100x30' },
-    ],
-    stays: [
-      { [decidedWithin('0.05')]: '0+99.5x30', [decidedWithin('0.1')]: '0+100x30', [decidedWithin('+Inf')]: '0+100x30' },
-    ],
+    fires: [decided('0+98x30', '0+100x30')],
+    stays: [decided('0+99.5x30', '0+100x30')],
   },
   GatewayEventLoopBlocked: {
-    fires: [{ [LAG]: '0.01x10 0.6x20' }],
-    stays: [
-      { [LAG]: '0.45x30' },
-      { [LAG]: '0.01x18 2 0.01x10' },
-      { 'nodejs_eventloop_lag_max_seconds{job="core",instance="c"}': '2x30' },
-    ],
+    fires: [{ [lag('gateway')]: '0.01x10 0.6x20' }],
+    stays: [{ [lag('gateway')]: '0.45x30' }, { [lag('gateway')]: '0.01x18 2 0.01x10' }, { [lag('core')]: '2x30' }],
   },
   GatewayShedding: {
     fires: [
-      { [SHED]: '0x15 0+5x15', [FULL]: '0x30' },
-      { [SHED]: '0x30', [FULL]: '0x15 0+5x15' },
+      { [SHED]: '0x15 0+5x15', [coreErrors('full')]: '0x30' },
+      { [SHED]: '0x30', [coreErrors('full')]: '0x15 0+5x15' },
     ],
-    stays: [{ [SHED]: '100x30', [FULL]: '3x30' }],
+    stays: [{ [SHED]: '100x30', [coreErrors('full')]: '3x30' }],
   },
   GatewayPlanValueRejected: {
-    fires: [
-      {
-        'gateway_plans_rejected_values{instance="a"}': '0x10 2x20',
-        'gateway_plans_rejected_values{instance="b"}': '0x30',
-      },
-    ],
-    stays: [{ 'gateway_plans_rejected_values{instance="a"}': '0x30' }],
+    fires: [{ [REJECTED]: '0x10 2x20', [gateway('plans_rejected_values', '', 'b')]: '0x30' }],
+    stays: [{ [REJECTED]: '0x30' }],
   },
   GatewayRefusalsSpike: {
-    fires: [
-      {
-        [decisions('admitted', 'free')]: '0+60x30',
-        [decisions('refused_minute', 'free')]: '0+40x30',
-        [decisions('admitted', 'pro')]: '0+60x30',
-        [decisions('refused_day', 'pro')]: '0+40x30',
-      },
-    ],
-    stays: [
-      {
-        [decisions('admitted', 'free')]: '0+10x30',
-        [decisions('refused_minute', 'free')]: '0+9000x30',
-        [decisions('admitted', 'pro')]: '0+80x30',
-        [decisions('refused_minute', 'pro')]: '0+20x30',
-      },
-    ],
+    fires: [{ ...decisions('free', '0+60x30', '0+40x30'), ...decisions('pro', '0+60x30', '0+40x30', 'day') }],
+    stays: [{ ...decisions('free', '0+10x30', '0+9000x30'), ...decisions('pro', '0+80x30', '0+20x30') }],
   },
   GatewayBansSpike: {
-    fires: [{ 'gateway_bans_active{instance="a"}': '3x11 24x20' }],
-    stays: [{ 'gateway_bans_active{instance="a"}': '30x30' }, { 'gateway_bans_active{instance="a"}': '3x11 23x20' }],
+    fires: [{ [BANS]: '3x11 24x20' }],
+    stays: [{ [BANS]: '30x30' }, { [BANS]: '3x11 23x20' }],
   },
-  GatewayWorkerCrashes: {
-    fires: [{ 'gateway_worker_crashes_total{instance="a"}': '0x15 1x15' }],
-    stays: [{ 'gateway_worker_crashes_total{instance="a"}': '4x30' }],
-  },
+  GatewayWorkerCrashes: { fires: [{ [CRASHES]: '0x15 1x15' }], stays: [{ [CRASHES]: '4x30' }] },
   GatewayPlanRefusals: {
     fires: [
       {
         ...refusedKeys('free', 20, 6),
-        [decisions('admitted', 'free')]: '0+60x30',
-        [decisions('refused_minute', 'free')]: '0+40x30',
+        ...decisions('free', '0+60x30', '0+40x30'),
         ...refusedKeys('pro', 20, 0),
-        [decisions('admitted', 'pro')]: '0+60x30',
-        [decisions('refused_minute', 'pro')]: '0x30',
+        ...decisions('pro', '0+60x30', '0x30'),
       },
     ],
     stays: [
       // A single client that never stops.
-      {
-        ...refusedKeys('free', 20, 1),
-        [decisions('admitted', 'free')]: '0+10x30',
-        [decisions('refused_minute', 'free')]: '0+9000x30',
-      },
+      { ...refusedKeys('free', 20, 1), ...decisions('free', '0+10x30', '0+9000x30') },
       // Few of many keys are refused.
-      {
-        ...refusedKeys('free', 1_000, 20),
-        [decisions('admitted', 'free')]: '0+60x30',
-        [decisions('refused_minute', 'free')]: '0+40x30',
-      },
+      { ...refusedKeys('free', 1_000, 20), ...decisions('free', '0+60x30', '0+40x30') },
       // The refusals are over, although the keys still count as refused.
-      {
-        ...refusedKeys('free', 20, 20),
-        [decisions('admitted', 'free')]: '0+60x30',
-        [decisions('refused_minute', 'free')]: '0+40x5 200x25',
-      },
+      { ...refusedKeys('free', 20, 20), ...decisions('free', '0+60x30', '0+40x5 200x25') },
     ],
   },
   GatewayUnknownKeys: {
-    fires: [{ [unknownOn('a')]: '0x10 0+60x20', [admittedOn('a')]: '0+60x10 600x20' }],
+    fires: [{ [UNKNOWN]: '0x10 0+60x20', [ADMITTED]: '0+60x10 600x20' }],
     stays: [
-      { [unknownOn('a')]: '0+40x30', [admittedOn('a')]: '0+60x30' },
+      { [UNKNOWN]: '0+40x30', [ADMITTED]: '0+60x30' },
       // One unknown key per minute, and hardly any other request.
-      { [unknownOn('a')]: '0+1x30', [admittedOn('a')]: '0x30' },
+      { [UNKNOWN]: '0+1x30', [ADMITTED]: '0x30' },
     ],
   },
   GatewaySecretElsewhere: {
@@ -193,10 +166,10 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     stays: [{ [UNUSABLE]: '5x30', [BAD_VALUES]: '5x30' }],
   },
   GatewayPlansUnreadable: {
-    fires: [{ 'gateway_plans_readable{instance="a"}': '1x10 0x20', 'gateway_redis_nodes_away{instance="a"}': '0x30' }],
+    fires: [{ [READABLE]: '1x10 0x20', [AWAY]: '0x30' }],
     stays: [
-      { 'gateway_plans_readable{instance="a"}': '1x30', 'gateway_redis_nodes_away{instance="a"}': '0x30' },
-      { 'gateway_plans_readable{instance="a"}': '0x30', 'gateway_redis_nodes_away{instance="a"}': '1x30' },
+      { [READABLE]: '1x30', [AWAY]: '0x30' },
+      { [READABLE]: '0x30', [AWAY]: '1x30' },
     ],
   },
   GatewayRedisMemoryHigh: {
@@ -205,31 +178,19 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
   },
   GatewayBackupMissing: {
     // The clock of these histories starts at 0, and 26 hours are 1,560 minutes. The newest backup on any gateway counts.
-    fires: [{ [BACKUP('a')]: '0x1700' }, { [BACKUP('a')]: '0x1700', [BACKUP('b')]: '-3600x1700' }],
-    stays: [{ [BACKUP('a')]: '0x1000 60000x700' }, { [BACKUP('a')]: '0x1700', [BACKUP('b')]: '60000x1700' }, {}],
+    fires: [{ [BACKUP]: '0x1700' }, { [BACKUP]: '0x1700', [OTHER_BACKUP]: '-3600x1700' }],
+    stays: [{ [BACKUP]: '0x1000 60000x700' }, { [BACKUP]: '0x1700', [OTHER_BACKUP]: '60000x1700' }, {}],
   },
   GatewayConnectionsFull: {
     fires: [{ [CONNECTIONS('total')]: '0x10 0+5x20', [CONNECTIONS('address')]: '0x30' }],
     stays: [{ [CONNECTIONS('total')]: '9x30', [CONNECTIONS('address')]: '0+50x30' }],
   },
-  GatewayDescriptorsExhausted: {
-    fires: [{ 'gateway_descriptors_exhausted_total{instance="a"}': '0x17 3x13' }],
-    stays: [{ 'gateway_descriptors_exhausted_total{instance="a"}': '3x30' }],
-  },
-  GatewayCertificateExpires: {
-    fires: [DAYS_LEFT(13)],
-    stays: [DAYS_LEFT(15), {}],
-  },
-  GatewayCertificateRejected: {
-    fires: [{ 'gateway_certificate_rejected{instance="a"}': '0x10 1x20' }],
-    stays: [{ 'gateway_certificate_rejected{instance="a"}': '0x30' }],
-  },
+  GatewayDescriptorsExhausted: { fires: [{ [DESCRIPTORS]: '0x17 3x13' }], stays: [{ [DESCRIPTORS]: '3x30' }] },
+  GatewayCertificateExpires: { fires: [daysLeft(13)], stays: [daysLeft(15), {}] },
+  GatewayCertificateRejected: { fires: [{ [CERTIFICATE]: '0x10 1x20' }], stays: [{ [CERTIFICATE]: '0x30' }] },
   GatewayCoreNameLost: {
-    fires: [{ 'gateway_upstream_names_lost{instance="a"}': '0x10 1x20' }],
-    stays: [
-      { 'gateway_upstream_names_lost{instance="a"}': '0x30' },
-      { 'gateway_upstream_names_lost{instance="a"}': '0x18 1x0 0x10' },
-    ],
+    fires: [{ [NAMES_LOST]: '0x10 1x20' }],
+    stays: [{ [NAMES_LOST]: '0x30' }, { [NAMES_LOST]: '0x18 1x0 0x10' }],
   },
   GatewayWebhooksLost: {
     fires: [
@@ -239,19 +200,16 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
     stays: [{ [WEBHOOKS('given_up')]: '4x30', [WEBHOOKS('retried')]: '0+9x30' }],
   },
   LogLinesDropped: {
-    fires: [
-      { 'gateway_log_lines_dropped_total{instance="a"}': '0x15 50x15' },
-      { 'core_log_lines_dropped_total{instance="c"}': '0x15 50x15' },
-    ],
-    stays: [{ 'gateway_log_lines_dropped_total{instance="a"}': '50x30' }],
+    fires: [{ [LOG_LOST]: '0x15 50x15' }, { [core('log_lines_dropped_total')]: '0x15 50x15' }],
+    stays: [{ [LOG_LOST]: '50x30' }],
   },
   CoreDown: {
-    fires: [{ ...UP, 'up{job="core",instance="c"}': '1x10 0x20' }, { 'up{job="gateway",instance="a"}': '1x30' }],
-    stays: [UP],
+    fires: [{ [GATEWAY_UP]: '1x30', [CORE_UP]: '1x10 0x20' }, { [GATEWAY_UP]: '1x30' }],
+    stays: [{ [GATEWAY_UP]: '1x30', [CORE_UP]: '1x30' }],
   },
   CoreUnreachable: {
-    fires: [{ [UNREACHABLE]: '0x15 0+1x15' }],
-    stays: [{ [UNREACHABLE]: '7x30' }, { [UNREACHABLE.replace('unreachable', 'timeout')]: '0+5x30' }],
+    fires: [{ [coreErrors('unreachable')]: '0x15 0+1x15' }],
+    stays: [{ [coreErrors('unreachable')]: '7x30' }, { [coreErrors('timeout')]: '0+5x30' }],
   },
   CoreErrors: {
     fires: [{ [coreRequests('listPets', '200')]: '0+97x30', [coreRequests('createPet', '500')]: '0+3x30' }],
@@ -260,10 +218,7 @@ const ALERT_HISTORIES: Readonly<Record<string, AlertHistories>> = {
       { [coreRequests('listPets', '200')]: '0+99x30', [coreRequests('readyz', '503')]: '0+99x30' },
     ],
   },
-  CoreStoreFailing: {
-    fires: [{ [STORE_ERRORS]: '0x15 0+1x15' }],
-    stays: [{ [STORE_ERRORS]: '5x30' }],
-  },
+  CoreStoreFailing: { fires: [{ [STORE_ERRORS]: '0x15 0+1x15' }], stays: [{ [STORE_ERRORS]: '5x30' }] },
 };
 
 /** Long enough for every alert's duration and look-back window. */

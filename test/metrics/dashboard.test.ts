@@ -79,13 +79,10 @@ test('every panel has a unit and a description, and links to a section of the ru
 });
 
 test('panels of the dashboard do not overlap', () => {
-  const places = DASHBOARD.panels.map(({ title, gridPos: { x, y, w, h } }) => ({
-    title,
-    x,
-    y,
-    end: x + w,
-    below: y + h,
-  }));
+  const places = DASHBOARD.panels.map(({ title, gridPos }) => {
+    const { x, y, w, h } = gridPos;
+    return { title, x, y, end: x + w, below: y + h };
+  });
   expect(places.filter(({ end }) => end > 24)).toEqual([]);
   const overlapping = places.filter((one, at) =>
     places

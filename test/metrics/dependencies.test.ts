@@ -34,7 +34,7 @@ async function ownCore(port: number) {
 }
 
 test(
-  'a single core is unknown at first, up from its first answer, and down when it is unreachable',
+  'a single core is unknown at first, up and ready from its first answer, and down when it is unreachable',
   PATIENT,
   async () => {
     const begun = Date.now();
@@ -65,12 +65,17 @@ test(
     const [out] = (await trafficOf(stack)).cores;
     expect(out).toMatchObject({ state: 'out', reason: expect.stringContaining('ECONNREFUSED') });
     expect(out?.lastFault).toMatchObject({ kind: 'unreachable' });
+    const ready = async () => (await scrape(stack.adminUrl)).sum('gateway_upstream_ready');
+    expect(await ready()).toBe(0);
     expect(Date.parse(out?.since ?? '')).toBeGreaterThanOrEqual(Date.parse(up?.lastAnswer?.at ?? ''));
     const { out: text, code } = await ctl(stack, 'doctor');
     expect([code, text]).toEqual([
       1,
       expect.stringMatching(/^warning {2}requests to core \S+ +it is not in use: connect ECONNREFUSED 127/m),
     ]);
+    await ownCore(port);
+    expect((await send(`${stack.gateway}/v1/pets`, { key })).status).toBe(200);
+    expect(await ready()).toBe(1);
   },
 );
 
@@ -91,7 +96,7 @@ test('if one of several cores stops, it is reported as down and the others as up
   expect(await findingsOn(stack, `requests to core ${origin}`)).toMatchObject([{ status: 'warning' }]);
 });
 
-test('requests in progress and requests that wait for a connection are counted', async () => {
+test('requests in progress, requests that wait for a connection, the limit and the duration are reported', async () => {
   const waiting: Socket[] = [];
   const slow = await faultyCore((socket) => void waiting.push(socket));
   const stack = await startStack({ CORE_URL: slow });
@@ -100,25 +105,27 @@ test('requests in progress and requests that wait for a connection are counted',
   // There are 64 connections for writes.
   await coresEventually(stack).toMatchObject([{ inFlight: 66, waiting: 2 }]);
   const counted = await scrape(stack.adminUrl);
-  const counts = ['gateway_upstream_in_flight', 'gateway_upstream_queued'].map((name) =>
-    counted.sum(name, { core: slow }),
+  const counts = ['in_flight', 'queued', 'limit'].map((name) =>
+    counted.sum(`gateway_upstream_${name}`, { core: slow }),
   );
-  expect(counts).toEqual([66, 2]);
+  expect(counts).toEqual([66, 2, 2_048]);
   const answering = setInterval(() => {
     for (const socket of waiting.splice(0)) socket.write(OK);
   }, 5);
   cleanUp(() => clearInterval(answering));
-  await answers;
+  expect((await answers).map(({ status }) => status)).toEqual(Array(66).fill(200));
   await coresEventually(stack).toMatchObject([{ inFlight: 0, waiting: 0 }]);
-  expect((await scrape(stack.adminUrl)).sum('gateway_upstream_queued', { core: slow })).toBe(0);
+  const after = await scrape(stack.adminUrl);
+  const later = ['in_flight', 'queued', 'duration_seconds_count'].map((name) =>
+    after.sum(`gateway_upstream_${name}`, { core: slow }),
+  );
+  expect(later).toEqual([0, 0, 66]);
+  expect(after.sum('gateway_upstream_duration_seconds_sum', { core: slow })).toBeGreaterThan(0);
 });
 
 test('a core that is no longer in DNS is shown as draining until it has answered', async () => {
   const dns = await startDnsServer();
-  let end = () => {};
-  const ended = new Promise<void>((resolve) => {
-    end = resolve;
-  });
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   const { port, all } = await coresOn(['127.0.0.1']);
   const slow = await faultyCore(
     (socket, head) => void (head.startsWith('GET /readyz') ? socket.end(OK) : ended.then(() => socket.write(OK))),

@@ -14,19 +14,15 @@ import { startPrometheus } from '../support/prometheus.ts';
 import { ADMIN_TOKEN, temporaryFolder } from '../support/stack.ts';
 import { BOUNDLESS, workersEnvironment } from '../support/workers.ts';
 
-/** Finds the metrics and labels in a PromQL expression. Sufficient for our own expressions; not a full parser. */
-
-interface Named {
-  readonly metrics: readonly string[];
-  /** Labels used in matchers and groupings. */
-  readonly labels: readonly string[];
-}
-
 const WORDS = new Set('by without and or unless on ignoring offset bool group_left group_right'.split(' '));
 /** Labels of histograms, created by Prometheus. */
 const MADE = new Set(['le']);
 
-function namedIn(expression: string): Named {
+/**
+ * Finds the metrics in a PromQL expression, and the labels of its matchers and groupings. Sufficient for our own
+ * expressions; not a full parser.
+ */
+function namedIn(expression: string) {
   const labels = new Set<string>();
   const matchers = /\{([^}]*)\}/g;
   const groupings = /\b(?:by|without|on|ignoring)\s*\(([^)]*)\)/g;

@@ -1,4 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
+import type { DoctorAnswer } from '../../gateway/operators/api/answers.ts';
 import type { KeysOfMinute } from '../../gateway/telemetry/key-watch.ts';
 import { quantile, WatchedTraffic } from '../../gateway/telemetry/state.ts';
 import { idOf } from '../support/api-key.ts';
@@ -115,17 +116,11 @@ test('the admin API returns the minutes of this gateway and the usage of a key',
   expect((await stack.admin('GET', '/keys/000000000000/usage')).status).toBe(404);
 });
 
-interface Finding {
-  readonly about: string;
-  readonly status: string;
-  readonly since?: string;
-}
-
 test('a fault found by the doctor has the time of the first check that found it', async () => {
   const stack = await startStack();
   await stack.admin('PATCH', '/plans/pro', { mode: 'shadow' });
   const sinceOf = async () => {
-    const { findings } = (await stack.admin('GET', '/doctor')).json as { findings: Finding[] };
+    const { findings } = (await stack.admin('GET', '/doctor')).json as DoctorAnswer;
     expect(findings.every(({ status, since }) => (status === 'good') === (since === undefined))).toBe(true);
     return findings.find(({ about, status }) => about === 'plan table' && status === 'warning')?.since;
   };

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { post, send } from '../support/http.ts';
 import { emptyDatabase } from '../support/redis-database.ts';
@@ -6,24 +7,11 @@ import { bothStacks, type Stack, startStack } from '../support/stack.ts';
 
 const { url: REDIS_URL, redis } = await emptyDatabase();
 
-interface Traffic {
-  readonly since: string;
-  readonly mode: string;
-  readonly totals: Readonly<Record<string, number>>;
-  readonly plans: Readonly<Record<string, Readonly<Record<string, number>>>>;
-  readonly planTable: {
-    readonly version: string;
-    readonly changedAt: string;
-    readonly rejectedValues: number;
-    readonly rejected: readonly { field: string; value?: string; kept?: number }[];
-  };
-}
-
 const NOTHING = { admitted: 0, refused: 0, banned: 0, forbidden: 0, unauthorized: 0, shed: 0, undecided: 0, local: 0 };
 
-const trafficOf = async (stack: Stack) => (await stack.admin('GET', '/traffic')).json as Traffic;
+const trafficOf = async (stack: Stack) => (await stack.admin('GET', '/traffic')).json as TrafficAnswer;
 
-const eventually = (stack: Stack, read: (traffic: Traffic) => unknown) =>
+const eventually = (stack: Stack, read: (traffic: TrafficAnswer) => unknown) =>
   expect.poll(async () => read(await trafficOf(stack)));
 
 describe.for(bothStacks(REDIS_URL))('with %s', async ([, environment]) => {

@@ -5,25 +5,19 @@ import type { TrafficAnswer } from '../../gateway/operators/api/answers.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { faultyCore, okTo } from '../support/faulty-core.ts';
-import { post, send } from '../support/http.ts';
+import { send } from '../support/http.ts';
 import { scrape } from '../support/metrics.ts';
 import { ownRedis } from '../support/redis-database.ts';
-import { ADMIN_TOKEN } from '../support/stack.ts';
 import { eventually, startWorkers, untilServing, type Workers } from '../support/workers.ts';
 
-interface Traffic {
-  readonly mode: string;
-  readonly totals: { readonly admitted: number };
-}
-
-const trafficOf = async (workers: Workers) => (await workers.admin('/traffic')).json as Traffic;
+const trafficOf = async (workers: Workers) => (await workers.admin('/traffic')).json as TrafficAnswer;
 const admitted = async (workers: Workers) => (await trafficOf(workers)).totals.admitted;
 
 /** Sends requests on separate connections, so that both workers get some. */
-async function ask(workers: Workers, key: string, count: number): Promise<void> {
+async function ask(workers: Workers, key: string, count: number, status = 200): Promise<void> {
   const agent = new http.Agent({ maxSockets: 16 });
   const answers = Array.from({ length: count }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));
-  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(Array(count).fill(200));
+  expect((await Promise.all(answers)).map((answer) => answer.status)).toEqual(Array(count).fill(status));
   agent.destroy();
 }
 
@@ -33,25 +27,17 @@ test('counts are summed over workers and survive the replacement or crash of a w
   await ask(workers, key, 100);
   await eventually(() => admitted(workers)).toBe(100);
   const metrics = await scrape(workers.adminUrl);
-  expect(metrics.series('gateway_requests_total')).toEqual([
-    {
-      name: 'gateway_requests_total',
-      labels: { operation: 'listPets', status: '200', plan: 'enterprise' },
-      value: 100,
-    },
-  ]);
+  const labels = { operation: 'listPets', status: '200', plan: 'enterprise' };
+  expect(metrics.series('gateway_requests_total')).toEqual([{ name: 'gateway_requests_total', labels, value: 100 }]);
   expect(metrics.sum('gateway_decisions_total')).toBe(100);
   expect(metrics.sum('gateway_request_duration_seconds_count')).toBe(100);
   expect(metrics.sum('gateway_redis_batch_size_sum')).toBe(100);
   expect(metrics.sum('gateway_upstream_duration_seconds_count')).toBe(100);
   // Each process has its own state.
   for (const name of ['gateway_upstream_ready', 'gateway_redis_nodes_away', 'gateway_plans_rejected_values'])
-    expect(metrics.series(name).map(({ labels }) => labels.worker)).toEqual(['1', '2']);
-  expect(metrics.series('process_resident_memory_bytes').map(({ labels }) => labels.worker)).toEqual([
-    undefined,
-    '1',
-    '2',
-  ]);
+    expect(metrics.series(name).map(({ labels: { worker } }) => worker)).toEqual(['1', '2']);
+  const processes = metrics.series('process_resident_memory_bytes').map(({ labels: { worker } }) => worker);
+  expect(processes).toEqual([undefined, '1', '2']);
 
   const pids = workers.pids();
   workers.child.kill('SIGHUP');
@@ -91,12 +77,9 @@ test('/traffic reports local decisions while one of the workers makes them', asy
 test('the minutes of the last hour are summed over all workers', async () => {
   const workers = await startWorkers();
   const [key, banned] = [await workers.issueKey(), await workers.issueKey()];
-  const ban = { method: 'PUT', key: ADMIN_TOKEN };
-  await post(`${workers.adminUrl}/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'a test' }, ban);
+  await workers.change('PUT', `/keys/${idOf(banned)}/ban`, { seconds: 600, reason: 'a test' });
   await ask(workers, key, 60);
-  const agent = new http.Agent({ maxSockets: 16 });
-  await Promise.all(Array.from({ length: 30 }, () => send(`${workers.gateway}/v1/pets`, { key: banned, agent })));
-  agent.destroy();
+  await ask(workers, banned, 30, 429);
   const minutes = async () =>
     ((await workers.admin('/traffic/minutes')).json as { minutes: Record<string, number>[] }).minutes;
   const sums = async (member: string) => (await minutes()).reduce((sum, minute) => sum + (minute[member] ?? 0), 0);
@@ -112,7 +95,7 @@ test('/traffic combines what all workers report on the cores and Redis, and list
   const CORE_URL = await faultyCore((socket, head) => void waiting.push(() => socket.write(okTo(head))));
   const workers = await startWorkers({ CORE_URL, CORE_TIMEOUT_MS: '60000' });
   const key = await workers.issueKey();
-  const traffic = async () => (await workers.admin('/traffic')).json as TrafficAnswer;
+  const traffic = () => trafficOf(workers);
   await eventually(async () => (await traffic()).processes).toBe(2);
   const agent = new http.Agent({ maxSockets: 16 });
   const answers = Array.from({ length: 16 }, () => send(`${workers.gateway}/v1/pets`, { key, agent }));

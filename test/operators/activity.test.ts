@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
-import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
+import type { ActivityAnswer, ActivityView } from '../../gateway/operators/api/answers.ts';
 import { ROUTES } from '../../gateway/operators/api/routes.ts';
-import { activityOf, type Entry } from '../support/activity.ts';
+import { activityOf } from '../support/activity.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { logsIn } from '../support/embedded-database.ts';
@@ -71,7 +71,7 @@ describe.for(bothStacks(url))('with %s', ([, environment]) => {
       const added = after.slice(0, after.length - before.length);
       const lines = stack.log.filter(({ msg }) => msg === 'activity').slice(logged);
       expect([route, added]).toEqual([route, expected === undefined ? [] : [expect.objectContaining(expected)]]);
-      const { id: _id, at: _at, targetName: _name, ...entry } = added[0] ?? ({} as Entry);
+      const { id: _id, at: _at, targetName: _name, ...entry } = added[0] ?? ({} as ActivityView);
       expect([route, lines.map(({ activity }) => activity)]).toEqual([route, expected === undefined ? [] : [entry]]);
       if (expected !== undefined) expect(added[0]?.requestId).toBe(answer.headers['x-request-id']);
     }

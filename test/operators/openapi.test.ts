@@ -5,7 +5,7 @@ import { ROUTES } from '../../gateway/operators/api/routes.ts';
 import type { Document } from '../../gateway/reference/document.ts';
 import { idOf } from '../support/api-key.ts';
 import { cleanUp } from '../support/clean-up.ts';
-import { knowOperators } from '../support/described-answers.ts';
+import { knowServices } from '../support/described-answers.ts';
 import { send } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { ask, get } from '../support/operators.ts';
@@ -98,6 +98,6 @@ test.for([
   const url = await serveHttp((_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json', 'x-request-id': 'r1' }).end(JSON.stringify(body));
   });
-  cleanUp(knowOperators(url));
+  cleanUp(knowServices({ admin: url }));
   await expect(send(`${url}/whoami`)).rejects.toThrow(fault);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { cleanUp } from '../support/clean-up.ts';
-import { knowCore, knowGateway } from '../support/described-answers.ts';
+import { knowServices } from '../support/described-answers.ts';
 import { send, sendBytes } from '../support/http.ts';
 import { serveHttp } from '../support/http-server.ts';
 import { startStack } from '../support/stack.ts';
@@ -38,7 +38,7 @@ async function gatewayThatAnswers(given: Given): Promise<string> {
     const length = { 'content-length': Buffer.byteLength(given.body) };
     response.writeHead(given.status, { ...given.headers, ...length }).end(given.body);
   });
-  for (const forget of [knowCore('http://core'), knowGateway(url, 'http://core')]) cleanUp(forget);
+  cleanUp(knowServices({ core: 'http://core', gateway: url }, 'http://core'));
   return url;
 }
 
@@ -104,7 +104,7 @@ test('answers on a raw connection are checked too', async () => {
 test("another server on the port of a stopped core is not checked against the core's description", async () => {
   const stack = await startStack();
   const gateway = await serveHttp((_request, response) => void response.writeHead(200, LIMITS_AND_ID).end('[]'));
-  cleanUp(knowGateway(gateway, stack.core));
+  cleanUp(knowServices({ gateway }, stack.core));
   await expect(send(`${gateway}/v1/pets`)).rejects.toThrow('the content type is undefined');
   await stack.stop();
   expect((await send(`${gateway}/v1/pets`)).text).toBe('[]');

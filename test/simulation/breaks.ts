@@ -1,3 +1,4 @@
+import type { Command } from 'ioredis';
 import { credentialOf } from '../../gateway/limiter/credential.ts';
 import type { Decision, Limiter, Verdict } from '../../gateway/limiter/limiter.ts';
 import type { Plan, PlanTable } from '../../gateway/limiter/plans.ts';
@@ -40,27 +41,26 @@ const executes =
     server.execute = change(server.execute.bind(server), server);
   };
 
+/** Sends some commands twice. */
+const sendsTwice =
+  (isMeant: (command: Command) => boolean) =>
+  (server: Server): void => {
+    const run = server.run.bind(server);
+    server.run = async (gateway, command) => {
+      if (isMeant(command)) await run(gateway, command);
+      return await run(gateway, command);
+    };
+  };
+
 /** The breaks by name, each with the invariant that detects it. */
 export const BREAKS: Readonly<Record<string, Break & { readonly finds: Invariant }>> = {
   'a call is sent twice': {
     finds: 'decided once',
-    server(server) {
-      const run = server.run.bind(server);
-      server.run = async (gateway, command) => {
-        if (command.name === 'evalsha') await run(gateway, command);
-        return await run(gateway, command);
-      };
-    },
+    server: sendsTwice(({ name }) => name === 'evalsha'),
   },
   'a charge is sent twice': {
     finds: 'never charged twice',
-    server(server) {
-      const run = server.run.bind(server);
-      server.run = async (gateway, command) => {
-        if (command.args.some((arg) => String(arg).startsWith('charge '))) await run(gateway, command);
-        return await run(gateway, command);
-      };
-    },
+    server: sendsTwice(({ args }) => args.some((arg) => String(arg).startsWith('charge '))),
   },
   'local admissions are not charged': {
     finds: 'charged',

@@ -3,13 +3,6 @@ import type { Answer } from './invariants.ts';
 import type { ClientStep } from './plan.ts';
 import { Random } from './random.ts';
 
-export interface Surroundings {
-  readonly now: number;
-  /** The minute limit of the client's key, as its owner knows it. */
-  readonly minute: number;
-  ask(random: Random, waitedSince?: number): Promise<Answer>;
-}
-
 const LONGEST_BACK_OFF_MS = 8_000;
 const UNAVAILABLE_MS = 1_000;
 
@@ -20,8 +13,18 @@ function retryAfterMs(answer: Answer): number | undefined {
   return Math.ceil(((answer.retryAt ?? 0) - answer.now) / 1e6) * 1_000;
 }
 
-/** Runs a client of one kind for the duration of the step. */
-export async function runClient(step: ClientStep, about: Surroundings): Promise<void> {
+/**
+ * Runs a client of one kind for the duration of the step.
+ * @param about `minute` is the minute limit of the client's key, as its owner knows it
+ */
+export async function runClient(
+  step: ClientStep,
+  about: {
+    readonly now: number;
+    readonly minute: number;
+    ask(random: Random, waitedSince?: number): Promise<Answer>;
+  },
+): Promise<void> {
   const random = new Random(step.seed);
   const endsAt = about.now + step.forMs;
   const tokenMs = 60_000 / about.minute;

@@ -29,22 +29,10 @@ export interface Wrappers {
   readonly isDeaf?: boolean;
 }
 
-export interface Gateway {
-  readonly limiter: Limiter;
-  /** The keys, which operators change through this gateway. */
-  readonly keys: Keys;
-  readonly plans: Plans;
-  nodesAway(): number;
-  /** Local admissions whose charge has an unknown outcome. */
-  unknown(): number;
-  isConnected(): boolean;
-  /** Whether Redis would now reply to the gateway's commands in time. */
-  isWell(): boolean;
-  close(): Promise<void>;
-}
+export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
 /** Starts a gateway from the product's code, composed as open-backend.ts and worker.ts compose it for one process. */
-export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise<Gateway> {
+export async function startGateway(link: Link, wrappers: Wrappers = {}) {
   const connection = new NetworkConnection(link, wrappers.timeoutMs ?? TIMEOUT_MS);
   const plans: { table: PlanTable | undefined } = { table: undefined };
   const inForce = {
@@ -80,13 +68,16 @@ export async function startGateway(link: Link, wrappers: Wrappers = {}): Promise
   const limiter = remembering(clients, backend.limiter);
   return {
     limiter: wrappers.limiter?.(limiter) ?? limiter,
+    /** The keys, which operators change through this gateway. */
     keys: new Keys(storage),
     plans: new Plans(storage),
     nodesAway: backend.nodesAway,
+    /** Local admissions whose charge has an unknown outcome. */
     unknown: () => unknownIn(backend.counted()),
     isConnected: () => connection.status === 'ready',
+    /** Whether Redis would now reply to the gateway's commands in time. */
     isWell: () => connection.isWell(TIMEOUT_MS) && planCache.version !== undefined,
-    async close() {
+    async close(): Promise<void> {
       isOpen = false;
       stopped.abort();
       await Promise.all([backend.close(), planCache.stop()]);

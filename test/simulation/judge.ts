@@ -1,5 +1,6 @@
 import type { Decision, Verdict } from '../../gateway/limiter/limiter.ts';
 import { readReply } from '../support/decide-reply.ts';
+import { sum } from '../support/statistics.ts';
 import type { Answer, Bond, Invariant, Request, Violation } from './invariants.ts';
 import { HAMMERED_KEY, HAMMERED_MINUTE, LONE_KEY } from './plan.ts';
 import { ReferenceBucket } from './reference-bucket.ts';
@@ -112,11 +113,9 @@ export class Judge implements Observer {
     if (reply.left !== left || reply.dayLeft !== dayLeft)
       this.fail('charged', `A charge of ${tokens} leaves ${reply.left / MINUTE} instead of ${left / MINUTE} tokens.`);
     const lacking = reply.minute * MINUTE - this.#in(this.#lastReplies, name).minute.levelAt(now, reply.minute);
+    const what = `A charge of ${tokens} takes ${due} from the minute bucket, which lacks ${lacking / MINUTE}.`;
     if (isFull && (due > tokens || (due + 1) * MINUTE <= Math.min(tokens * MINUTE, lacking)))
-      this.fail(
-        'charged',
-        `A charge of ${tokens} takes ${due} from the minute bucket, which lacks ${lacking / MINUTE}.`,
-      );
+      this.fail('charged', what);
     minute.set(reply.left, now, reply.minute);
     day.set(reply.dayLeft, now, reply.day);
   }
@@ -194,11 +193,9 @@ export class Judge implements Observer {
     this.#open.delete(request);
     const { id, key, gateway } = request;
     const isLocal = answer === undefined || ('mode' in answer && answer.mode === 'local');
+    const said = answer?.outcome ?? 503;
     if (isLocal && this.#hasContact(gateway, request.at - SETTLED_MS))
-      this.fail(
-        'slow is not away',
-        `g${gateway} decides ${answer?.outcome ?? 503} without Redis, although Redis replies.`,
-      );
+      this.fail('slow is not away', `g${gateway} decides ${said} without Redis, although Redis replies.`);
     if (answer?.outcome === 'admitted' && !answer.isShadowed) {
       if (isLocal) this.#checkLocal(request, answer);
       else if (this.#count(`${id} admitted here`) > this.#total(`${id} admitted`))
@@ -290,10 +287,8 @@ export class Judge implements Observer {
       if ((!isHere && !this.#hasReply(gateway, bond.from, at)) || !bond.isBroken(request, verdict)) continue;
       const mode = 'mode' in verdict ? ` (${verdict.mode})` : '';
       const says = `g${gateway}, asked at ${at} ms, decides ${verdict.outcome}${mode}`;
-      this.fail(
-        isHere ? 'binds here' : 'binds everywhere',
-        `“${bond.what}” was acknowledged at ${bond.from} ms; ${says}.`,
-      );
+      const invariant = isHere ? 'binds here' : 'binds everywhere';
+      this.fail(invariant, `“${bond.what}” was acknowledged at ${bond.from} ms; ${says}.`);
     }
   }
 
@@ -324,12 +319,9 @@ export class Judge implements Observer {
     const isDue = this.#lastLocalAt <= from && this.#contacts.every((_, at) => this.#hasContact(at, from));
     if (!isDue) return;
     const missing = this.#ids.map((id) => Math.max(0, this.#total(`${id} owed`) - this.#total(`${id} charged`)));
-    const sum = missing.reduce((one, other) => one + other, 0);
-    if (sum > 0 && sum > unknownFates())
-      this.fail(
-        'charged',
-        `${sum} local admissions were not charged, and the outcome of ${unknownFates()} is unknown.`,
-      );
+    const [lost, unknown] = [sum(missing), unknownFates()];
+    if (lost > 0 && lost > unknown)
+      this.fail('charged', `${lost} local admissions were not charged, and the outcome of ${unknown} is unknown.`);
   }
 
   end(): void {

@@ -75,11 +75,8 @@ async function simulate(redis: Redis): Promise<void> {
 
 /** Merges lines that differ only in their times. */
 function withoutRepetitions(lines: readonly string[]): string[] {
-  const [text, kept] = [(line = '') => line.replaceAll(/\d+ ms|asked at \d+/g, ''), [] as string[]];
-  for (const line of lines) {
-    if (text(line) !== text(kept.at(-1))) kept.push(line);
-  }
-  return kept;
+  const text = (line = '') => line.replaceAll(/\d+ ms|asked at \d+/g, '');
+  return lines.filter((line, at) => at === 0 || text(line) !== text(lines[at - 1]));
 }
 
 async function printTable(redis: Redis): Promise<void> {

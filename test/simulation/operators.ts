@@ -27,21 +27,8 @@ const CLOCKS_APART_MS = 1_000;
 
 export const digestOf = (text: string) => hash('sha256', text, 'base64url');
 
-export const secretOf = (digest: string): Secret => {
-  return {
-    id: digest.replaceAll(/\W|_/g, '').slice(0, 8),
-    name: '',
-    digest,
-    scope: SCOPES,
-    networks: [],
-    createdAt: 0,
-  };
-};
-
-type Presented = Pick<Request, 'id' | 'digest' | 'scope' | 'address'>;
-
-export const credentialFor = ({ id, digest, scope, address }: Presented) =>
-  credentialOf(id, digest, { scope, address });
+export const credentialFor = ({ id, digest, ...use }: Pick<Request, 'id' | 'digest' | 'scope' | 'address'>) =>
+  credentialOf(id, digest, use);
 
 /** Makes a change as an operator. @returns a truthy value if it was made */
 type Make = (gateway: Gateway) => Promise<unknown>;
@@ -64,12 +51,7 @@ const hasOtherLimit = (limit: number) => (_: Request, verdict: Verdict) =>
 export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time: VirtualTime): Change {
   const now = time.microseconds;
   // The reason contains the time, because the audit log omits repeated entries.
-  const about: Omit<Activity, 'action' | 'target'> = {
-    actor: 'operator',
-    via: 'api',
-    reason: `${kind} at ${now}`,
-    changes: [],
-  };
+  const about = { actor: 'operator', via: 'api' as const, reason: `${kind} at ${now}`, changes: [] };
   const activity: Activity = { ...about, action: 'key.change', target: key.id };
   const ofKey =
     (make: (record: KeyEntry['record']) => KeyChange): Make =>
@@ -84,6 +66,7 @@ export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time:
         () => ({ [`pro.${field}`]: text }),
         planChange((changes) => planActivity(changes, about)),
       );
+  const record = (changes: NonNullable<KeyChange['record']>) => ofKey(() => ({ record: changes }));
   const change = (group: string, make: Make, isBroken: Bond['isBroken'], mayInvalidate = false): Change => {
     return { group, make, isBroken, mayInvalidate };
   };
@@ -92,48 +75,24 @@ export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time:
       return change('revoked', ({ keys }) => keys.remove(key.id, activity), isValid, true);
     case 'expire': {
       const end = time.now + value * 100;
-      const expiresAt = now + value * 100_000;
       const isLate: Bond['isBroken'] = (request, verdict) =>
         request.at > end + CLOCKS_APART_MS && isValid(request, verdict);
-      return change(
-        'expiry',
-        ofKey(() => ({ record: { expiresAt } })),
-        isLate,
-        true,
-      );
+      return change('expiry', record({ expiresAt: now + value * 100_000 }), isLate, true);
     }
     case 'disable':
-      return change(
-        'disabled',
-        ofKey(() => ({ record: { disabled: true } })),
-        isValid,
-        true,
-      );
+      return change('disabled', record({ disabled: true }), isValid, true);
     case 'enable':
-      return change(
-        'disabled',
-        ofKey(() => ({ record: { disabled: undefined } })),
-        isRejectedAs('disabled'),
-      );
+      return change('disabled', record({ disabled: undefined }), isRejectedAs('disabled'));
     case 'ban': {
       const until = now + value * 1e6;
       key.bans.push(until);
-      const isFree: Bond['isBroken'] = (_, verdict) => isAdmitted(verdict) && (verdict as Decision).now < until;
-      return change(
-        'ban',
-        ofKey(() => ({ ban: { until, text: 'simulated' } })),
-        isFree,
-      );
+      const make = ofKey(() => ({ ban: { until, text: 'simulated' } }));
+      return change('ban', make, (_, verdict) => isAdmitted(verdict) && (verdict as Decision).now < until);
     }
     case 'lift': {
       const lifted = [...key.bans];
-      const isBanned: Bond['isBroken'] = (_, verdict) =>
-        verdict.outcome === 'banned' && lifted.includes(verdict.bannedUntil);
-      return change(
-        'ban',
-        ofKey(() => ({ ban: 'lift' })),
-        isBanned,
-      );
+      const make = ofKey(() => ({ ban: 'lift' }));
+      return change('ban', make, (_, verdict) => verdict.outcome === 'banned' && lifted.includes(verdict.bannedUntil));
     }
     case 'bind to a network': {
       const isOutside: Bond['isBroken'] = (request, verdict) =>
@@ -157,19 +116,11 @@ export function changeIn({ kind, value }: OperatorStep, key: SimulatedKey, time:
         if (made !== undefined) key.digests.push(digest);
         return made;
       };
-      return change(
-        'secrets',
-        make,
-        (request, verdict) => old.includes(request.digest) && isValid(request, verdict),
-        true,
-      );
+      const isOld: Bond['isBroken'] = (request, verdict) => old.includes(request.digest) && isValid(request, verdict);
+      return change('secrets', make, isOld, true);
     }
     case 'set limit':
-      return change(
-        'limit',
-        ofKey(() => ({ record: { minute: value } })),
-        hasOtherLimit(value),
-      );
+      return change('limit', record({ minute: value }), hasOtherLimit(value));
     case 'set plan limit':
       return change('limit', ofPlan('minute', String(value)), hasOtherLimit(value));
     case 'shadow':

@@ -1,39 +1,20 @@
 import { createHash } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { StoreUnavailable } from '../../gateway/limiter/limiter.ts';
+import { secretWith } from '../support/secrets.ts';
 import type { Break } from './breaks.ts';
 import { runClient } from './clients.ts';
 import { type Gateway, startGateway, TIMEOUT_MS } from './gateway.ts';
-import type { Answer, Request, Violation } from './invariants.ts';
+import type { Answer, Request } from './invariants.ts';
 import { Judge } from './judge.ts';
 import { Link } from './network.ts';
-import {
-  changeIn,
-  credentialFor,
-  digestOf,
-  INSIDE,
-  OUTSIDE,
-  planChange,
-  type SimulatedKey,
-  secretOf,
-} from './operators.ts';
+import { changeIn, credentialFor, digestOf, INSIDE, OUTSIDE, planChange, type SimulatedKey } from './operators.ts';
 import { describe, type FaultStep, HAMMERED_KEY, LONE_KEY, type OperatorStep, type Plan, type Step } from './plan.ts';
 import { Random } from './random.ts';
 import { Server } from './server.ts';
 import { VirtualTime } from './virtual-time.ts';
 
-export interface Result {
-  readonly violation: Violation | undefined;
-  /** The digest of the whole history. The same plan always has the same digest. */
-  readonly digest: string;
-  /** The last lines of the history. */
-  readonly history: readonly string[];
-  readonly decisions: number;
-  /** The number of decisions without Redis. */
-  readonly local: number;
-  readonly faults: number;
-  readonly virtualMs: number;
-}
+export type Result = Awaited<ReturnType<typeof run>>;
 
 export interface Options {
   readonly redis: Redis;
@@ -58,7 +39,7 @@ const ON_SERVER = { restart: 'down', full: 'full', demoted: 'demoted' } as const
  * Runs a plan on an empty Redis to its end, or to the first violation. Calls that are still waiting for a timer or for
  * Redis never return, because virtual time stops.
  */
-export async function run(plan: Plan, { redis, broken = {} }: Options): Promise<Result> {
+export async function run(plan: Plan, { redis, broken = {} }: Options) {
   await redis.flushdb();
   using time = new VirtualTime();
   const simulation = new Simulation(plan, time, redis, broken);
@@ -81,9 +62,8 @@ class Simulation {
   #recovered = 0;
   /** Local admissions of killed gateways, whose charges have an unknown outcome. */
   #unknown = 0;
-  #decisions = 0;
-  #local = 0;
-  #faults = 0;
+  /** Decisions, those without Redis, and faults. */
+  readonly #counts = { decisions: 0, local: 0, faults: 0 };
 
   constructor(plan: Plan, time: VirtualTime, redis: Redis, broken: Break) {
     this.#plan = plan;
@@ -131,14 +111,14 @@ class Simulation {
     clearInterval(sweeping);
   }
 
-  result(): Result {
+  result() {
     return {
       violation: this.#judge.violation,
+      /** The digest of the whole history. The same plan always has the same digest. */
       digest: this.#hash.digest('hex').slice(0, 16),
-      history: this.#history,
-      decisions: this.#decisions,
-      local: this.#local,
-      faults: this.#faults,
+      /** The last lines of the history. */
+      history: this.#history as readonly string[],
+      ...this.#counts,
       virtualMs: this.#time.now,
     };
   }
@@ -159,15 +139,9 @@ class Simulation {
     await gateway.plans.change(() => ({ 'pro.minute': String(PLAN_MINUTE) }), planChange());
     for (const [at, { id, digests }] of this.#keys.entries()) {
       const { plan, minute, day } = this.#plan.keys[at] as Plan['keys'][number];
-      const record = {
-        plan,
-        minute,
-        day,
-        name: `k${at}`,
-        secrets: digests.map(secretOf),
-        createdAt: this.#time.microseconds,
-      };
-      await gateway.keys.create(id, record);
+      const secrets = digests.map((digest) => secretWith(digest));
+      const createdAt = this.#time.microseconds;
+      await gateway.keys.create(id, { plan, minute, day, name: `k${at}`, secrets, createdAt });
     }
   }
 
@@ -187,11 +161,11 @@ class Simulation {
         break;
       }
       case 'fault':
-        this.#faults += 1;
+        this.#counts.faults += 1;
         this.#fault(step);
         break;
       case 'restart of a gateway':
-        this.#faults += 1;
+        this.#counts.faults += 1;
         void this.#restart(step.gateway, step.forMs);
         break;
       case 'operator':
@@ -209,24 +183,15 @@ class Simulation {
     const gateway = this.#gateways[place];
     if (gateway === undefined) return undefined;
     const at = this.#time.now;
-    const request: Request = {
-      gateway: place,
-      key,
-      id,
-      digest,
-      scope,
-      address,
-      at,
-      waitedSince,
-      isOffline: !gateway.isConnected(),
-    };
+    const isOffline = !gateway.isConnected();
+    const request: Request = { gateway: place, key, id, digest, scope, address, at, waitedSince, isOffline };
     this.#judge.asked(request);
-    this.#decisions += 1;
+    this.#counts.decisions += 1;
     const answer = await gateway.limiter.decide(credentialFor(request)).catch((fault: unknown) => {
       if (fault instanceof StoreUnavailable) return undefined;
       throw fault;
     });
-    if (answer !== undefined && 'mode' in answer && answer.mode === 'local') this.#local += 1;
+    if (answer !== undefined && 'mode' in answer && answer.mode === 'local') this.#counts.local += 1;
     if (this.#gateways[place] !== gateway) this.#judge.dropped(request);
     else {
       this.#note(`g${place} answers k${key}, asked at ${at}: ${inWords(answer)}`);

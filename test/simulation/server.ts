@@ -93,11 +93,9 @@ export class Server {
     if ((name === 'hgetall' && args[0]?.includes('plans')) || name === 'xrevrange')
       return { reply: await this.#readOnce(name, args) };
     // The last parameter of a change is its deadline.
-    const isLate = CHANGE.test(String(args[0])) && Number(args.at(-1)) <= now;
-    const reply = await this.send(
-      name,
-      CHANGE.test(String(args[0])) ? [...args.slice(0, -1), isLate ? '0' : '9e15'] : args,
-    );
+    const isChange = CHANGE.test(String(args[0]));
+    const deadline = Number(args.at(-1)) <= now ? '0' : '9e15';
+    const reply = await this.send(name, isChange ? args.with(-1, deadline) : args);
     if (!READS.has(name)) {
       this.#same.clear();
       if (this.#replica !== undefined) await this.delayReplica();

@@ -17,14 +17,8 @@ export class VirtualTime {
   readonly #clock = FakeTimers.install({
     now: BEGIN_MS,
     toFake: [
-      'setTimeout',
-      'clearTimeout',
-      'setInterval',
-      'clearInterval',
-      'setImmediate',
-      'clearImmediate',
-      'Date',
-      'performance',
+      ...(['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'setImmediate', 'clearImmediate'] as const),
+      ...(['Date', 'performance'] as const),
     ],
   });
   #underWay = 0;

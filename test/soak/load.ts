@@ -1,6 +1,7 @@
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiKey } from '../../gateway/limiter/credential.ts';
+import { BOUNDLESS } from '../bench/setup/keys.ts';
 import { idOf } from '../support/api-key.ts';
 import { type Answer, post, send } from '../support/http.ts';
 import { type Disturbance, LOG_LAG_MS, type SoakRecord } from './record.ts';
@@ -27,7 +28,6 @@ const CUT = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'socket hang up'];
 /** The allowance of the metered keys, whose admissions are counted. They are never banned. */
 export const METERED = { capacity: 60, windowMs: 60_000 };
 const METERED_KEYS = 6;
-const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
 
 /** The maximum time for a response: the sum of the time limits for the core and for the decision. */
 const LONGEST_MS = CORE_TIMEOUT_MS + 1_500;
@@ -51,12 +51,8 @@ export async function startLoad(stage: Stage, record: SoakRecord): Promise<Load>
   let agents = new Map<string, http.Agent>();
   const renewAgents = () => {
     const old = agents;
-    agents = new Map(
-      [...stage.urls, ...stage.coreUrls].map((url) => [
-        url,
-        new http.Agent({ keepAlive: true, maxSockets: 128, timeout: IDLE_MS }),
-      ]),
-    );
+    const newAgent = () => new http.Agent({ keepAlive: true, maxSockets: 128, timeout: IDLE_MS });
+    agents = new Map([...stage.urls, ...stage.coreUrls].map((url) => [url, newAgent()]));
     cuts += 1;
     for (const agent of old.values()) agent.destroy();
   };
@@ -135,12 +131,8 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
         const key = metered[turn++ % metered.length] as string;
         const sentAt = performance.now();
         const answer = await get(url, key, agent, id, '/v1/store/orders');
-        record.metered({
-          key: idOf(key),
-          sentAt,
-          answeredAt: performance.now(),
-          admitted: answer.status === 200,
-        });
+        const admitted = answer.status === 200;
+        record.metered({ key: idOf(key), sentAt, answeredAt: performance.now(), admitted });
         return answer;
       },
     },
@@ -172,16 +164,7 @@ async function kindsOf(stage: Stage, record: SoakRecord, acknowledged: Set<strin
   ];
 }
 
-interface Seen {
-  readonly url: string;
-  readonly answer: Answer | undefined;
-  readonly fault: unknown;
-  readonly id: string;
-  readonly sentAt: number;
-  readonly endedAt: number;
-}
-
-async function observe(kind: Kind, url: string, agent: http.Agent, id: string): Promise<Seen> {
+async function observe(kind: Kind, url: string, agent: http.Agent, id: string) {
   const sentAt = performance.now();
   let fault: unknown;
   const answer = await kind.ask(url, agent, id).catch((thrown: unknown) => {
@@ -192,7 +175,8 @@ async function observe(kind: Kind, url: string, agent: http.Agent, id: string): 
 }
 
 /** Counts an outcome, and reports it unless it is promised or excused. */
-function check(record: SoakRecord, kind: Kind, { url, answer, fault, id, sentAt, endedAt }: Seen): void {
+function check(record: SoakRecord, kind: Kind, observed: Awaited<ReturnType<typeof observe>>): void {
+  const { url, answer, fault, id, sentAt, endedAt } = observed;
   const seen = answer?.status ?? `${(fault as NodeJS.ErrnoException).code ?? (fault as Error).message}`;
   const isError = typeof seen === 'string' || seen >= 500;
   record.count('requests');
@@ -224,9 +208,7 @@ function checkHeaders(
   counts: readonly string[],
   complain: (what: string) => void,
 ): void {
-  for (const name of counts) {
-    if (!/^\d+$/.test(String(headers[name]))) complain(`${name} is ${headers[name]}`);
-  }
+  for (const name of counts) if (!/^\d+$/.test(String(headers[name]))) complain(`${name} is ${headers[name]}`);
   if ((status === 429 || status === 503) && !/^\d+$/.test(String(headers['retry-after']))) complain('no Retry-After');
   if (headers['x-request-id'] !== id) complain(`the X-Request-Id is ${headers['x-request-id']}`);
   const isWhole = status === 200 ? Array.isArray(json) : typeof json === 'object' && json !== null;

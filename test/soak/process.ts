@@ -17,7 +17,8 @@ export class SoakProcess {
   readonly #options: SoakProcessOptions;
   #child: ChildProcess | undefined;
   #isMeantToEnd = false;
-  #startedAt = 0;
+  /** The time of the last start, by performance.now(). */
+  startedAt = 0;
 
   constructor(options: SoakProcessOptions) {
     this.#options = options;
@@ -27,15 +28,10 @@ export class SoakProcess {
     return this.#options.name;
   }
 
-  /** The time of the last start, by performance.now(). */
-  get startedAt(): number {
-    return this.#startedAt;
-  }
-
   /** Starts the process, and resolves when it serves. */
   async start(): Promise<void> {
     this.#isMeantToEnd = false;
-    this.#startedAt = performance.now();
+    this.startedAt = performance.now();
     const { name, args, env = {}, isUp, onLine = () => {}, onSelfEnded } = this.#options;
     const child = spawnForRun(name, args, env, ['ignore', 'pipe', 'inherit', 'ipc']);
     this.#child = child;

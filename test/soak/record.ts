@@ -10,12 +10,8 @@ export interface Disturbance {
   to: number;
 }
 
-/** A 5xx answer that a client saw. */
-export interface SeenFailure extends Failure {
-  /** The base URL of the listener. */
-  readonly url: string;
-  readonly at: number;
-}
+/** A 5xx answer that a client saw, and the base URL of the listener. */
+type SeenFailure = Failure & { readonly url: string; readonly at: number };
 
 /** The time after a fault in which answers to affected requests may still arrive. */
 const AFTERMATH_MS = 3_000;
@@ -32,8 +28,8 @@ export class SoakRecord {
   readonly #failures: SeenFailure[] = [];
   readonly #failureLines: LogLine[] = [];
   readonly #outages = new Map<string, Disturbance>();
-  #brokenCount = 0;
-  #longestMs = 0;
+  brokenCount = 0;
+  longestMs = 0;
 
   count(what: string): void {
     this.#counts.set(what, this.counted(what) + 1);
@@ -51,25 +47,17 @@ export class SoakRecord {
   }
 
   broke(promise: string): void {
-    this.#brokenCount += 1;
+    this.brokenCount += 1;
     if (this.#broken.length < MAX_TOLD) this.#broken.push(promise);
   }
 
   get broken(): readonly string[] {
-    const more = this.#brokenCount - this.#broken.length;
+    const more = this.brokenCount - this.#broken.length;
     return more > 0 ? [...this.#broken, `and ${more} more`] : this.#broken;
   }
 
-  get brokenCount(): number {
-    return this.#brokenCount;
-  }
-
   took(ms: number): void {
-    this.#longestMs = Math.max(this.#longestMs, ms);
-  }
-
-  get longestMs(): number {
-    return this.#longestMs;
+    this.longestMs = Math.max(this.longestMs, ms);
   }
 
   metered(observed: Observed): void {
@@ -117,12 +105,8 @@ export class SoakRecord {
     if (line.includes('"outcome":"shed"')) this.count('shed');
     if (line.includes('"msg":"decisions are local"'))
       this.#outages.set(gateway, this.disturb('redis', gateway, performance.now() - LOG_LAG_MS));
-    if (line.includes('"msg":"decisions are shared again"')) this.#endOutage(gateway);
-  }
-
-  #endOutage(gateway: string): void {
     const outage = this.#outages.get(gateway);
-    if (outage !== undefined) outage.to = performance.now();
+    if (outage && line.includes('"msg":"decisions are shared again"')) outage.to = performance.now();
   }
 
   /**

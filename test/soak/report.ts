@@ -18,21 +18,29 @@ export function summaryTable(
   before: readonly Holding[],
   after: readonly Holding[],
 ): string {
-  const rows: [string, string][] = [
-    ...['requests', 'admitted', 'refused', 'errors', 'local decisions', 'shed', 'left', 'failures seen', 'faults'].map(
-      (what): [string, string] => [what, String(record.counted(what))],
-    ),
-    ...record
-      .countedUnder('status ')
+  const under = (prefix: string, shown: string) =>
+    record
+      .countedUnder(prefix)
       .sort()
-      .map(([name, count]): [string, string] => [`  ${name}`, String(count)]),
-    ...record
-      .countedUnder('error ')
-      .sort()
-      .map(([name, count]): [string, string] => [`  error, ${name}`, String(count)]),
+      .map(([name, count]) => [`  ${shown}${name}`, count] as const);
+  const counts = [
+    'requests',
+    'admitted',
+    'refused',
+    'errors',
+    'local decisions',
+    'shed',
+    'left',
+    'failures seen',
+    'faults',
+  ];
+  const rows: (readonly [name: string, value: string | number])[] = [
+    ...counts.map((what) => [what, record.counted(what)] as const),
+    ...under('status ', ''),
+    ...under('error ', 'error, '),
     ['longest stall', `${record.longestMs.toFixed(0)} ms`],
-    ...processes.map(({ name }, at): [string, string] => [name, `${change(before[at], after[at])}`]),
-    ['broken promises', String(record.brokenCount)],
+    ...processes.map(({ name }, at) => [name, change(before[at], after[at])] as const),
+    ['broken promises', record.brokenCount],
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   return [

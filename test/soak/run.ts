@@ -89,33 +89,28 @@ const after = holdings();
 record.judgeAllowances(METERED, stage.gateways.length);
 record.judgeFailures();
 for (const [at, url] of stage.adminUrls.entries()) {
-  await checkCounts(url);
-  await checkFailures(stage.urls[at] as string, url, 'gateway', 0);
+  const metrics = await scrape(url);
+  // Every request is counted, and every counted decision was made.
+  for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${url}: ${untruth}`);
+  checkFailures(stage.urls[at] as string, metrics, 'gateway', 0);
 }
 for (const [at, url] of stage.coreUrls.entries())
-  await checkFailures(url, url, 'core', stage.cores[at]?.startedAt ?? 0);
+  checkFailures(url, await scrape(url), 'core', stage.cores[at]?.startedAt ?? 0);
 await checkLedger();
 checkHoldings();
 process.stdout.write(`\n${summaryTable(record, stage.processes, before, after)}\n`);
 await stage.stop();
 process.exit(record.brokenCount > 0 ? 1 : 0);
 
-/** Checks that a service has counted every failure that clients saw since its last start. */
-async function checkFailures(
-  url: string,
-  metricsUrl: string,
-  service: 'gateway' | 'core',
-  since: number,
-): Promise<void> {
-  const counted = serverErrors(new Scrape((await send(`${metricsUrl}/metrics`)).text), service);
-  const seen = record.failuresOf(url, since);
-  if (seen > counted) record.broke(`${url}: ${seen} failures were seen, and ${counted} counted`);
+async function scrape(url: string): Promise<Scrape> {
+  return new Scrape((await send(`${url}/metrics`)).text);
 }
 
-/** Checks that every request is counted, and that every counted decision was made. */
-async function checkCounts(adminUrl: string): Promise<void> {
-  const metrics = new Scrape((await send(`${adminUrl}/metrics`)).text);
-  for (const untruth of miscounted(metrics)) record.broke(`the metrics of ${adminUrl}: ${untruth}`);
+/** Checks that a service has counted every failure that clients saw since its last start. */
+function checkFailures(url: string, metrics: Scrape, service: 'gateway' | 'core', since: number): void {
+  const counted = serverErrors(metrics, service);
+  const seen = record.failuresOf(url, since);
+  if (seen > counted) record.broke(`${url}: ${seen} failures were seen, and ${counted} counted`);
 }
 
 /** Checks that every acknowledged pet exists exactly once. */

@@ -11,28 +11,13 @@ import { SoakProcess } from './process.ts';
 import type { SoakRecord } from './record.ts';
 
 /** The servers of a soak test: a durable Redis, PostgreSQL, two cores and two gateways. */
-export interface Stage {
-  readonly redis: SoakProcess;
-  readonly cores: readonly SoakProcess[];
-  readonly gateways: readonly SoakProcess[];
-  /** A superuser's connection to the cores' database. */
-  readonly database: pg.Client;
-  readonly processes: readonly SoakProcess[];
-  /** The URLs at which clients reach the gateways. */
-  readonly urls: readonly string[];
-  readonly coreUrls: readonly string[];
-  readonly adminUrls: readonly string[];
-  /** The run's own connection to Redis. */
-  readonly client: Redis;
-  issueKey(limits: object): Promise<string>;
-  stop(): Promise<void>;
-}
+export type Stage = Awaited<ReturnType<typeof setStage>>;
 
 const COUNT = 2;
 const ADMIN_TOKEN = 'token-of-the-soak';
 export const CORE_TIMEOUT_MS = 2_000;
 
-export async function setStage(record: SoakRecord): Promise<Stage> {
+export async function setStage(record: SoakRecord) {
   const onSelfEnded = (what: string) => record.broke(what);
   const freePorts = (count: number) => Promise.all(Array.from({ length: count }, freePort));
   const [[redisPort = 0], corePorts, gatewayPorts, adminPorts] = [
@@ -94,13 +79,16 @@ export async function setStage(record: SoakRecord): Promise<Stage> {
     redis,
     cores,
     gateways,
+    /** A superuser's connection to the cores' database. */
     database,
     processes,
+    /** The URLs at which clients reach the gateways. */
     urls,
     coreUrls,
     adminUrls,
+    /** The run's own connection to Redis. */
     client,
-    async issueKey(limits) {
+    async issueKey(limits: object): Promise<string> {
       const { status, json } = await post(`${adminUrls[0]}/keys`, { name: 'soak', ...limits }, { key: ADMIN_TOKEN });
       if (status !== 201) throw new Error(`The gateway answered the creation of a key with ${status}.`);
       return (json as { key: string }).key;

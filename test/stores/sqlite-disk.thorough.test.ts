@@ -8,13 +8,13 @@ import { type SqliteOptions, SqliteStorage } from '../../gateway/stores/sqlite/s
 import { type Change, NotMade, type Part, type RecordName, type Urgency } from '../../gateway/stores/storage.ts';
 import { cleanUp } from '../support/clean-up.ts';
 import { startProcess } from '../support/process.ts';
-import { type Disk, smallDisk } from '../support/small-disk.ts';
+import { smallDisk } from '../support/small-disk.ts';
 import { temporaryFolder } from '../support/stack.ts';
 
 const FULL = 'The disk of DATA_DIR is full.';
 const KEYS = 500;
 
-async function diskFor({ skip }: TestContext, megabytes = 8): Promise<Disk> {
+async function diskFor({ skip }: TestContext, megabytes = 8) {
   return (await smallDisk(megabytes)) ?? skip('This process may not mount a file system.');
 }
 

@@ -1,9 +1,7 @@
-import type { ActivityAnswer, ActivityView } from '../../gateway/operators/api/answers.ts';
+import type { ActivityAnswer } from '../../gateway/operators/api/answers.ts';
 import type { Stack } from './stack.ts';
 
 /** The audit log as the admin API returns it. */
-
-export type Entry = ActivityView;
 
 export const pageOf = async (stack: Stack, query = ''): Promise<ActivityAnswer> =>
   (await stack.admin('GET', `/activity${query}`)).json as ActivityAnswer;

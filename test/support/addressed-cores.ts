@@ -17,19 +17,14 @@ export interface AddressedCore {
   readonly hosts: Set<string | undefined>;
 }
 
-export interface AddressedCores {
-  readonly port: number;
-  readonly all: readonly AddressedCore[];
-}
-
-export interface Answering {
+interface Answering {
   /** How long a request waits for its answer. */
   readonly waitMs?: (request: IncomingMessage) => number;
   readonly certificate?: { readonly cert: Buffer; readonly key: Buffer };
 }
 
 /** Starts cores that answer everything with an empty list, on several addresses (127.0.0.2 …) and one port. */
-export async function coresOn(addresses: readonly string[], answering: Answering = {}): Promise<AddressedCores> {
+export async function coresOn(addresses: readonly string[], answering: Answering = {}) {
   const port = await freePort();
   return { port, all: await Promise.all(addresses.map((address) => coreOn(address, port, answering))) };
 }

@@ -30,24 +30,14 @@ export interface AlertOf extends Labels {
   readonly alertname: string;
 }
 
-export interface AlertWatch {
-  /** Resolves once the alert fires. @throws {Error} if it does not fire within a minute and a half */
-  fires(alert: AlertOf): Promise<void>;
-  /** Resolves once the alert has been quiet for a while. @throws {Error} if it still fires after a minute and a half */
-  isQuiet(alert: AlertOf): Promise<void>;
-}
-
-interface Alert {
-  readonly labels: Labels;
-  readonly state: 'pending' | 'firing';
-}
+export type AlertWatch = ReturnType<typeof watchAlerts>;
 
 /** Polls the firing alerts continuously, so that even a short one is noticed. */
-export function watchAlerts(prometheus: Prometheus): AlertWatch {
+export function watchAlerts(prometheus: Prometheus) {
   const watchers = new Set<(firing: readonly Labels[]) => void>();
   let running = true;
   const look = async () => {
-    const { alerts } = (await prometheus.api('/alerts')) as { alerts: Alert[] };
+    const { alerts } = (await prometheus.api('/alerts')) as { alerts: { labels: Labels; state: string }[] };
     const firing = alerts.filter(({ state }) => state === 'firing').map(({ labels }) => labels);
     for (const notify of watchers) notify(firing);
   };
@@ -69,8 +59,10 @@ export function watchAlerts(prometheus: Prometheus): AlertWatch {
     });
   }
   return {
-    fires: (alert) => until((firing) => firing.some(isOf(alert)), 'the alert does not fire'),
-    isQuiet(alert) {
+    /** Resolves once the alert fires. @throws {Error} if it does not fire within a minute and a half */
+    fires: (alert: AlertOf) => until((firing) => firing.some(isOf(alert)), 'the alert does not fire'),
+    /** Resolves once the alert has been quiet for a while. @throws {Error} if it still fires after a minute and a half */
+    isQuiet(alert: AlertOf) {
       let since = performance.now();
       return until((firing) => {
         if (firing.some(isOf(alert))) since = performance.now();

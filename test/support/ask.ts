@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Answer, post, send } from './http.ts';
 import { type Asked, goodBody, misbehavingCore } from './misbehaving-core.ts';
-import { type Stack, startStack } from './stack.ts';
+import { startStack } from './stack.ts';
 
 /** The outcome of one request to a gateway with a misbehaving core. */
 export interface Outcome {
@@ -15,20 +15,15 @@ export interface Outcome {
   readonly ms: number;
 }
 
-export interface MisbehavingStack {
-  readonly stack: Stack;
-  ask(method: string, query?: string): Promise<Outcome>;
-}
-
 /** Starts a gateway in front of cores that misbehave as requested. */
-export async function misbehavingStack(env: Record<string, string>, count = 1): Promise<MisbehavingStack> {
+export async function misbehavingStack(env: Record<string, string>, count = 1) {
   const asked: Asked = new Map();
   const cores = await Promise.all(Array.from({ length: count }, (_, number) => misbehavingCore(asked, number)));
   const stack = await startStack({ ...env, CORE_URL: cores.join(',') });
   const key = await stack.issueKey({ plan: 'enterprise', minute: 1_000_000, day: 1_000_000 });
   return {
     stack,
-    async ask(method, query = '') {
+    async ask(method: string, query = ''): Promise<Outcome> {
       const id = randomUUID();
       const url = `${stack.gateway}/v1/pets?${query}`;
       const sent = { method, key, headers: { 'x-request-id': id } };

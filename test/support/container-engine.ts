@@ -1,15 +1,5 @@
 import { installPackages, TOOLS } from './node-packages.ts';
 
-/** testcontainers, if an engine is running. Importing it takes half a second, so it is imported only when needed. */
-async function containerEngine(): Promise<typeof import('testcontainers') | undefined> {
-  installPackages(TOOLS);
-  const testcontainers = await import('testcontainers');
-  return await testcontainers.getContainerRuntimeClient().then(
-    () => testcontainers,
-    () => undefined,
-  );
-}
-
 /**
  * Starts a server in a container, and prints its image. Returns undefined if no engine is running. Prints the reason
  * and returns undefined if the server cannot be started. The tests then use the machine's own server.
@@ -18,8 +8,11 @@ export async function startInContainer<Server>(
   image: string,
   start: (engine: typeof import('testcontainers')) => Promise<Server>,
 ): Promise<Server | undefined> {
-  const engine = await containerEngine();
-  if (engine === undefined) return undefined;
+  installPackages(TOOLS);
+  // Importing it takes half a second, so it is imported only when needed.
+  const engine = await import('testcontainers');
+  const isRunning = await engine.getContainerRuntimeClient().then(Boolean, () => false);
+  if (!isRunning) return undefined;
   try {
     const server = await start(engine);
     process.stdout.write(`The tests use a container of ${image}.\n`);

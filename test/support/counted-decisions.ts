@@ -1,9 +1,10 @@
 import type { Scrape } from './scrape.ts';
+import { sum } from './statistics.ts';
 
 /** The number of 5xx answers that a service has counted. */
 export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admin' | 'core'): number {
   const failed = metrics.series(`${service}_requests_total`).filter(({ labels }) => labels.status?.startsWith('5'));
-  return failed.reduce((sum, { value }) => sum + value, 0);
+  return sum(failed.map(({ value }) => value));
 }
 
 /**
@@ -11,14 +12,16 @@ export function serverErrors(metrics: Scrape, service: 'gateway' | 'gateway_admi
  * made each decision that is counted as shared, except for bans and refused credentials that it had reported before.
  */
 export function miscounted(metrics: Scrape): string[] {
-  const sum = (name: string, labels = {}) => metrics.sum(name, labels) ?? 0;
-  const requests = sum('gateway_requests_total');
-  const decided = sum('gateway_decisions_total');
-  const without = sum('gateway_requests_without_decision_total');
-  const shared = sum('gateway_decisions_total', { mode: 'shared' });
-  const repeated = ['banned', 'unknown', 'disabled', 'expired', 'elsewhere']
-    .map((outcome) => sum('gateway_decisions_total', { mode: 'shared', outcome }))
-    .reduce((one, other) => one + other, 0);
+  const count = (name: string, labels = {}) => metrics.sum(name, labels) ?? 0;
+  const requests = count('gateway_requests_total');
+  const decided = count('gateway_decisions_total');
+  const without = count('gateway_requests_without_decision_total');
+  const shared = count('gateway_decisions_total', { mode: 'shared' });
+  const repeated = sum(
+    ['banned', 'unknown', 'disabled', 'expired', 'elsewhere'].map((outcome) =>
+      count('gateway_decisions_total', { mode: 'shared', outcome }),
+    ),
+  );
   const byRedis = metrics.sum('gateway_redis_batch_size_sum');
   return [
     ...(decided + without === requests ? [] : [`${requests} requests, ${decided} decisions, ${without} without one`]),

@@ -4,7 +4,7 @@ import { ROOT } from './process.ts';
 
 /** The shipped dashboard, as Grafana reads it. */
 
-export interface Panel {
+interface Panel {
   readonly id: number;
   readonly type: 'row' | 'stat' | 'timeseries';
   readonly title: string;
@@ -13,13 +13,11 @@ export interface Panel {
   readonly links?: readonly { readonly url: string }[];
   readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[];
   readonly fieldConfig?: {
-    readonly defaults: { readonly unit: string; readonly thresholds?: { readonly steps: readonly Step[] } };
+    readonly defaults: {
+      readonly unit: string;
+      readonly thresholds?: { readonly steps: readonly { readonly value: number | null; readonly color: string }[] };
+    };
   };
-}
-
-interface Step {
-  readonly value: number | null;
-  readonly color: string;
 }
 
 interface Dashboard {
@@ -31,9 +29,7 @@ interface Dashboard {
   readonly panels: readonly Panel[];
 }
 
-const read = (): string => readFileSync(join(ROOT, 'deploy/grafana/dashboards/gateway.json'), 'utf8');
-
-export const DASHBOARD_TEXT = read();
+export const DASHBOARD_TEXT = readFileSync(join(ROOT, 'deploy/grafana/dashboards/gateway.json'), 'utf8');
 export const DASHBOARD = JSON.parse(DASHBOARD_TEXT) as Dashboard;
 export const STATS = DASHBOARD.panels.filter(({ type }) => type === 'stat');
 

@@ -3,7 +3,7 @@
  * which a token has one per microsecond of its window.
  */
 
-export const TICKS = { second: 1_000_000, minute: 60_000_000, day: 86_400_000_000 } as const;
+const TICKS = { second: 1_000_000, minute: 60_000_000, day: 86_400_000_000 } as const;
 
 /** Reads a decimal as whole units and ticks of a unit. For a negative decimal, the whole units are rounded down. */
 function inTicks(text: string, unit: number): [whole: number, ticks: number] {

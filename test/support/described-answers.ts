@@ -63,27 +63,26 @@ interface Known {
 /** The registered servers by URL. */
 const known = new Map<string, Known>();
 
-/** Registers the operators' listener of a gateway. @returns a function that removes it */
-export const knowOperators = (url: string): (() => void) => know(url, { isForOperators: true });
-
 /**
- * Registers a core of this project, whose answers match the description.
- * @returns a function that removes it, to be called when the core stops, because another server may get its port
+ * Checks the answers of these services of this project from now on. For answers from a foreign core, only the headers
+ * that the gateway adds are checked.
+ * @param addresses the URLs of a core, and of a gateway's listeners for clients and for operators
+ * @param coreUrls the cores of the gateway
+ * @returns a function that ends the checks, to be called when the services stop, because other servers may get their
+ * ports
  */
-export const knowCore = (url: string): (() => void) => know(url, {});
-
-/**
- * Checks the answers of this gateway from now on. For answers from a foreign core, only the headers that the gateway
- * adds are checked.
- * @returns a function that ends the checks, to be called when the gateway stops, because another server may get its
- * port
- */
-export const knowGateway = (url: string, coreUrls: string): (() => void) => know(url, { coreUrls });
-
-function know(url: string, server: Known): () => void {
-  known.set(url, server);
+export function knowServices(
+  { core, gateway, admin }: { readonly [name: string]: string | undefined },
+  coreUrls = '',
+): () => void {
+  const services = new Map<string | undefined, Known>([
+    [core, {}],
+    [gateway, { coreUrls }],
+    [admin, { isForOperators: true }],
+  ]);
+  for (const [url, service] of services) if (url !== undefined) known.set(url, service);
   return () => {
-    if (known.get(url) === server) known.delete(url);
+    for (const [url, service] of services) if (url !== undefined && known.get(url) === service) known.delete(url);
   };
 }
 
@@ -99,7 +98,11 @@ export function checkAnswer({ url, method }: Asked, answer: Seen): void {
   if (coreUrls === undefined) return;
   const isPreflight = method === 'OPTIONS' && answer.status === 204;
   const isWhole = isOurs(answer, coreUrls) && !isPreflight && !isOfReference(pathname, answer);
-  report(isWhole ? faultsOf(method, url, answer) : faultsOfLimits(answer), { url, method }, answer);
+  report(
+    isWhole ? faultsOf(method, url, answer) : faultsOfRequired(answer.headers, everywhere),
+    { url, method },
+    answer,
+  );
 }
 
 function report(faults: readonly string[], { url, method }: Asked, { status, text }: Seen): void {
@@ -132,10 +135,8 @@ export function checkBytes(url: string, received: string): void {
     const candidates = ALL_RESPONSES.flatMap((responses) => responses[answer.status] ?? []);
     const faults = candidates.map((response) => faultsAgainst(response, 'GET', answer));
     const isDescribed = faults.some((found) => found.length === 0);
-    if (!isDescribed && isOurs(answer, coreUrls)) {
-      throw new Error(`${answer.status} is not as described: ${faults[0]?.join('; ')}.
-${answer.text}`);
-    }
+    if (!isDescribed && isOurs(answer, coreUrls))
+      throw new Error(`${answer.status} is not as described: ${faults[0]?.join('; ')}.\n${answer.text}`);
   }
 }
 
@@ -145,10 +146,11 @@ const isOfReference = (path: string, { status, headers }: Seen): boolean =>
 
 /** The headers that every answer has, regardless of its status. */
 const everywhere = resolved<Response>(api.components.responses.BadRequest as Response).headers;
-const faultsOfLimits = ({ headers }: Seen): string[] => faultsOfRequired(headers, everywhere);
 
 function faultsOf(method: string, url: string, answer: Seen): string[] {
-  const response = responsesTo(method, url)[answer.status];
+  // The possible answers of the operation, or those to an unknown path or method.
+  const responses = router.lookUp(method, pathOf(url))?.route.responses ?? api['x-no-operation'];
+  const response = responses[answer.status];
   return response === undefined ? ['no such status is described'] : faultsAgainst(response, method, answer);
 }
 
@@ -161,11 +163,6 @@ function faultsAgainst(response: Response | Ref, method: string, answer: Seen): 
       ? faultsOfNoBody(answer)
       : faultsOfBody(answer, content['application/json'].schema)),
   ];
-}
-
-/** The possible answers of the operation, or those to an unknown path or method. */
-function responsesTo(method: string, url: string): Responses {
-  return router.lookUp(method, pathOf(url))?.route.responses ?? api['x-no-operation'];
 }
 
 function faultsOfRequired(given: IncomingHttpHeaders, described: Response['headers']): string[] {

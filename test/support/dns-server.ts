@@ -9,18 +9,11 @@ export interface SrvAnswer {
   readonly priority?: number;
 }
 
-/** A DNS server for SRV records, which this process queries until the test ends. */
-export interface DnsServer {
-  /** Sets the records of a name. Without records, the name does not exist. */
-  set(name: string, records: readonly SrvAnswer[]): void;
-  /** The number of queries so far. */
-  readonly asked: () => number;
-}
-
 const TYPE_SRV = 33;
 const [NO_ERROR, NO_SUCH_NAME] = [0, 3];
 
-export async function startDnsServer(): Promise<DnsServer> {
+/** Starts a DNS server for SRV records, which this process queries until the test ends. */
+export async function startDnsServer() {
   const names = new Map<string, readonly SrvAnswer[]>();
   let asked = 0;
   const socket = dgram.createSocket('udp4', (question, from) => {
@@ -35,7 +28,12 @@ export async function startDnsServer(): Promise<DnsServer> {
     dns.setServers(before);
     socket.close();
   });
-  return { set: (name, records) => void names.set(name, records), asked: () => asked };
+  return {
+    /** Sets the records of a name. Without records, the name does not exist. */
+    set: (name: string, records: readonly SrvAnswer[]) => void names.set(name, records),
+    /** The number of queries so far. */
+    asked: () => asked,
+  };
 }
 
 /** Builds an answer from a header, the repeated question, and the records (RFC 1035 §4.1, RFC 2782). */

@@ -26,15 +26,12 @@ export function readDockerfile(): readonly Stage[] {
   for (const instruction of instructionsOf(readFileSync(join(ROOT, 'deploy/Dockerfile'), 'utf8'))) {
     const [, from = '', name = ''] = /^(\S+) AS (\S+)$/.exec(instruction.text) ?? [];
     if (instruction.name === 'FROM') stages.push({ name, from: from.replaceAll(/\$\{\w+\}/g, ''), instructions: [] });
-    else if (instruction.name === 'ARG' && stages.length === 0) expectEmpty(instruction);
-    else if (stages.length === 0) throw new Error(`${instruction.name} comes before the first FROM.`);
+    else if (instruction.name === 'ARG' && stages.length === 0 && instruction.text.endsWith('=')) continue;
+    else if (stages.length === 0)
+      throw new Error(`${instruction.name} ${instruction.text} is not supported before FROM.`);
     else stages.at(-1)?.instructions.push(instruction);
   }
   return stages;
-}
-
-function expectEmpty({ text }: Instruction): void {
-  if (!text.endsWith('=')) throw new Error(`ARG ${text} has no empty default, which is not supported here.`);
 }
 
 function instructionsOf(text: string): Instruction[] {

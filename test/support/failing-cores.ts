@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { cleanUp } from './clean-up.ts';
 import { post } from './http.ts';
 import type { Load } from './paced-load.ts';
-import { issue, keepAsking, type Patient } from './patient.ts';
-import { hostOf } from './prometheus.ts';
+import { alertsOf, issue, keepAsking, type Patient, sharedAlert } from './patient.ts';
 import { startRestartable } from './restartable.ts';
 import { startStack, temporaryFolder } from './stack.ts';
 import { BOUNDLESS } from './workers.ts';
@@ -14,8 +13,7 @@ import { BOUNDLESS } from './workers.ts';
 async function startCore() {
   const file = `${await temporaryFolder()}/store.db`;
   const core = await startRestartable('core/main.ts', { PORT: '0', DATABASE_URL: `sqlite:${file}` });
-  const { core: url = '' } = core.addresses;
-  return { ...core, file, url };
+  return { ...core, file, url: core.addresses.core ?? '' };
 }
 
 /** A core that is suspended under load and then killed. */
@@ -23,17 +21,13 @@ export async function coreBehindGateway(): Promise<Patient> {
   const core = await startCore();
   const stack = await startStack({ CORE_URL: core.url, CORE_TIMEOUT_MS: '500' });
   const keys = await issue(stack, 1, BOUNDLESS);
-  const instance = hostOf(core.url);
   let flood: Load | undefined;
   return {
     gateways: [stack.adminUrl],
     cores: [core.url],
     faults: [
       {
-        alerts: [
-          { alertname: 'GatewayShedding', instance: hostOf(stack.adminUrl) },
-          { alertname: 'GatewayErrorRatioHigh' },
-        ],
+        alerts: [...alertsOf(stack.adminUrl, 'GatewayShedding'), ...sharedAlert('GatewayErrorRatioHigh')],
         cause() {
           core.signal('SIGSTOP');
           flood = keepAsking(stack.gateway, keys, 80, 500);
@@ -41,10 +35,7 @@ export async function coreBehindGateway(): Promise<Patient> {
         heal: () => core.signal('SIGCONT'),
       },
       {
-        alerts: [
-          { alertname: 'CoreDown', instance },
-          { alertname: 'CoreUnreachable', core: core.url },
-        ],
+        alerts: [...alertsOf(core.url, 'CoreDown'), { alertname: 'CoreUnreachable', core: core.url }],
         async cause() {
           await flood?.stop();
           keepAsking(stack.gateway, keys, 1, 100);
@@ -59,7 +50,6 @@ export async function coreBehindGateway(): Promise<Patient> {
 /** A core whose database is locked by another connection, which then renames a table. */
 export async function coreWithBadStore(): Promise<Patient> {
   const core = await startCore();
-  const instance = hostOf(core.url);
   const other = new DatabaseSync(core.file);
   let writing = true;
   const write = async () => {
@@ -76,12 +66,12 @@ export async function coreWithBadStore(): Promise<Patient> {
     cores: [core.url],
     faults: [
       {
-        alerts: [{ alertname: 'CoreStoreFailing', instance }],
+        alerts: alertsOf(core.url, 'CoreStoreFailing'),
         cause: () => other.exec('BEGIN IMMEDIATE'),
         heal: () => other.exec('ROLLBACK'),
       },
       {
-        alerts: [{ alertname: 'CoreErrors', instance }],
+        alerts: alertsOf(core.url, 'CoreErrors'),
         cause: () => other.exec('ALTER TABLE pets RENAME TO pets_of_yesterday'),
         heal: () => other.exec('ALTER TABLE pets_of_yesterday RENAME TO pets'),
       },

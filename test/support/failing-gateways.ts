@@ -1,11 +1,9 @@
 import type { Redis } from 'ioredis';
 import { expect } from 'vitest';
 import { idOf } from './api-key.ts';
-import { cleanUp } from './clean-up.ts';
 import { ctl } from './ctl.ts';
 import { eventuallyScraped } from './metrics.ts';
-import { issue, keepAsking, type Patient, persist } from './patient.ts';
-import { hostOf } from './prometheus.ts';
+import { alertsOf, issue, keepAsking, type Patient, persist, repeatedly, sharedAlert } from './patient.ts';
 import { connectionTo, ownRedis } from './redis-database.ts';
 import { startRestartable } from './restartable.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
@@ -25,37 +23,28 @@ export async function gatewayWithBadKeys({ url, redis }: { url: string; redis: R
   const backUp = async () => expect((await ctl(stack, 'backup')).code).toBe(0);
   await backUp();
   persist(stack.gateway, [key], 100);
-  let end = () => {};
   return {
     gateways: [stack.adminUrl],
     faults: [
       {
-        alerts: [{ alertname: 'GatewayKeyDataBad' }],
+        alerts: sharedAlert('GatewayKeyDataBad'),
         cause: () => redis.hset(hash, 'minute', 'lots'),
         heal: () => redis.hset(hash, 'minute', '1000000'),
       },
       {
-        alerts: [{ alertname: 'GatewayUnknownKeys', instance: hostOf(stack.adminUrl) }],
+        alerts: alertsOf(stack.adminUrl, 'GatewayUnknownKeys'),
         cause: () => redis.rename(hash, 'lost'),
         heal: () => redis.rename('lost', hash),
       },
+      { alerts: sharedAlert('GatewaySecretElsewhere'), cause: () => persist(stack.gateway, [secret.key], 200) },
       {
-        alerts: [{ alertname: 'GatewaySecretElsewhere' }],
-        cause() {
-          end = persist(stack.gateway, [secret.key], 200);
-        },
-        heal: () => end(),
-      },
-      {
-        alerts: [{ alertname: 'GatewayBackupMissing' }],
+        alerts: sharedAlert('GatewayBackupMissing'),
         cause: () => redis.hset('gateway:backup', 'completed_at', Math.floor(Date.now() / 1_000) - 27 * 3_600),
         heal: backUp,
       },
     ],
   };
 }
-
-const limitOf = (minute: number) => ({ minute, ban_after: 1_000_000 });
 
 /**
  * A gateway whose plan table gets an invalid limit and is later replaced by a string. The gateway is then suspended
@@ -65,19 +54,16 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
   const settings = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, REDIS_URL: url };
   const { addresses, signal, restart } = await startRestartable('gateway/main.ts', settings);
   const { admin = '' } = addresses;
-  const instance = hostOf(admin);
   const resume = () => signal('SIGCONT');
   const throttle = () => {
     signal('SIGSTOP');
     setTimeout(resume, 600);
   };
-  let throttling: NodeJS.Timeout | undefined;
-  cleanUp(() => clearInterval(throttling));
   return {
     gateways: [admin],
     faults: [
       {
-        alerts: [{ alertname: 'GatewayPlanValueRejected' }],
+        alerts: sharedAlert('GatewayPlanValueRejected'),
         cause: () => redis.hset('gateway:plans', { 'free.minute': '1e3', 'gold.minute': '5000' }),
         async heal() {
           await redis.hset('gateway:plans', 'free.minute', '60');
@@ -85,7 +71,7 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
         },
       },
       {
-        alerts: [{ alertname: 'GatewayPlansUnreadable', instance }],
+        alerts: alertsOf(admin, 'GatewayPlansUnreadable'),
         async cause() {
           await redis.rename('gateway:plans', 'plans-of-yesterday');
           await redis.set('gateway:plans', 'not a hash');
@@ -93,16 +79,16 @@ export async function gatewayAlone({ url, redis }: { url: string; redis: Redis }
         heal: () => redis.rename('plans-of-yesterday', 'gateway:plans'),
       },
       {
-        alerts: [{ alertname: 'GatewayEventLoopBlocked', instance }],
+        alerts: alertsOf(admin, 'GatewayEventLoopBlocked'),
         cause() {
-          throttling = setInterval(throttle, 1_300);
-        },
-        heal() {
-          clearInterval(throttling);
-          resume();
+          const end = repeatedly(throttle, 1_300);
+          return () => {
+            end();
+            resume();
+          };
         },
       },
-      { alerts: [{ alertname: 'GatewayDown', instance }], cause: () => signal('SIGKILL'), heal: restart },
+      { alerts: alertsOf(admin, 'GatewayDown'), cause: () => signal('SIGKILL'), heal: restart },
     ],
   };
 }
@@ -117,42 +103,35 @@ export async function gatewayWithWorkers(): Promise<Patient> {
   const redis = connectionTo(server.url);
   const workers = await startWorkers({ REDIS_URL: server.url });
   const load = keepAsking(workers.gateway, [await workers.issueKey()], 2, 20);
-  const instance = hostOf(workers.adminUrl);
-  let slowing: NodeJS.Timeout | undefined;
-  cleanUp(() => clearInterval(slowing));
+  const { adminUrl } = workers;
   return {
-    gateways: [workers.adminUrl],
+    gateways: [adminUrl],
     faults: [
       {
-        alerts: [{ alertname: 'GatewayAddedLatencyHigh', instance }],
+        alerts: alertsOf(adminUrl, 'GatewayAddedLatencyHigh'),
         cause() {
-          slowing = setInterval(() => void redis.call('DEBUG', 'SLEEP', '0.15').catch(() => {}), 300);
-        },
-        async heal() {
-          await expect.poll(async () => JSON.stringify(await redis.slowlog('GET'))).toContain('SLEEP');
-          clearInterval(slowing);
+          const end = repeatedly(() => redis.call('DEBUG', 'SLEEP', '0.15').catch(() => {}), 300);
+          return async () => {
+            await expect.poll(async () => JSON.stringify(await redis.slowlog('GET'))).toContain('SLEEP');
+            end();
+          };
         },
       },
       {
-        alerts: [{ alertname: 'GatewayRedisMemoryHigh' }],
+        alerts: sharedAlert('GatewayRedisMemoryHigh'),
         async cause() {
           const used = Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
           await redis.config('SET', 'maxmemory', Math.ceil(used / 0.9));
         },
         heal: () => redis.config('SET', 'maxmemory', 0),
       },
+      { alerts: alertsOf(adminUrl, 'GatewayDecisionsLocal'), cause: server.stop, heal: () => server.restart() },
       {
-        alerts: [{ alertname: 'GatewayDecisionsLocal', instance }],
-        cause: server.stop,
-        heal: () => server.restart(),
-      },
-      {
-        alerts: [{ alertname: 'GatewayWorkerCrashes', instance }],
+        alerts: alertsOf(adminUrl, 'GatewayWorkerCrashes'),
         async cause() {
           await load.stop();
           process.kill(workers.pids()[0] as number, 'SIGKILL');
         },
-        heal() {},
       },
     ],
   };
@@ -161,15 +140,14 @@ export async function gatewayWithWorkers(): Promise<Patient> {
 /** A gateway with bad plan changes: limits below what clients need, and then bans that come too soon. */
 export async function gatewayWithBadPlans(): Promise<Patient> {
   const stack = await startStack();
-  for (const plan of ['free', 'pro', 'business']) await stack.admin('PATCH', `/plans/${plan}`, limitOf(1_000_000));
+  const change = (plan: string, limits: unknown) => stack.admin('PATCH', `/plans/${plan}`, limits);
+  for (const plan of ['free', 'pro', 'business']) await change(plan, { minute: 1_000_000, ban_after: 1_000_000 });
   const asked = [...(await issue(stack, 6, { plan: 'free' })), ...(await issue(stack, 6, { plan: 'pro' }))];
   keepAsking(stack.gateway, asked, 2, 50);
   const many = await issue(stack, 25, { plan: 'business' });
-  const change = (plan: string, limits: unknown) => stack.admin('PATCH', `/plans/${plan}`, limits);
   const rollBack = () => stack.admin('POST', '/plans/rollback', {});
   return {
     gateways: [stack.adminUrl],
-    cores: [],
     faults: [
       {
         alerts: [{ alertname: 'GatewayPlanRefusals', plan: 'pro' }],
@@ -177,7 +155,7 @@ export async function gatewayWithBadPlans(): Promise<Patient> {
         heal: rollBack,
       },
       {
-        alerts: [{ alertname: 'GatewayRefusalsSpike' }],
+        alerts: sharedAlert('GatewayRefusalsSpike'),
         async cause() {
           await change('free', { minute: 1 });
           await change('pro', { minute: 1 });
@@ -188,7 +166,7 @@ export async function gatewayWithBadPlans(): Promise<Patient> {
         },
       },
       {
-        alerts: [{ alertname: 'GatewayBansSpike' }],
+        alerts: sharedAlert('GatewayBansSpike'),
         async cause() {
           await change('business', { minute: 1, ban_after: 1, ban_grace_seconds: 0 });
           keepAsking(stack.gateway, many, 10, 200);

@@ -9,10 +9,9 @@ import { type Authority, createAuthority } from './certificates.ts';
 import { cleanUp } from './clean-up.ts';
 import { startDnsServer } from './dns-server.ts';
 import { floodWithoutKey } from './keyless-flood.ts';
-import { issue, type Patient, persist } from './patient.ts';
+import { alertsOf, issue, type Patient, persist, repeatedly } from './patient.ts';
 import { freePort } from './port.ts';
 import { startProcess } from './process.ts';
-import { hostOf } from './prometheus.ts';
 import { ADMIN_TOKEN, startStack, temporaryFolder } from './stack.ts';
 import { WEBHOOK_SECRET } from './webhook-receiver.ts';
 
@@ -28,18 +27,17 @@ export async function gatewayWithCertificate(): Promise<Patient> {
     await copyFile(certFile, files.certFile);
   };
   await install(long);
-  const stack = await startStack({ TLS_CERT_FILE: files.certFile, TLS_KEY_FILE: files.keyFile });
-  const instance = hostOf(stack.adminUrl);
+  const { adminUrl } = await startStack({ TLS_CERT_FILE: files.certFile, TLS_KEY_FILE: files.keyFile });
   return {
-    gateways: [stack.adminUrl],
+    gateways: [adminUrl],
     faults: [
       {
-        alerts: [{ alertname: 'GatewayCertificateExpires', instance }],
+        alerts: alertsOf(adminUrl, 'GatewayCertificateExpires'),
         cause: () => install(short),
         heal: () => install(long),
       },
       {
-        alerts: [{ alertname: 'GatewayCertificateRejected', instance }],
+        alerts: alertsOf(adminUrl, 'GatewayCertificateRejected'),
         cause: () => writeFile(files.certFile, '-----BEGIN CERTIFICATE-----'),
         heal: () => install(long),
       },
@@ -54,12 +52,12 @@ export async function gatewayWithCoreName(): Promise<Patient> {
   const { port } = await coresOn(['127.0.0.1']);
   const records = [{ target: '127.0.0.1', port }];
   dns.set(name, records);
-  const stack = await startStack({ CORE_URL: `http+srv://${name}` });
+  const { adminUrl } = await startStack({ CORE_URL: `http+srv://${name}` });
   return {
-    gateways: [stack.adminUrl],
+    gateways: [adminUrl],
     faults: [
       {
-        alerts: [{ alertname: 'GatewayCoreNameLost', instance: hostOf(stack.adminUrl) }],
+        alerts: alertsOf(adminUrl, 'GatewayCoreNameLost'),
         cause: () => dns.set(name, []),
         heal: () => dns.set(name, records),
       },
@@ -73,17 +71,10 @@ export async function gatewayWithWebhooks(): Promise<Patient> {
   const stack = await startStack({ WEBHOOK_URL: receiver, WEBHOOK_SECRET });
   const keys: string[] = [];
   while (keys.length < 600) keys.push(...(await issue(stack, 30, { day: 1 })));
-  let end = () => {};
   return {
     gateways: [stack.adminUrl],
     faults: [
-      {
-        alerts: [{ alertname: 'GatewayWebhooksLost', instance: hostOf(stack.adminUrl) }],
-        cause() {
-          end = persist(stack.gateway, keys, 10);
-        },
-        heal: () => end(),
-      },
+      { alerts: alertsOf(stack.adminUrl, 'GatewayWebhooksLost'), cause: () => persist(stack.gateway, keys, 10) },
     ],
   };
 }
@@ -97,9 +88,7 @@ export async function gatewayWithFewConnections(): Promise<Patient> {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
   };
-  let connecting: NodeJS.Timeout | undefined;
   const release = () => {
-    clearInterval(connecting);
     for (const socket of sockets) socket.destroy();
   };
   cleanUp(release);
@@ -107,11 +96,14 @@ export async function gatewayWithFewConnections(): Promise<Patient> {
     gateways: [stack.adminUrl],
     faults: [
       {
-        alerts: [{ alertname: 'GatewayConnectionsFull', instance: hostOf(stack.adminUrl) }],
+        alerts: alertsOf(stack.adminUrl, 'GatewayConnectionsFull'),
         cause() {
-          connecting = setInterval(connect, 50);
+          const end = repeatedly(connect, 50);
+          return () => {
+            end();
+            release();
+          };
         },
-        heal: release,
       },
     ],
   };
@@ -125,22 +117,19 @@ export async function gatewayOnFullMachine(): Promise<Patient> {
     stdio: ['ignore', openSync('/dev/full', 'w'), 'pipe', 'ipc'],
   });
   const [{ gateway, admin }] = (await once(child, 'message')) as [{ gateway: string; admin: string }];
-  const instance = hostOf(admin);
-  let end = () => {};
   return {
     gateways: [admin],
     faults: [
       {
-        alerts: [{ alertname: 'LogLinesDropped', instance }],
+        alerts: alertsOf(admin, 'LogLinesDropped'),
         /** Fills the buffer of lines that wait for the disk. Each line after that is lost. */
         async cause() {
           await floodWithoutKey(gateway, 6_000);
-          end = persist(gateway, ['as_unknown'], 100);
+          return persist(gateway, ['as_unknown'], 100);
         },
-        heal: () => end(),
       },
       {
-        alerts: [{ alertname: 'GatewayDescriptorsExhausted', instance }],
+        alerts: alertsOf(admin, 'GatewayDescriptorsExhausted'),
         async cause() {
           const port = Number(new URL(gateway).port);
           const sockets = Array.from({ length: 150 }, () => net.connect(port, '127.0.0.1').on('error', () => {}));
@@ -148,7 +137,6 @@ export async function gatewayOnFullMachine(): Promise<Patient> {
           await sleep(1_500);
           for (const socket of sockets) socket.destroy();
         },
-        heal() {},
       },
     ],
   };

@@ -23,8 +23,7 @@ export function noteAnswer(url: string, status: number, requestId: string | unde
   if (status >= 500) watched.get(new URL(url).origin)?.failures.push({ status, requestId: requestId ?? 'none' });
 }
 
-/** How the failures of one process are checked. */
-export interface Explained {
+interface Explained {
   readonly lines: () => readonly LogLine[];
   /** Returns the number of 5xx answers that the process has counted on the listener at this address. */
   readonly counted?: (url: string) => Promise<number>;

@@ -24,19 +24,13 @@ export type Fault =
   /** Each connection is reset after this many bytes of its next reply, or of its next reply to the command `to`. */
   | { readonly kind: 'cut-reply'; readonly afterBytes: number; readonly to?: string };
 
-export interface FaultProxy {
-  /** The target's URL with this proxy's address. */
-  readonly url: string;
-  /** The number of open connections. */
-  readonly connections: number;
-  set(fault: Fault): void;
-}
+export type FaultProxy = Awaited<ReturnType<typeof startFaultProxy>>;
 
 /**
  * Starts a TCP proxy in front of `target`, a URL with a port, which fails on command. It is closed after the test, or
  * after the test file.
  */
-export async function startFaultProxy(target: string): Promise<FaultProxy> {
+export async function startFaultProxy(target: string) {
   const { hostname, port } = new URL(target);
   const lines = new Set<Line>();
   let fault: Fault = { kind: 'pass' };
@@ -55,11 +49,13 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
   url.hostname = '127.0.0.1';
   url.port = String((server.address() as AddressInfo).port);
   return {
+    /** The target's URL with this proxy's address. */
     url: url.href.replace(/\/$/, ''),
-    get connections() {
+    /** The number of open connections. */
+    get connections(): number {
       return lines.size;
     },
-    set(next) {
+    set(next: Fault): void {
       fault = next;
       for (const line of lines) line.feel(next);
     },

@@ -31,20 +31,6 @@ export interface Fleet {
   readonly seed: number;
 }
 
-export interface Outcome {
-  readonly admitted: number;
-  readonly refused: number;
-  readonly banned: number;
-  /** Refusals of requests that had waited for Retry-After. */
-  readonly again: number;
-  /** The number of requests served, per worker. */
-  readonly served: readonly number[];
-  /** The longest time of any worker without a 200, in seconds. */
-  readonly longestSeconds: number;
-  /** Retry-After values in seconds, in order. */
-  readonly retryAfters: readonly number[];
-}
-
 interface Worker {
   generation: number;
   wasRefused: boolean;
@@ -54,15 +40,25 @@ interface Worker {
   readonly clockError: number;
 }
 
-export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet): Promise<Outcome> {
+/**
+ * Runs a fleet to its end.
+ * @returns the number of decisions by outcome and of refusals `again`, after Retry-After had passed; the requests
+ * `served` per worker; the longest time of any worker without a 200; and all values of Retry-After in order
+ */
+export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet) {
   const random = generator(fleet.seed);
-  const events = new Events();
+  /** Latest first. Simultaneous events keep the order in which they were added. */
+  const events: { at: number; what: 'restart' | { worker: Worker; generation: number } }[] = [];
+  const add = (at: number, what: (typeof events)[number]['what']) => {
+    const place = events.findIndex((event) => event.at <= at);
+    events.splice(place === -1 ? events.length : place, 0, { at, what });
+  };
   const end = begin + fleet.minutes * MINUTE;
   const latency = () => Math.floor((0.5 + random()) * 20_000);
   const start = (at: number, isOnce: boolean): Worker => {
     const clockError = fleet.clockErrorSeconds === undefined ? 0 : (2 * random() - 1) * fleet.clockErrorSeconds;
     const worker = { generation: 0, wasRefused: false, servedAt: at, served: 0, isOnce, clockError };
-    events.add(at, { worker, generation: 0 });
+    add(at, { worker, generation: 0 });
     return worker;
   };
   const workers = Array.from({ length: fleet.workers }, (_, index) =>
@@ -72,16 +68,16 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
   for (let sent = 0; burst !== undefined && sent < burst.requests; sent++)
     start(begin + burst.atSecond * SECOND + Math.floor(random() * 300_000), true);
   for (let index = 1; index <= restartsAMinute * fleet.minutes; index++)
-    events.add(begin + Math.floor(random() * fleet.minutes * MINUTE), 'restart');
+    add(begin + Math.floor(random() * fleet.minutes * MINUTE), 'restart');
 
   const retryAfters: number[] = [];
   let [admitted, refused, banned, again, longest] = [0, 0, 0, 0, 0];
-  for (let next = events.take(); next !== undefined && next.at <= end; next = events.take()) {
+  for (let next = events.pop(); next !== undefined && next.at <= end; next = events.pop()) {
     const { at, what } = next;
     if (what === 'restart') {
       const worker = workers[Math.floor(random() * workers.length)] as Worker;
       Object.assign(worker, { generation: worker.generation + 1, wasRefused: false });
-      events.add(at + Math.floor(random() * SECOND), { worker, generation: worker.generation });
+      add(at + Math.floor(random() * SECOND), { worker, generation: worker.generation });
       continue;
     }
     const { worker, generation } = what;
@@ -92,7 +88,7 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
       longest = Math.max(longest, worker.isOnce ? 0 : at - worker.servedAt);
       Object.assign(worker, { wasRefused: false, servedAt: at, served: worker.served + 1 });
       const pause = Math.floor(fleet.pauseSeconds * SECOND * (0.5 + random() / 2));
-      if (!worker.isOnce) events.add(at + latency() + pause, what);
+      if (!worker.isOnce) add(at + latency() + pause, what);
       continue;
     }
     if (decision.outcome === 'banned') banned += 1;
@@ -103,7 +99,7 @@ export async function runFleet(decideAt: DecideAt, begin: number, fleet: Fleet):
     retryAfters.push(seconds);
     const asked = fleet.clockErrorSeconds === undefined ? seconds : resetOf(decision) - at / SECOND - worker.clockError;
     const wait = Math.max(0, asked * (1 + fleet.jitter * random()) - (fleet.hurrySeconds ?? 0) * random());
-    events.add(at + latency() + Math.floor(wait * SECOND), what);
+    add(at + latency() + Math.floor(wait * SECOND), what);
   }
   for (const { servedAt } of workers) longest = Math.max(longest, end - servedAt);
   const served = workers.map((worker) => worker.served);
@@ -141,26 +137,4 @@ export function generator(seed: number): () => number {
   };
   for (let step = 0; step < 50; step++) next();
   return next;
-}
-
-type What = 'restart' | { readonly worker: Worker; readonly generation: number };
-
-/** A queue of future events. Simultaneous events keep the order in which they were added. */
-class Events {
-  /** Latest first. */
-  readonly #events: { at: number; what: What }[] = [];
-
-  add(at: number, what: What): void {
-    let [from, to] = [0, this.#events.length];
-    while (from < to) {
-      const middle = (from + to) >> 1;
-      if ((this.#events[middle] as { at: number }).at > at) from = middle + 1;
-      else to = middle;
-    }
-    this.#events.splice(from, 0, { at, what });
-  }
-
-  take(): { at: number; what: What } | undefined {
-    return this.#events.pop();
-  }
 }

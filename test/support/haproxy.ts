@@ -16,11 +16,13 @@ export interface Haproxy extends Started {
   readonly health: string;
 }
 
-/** The variables that the configuration needs, besides haproxy's own addresses. */
-export type Gateways = Readonly<Record<'GATEWAY_1' | 'GATEWAY_2' | 'ADMIN_PORT_1' | 'ADMIN_PORT_2', string>>;
-
-/** Starts haproxy, and resolves once it accepts connections. It is killed after the test, or after the test file. */
-export async function startHaproxy(gateways: Gateways): Promise<Haproxy> {
+/**
+ * Starts haproxy, and resolves once it accepts connections. It is killed after the test, or after the test file.
+ * @param gateways the variables that the configuration needs, besides haproxy's own addresses
+ */
+export async function startHaproxy(
+  gateways: Record<'GATEWAY_1' | 'GATEWAY_2' | 'ADMIN_PORT_1' | 'ADMIN_PORT_2', string>,
+): Promise<Haproxy> {
   const [url, health] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
   const started = startProcess(need('haproxy'), ['-db', '-f', CONFIGURATION], {
     ...gateways,

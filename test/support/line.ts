@@ -6,23 +6,16 @@ import { Wire } from '../../gateway/upstream/wire.ts';
 import { cleanUp } from './clean-up.ts';
 import { faultyCore } from './faulty-core.ts';
 
-/** A pipelined connection to a core controlled by the test, and its sockets. */
-export interface LineUnderTest {
-  readonly line: Wire;
-  readonly connections: Socket[];
-  /** Requests `path` and returns the body. */
-  ask(path: string): Promise<string>;
-}
-
-/** What a test does with a request, given its path and the number of its connection, counted from 0. */
-type OnRequest = (socket: Socket, path: string, connection: number) => void;
-
-/** @param needsEcho whether answers must carry the id of their request; otherwise only their order counts */
+/**
+ * Opens a pipelined connection to a core controlled by the test.
+ * @param onRequest handles a request, given its path and the number of its connection, counted from 0
+ * @param needsEcho whether answers must carry the id of their request; otherwise only their order counts
+ */
 export async function lineUnderTest(
-  onRequest: OnRequest,
+  onRequest: (socket: Socket, path: string, connection: number) => void,
   keepAliveMs = 60_000,
   needsEcho = false,
-): Promise<LineUnderTest> {
+) {
   const connections: Socket[] = [];
   const url = await faultyCore((socket, head) => {
     if (!connections.includes(socket)) connections.push(socket);
@@ -32,7 +25,8 @@ export async function lineUnderTest(
   return {
     line,
     connections,
-    ask: async (target) => textOf(await askOn(line, { target })),
+    /** Requests a path and returns the body. */
+    ask: async (target: string) => textOf(await askOn(line, { target })),
   };
 }
 

@@ -52,13 +52,7 @@ export interface Noted {
 }
 
 /** Reads and writes that continue until they are stopped. */
-export interface EverydayLoad {
-  readonly requests: readonly Noted[];
-  /** The count of each outcome. */
-  readonly outcomes: ReadonlyMap<string, number>;
-  /** Stops the load, and resolves once all sent requests are answered. */
-  end(): Promise<void>;
-}
+export type EverydayLoad = ReturnType<typeof readAndWrite>;
 
 /** The pause after a request without an answer, so that a dead server is not flooded. */
 const PAUSE_AFTER_FAULT_MS = 100;
@@ -67,7 +61,7 @@ const PAUSE_AFTER_FAULT_MS = 100;
  * Sends requests without a break on keep-alive connections: three in ten add a pet, the others list pets.
  * @param pauseMs the maximum pause on a connection after an answer
  */
-export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0): EverydayLoad {
+export function readAndWrite(gateway: string, key: string, connections: number, pauseMs = 0) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: connections });
   const requests: Noted[] = [];
   const outcomes = new Map<string, number>();
@@ -99,9 +93,11 @@ export function readAndWrite(gateway: string, key: string, connections: number, 
   };
   const clients = Array.from({ length: connections }, client);
   return {
-    requests,
-    outcomes,
-    async end() {
+    requests: requests as readonly Noted[],
+    /** The count of each outcome. */
+    outcomes: outcomes as ReadonlyMap<string, number>,
+    /** Stops the load, and resolves once all sent requests are answered. */
+    async end(): Promise<void> {
       running = false;
       await Promise.all(clients);
       agent.destroy();

@@ -3,17 +3,11 @@ import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { cleanUp } from './clean-up.ts';
 import { temporaryFolder } from './stack.ts';
 
-/** A pipe like a shell's, which is read at an adjustable rate, and at first not at all. */
-export interface LogPipe {
-  /** The file descriptor for a process's standard output. */
-  readonly end: number;
-  /** @param bytes to read every five milliseconds */
-  read(bytes: number): void;
-  text(): string;
-}
-
-/** Creates a pipe that is closed after the test, or after the test file. */
-export async function logPipe(): Promise<LogPipe> {
+/**
+ * Creates a pipe like a shell's, which is read at an adjustable rate, and at first not at all. It is closed after the
+ * test, or after the test file.
+ */
+export async function logPipe() {
   const path = `${await temporaryFolder()}/log`;
   execFileSync('mkfifo', [path]);
   const end = openSync(path, constants.O_RDWR);
@@ -35,8 +29,10 @@ export async function logPipe(): Promise<LogPipe> {
     closeSync(end);
   });
   return {
+    /** The file descriptor for a process's standard output. */
     end,
-    read(bytes) {
+    /** @param bytes to read every five milliseconds */
+    read(bytes: number) {
       length = Math.min(bytes, chunk.length);
     },
     text: () => text,

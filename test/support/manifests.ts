@@ -16,7 +16,7 @@ export interface Probe {
   readonly failureThreshold?: number;
 }
 
-export interface Variable {
+interface Variable {
   readonly name: string;
   readonly value?: string;
   readonly valueFrom?: { readonly secretKeyRef: { readonly name: string; readonly key: string } };
@@ -40,7 +40,7 @@ export interface Container {
   readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } };
 }
 
-export interface PodSpec {
+interface PodSpec {
   readonly terminationGracePeriodSeconds?: number;
   readonly containers: readonly Container[];
   readonly topologySpreadConstraints?: readonly { readonly labelSelector: { readonly matchLabels: Labels } }[];
@@ -55,7 +55,7 @@ export interface Manifest {
   readonly spec: any;
 }
 
-export interface Kustomization {
+interface Kustomization {
   readonly resources?: readonly string[];
   readonly configMapGenerator?: readonly { readonly name: string; readonly files: readonly string[] }[];
   readonly images?: readonly { readonly name: string; readonly newTag: string }[];
@@ -99,25 +99,16 @@ export const kubernetesFiles = (): string[] =>
     .map((path) => join('deploy/kubernetes', path));
 
 /** All manifests that run pods, each with its pod template. */
-export const workloadsOf = (manifests: readonly Manifest[]): Workload[] =>
+export const workloadsOf = (manifests: readonly Manifest[]) =>
   manifests
     .filter(({ kind }) => ['Deployment', 'StatefulSet', 'CronJob'].includes(kind))
     .map(({ kind, metadata, spec }) => {
       const { template } = kind === 'CronJob' ? spec.jobTemplate.spec : spec;
-      return {
-        kind,
-        name: metadata.name,
-        labels: template.metadata.labels as Labels,
-        pod: template.spec as PodSpec,
-      };
+      const { metadata: about, spec: pod } = template as { metadata: { labels: Labels }; spec: PodSpec };
+      return { kind, name: metadata.name, labels: about.labels, pod };
     });
 
-export interface Workload {
-  readonly kind: string;
-  readonly name: string;
-  readonly labels: Labels;
-  readonly pod: PodSpec;
-}
+export type Workload = ReturnType<typeof workloadsOf>[number];
 
 /** The module of a manifest's type and model in kubernetes-models. */
 export const moduleOf = ({ apiVersion, kind }: Manifest): string =>

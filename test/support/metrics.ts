@@ -1,8 +1,8 @@
 import { expect } from 'vitest';
 import { send } from './http.ts';
-import { type Sample, Scrape } from './scrape.ts';
+import { Scrape } from './scrape.ts';
 
-export { type Sample, Scrape };
+export { Scrape };
 
 /** @param url of the operators' listener or of a core */
 export const scrape = async (url: string): Promise<Scrape> => new Scrape((await send(`${url}/metrics`)).text);

@@ -2,22 +2,29 @@ import type { AlertOf } from './alerts.ts';
 import { cleanUp } from './clean-up.ts';
 import { send } from './http.ts';
 import { startLoad } from './paced-load.ts';
+import { hostOf } from './prometheus.ts';
 import type { Stack } from './stack.ts';
-
-/** A fault that a test causes, and its remedy from deploy/RUNBOOK.md. */
-export interface Fault {
-  /** The alerts that the fault raises. */
-  readonly alerts: readonly AlertOf[];
-  cause(): unknown;
-  heal(): unknown;
-}
 
 /** A system under test, with faults that happen one after another. */
 export interface Patient {
   readonly gateways?: readonly string[];
   readonly cores?: readonly string[];
-  readonly faults: readonly Fault[];
+  readonly faults: readonly {
+    /** The alerts that the fault raises. */
+    readonly alerts: readonly AlertOf[];
+    /** May return a function that ends the fault. */
+    cause(): unknown;
+    /** The remedy from deploy/RUNBOOK.md, unless the function returned by `cause` suffices. */
+    heal?(): unknown;
+  }[];
 }
+
+/** Alerts about the service at this URL. */
+export const alertsOf = (url: string, ...names: readonly string[]): AlertOf[] =>
+  names.map((alertname) => ({ alertname, instance: hostOf(url) }));
+
+/** Alerts about all gateways together. */
+export const sharedAlert = (alertname: string): AlertOf[] => [{ alertname }];
 
 /** Lists pets with these keys in turn until the test ends. */
 export function keepAsking(gateway: string, keys: readonly string[], clients: number, pauseMs: number) {
@@ -27,17 +34,18 @@ export function keepAsking(gateway: string, keys: readonly string[], clients: nu
   return load;
 }
 
-/**
- * Sends requests with these keys in turn, whatever their outcome, until the test ends.
- * @returns a function that stops this earlier
- */
-export function persist(gateway: string, keys: readonly string[], everyMs: number): () => void {
-  let turn = 0;
-  const ask = () => void send(`${gateway}/v1/pets`, { key: keys[turn++ % keys.length] }).catch(() => {});
-  const asking = setInterval(ask, everyMs);
-  const end = () => clearInterval(asking);
+/** Acts repeatedly until the test ends. @returns a function that stops this earlier */
+export function repeatedly(act: () => unknown, everyMs: number): () => void {
+  const acting = setInterval(act, everyMs);
+  const end = () => clearInterval(acting);
   cleanUp(end);
   return end;
+}
+
+/** Sends requests with these keys in turn, whatever their outcome, like `repeatedly`. */
+export function persist(gateway: string, keys: readonly string[], everyMs: number): () => void {
+  let turn = 0;
+  return repeatedly(() => send(`${gateway}/v1/pets`, { key: keys[turn++ % keys.length] }).catch(() => {}), everyMs);
 }
 
 /** Issues `count` identical keys. */

@@ -11,10 +11,7 @@ export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const port = randomInt(FIRST, BEHIND);
     const server = net.createServer().listen(port, '127.0.0.1');
-    const isFree = await once(server, 'listening').then(
-      () => true,
-      () => false,
-    );
+    const isFree = await once(server, 'listening').then(Boolean, () => false);
     if (!isFree) continue;
     server.close();
     await once(server, 'close');

@@ -26,20 +26,15 @@ export interface PostgresForTests {
   stop(): Promise<void>;
 }
 
-export default async function providePostgres(project: TestProject): Promise<() => Promise<void>> {
-  const postgres = await findPostgres();
-  project.provide('postgresUrl', postgres.url);
-  return postgres.stop;
-}
-
 /**
  * Tries POSTGRES_URL, then a container if an engine runs, then PostgreSQL's programs, which are installed if possible
  * (as root on Debian).
  */
-async function findPostgres(): Promise<PostgresForTests> {
-  const { POSTGRES_URL } = process.env;
-  if (POSTGRES_URL !== undefined) return { url: POSTGRES_URL, stop: async () => {} };
-  return (await inContainer()) ?? (await startPostgres());
+export default async function providePostgres(project: TestProject): Promise<() => Promise<void>> {
+  const { POSTGRES_URL: url } = process.env;
+  const postgres = url ? { url, stop: async () => {} } : ((await inContainer()) ?? (await startPostgres()));
+  project.provide('postgresUrl', postgres.url);
+  return postgres.stop;
 }
 
 /** @returns undefined if containers are not available. POSTGRES_IMAGE selects another image */
@@ -66,12 +61,14 @@ export async function startPostgres(): Promise<PostgresForTests> {
   const folder = mkdtempSync(join(tmpdir(), 'animal-store-postgres-'));
   const user = unprivileged(folder);
   const port = await freePort();
-  execFileSync(join(programs, 'initdb'), ['-D', folder, '-U', 'test', '--auth=trust', '--no-sync'], {
-    ...user,
-    stdio: 'ignore',
-    cwd: folder,
-  });
-  const { server, url } = await launch(programs, folder, port, user);
+  const start = { ...user, stdio: 'ignore', cwd: folder } as const;
+  execFileSync(join(programs, 'initdb'), ['-D', folder, '-U', 'test', '--auth=trust', '--no-sync'], start);
+  const settings = [`port=${port}`, 'listen_addresses=127.0.0.1', `unix_socket_directories=${folder}`];
+  const args = ['-D', folder, ...settings.flatMap((setting) => ['-c', setting])];
+  const server = spawn(join(programs, 'postgres'), args, start);
+  endsWithUs(server);
+  const url = `postgres://test@127.0.0.1:${port}/postgres`;
+  await answers(url, server);
   const stop = async () => {
     await stopServer(server);
     rmSync(folder, { recursive: true, force: true });
@@ -79,27 +76,7 @@ export async function startPostgres(): Promise<PostgresForTests> {
   return { url, server, stop };
 }
 
-interface User {
-  readonly uid?: number;
-  readonly gid?: number;
-}
-
-async function launch(
-  programs: string,
-  folder: string,
-  port: number,
-  user: User,
-): Promise<{ server: ChildProcess; url: string }> {
-  const settings = [`port=${port}`, 'listen_addresses=127.0.0.1', `unix_socket_directories=${folder}`];
-  const args = ['-D', folder, ...settings.flatMap((setting) => ['-c', setting])];
-  const server = spawn(join(programs, 'postgres'), args, { ...user, stdio: 'ignore', cwd: folder });
-  endsWithUs(server);
-  const url = `postgres://test@127.0.0.1:${port}/postgres`;
-  await answers(url, server);
-  return { server, url };
-}
-
-function unprivileged(folder: string): User {
+function unprivileged(folder: string): { uid?: number; gid?: number } {
   if (process.getuid?.() !== 0) return {};
   const id = (flag: string) => Number(execFileSync('id', [flag, 'postgres'], { encoding: 'utf8' }));
   const user = { uid: id('-u'), gid: id('-g') };

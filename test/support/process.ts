@@ -1,7 +1,7 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cleanUp } from './clean-up.ts';
-import { knowCore, knowGateway, knowOperators } from './described-answers.ts';
+import { knowServices } from './described-answers.ts';
 import { endsWithUs } from './ends-with-us.ts';
 import { watchFailures } from './failures.ts';
 import { parsedLines } from './log.ts';
@@ -73,22 +73,14 @@ export async function startService(
   const failed = started.ended.then(({ err }) => Promise.reject(new Error(`${main} did not start: ${err}`)));
   const [addresses] = (await Promise.race([once(started.child, 'message'), failed])) as [Record<string, string>];
   failed.catch(() => {});
-  if (addresses.core !== undefined) untilItEnds(started, knowCore(addresses.core));
-  if (addresses.gateway !== undefined) untilItEnds(started, knowGateway(addresses.gateway, env.CORE_URL ?? ''));
-  if (addresses.admin !== undefined) untilItEnds(started, knowOperators(addresses.admin));
+  // The end of the test kills the process without waiting for its exit.
+  const forget = knowServices(addresses, env.CORE_URL);
+  started.ended.then(forget);
+  cleanUp(forget);
   const { child, out } = started;
   const isExcused = () => child.signalCode === 'SIGKILL' || !LEVELS_OF_FAILURES.includes(env.LOG_LEVEL ?? 'info');
   cleanUp(watchFailures(Object.values(addresses), { lines: parsedLines(out), isExcused }));
   return { ...started, addresses };
-}
-
-/**
- * Calls `forget` when the process exits, or at the end of the test, which kills the process without waiting for its
- * exit.
- */
-function untilItEnds({ ended }: Started, forget: () => void): void {
-  ended.then(forget);
-  cleanUp(forget);
 }
 
 /** The log levels at which failures are logged. */

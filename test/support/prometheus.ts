@@ -13,40 +13,25 @@ import { temporaryFolder } from './stack.ts';
 /** The shipped configuration. */
 export const PROMETHEUS_FOLDER = join(ROOT, 'deploy/prometheus');
 
-/** One series of a query's result. */
-export interface Answered {
-  readonly metric: Readonly<Record<string, string>>;
-  readonly value: readonly [time: number, value: string];
-}
-
-export interface Prometheus {
-  readonly url: string;
-  /** The current result of a query. @throws {Error} if Prometheus refuses the query */
-  query(expression: string): Promise<Answered[]>;
-  /** Returns `data` from an API call. The path is relative to /api/v1. */
-  api(path: string): Promise<unknown>;
-}
-
-interface Haste {
-  /** The scrape and evaluation intervals, as Prometheus durations. */
-  readonly scrapeEvery?: string;
-  readonly judgeEvery?: string;
-  /** The URL of the runbook to which alerts link. */
-  readonly runbook?: string;
-  /** Changes the text of the alert rules. */
-  readonly alerts?: (shipped: string) => string;
-}
+export type Prometheus = Awaited<ReturnType<typeof startPrometheus>>;
 
 const SHIPPED_RUNBOOK = 'http://127.0.0.1:9090/runbook';
 
 /**
  * Starts a real Prometheus with the shipped configuration, except for targets and intervals.
  * @param targets URLs by job
+ * @param runbook the URL of the runbook to which alerts link
+ * @param alerts changes the text of the alert rules
  */
 export async function startPrometheus(
   targets: Readonly<Record<string, readonly string[]>>,
-  { scrapeEvery = '1s', judgeEvery = '1s', runbook = SHIPPED_RUNBOOK, alerts = (shipped) => shipped }: Haste = {},
-): Promise<Prometheus> {
+  {
+    scrapeEvery = '1s',
+    judgeEvery = '1s',
+    runbook = SHIPPED_RUNBOOK,
+    alerts = (shipped: string): string => shipped,
+  } = {},
+) {
   need('prometheus');
   const folder = await temporaryFolder();
   await cp(PROMETHEUS_FOLDER, folder, { recursive: true });
@@ -77,6 +62,7 @@ export async function startPrometheus(
     { timeout: 30_000, interval: 50 },
   );
 
+  /** Returns `data` from an API call. The path is relative to /api/v1. */
   async function api(path: string): Promise<unknown> {
     const { text, json } = await send(`${url}/api/v1${path}`);
     const { status, data } = json as { status: string; data: unknown };
@@ -86,8 +72,11 @@ export async function startPrometheus(
   return {
     url,
     api,
-    async query(expression) {
-      return ((await api(`/query?query=${encodeURIComponent(expression)}`)) as { result: Answered[] }).result;
+    /** The current series of a query. @throws {Error} if Prometheus refuses the query */
+    async query(expression: string) {
+      const data = await api(`/query?query=${encodeURIComponent(expression)}`);
+      const { result } = data as { result: { metric: Record<string, string>; value: [time: number, value: string] }[] };
+      return result;
     },
   };
 }

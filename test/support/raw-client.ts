@@ -12,18 +12,13 @@ export interface RawClient {
   readonly closed: Promise<unknown>;
 }
 
-interface Connecting {
-  /** Trusted certificates. */
-  readonly ca?: Buffer;
-  /** The address to connect from. */
-  readonly from?: string;
-}
-
 /**
  * Connects to a server by its URL, over TLS for https. Each side closes independently, so the connection can still be
  * read after `end()`.
+ * @param ca trusted certificates
+ * @param from the address to connect from
  */
-export async function connectRaw(url: string, { ca, from }: Connecting = {}): Promise<RawClient> {
+export async function connectRaw(url: string, { ca, from }: { ca?: Buffer; from?: string } = {}): Promise<RawClient> {
   const { protocol, hostname, port } = new URL(url);
   const to = { host: hostname, port: Number(port), allowHalfOpen: true, ...(from && { localAddress: from }) };
   const socket = protocol === 'https:' ? tls.connect({ ...to, ...(ca && { ca }) }) : net.connect(to);

@@ -2,38 +2,20 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { cleanUp } from './clean-up.ts';
 import { freePort } from './port.ts';
-import { type RedisServer, startRedisServer } from './redis.ts';
+import { startRedisServer } from './redis.ts';
 import { connectionTo } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
 const NODES = 3;
 const SLOTS = 16_384;
 
-export interface ClusterNode {
-  readonly server: RedisServer;
-  /** The URL for clients. */
-  readonly url: string;
-  /** A client that is connected to this node only. Commands on keys of other nodes get a redirect. */
-  readonly redis: Redis;
-  readonly id: string;
-  readonly port: number;
-}
+export type ClusterNode = Awaited<ReturnType<typeof startNode>>;
 
 /** A Redis Cluster of three primaries with a third of the slots each. */
-export interface RedisCluster {
-  readonly nodes: readonly ClusterNode[];
-  /** The value for REDIS_URL. */
-  readonly urls: string;
-  /** The node that serves a slot, according to the first node that answers. */
-  ownerOf(slot: number): Promise<ClusterNode>;
-  /** Reads the fields of a hash from the node that has it. */
-  read(key: string): Promise<Record<string, string>>;
-  /** Adds a node: a replica, or a primary without slots. */
-  join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode>;
-}
+export type RedisCluster = Awaited<ReturnType<typeof startRedisCluster>>;
 
 /** @param tls directives that add TLS, for clients and between nodes */
-export async function startRedisCluster(tls?: Record<string, string>): Promise<RedisCluster> {
+export async function startRedisCluster(tls?: Record<string, string>) {
   const nodes = await Promise.all(Array.from({ length: NODES }, () => startNode(tls)));
   const share = SLOTS / NODES;
   for (const [index, { redis }] of nodes.entries()) {
@@ -42,6 +24,7 @@ export async function startRedisCluster(tls?: Record<string, string>): Promise<R
   }
   await agree(nodes);
 
+  /** The node that serves a slot, according to the first node. */
   async function ownerOf(slot: number): Promise<ClusterNode> {
     const ranges = (await (nodes[0] as ClusterNode).redis.cluster('SLOTS')) as [
       number,
@@ -53,14 +36,17 @@ export async function startRedisCluster(tls?: Record<string, string>): Promise<R
   }
 
   return {
-    nodes,
+    nodes: nodes as readonly ClusterNode[],
+    /** The value for REDIS_URL. */
     urls: nodes.map(({ url }) => url).join(','),
     ownerOf,
-    async read(key) {
+    /** Reads the fields of a hash from the node that has it. */
+    async read(key: string): Promise<Record<string, string>> {
       const slot = await (nodes[0] as ClusterNode).redis.cluster('KEYSLOT', key);
       return await (await ownerOf(slot)).redis.hgetall(key);
     },
-    async join(as) {
+    /** Adds a node: a replica, or a primary without slots. */
+    async join(as?: { replicaOf: ClusterNode }): Promise<ClusterNode> {
       const node = await startNode(tls);
       await agree([...nodes, node]);
       if (as === undefined) nodes.push(node);
@@ -70,7 +56,7 @@ export async function startRedisCluster(tls?: Record<string, string>): Promise<R
   };
 }
 
-async function startNode(tls: Record<string, string> | undefined): Promise<ClusterNode> {
+async function startNode(tls: Record<string, string> | undefined) {
   const tlsPort = tls && String(await freePort());
   const server = await startRedisServer({
     ...(tlsPort && { ...tls, 'tls-port': tlsPort, 'tls-cluster': 'yes' }),
@@ -83,6 +69,7 @@ async function startNode(tls: Record<string, string> | undefined): Promise<Clust
     dir: await temporaryFolder(),
   });
   cleanUp(server.stop);
+  // It is connected to this node only. Commands on keys of other nodes get a redirect.
   const redis = connectionTo(server.url, { retryStrategy: () => 50 });
   const url = tlsPort === undefined ? server.url : `rediss://127.0.0.1:${tlsPort}`;
   return { server, url, redis, id: (await redis.cluster('MYID')) as string, port: Number(new URL(server.url).port) };

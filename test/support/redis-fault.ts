@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { type FaultProxy, startFaultProxy } from './fault-proxy.ts';
-import type { LogLine } from './log.ts';
+import { type LogLine, parsedLines } from './log.ts';
 import { type Answered, ask, startLoad } from './paced-load.ts';
-import { type Started, startService } from './process.ts';
+import { startService } from './process.ts';
 import type { RedisServer } from './redis.ts';
 import { connectionTo, ownRedis } from './redis-database.ts';
 import { createKey } from './redis-keys.ts';
@@ -33,33 +33,11 @@ export interface Decided extends Answered {
 }
 
 /** What was observed during one fault. All times are milliseconds on the same clock. */
-export interface Observation {
-  readonly causedAt: number;
-  /** The gateway may reach Redis again from this time on, before the test does. */
-  readonly fixedAt: number;
-  /** The time at which Redis answered a direct client again. */
-  readonly healedAt: number;
-  /** Requests of a key that stays within its allowance, from before the fault to after it. */
-  readonly roomy: Decided[];
-  /** Requests of a key that exceeds its allowance, from before the fault to its end. */
-  readonly tight: Decided[];
-  /**
-   * Requests of keys new to the gateway: each is used once during the fault, and one more is used after it until it is
-   * served.
-   */
-  readonly unseen: { readonly during: Answered[]; readonly after: Answered[] };
-  /** The number of requests sent per key, including those before the observation. */
-  readonly sent: { readonly roomy: number; readonly tight: number };
-  /** The gateway's count of local admissions that Redis may or may not have charged. */
-  readonly unknown: number;
-  /** The hashes of the keys at the end. */
-  readonly roomyHash: Record<string, string>;
-  readonly tightHash: Record<string, string>;
-}
+export type Observation = Awaited<ReturnType<typeof observe>>;
 
 export const TIGHT = 60;
 export const BAN_AFTER = 10;
-export const SPENT_BEFORE = 40;
+const SPENT_BEFORE = 40;
 const WARM_MS = 400;
 const FAULT_MS = 1_700;
 /** On a busy machine there are fewer requests, so a fault lasts until enough were observed, but at most this long. */
@@ -68,7 +46,7 @@ const ENOUGH_STRANGERS = 6;
 const AFTER_MS = 500;
 
 /** Starts a rig, causes the fault under load, and stops everything. */
-export async function observe(fault: RedisFault, core: string): Promise<Observation> {
+export async function observe(fault: RedisFault, core: string) {
   const rig = await startRig();
   const { redis, server } = rig;
   await redis.hset('gateway:plans', { 'free.ban_after': BAN_AFTER, 'free.ban_grace_seconds': 0 });
@@ -102,15 +80,22 @@ export async function observe(fault: RedisFault, core: string): Promise<Observat
   const log = await gateway.stop();
   const observation = {
     causedAt,
+    /** The gateway may reach Redis again from this time on, before the test does. */
     fixedAt,
+    /** The time at which Redis answered a direct client again. */
     healedAt,
+    /** Requests of a key that stays within its allowance, from before the fault to after it. */
     roomy: withModes(steady.answers, log),
+    /** Requests of a key that exceeds its allowance, from before the fault to its end. */
     tight: withModes([...before, ...hammering.answers], log),
+    /** Requests of keys new to the gateway: each is used once `during` the fault, and one `after` it until it is served. */
     unseen: { during: [...strangers.answers], after },
+    /** The number of requests sent per key, including those before the observation. */
     sent: {
       roomy: metRoomy.length + steady.answers.length,
       tight: metTight.length - 1 + before.length + hammering.answers.length,
     },
+    /** The gateway's count of local admissions that Redis may or may not have charged. */
     unknown,
     roomyHash: await redis.hgetall(roomy.hash),
     tightHash: await redis.hgetall(tight.hash),
@@ -147,38 +132,25 @@ export async function startRig(): Promise<Rig> {
 
 /** The time at which Redis answers again. */
 async function answering(redis: Redis): Promise<number> {
-  const isUp = () =>
-    redis.hlen('gateway:plans').then(
-      () => true,
-      () => false,
-    );
-  while (!(await isUp())) await sleep(5);
+  while ((await redis.hlen('gateway:plans').catch(() => undefined)) === undefined) await sleep(5);
   return performance.now();
 }
 
-export interface GatewayProcess {
-  readonly url: string;
-  readonly adminUrl: string;
-  readonly process: Started;
-  /** Stops the gateway as Ctrl-C does, and returns its log. */
-  stop(): Promise<LogLine[]>;
-}
+export type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
 
 /** Starts a gateway process with the settings of a container. */
-export async function startGatewayProcess(settings: Record<string, string>): Promise<GatewayProcess> {
+export async function startGatewayProcess(settings: Record<string, string>) {
   const environment = { PORT: '0', ADMIN_PORT: '0', ADMIN_TOKEN, ...settings };
   const process = await startService('gateway/main.ts', environment);
   return {
     url: process.addresses.gateway ?? '',
     adminUrl: process.addresses.admin ?? '',
     process,
-    async stop() {
+    /** Stops the gateway as Ctrl-C does, and returns its log. */
+    async stop(): Promise<LogLine[]> {
       process.child.kill('SIGINT');
       const { out } = await process.ended;
-      return out
-        .split('\n')
-        .filter((line) => line !== '')
-        .map((line) => JSON.parse(line) as LogLine);
+      return parsedLines(() => out)();
     },
   };
 }

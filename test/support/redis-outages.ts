@@ -18,29 +18,17 @@ export const OUTAGES: readonly RedisFault[] = [
   },
   { name: 'busy with an endless script', cause: runEndlessScript, heal: ({ redis }) => redis.script('KILL') },
   { name: 'a replica, which accepts no writes', cause: follow('127.0.0.1', 1), heal: follow('NO', 'ONE') },
-  { name: 'out of memory', cause: set('maxmemory', '1'), heal: set('maxmemory', '0') },
-  {
-    name: 'without enough replicas',
-    cause: set('min-replicas-to-write', '1'),
-    heal: set('min-replicas-to-write', '0'),
-  },
-  { name: 'reset at every connection', cause: network({ kind: 'reset' }), heal: network({ kind: 'pass' }) },
-  {
-    name: 'cut off in the middle of a reply',
-    cause: network({ kind: 'cut-reply', afterBytes: 20 }),
-    heal: network({ kind: 'pass' }),
-  },
-  { name: 'slower than the deadline', cause: network({ kind: 'delay', ms: 600 }), heal: network({ kind: 'pass' }) },
-  { name: 'unreachable without notice', cause: network({ kind: 'black-hole' }), heal: network({ kind: 'pass' }) },
-  {
-    name: 'received one byte at a time',
-    cause: network({ kind: 'trickle', bytes: 1, everyMs: 10 }),
-    heal: network({ kind: 'pass' }),
-  },
+  directive('out of memory', 'maxmemory', '1'),
+  directive('without enough replicas', 'min-replicas-to-write', '1'),
+  network('reset at every connection', { kind: 'reset' }),
+  network('cut off in the middle of a reply', { kind: 'cut-reply', afterBytes: 20 }),
+  network('slower than the deadline', { kind: 'delay', ms: 600 }),
+  network('unreachable without notice', { kind: 'black-hole' }),
+  network('received one byte at a time', { kind: 'trickle', bytes: 1, everyMs: 10 }),
 ];
 
 /** Open connections are dead without notice; new ones work. */
-export const HALF_OPEN: RedisFault = { name: 'half-open', cause: network({ kind: 'half-open' }) };
+export const HALF_OPEN: RedisFault = { name: 'half-open', cause: ({ proxy }) => proxy.set({ kind: 'half-open' }) };
 
 /** Scripts are flushed repeatedly; nothing else is wrong. */
 export function flushedScripts(everyMs: number): RedisFault {
@@ -56,16 +44,17 @@ export function flushedScripts(everyMs: number): RedisFault {
   };
 }
 
-function set(name: string, value: string) {
-  return ({ redis }: Rig) => redis.config('SET', name, value);
+function directive(name: string, setting: string, value: string): RedisFault {
+  const set = (text: string) => (rig: Rig) => rig.redis.config('SET', setting, text);
+  return { name, cause: set(value), heal: set('0') };
 }
 
 function follow(host: string, port: string | number) {
   return ({ redis }: Rig) => redis.replicaof(host, port);
 }
 
-function network(fault: Fault) {
-  return ({ proxy }: Rig) => proxy.set(fault);
+function network(name: string, fault: Fault): RedisFault {
+  return { name, cause: ({ proxy }) => proxy.set(fault), heal: ({ proxy }) => proxy.set({ kind: 'pass' }) };
 }
 
 /** Redis is silent at first, then answers BUSY. */

@@ -2,8 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { freePort } from './port.ts';
-import { type Started, startProcess } from './process.ts';
-import type { RedisServer } from './redis.ts';
+import { startProcess } from './process.ts';
 import { connectionTo, ownRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
@@ -11,42 +10,22 @@ export const MASTER_NAME = 'limits';
 const SENTINELS = 3;
 const QUORUM = 2;
 const DOWN_AFTER_MS = 300;
+const RETRYING = { retryStrategy: () => 50 };
 
-export interface SentinelNode {
-  readonly server: RedisServer;
-  readonly redis: Redis;
-  readonly port: number;
-}
-
-export interface Sentinel extends Started {
-  readonly url: string;
-  readonly redis: Redis;
-  /** The path of its configuration, which the sentinel rewrites. */
-  readonly configuration: string;
-}
+export type SentinelNode = Awaited<ReturnType<typeof startNode>>;
 
 /** A primary, two replicas, and three sentinels that watch them. */
-export interface Watched {
-  /** The value for REDIS_URL. */
-  readonly urls: string;
-  readonly nodes: readonly SentinelNode[];
-  readonly sentinels: readonly Sentinel[];
-  /** The primary, as the sentinels see it. */
-  primary(): Promise<SentinelNode>;
-  /** Restarts a node as a replica of the current primary, and waits until it replicates. */
-  rejoin(node: SentinelNode): Promise<void>;
-  /** Makes another node the primary and informs the sentinels; no connection is closed. */
-  swap(): Promise<void>;
-}
+export type Watched = Awaited<ReturnType<typeof startSentinels>>;
 
 /** @param password for the sentinels */
-export async function startSentinels({ password = '' } = {}): Promise<Watched> {
+export async function startSentinels({ password = '' } = {}) {
   const first = await startNode({});
   const nodes = [first, await startNode(replicaOf(first)), await startNode(replicaOf(first))];
   await Promise.all(nodes.slice(1).map(follows));
   const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => startSentinel(first.port, password)));
   await Promise.all(sentinels.map(({ redis }) => knowsAll(redis)));
 
+  /** The primary, as the sentinels see it. */
   async function primary(): Promise<SentinelNode> {
     const { redis } = sentinels[0] as { redis: Redis };
     const [, port] = (await redis.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER_NAME)) as string[];
@@ -54,15 +33,18 @@ export async function startSentinels({ password = '' } = {}): Promise<Watched> {
   }
 
   return {
+    /** The value for REDIS_URL. */
     urls: sentinels.map(({ url }) => url).join(','),
     nodes,
     sentinels,
     primary,
-    async rejoin(node) {
+    /** Restarts a node as a replica of the current primary, and waits until it replicates. */
+    async rejoin(node: SentinelNode): Promise<void> {
       await node.server.restart(replicaOf(await primary()));
       await follows(node);
     },
-    async swap() {
+    /** Makes another node the primary and informs the sentinels; no connection is closed. */
+    async swap(): Promise<void> {
       const [was, next, other] = nodes as [SentinelNode, SentinelNode, SentinelNode];
       for (const { redis } of sentinels) await redis.call('SENTINEL', 'REMOVE', MASTER_NAME);
       await hasCaughtUp(was, next);
@@ -84,19 +66,14 @@ async function hasCaughtUp(primary: SentinelNode, replica: SentinelNode): Promis
   while ((await offset(replica, 'slave_repl_offset')) < written) await sleep(10);
 }
 
-async function startNode(directives: Record<string, string>): Promise<SentinelNode> {
+async function startNode(directives: Record<string, string>) {
   const server = await ownRedis({
     ...directives,
     'repl-diskless-sync-delay': '0',
     'repl-ping-replica-period': '1',
     dir: await temporaryFolder(),
   });
-  return { server, redis: client(server.url), port: Number(new URL(server.url).port) };
-}
-
-function client(url: string, password = ''): Redis {
-  const redis = connectionTo(url, { password, retryStrategy: () => 50 });
-  return redis;
+  return { server, redis: connectionTo(server.url, RETRYING), port: Number(new URL(server.url).port) };
 }
 
 async function follows({ redis }: SentinelNode): Promise<void> {
@@ -104,11 +81,12 @@ async function follows({ redis }: SentinelNode): Promise<void> {
 }
 
 /** Starts a sentinel that checks the nodes often. By default, a sentinel checks only every few seconds. */
-async function startSentinel(primaryPort: number, password: string): Promise<Sentinel> {
+async function startSentinel(primaryPort: number, password: string) {
   const port = await freePort();
   const directory = await temporaryFolder();
+  const configuration = `${directory}/sentinel.conf`;
   await writeFile(
-    `${directory}/sentinel.conf`,
+    configuration,
     [
       `port ${port}`,
       'bind 127.0.0.1',
@@ -119,13 +97,12 @@ async function startSentinel(primaryPort: number, password: string): Promise<Sen
       ...(password === '' ? [] : [`requirepass ${password}`, `sentinel sentinel-pass ${password}`]),
     ].join('\n'),
   );
-  const arguments_ = [`${directory}/sentinel.conf`, '--sentinel'];
-  const started = startProcess('redis-server', arguments_, {}, { stdio: 'ignore' });
+  const started = startProcess('redis-server', [configuration, '--sentinel'], {}, { stdio: 'ignore' });
   const url = `redis://127.0.0.1:${port}`;
-  const redis = client(url, password);
+  const redis = connectionTo(url, { password, ...RETRYING });
   const periods = ['info-period', 200, 'publish-period', 200, 'ask-period', 200, 'min-link-reconnect-period', 200];
   await redis.call('SENTINEL', 'DEBUG', ...periods);
-  return { ...started, url, redis, configuration: `${directory}/sentinel.conf` };
+  return { ...started, url, redis, configuration };
 }
 
 /** Waits until a sentinel knows the replicas and the other sentinels. */

@@ -20,20 +20,15 @@ interface RedisForTests {
   stop(): Promise<void>;
 }
 
-export default async function provideRedis(project: TestProject): Promise<() => Promise<void>> {
-  const redis = await findRedis();
-  project.provide('redisUrl', redis.url);
-  return redis.stop;
-}
-
 /**
  * Tries REDIS_URL, then a container if an engine is running, then a server on PATH, which is installed if possible (as
  * root on Debian).
  */
-async function findRedis(): Promise<RedisForTests> {
-  const { REDIS_URL } = process.env;
-  if (REDIS_URL !== undefined) return { url: REDIS_URL, stop: async () => {} };
-  return (await inContainer()) ?? (await startRedisServer());
+export default async function provideRedis(project: TestProject): Promise<() => Promise<void>> {
+  const { REDIS_URL: url } = process.env;
+  const redis = url ? { url, stop: async () => {} } : ((await inContainer()) ?? (await startRedisServer()));
+  project.provide('redisUrl', redis.url);
+  return redis.stop;
 }
 
 /** @returns undefined if containers are not available. REDIS_IMAGE selects another image */

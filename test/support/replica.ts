@@ -1,20 +1,11 @@
-import type { Redis } from 'ioredis';
 import { expect } from 'vitest';
 import { cleanUp } from './clean-up.ts';
-import { type RedisServer, startRedisServer } from './redis.ts';
+import { startRedisServer } from './redis.ts';
 import { connectedRedis, connectionTo, ownRedis } from './redis-database.ts';
 import { temporaryFolder } from './stack.ts';
 
-export interface WithReplica {
-  readonly url: string;
-  readonly redis: Redis;
-  readonly replica: RedisServer;
-  /** A connection to the replica. */
-  readonly follower: Redis;
-}
-
-/** Starts a primary and its replica. */
-export async function startWithReplica(): Promise<WithReplica> {
+/** Starts a primary and its replica. @returns connections to both: `redis` and `follower` */
+export async function startWithReplica() {
   const primary = await ownRedis({
     dir: await temporaryFolder(),
     'repl-diskless-sync-delay': '0',

@@ -1,5 +1,5 @@
 /** One line of the text exposition format. */
-export interface Sample {
+interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;

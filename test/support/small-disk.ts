@@ -25,19 +25,8 @@ const FILLER = `
   }
 `;
 
-export interface Disk {
-  readonly folder: string;
-  /** Fills the disk except for this many bytes. */
-  fill(left?: number): Promise<void>;
-  free(): Promise<void>;
-  /** Keeps the disk full from a separate process until the test ends. */
-  keepFull(): Promise<void>;
-  /** @param mode `ro` or `rw` */
-  remount(mode: 'ro' | 'rw'): Promise<void>;
-}
-
 /** Mounts a small disk until the end of the test. @returns undefined if this process may not mount one */
-export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
+export async function smallDisk(megabytes: number) {
   const folder = await temporaryFolder();
   const mounted = await run('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', folder]).catch(
     () => undefined,
@@ -47,6 +36,7 @@ export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
   const filler = join(folder, 'filler');
   return {
     folder,
+    /** Fills the disk except for this many bytes. */
     async fill(left = 0) {
       const file = await open(filler, 'a');
       for (let size = 65_536; size >= 1; ) {
@@ -60,11 +50,12 @@ export async function smallDisk(megabytes: number): Promise<Disk | undefined> {
       await file.close();
     },
     free: () => rm(filler),
+    /** Keeps the disk full from a separate process until the test ends. */
     async keepFull() {
       const { child, out } = startProcess(process.execPath, ['-e', FILLER, join(folder, 'other filler')], {});
       await once(child.stdout as NodeJS.ReadableStream, 'data');
       expect(out()).toBe('full\n');
     },
-    remount: async (mode) => void (await run('mount', ['-o', `remount,${mode}`, folder])),
+    remount: async (mode: 'ro' | 'rw') => void (await run('mount', ['-o', `remount,${mode}`, folder])),
   };
 }

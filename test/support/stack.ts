@@ -9,29 +9,14 @@ import type { GatewayRoute } from '../../gateway/routes.ts';
 import type { ServerLimits } from '../../shared/http/server.ts';
 import { cleanUp } from './clean-up.ts';
 import { miscounted, serverErrors } from './counted-decisions.ts';
-import { knowCore, knowGateway, knowOperators } from './described-answers.ts';
+import { knowServices } from './described-answers.ts';
 import { watchFailures } from './failures.ts';
 import { type Answer, post, send } from './http.ts';
-import { type LogLine, readableLog } from './log.ts';
+import { readableLog } from './log.ts';
 import { scrape } from './metrics.ts';
 import { startGateway } from './one-process.ts';
 
-export interface Stack {
-  /** Base URL of the gateway, without /v1. */
-  readonly gateway: string;
-  readonly core: string;
-  readonly adminUrl: string;
-  readonly directory: string;
-  /** The gateway's log, and the core's. */
-  readonly log: LogLine[];
-  readonly coreLog: LogLine[];
-  /** Calls the admin API. */
-  admin(method: string, path: string, body?: unknown): Promise<Answer>;
-  /** Issues a key and returns it. */
-  issueKey(key?: Record<string, unknown>): Promise<string>;
-  /** @param lameDuckMs how long to keep serving before the stop */
-  stop(lameDuckMs?: number): Promise<void>;
-}
+export type Stack = Awaited<ReturnType<typeof startStack>>;
 
 export const ADMIN_TOKEN = 'token-of-the-tests';
 
@@ -62,7 +47,7 @@ export async function startStack(
   environment: Record<string, string> = {},
   limits: Partial<ServerLimits> = {},
   routes?: readonly GatewayRoute[],
-): Promise<Stack> {
+) {
   const directory = environment.DATA_DIR ?? (await temporaryFolder());
   const [{ logger, lines }, coreLog] = [readableLog(), readableLog()];
   const core = await startCore(
@@ -79,12 +64,9 @@ export async function startStack(
   };
   const gateway = await startGateway(readGatewaySettings(settings), logger, limits, routes);
   const { gateway: url = '', admin: adminUrl = '' } = gateway.addresses;
-  const known = [
-    knowCore(core.addresses.core ?? ''),
-    knowGateway(url, settings.CORE_URL ?? ''),
-    knowOperators(adminUrl),
-  ];
+  const forget = knowServices({ ...core.addresses, ...gateway.addresses }, settings.CORE_URL);
 
+  /** Calls the admin API. */
   async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
     const sent = { method, key: ADMIN_TOKEN };
     return body === undefined ? await send(adminUrl + path, sent) : await post(adminUrl + path, body, sent);
@@ -106,11 +88,12 @@ export async function startStack(
   }
 
   let stopped: Promise<void> | undefined;
-  const stop = (lameDuckMs = 0) => (stopped ??= stopAll(lameDuckMs));
+  /** @param lameDuckMs how long to keep serving before the stop */
+  const stop = (lameDuckMs = 0): Promise<void> => (stopped ??= stopAll(lameDuckMs));
   async function stopAll(lameDuckMs: number): Promise<void> {
     await gateway.stop(lameDuckMs);
     await core.stop(0);
-    for (const forget of known) forget();
+    forget();
   }
   cleanUp(async () => {
     try {
@@ -120,14 +103,17 @@ export async function startStack(
     }
   });
   return {
+    /** Base URL of the gateway, without /v1. */
     gateway: url,
     core: core.addresses.core ?? '',
     adminUrl,
     directory,
+    /** The gateway's log, and the core's. */
     log: lines,
     coreLog: coreLog.lines,
     admin,
-    async issueKey(key = {}) {
+    /** Issues a key and returns it. */
+    async issueKey(key: Record<string, unknown> = {}): Promise<string> {
       const created = await admin('POST', '/keys', { name: 'test', plan: 'free', ...key });
       return (created.json as { key: string }).key;
     },

@@ -12,14 +12,10 @@ export const sum = (values: readonly number[]): number => values.reduce((total, 
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
 /** The median and the quartiles around it. */
-export interface Spread {
-  readonly median: number;
-  readonly low: number;
-  readonly high: number;
-}
-
-export const spreadOf = (values: readonly number[]): Spread => ({
+export const spreadOf = (values: readonly number[]) => ({
   median: median(values),
   low: quantile(values, 0.25),
   high: quantile(values, 0.75),
 });
+
+export type Spread = ReturnType<typeof spreadOf>;

@@ -4,26 +4,12 @@ import { childrenOf } from './children.ts';
 import { listeningCore } from './faulty-core.ts';
 import { type Answer, post, send } from './http.ts';
 import { type LogLine, parsedLines } from './log.ts';
-import { type Started, startService } from './process.ts';
+import { startService } from './process.ts';
 import { emptyDatabase } from './redis-database.ts';
 import { ADMIN_TOKEN, temporaryFolder } from './stack.ts';
 
 /** A gateway in several processes, started as a person or a container would start it. */
-export interface Workers extends Started {
-  readonly gateway: string;
-  readonly adminUrl: string;
-  /**
-   * The process ids of the workers by worker number, from the log so far. A worker that has exited is listed until it
-   * is replaced.
-   */
-  pids(): number[];
-  /** The log lines with this message so far. */
-  logged(msg: string): LogLine[];
-  admin(path: string): Promise<Answer>;
-  /** Changes something through the admin API. */
-  change(method: string, path: string, body?: unknown): Promise<Answer>;
-  issueKey(limits?: Record<string, unknown>): Promise<string>;
-}
+export type Workers = Awaited<ReturnType<typeof launchWorkers>>;
 
 export const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 };
 
@@ -50,11 +36,11 @@ export async function startWorkers(environment: NodeJS.ProcessEnv = {}): Promise
 }
 
 /** Starts workers for a test or for a whole test file, without waiting until all of them serve. */
-export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promise<Workers> {
+export async function launchWorkers(environment: NodeJS.ProcessEnv = {}) {
   const started = await startService('gateway/main.ts', await workersEnvironment(environment));
   const { gateway = '', admin: adminUrl = '' } = started.addresses;
   const lines = parsedLines(started.out);
-  const logged = (msg: string) => lines().filter((line) => line.msg === msg);
+  const logged = (msg: string): LogLine[] => lines().filter((line) => line.msg === msg);
   const pids = () => {
     const latest = new Map(logged('worker serves').map(({ worker, pid }) => [worker, pid as number]));
     return [...latest].sort(([a], [b]) => Number(a) - Number(b)).map(([, pid]) => pid);
@@ -63,14 +49,20 @@ export async function launchWorkers(environment: NodeJS.ProcessEnv = {}): Promis
     ...started,
     gateway,
     adminUrl,
+    /**
+     * The process ids of the workers by worker number, from the log so far. A worker that has exited is listed until it
+     * is replaced.
+     */
     pids,
+    /** The log lines with this message so far. */
     logged,
-    admin: (path) => send(adminUrl + path, { key: ADMIN_TOKEN }),
-    change: (method, path, body) =>
+    admin: (path: string): Promise<Answer> => send(adminUrl + path, { key: ADMIN_TOKEN }),
+    /** Changes something through the admin API. */
+    change: (method: string, path: string, body?: unknown): Promise<Answer> =>
       body === undefined
         ? send(adminUrl + path, { method, key: ADMIN_TOKEN })
         : post(adminUrl + path, body, { method, key: ADMIN_TOKEN }),
-    async issueKey(limits = BOUNDLESS) {
+    async issueKey(limits: Record<string, unknown> = BOUNDLESS): Promise<string> {
       const { json } = await post(`${adminUrl}/keys`, { name: 'test', ...limits }, { key: ADMIN_TOKEN });
       return (json as { key: string }).key;
     },

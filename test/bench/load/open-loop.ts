@@ -23,9 +23,8 @@ interface Sent {
   ended(answer: Answer | 'cut' | 'no answer'): void;
 }
 
-interface Connection {
-  send(sent: Sent): void;
-}
+/** Sends a request on an idle connection. */
+type Connection = (sent: Sent) => void;
 
 interface Target {
   readonly url: string;
@@ -80,7 +79,7 @@ export class OpenLoop {
     while (this.#waiting.length > 0) {
       const connection = this.#free.shift() ?? this.#connect();
       if (connection === undefined) return;
-      connection.send(this.#waiting.shift() as Sent);
+      connection(this.#waiting.shift() as Sent);
     }
   }
 
@@ -102,11 +101,9 @@ export class OpenLoop {
     });
     let sent: Sent | undefined;
     let received = '';
-    const connection: Connection = {
-      send(next) {
-        sent = next;
-        socket.write(next.text);
-      },
+    const connection: Connection = (next) => {
+      sent = next;
+      socket.write(next.text);
     };
     socket.setEncoding('latin1').on('data', (text) => {
       received += text;

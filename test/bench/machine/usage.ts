@@ -4,14 +4,8 @@ import { sum } from '../../support/statistics.ts';
 
 /** The resources that processes use, from the kernel's counters in /proc. */
 
-export interface Usage {
-  /** User and system time of the process, including its threads and children. */
-  readonly cpuMicroseconds: number;
-  readonly residentMegabytes: number;
-}
-
-/** The resources that a process and its descendants have used so far. */
-export function usageOf(pid: number): Usage {
+/** The resources that a process and its descendants have used so far: user and system time, and memory. */
+export function usageOf(pid: number) {
   const pids = withChildren(pid);
   return {
     cpuMicroseconds: sum(pids.map(cpuMicroseconds)),

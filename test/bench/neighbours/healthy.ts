@@ -55,24 +55,18 @@ const statusFault = (status: number, wanted: number) => (status === wanted ? und
 
 function request(number: number): Request {
   const id = `healthy-${process.pid}-${number}`;
-  const head = (line: string, ...more: string[]) =>
-    [`${line} HTTP/1.1`, `Host: ${host}`, `Authorization: Bearer ${key}`, `X-Request-Id: ${id}`, ...more, '', ''].join(
-      '\r\n',
-    );
+  const ours = [`Host: ${host}`, `Authorization: Bearer ${key}`, `X-Request-Id: ${id}`];
+  const head = (line: string, ...more: string[]) => [`${line} HTTP/1.1`, ...ours, ...more, '', ''].join('\r\n');
   const turn = number % MIX;
   if (turn === 0 && !readsOnly) {
     const text = head('POST /v1/pets', 'Content-Type: application/json', `Content-Length: ${NEW_PET.length}`) + NEW_PET;
     return { id, text, fault: (status) => statusFault(status, 201) };
   }
-  if (turn <= MIX / 2) {
-    const fault = (status: number, body: string) =>
-      statusFault(status, 200) ?? (body.startsWith('[{"id":') ? undefined : 'wrong answer');
-    return { id, text: head('GET /v1/pets'), fault };
-  }
   const pet = 1 + (number % PETS);
+  const [path, beginning] = turn <= MIX / 2 ? ['', '[{"id":'] : [`/${pet}`, `{"id":${pet},`];
   const fault = (status: number, body: string) =>
-    statusFault(status, 200) ?? (body.startsWith(`{"id":${pet},`) ? undefined : 'wrong answer');
-  return { id, text: head(`GET /v1/pets/${pet}`), fault };
+    statusFault(status, 200) ?? (body.startsWith(beginning) ? undefined : 'wrong answer');
+  return { id, text: head(`GET /v1/pets${path}`), fault };
 }
 
 let sent = 0;

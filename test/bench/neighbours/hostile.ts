@@ -89,20 +89,13 @@ async function mostAccepted(of: Hostile): Promise<string[]> {
   return requests;
 }
 
-const beyond = ({ keys }: Hostile): string[] => [
-  get(
-    keys.boundless,
-    PETS,
-    lines(994, () => 'a: b'),
-  ),
-  get(
-    keys.boundless,
-    PETS,
-    lines(400, (number) => `Connection: x${number}`),
-  ),
-  get(keys.boundless, PETS, [`Connection: ${lines(2_000, (number) => `x${number}`).join(',')}`]),
-  get(keys.boundless, PETS, [`X: ${'x'.repeat(30_000)}`]),
+const BEYOND: readonly string[][] = [
+  lines(994, () => 'a: b'),
+  lines(400, (number) => `Connection: x${number}`),
+  [`Connection: ${lines(2_000, (number) => `x${number}`).join(',')}`],
+  [`X: ${'x'.repeat(30_000)}`],
 ];
+const beyond = ({ keys }: Hostile): string[] => BEYOND.map((headers) => get(keys.boundless, PETS, headers));
 
 /** Lists all keys by use, page by page, in a loop. */
 async function listKeys({ url, token }: Hostile['admin']): Promise<never> {

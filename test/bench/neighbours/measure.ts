@@ -3,11 +3,13 @@ import { once } from 'node:events';
 import { openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { post, send } from '../../support/http.ts';
+import { send } from '../../support/http.ts';
+import { sum } from '../../support/statistics.ts';
 import { atPriority, FIRST, LAST, setSessionPriority } from '../machine/priority.ts';
 import { folder, spawnForRun } from '../machine/processes.ts';
 import { usageOf, withChildren } from '../machine/usage.ts';
 import type { Keys } from '../setup/keys.ts';
+import { addPets } from '../setup/stage.ts';
 import type { Drive, HealthyClient, HealthyResult } from './healthy.ts';
 import type { Hostile } from './hostile.ts';
 import type { Row } from './rows.ts';
@@ -41,8 +43,6 @@ const MEASURED: Drive = { rate: 200, seconds: 6 };
 /** The time in which the neighbour reaches its full rate. */
 const LEAD_MS = 1_500;
 const SAMPLE_EVERY_MS = 100;
-/** One more pet than a page holds. */
-const PETS = 21;
 
 interface Started {
   readonly pid: number;
@@ -59,7 +59,13 @@ export async function measureRow(row: Row, { redisUrl, keys }: Shared): Promise<
   };
   const log = join(folder, 'gateway.log');
   try {
-    const cores = await startCores(row.cores ?? 1, start);
+    const cores: Started[] = [];
+    while (cores.length < (row.cores ?? 1)) {
+      // Their pets are in memory, because no row measures the disk.
+      const core = await start('core', `${HERE}/core.ts`, { PORT: '0', DATABASE_URL: 'sqlite::memory:' }, 'ignore');
+      await addPets(core.urls.core ?? '');
+      cores.push(core);
+    }
     const gateway = await start(
       'gateway',
       'gateway/main.ts',
@@ -117,22 +123,6 @@ async function startOne(
   return { pid: child.pid as number, child, urls };
 }
 
-type Start = (name: string, script: string, env: NodeJS.ProcessEnv, output: 'ignore') => Promise<Started>;
-
-/**
- * Starts cores that keep their pets in memory, because no row measures the disk. Each has one more than a page holds.
- */
-async function startCores(count: number, start: Start): Promise<Started[]> {
-  const cores: Started[] = [];
-  while (cores.length < count) {
-    const core = await start('core', `${HERE}/core.ts`, { PORT: '0', DATABASE_URL: 'sqlite::memory:' }, 'ignore');
-    for (let number = 1; number <= PETS; number++)
-      await post(`${core.urls.core}/v1/pets`, { name: `Rex the ${number}th`, categoryId: number });
-    cores.push(core);
-  }
-  return cores;
-}
-
 async function drive({ child }: Started, wanted: Drive): Promise<HealthyResult> {
   child.send(wanted);
   const [result] = (await once(child, 'message')) as [HealthyResult];
@@ -173,7 +163,7 @@ function watchMemory({ pid, child }: Started) {
 async function localDecisions(adminUrl: string): Promise<number> {
   const { text } = await send(`${adminUrl}/metrics`);
   const samples = text.matchAll(/^gateway_decisions_total\{[^}]*mode="local"[^}]*\} (\d+)$/gm);
-  return [...samples].reduce((total, [, value]) => total + Number(value), 0);
+  return sum([...samples].map(([, value]) => Number(value)));
 }
 
 async function end(child: ChildProcess): Promise<void> {

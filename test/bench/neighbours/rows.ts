@@ -50,34 +50,33 @@ async function silence({ cores: [core = 0] }: Disturbed, isOver: () => boolean):
 
 export const ALONE: Row = { name: 'alone', title: 'alone' };
 
+/** A row with a hostile client of the same name. */
+const beside = (neighbour: HostileName, title: string, about: Partial<Row> = {}): Row => ({
+  name: neighbour,
+  title,
+  neighbour,
+  ...about,
+});
+
 export const ROWS: readonly Row[] = [
-  { name: 'slow-reads', title: 'reads of 2 s, one after the other', neighbour: 'slow-reads' },
-  { name: 'slow-bodies', title: '500 bodies sent byte by byte', neighbour: 'slow-bodies' },
-  { name: 'endless-bodies', title: '32 endless bodies, 40 MB/s', neighbour: 'endless-bodies' },
-  { name: 'sends-on', title: '32 connections without a key that keep sending after their 401', neighbour: 'sends-on' },
-  {
-    name: 'slow-readers',
-    title: '10 more connections a second, each of which requests 50 × 100 kB and reads nothing',
-    neighbour: 'slow-readers',
-  },
-  { name: 'keyless', title: 'no key, 5,000/s on 256 connections', neighbour: 'keyless' },
-  { name: 'keyless-pipelined', title: 'no key, 5,000/s pipelined, 1,000 at a time', neighbour: 'keyless-pipelined' },
-  { name: 'long-paths', title: 'no key, 10,000/s pipelined, paths of 1 kB', neighbour: 'long-paths' },
-  { name: 'made-up-keys', title: 'made-up keys, 5,000/s on 10 connections, 64 at a time', neighbour: 'made-up-keys' },
-  { name: 'over-limit', title: 'a key far over its limit, 5,000/s on 64 connections', neighbour: 'over-limit' },
-  { name: 'banned', title: 'a banned key, 5,000/s on 512 connections', neighbour: 'banned' },
-  { name: 'most-headers', title: 'headers, as many and as large as are accepted, 200/s', neighbour: 'most-headers' },
-  { name: 'too-many-headers', title: 'more or larger headers than are accepted, 200/s', neighbour: 'too-many-headers' },
-  { name: 'idle', title: '1,000 idle connections', neighbour: 'idle' },
-  { name: 'huge-answers', title: 'an answer of 100 MB a second', neighbour: 'huge-answers' },
-  { name: 'stuck-connection', title: 'one stuck connection to the core', neighbour: 'stuck-connection' },
+  beside('slow-reads', 'reads of 2 s, one after the other'),
+  beside('slow-bodies', '500 bodies sent byte by byte'),
+  beside('endless-bodies', '32 endless bodies, 40 MB/s'),
+  beside('sends-on', '32 connections without a key that keep sending after their 401'),
+  beside('slow-readers', '10 more connections a second, each of which requests 50 × 100 kB and reads nothing'),
+  beside('keyless', 'no key, 5,000/s on 256 connections'),
+  beside('keyless-pipelined', 'no key, 5,000/s pipelined, 1,000 at a time'),
+  beside('long-paths', 'no key, 10,000/s pipelined, paths of 1 kB'),
+  beside('made-up-keys', 'made-up keys, 5,000/s on 10 connections, 64 at a time'),
+  beside('over-limit', 'a key far over its limit, 5,000/s on 64 connections'),
+  beside('banned', 'a banned key, 5,000/s on 512 connections'),
+  beside('most-headers', 'headers, as many and as large as are accepted, 200/s'),
+  beside('too-many-headers', 'more or larger headers than are accepted, 200/s'),
+  beside('idle', '1,000 idle connections'),
+  beside('huge-answers', 'an answer of 100 MB a second'),
+  beside('stuck-connection', 'one stuck connection to the core'),
   { name: 'silent-core', title: 'two cores, one falls silent (reads)', cores: 2, readsOnly: true, disturb: silence },
-  {
-    name: 'operators-list',
-    title: 'operators list keys: ten lists of 2,000 by use at once, repeatedly',
-    neighbour: 'operators-list',
-    listedKeys: 2_000,
-  },
-  { name: 'unread-log', title: 'the log is not read; no key, 10,000/s', neighbour: 'long-paths', isLogUnread: true },
+  beside('operators-list', 'operators list keys: ten lists of 2,000 by use at once, repeatedly', { listedKeys: 2_000 }),
+  beside('long-paths', 'the log is not read; no key, 10,000/s', { name: 'unread-log', isLogUnread: true }),
   { name: 'stalls', title: 'the gateway is paused for 70 ms each second', isLateByNature: true, disturb: stall },
 ];

@@ -5,7 +5,7 @@ import { rateLimit } from 'express-rate-limit';
 import { createProxyMiddleware } from 'http-proxy-middleware';
 import { Redis } from 'ioredis';
 import { type RedisReply, RedisStore } from 'rate-limit-redis';
-import { type KnownKey, KnownKeys } from './known-keys.ts';
+import { type KnownKey, KnownKeys, UNAUTHORIZED } from './known-keys.ts';
 
 /**
  * express + express-rate-limit + rate-limit-redis + http-proxy-middleware. It covers only part of the task: fixed
@@ -24,11 +24,7 @@ app.use(async (request, response, next) => {
   const key = await knownKeys.find(request.headers.authorization);
   if (key === undefined) {
     response.set('WWW-Authenticate', 'Bearer').status(401);
-    response.json({
-      code: 'unauthorized',
-      message: 'A valid API key is required in the header Authorization: Bearer as_...',
-      status: 401,
-    });
+    response.json(UNAUTHORIZED);
     return;
   }
   response.locals.key = key;

@@ -2,7 +2,7 @@ import proxy from '@fastify/http-proxy';
 import rateLimit from '@fastify/rate-limit';
 import Fastify from 'fastify';
 import { Redis } from 'ioredis';
-import { type KnownKey, KnownKeys } from './known-keys.ts';
+import { type KnownKey, KnownKeys, UNAUTHORIZED } from './known-keys.ts';
 
 /**
  * fastify + @fastify/rate-limit + @fastify/http-proxy. It covers only part of the task: fixed windows of a minute and a
@@ -26,11 +26,7 @@ app.addHook('onRequest', async (request, reply) => {
   request.knownKey = (await knownKeys.find(request.headers.authorization)) ?? null;
   if (request.knownKey !== null) return;
   reply.code(401).header('WWW-Authenticate', 'Bearer');
-  return await reply.send({
-    code: 'unauthorized',
-    message: 'A valid API key is required in the header Authorization: Bearer as_...',
-    status: 401,
-  });
+  return await reply.send(UNAUTHORIZED);
 });
 await app.register(rateLimit, {
   redis,

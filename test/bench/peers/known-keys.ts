@@ -16,6 +16,12 @@ export interface KnownKey {
   readonly day: number;
 }
 
+export const UNAUTHORIZED = {
+  code: 'unauthorized',
+  message: 'A valid API key is required in the header Authorization: Bearer as_...',
+  status: 401,
+};
+
 export class KnownKeys {
   readonly #redis: Redis;
   readonly #remembered = new Map<string, { readonly key: KnownKey; readonly until: number }>();

@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import net, { type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Credential, createApiKey, parseApiKey } from '../../../gateway/limiter/credential.ts';
 import { DEFAULT_PLANS } from '../../../gateway/limiter/plans.ts';
@@ -10,11 +9,12 @@ import { RedisStorage } from '../../../gateway/stores/redis/storage.ts';
 import { createLogger } from '../../../shared/process/logger.ts';
 import { targetOf } from '../../support/redis-target.ts';
 import { secretWith } from '../../support/secrets.ts';
-import { median } from '../../support/statistics.ts';
+import { median, sum } from '../../support/statistics.ts';
 import { listsOf } from '../load/asks.ts';
 import { runWrk } from '../load/load.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine, usageOf } from '../machine/usage.ts';
+import { connectTo } from '../setup/connection.ts';
 import { startGateway } from '../setup/gateway.ts';
 import { issueKeys } from '../setup/keys.ts';
 import { scriptCalls, setStage } from '../setup/stage.ts';
@@ -96,15 +96,9 @@ async function microsecondsPerDecision(decide: () => Promise<unknown>, inFlight:
   return (usageOf(stage.redis.pid).cpuMicroseconds - before) / decisions;
 }
 
-async function connect(): Promise<Socket> {
-  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
-  await once(socket, 'connect');
-  return socket;
-}
-
 /** The bytes of one request and its answer, excluding TCP and IP headers. */
 async function bytesPerRequest(): Promise<number> {
-  const socket = await connect();
+  const socket = await connectTo(url);
   socket.write(`GET /v1/pets HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer ${hot}\r\n\r\n`);
   socket.resume();
   await once(socket, 'close');
@@ -116,10 +110,7 @@ async function bytesPerDecision(): Promise<number> {
   const limiter = new RedisLimiter(connection, { table: DEFAULT_PLANS });
   const traffic = async () => {
     const statistics = await stage.client.info('stats');
-    return [...statistics.matchAll(/total_net_(?:in|out)put_bytes:(\d+)/g)].reduce(
-      (all, [, bytes]) => all + Number(bytes),
-      0,
-    );
+    return sum([...statistics.matchAll(/total_net_(?:in|out)put_bytes:(\d+)/g)].map(([, bytes]) => Number(bytes)));
   };
   const [first, second] = [await traffic(), await traffic()];
   for (let at = 0; at < SAMPLE_KEYS; at++) await limiter.decide(credential);
@@ -149,13 +140,8 @@ async function bytesInIndex(): Promise<number> {
 
 async function createKey(): Promise<Credential> {
   const { credential: made } = createApiKey();
-  const record = {
-    plan: 'pro',
-    name: 'a key with a name',
-    secrets: [secretWith(made.digest)],
-    createdAt: Date.now() * 1_000,
-  } as const;
-  await keys.create(made.id, record);
+  const secrets = [secretWith(made.digest)];
+  await keys.create(made.id, { plan: 'pro', name: 'a key with a name', secrets, createdAt: Date.now() * 1_000 });
   return made;
 }
 
@@ -163,7 +149,7 @@ async function createKey(): Promise<Credential> {
 async function bytesPerConnection(): Promise<number> {
   const resident = () => usageOf(gateway.pid).residentMegabytes * 2 ** 20;
   const before = resident();
-  const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, connect));
+  const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, () => connectTo(url)));
   await sleep(500);
   const used = (resident() - before) / IDLE_CONNECTIONS;
   for (const socket of sockets) socket.destroy();

@@ -1,6 +1,4 @@
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import net, { type Socket } from 'node:net';
 import { startPostgres } from '../../support/postgres.ts';
 import { sum } from '../../support/statistics.ts';
 import { listsOf } from '../load/asks.ts';
@@ -8,6 +6,7 @@ import { runWrk } from '../load/load.ts';
 import { startNode } from '../machine/processes.ts';
 import { installPrograms } from '../machine/programs.ts';
 import { describeMachine, usageOf, withChildren } from '../machine/usage.ts';
+import { connectTo } from '../setup/connection.ts';
 import { startGateway } from '../setup/gateway.ts';
 import { issueKeys } from '../setup/keys.ts';
 import { setStage } from '../setup/stage.ts';
@@ -44,19 +43,13 @@ const say = (what: string, megabytes: (pid: number) => number) =>
     `${what.padEnd(34)} gateway ${megabytes(gateway.pid).toFixed(0)} MB, core ${megabytes(core.pid).toFixed(0)} MB\n`,
   );
 
-async function connect(): Promise<Socket> {
-  const socket = net.connect(Number(new URL(url).port), '127.0.0.1');
-  await once(socket, 'connect');
-  return socket;
-}
-
 process.stdout.write(`${describeMachine()}\n\n`);
 say('at rest', (pid) => usageOf(pid).residentMegabytes);
 for (const connections of CONNECTIONS) {
   await runWrk({ url, connections, seconds: SECONDS, asks: listsOf([hot]) });
   say(`at most, ${connections} connections`, most);
 }
-const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, connect));
+const sockets = await Promise.all(Array.from({ length: IDLE_CONNECTIONS }, () => connectTo(url)));
 await runWrk({ url, connections: CONNECTIONS[0] ?? 0, seconds: SECONDS, asks: listsOf([hot]) });
 say(`at most, with ${IDLE_CONNECTIONS} idle ones`, most);
 for (const socket of sockets) socket.destroy();

@@ -24,14 +24,6 @@ export interface RedisCosts {
   readonly decision: number;
 }
 
-interface Sizing {
-  readonly gateways: number;
-  readonly shards: number;
-  readonly cores: number;
-  readonly gigabitsPerSecond: number;
-  readonly redisGigabytes: number;
-}
-
 /** The planned utilization of a CPU. The rest is for bursts, and for the load of a process that is lost. */
 export const BUSY = 0.6;
 
@@ -39,7 +31,7 @@ export const BUSY = 0.6;
  * The number of processes for a load. A gateway process, a shard and a core each use one CPU.
  * @param perCall decisions that share a call; 1 if every key is used rarely
  */
-export function sizeFor(perSecond: number, keys: number, perCall: number, costs: Costs): Sizing {
+export function sizeFor(perSecond: number, keys: number, perCall: number, costs: Costs) {
   const cpus = (microseconds: number) => Math.max(1, Math.ceil((perSecond * microseconds) / 1e6 / BUSY));
   const { call, decision } = costs.redis;
   return {

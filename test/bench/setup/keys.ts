@@ -23,7 +23,7 @@ export interface Keys {
   readonly banned: string;
 }
 
-const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 } as const;
+export const BOUNDLESS = { plan: 'enterprise', minute: 1_000_000_000, day: 1_000_000_000 } as const;
 const FEW = { ...BOUNDLESS, minute: 3 };
 const OVER = { plan: 'free', minute: 1, day: 1_000_000_000 } as const;
 const MANY = 1_000;

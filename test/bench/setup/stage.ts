@@ -3,6 +3,7 @@ import { Redis } from 'ioredis';
 import { DEFAULT_PLANS, storedPlans } from '../../../gateway/limiter/plans.ts';
 import { post } from '../../support/http.ts';
 import { freePort } from '../../support/port.ts';
+import { sum } from '../../support/statistics.ts';
 import { folder, type Service, startNode, startProgram } from '../machine/processes.ts';
 
 /** What all contenders share: one core, one Redis. */
@@ -54,5 +55,5 @@ export async function startRedis(): Promise<{ redis: Service; redisUrl: string; 
 export async function scriptCalls(client: Redis): Promise<number> {
   const statistics = await client.info('commandstats');
   const calls = [...statistics.matchAll(/^cmdstat_(?:eval|evalsha|fcall):calls=(\d+)/gm)];
-  return calls.reduce((total, [, count]) => total + Number(count), 0);
+  return sum(calls.map(([, count]) => Number(count)));
 }

@@ -19,19 +19,10 @@ const UP_MS = 240_000;
 /** Files that may contain a developer's secrets. */
 const PRIVATE = ['.env', 'chat-url'];
 
-export interface ComposeProject {
-  /** Runs `docker compose <args>`. @returns its standard output @throws {Error} if it fails */
-  compose(...args: readonly string[]): Promise<string>;
-  /** The name of a service's container. */
-  nameOf(service: string): string;
-  /** The operators' token for its gateways. */
-  readonly adminToken: string;
-  /** Sets the webhook to which its Alertmanager sends alerts. */
-  sendAlertsTo(url: string): void;
-}
+export type ComposeProject = Awaited<ReturnType<typeof composeProject>>;
 
 /** @param publishOn the address that serves clients */
-export async function composeProject(socket: string, docker: Docker, publishOn: string): Promise<ComposeProject> {
+export async function composeProject(socket: string, docker: Docker, publishOn: string) {
   const program = await composeProgram(docker);
   const folder = join(await temporaryFolder(), 'deploy');
   cpSync(join(ROOT, 'deploy'), folder, { recursive: true, filter: (path) => !PRIVATE.includes(basename(path)) });
@@ -42,13 +33,17 @@ export async function composeProject(socket: string, docker: Docker, publishOn: 
   writeFileSync(file, withoutDigest(composeText()));
   const options = ['--env-file', environment, '--file', file];
   return {
-    async compose(...args) {
+    /** Runs `docker compose <args>`. @returns its standard output @throws {Error} if it fails */
+    async compose(...args: readonly string[]): Promise<string> {
       const { stdout } = await execute(program, [...options, ...args], { env: environmentOf(socket), timeout: UP_MS });
       return stdout.trim();
     },
-    nameOf: (service) => `animal-store-${service}-1`,
+    /** The name of a service's container. */
+    nameOf: (service: string) => `animal-store-${service}-1`,
+    /** The operators' token for its gateways. */
     adminToken: secrets.ADMIN_TOKEN ?? '',
-    sendAlertsTo: (url) => writeFileSync(join(folder, 'alertmanager/chat-url'), url),
+    /** Sets the webhook to which its Alertmanager sends alerts. */
+    sendAlertsTo: (url: string) => writeFileSync(join(folder, 'alertmanager/chat-url'), url),
   };
 }
 

@@ -37,35 +37,16 @@ const HOME = ['--tmpfs', '/home/node:uid=1000,gid=1000'];
  */
 export async function runContainer(
   docker: Docker,
-  {
-    image,
-    name,
-    network,
-    ports,
-    environment,
-  }: {
-    readonly image: string;
-    readonly name: string;
-    readonly network: string;
+  started: Readonly<Record<'image' | 'name' | 'network', string>> & {
     readonly ports: readonly number[];
     readonly environment: Readonly<Record<string, string>>;
   },
 ): Promise<Container> {
+  const { image, name, network, ports, environment } = started;
   const published = ports.flatMap((port) => ['--publish', `127.0.0.1::${port}`]);
   const variables = Object.entries(environment).flatMap(([key, value]) => ['--env', `${key}=${value}`]);
-  await docker([
-    'run',
-    '--detach',
-    '--name',
-    name,
-    '--network',
-    network,
-    ...HARDENED,
-    ...HOME,
-    ...published,
-    ...variables,
-    image,
-  ]);
+  const place = ['--detach', '--name', name, '--network', network];
+  await docker(['run', ...place, ...HARDENED, ...HOME, ...published, ...variables, image]);
   cleanUp(() => docker(['rm', '--force', name]));
   return containerNamed(docker, name);
 }

