@@ -153,7 +153,7 @@ export function UsagePage({ route }: { route: Route }) {
   return html`
     <div class="page-head">
       <h1>Usage</h1>
-      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', 'text/csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
+      ${rows !== undefined && html`<button type="button" onClick=${() => download('usage.csv', csvOf(usageCells(rows, asked.by)))}>Download CSV</button>`}
     </div>
     <p class="note">Decisions of all gateways, including those on revoked keys. Days are UTC; today and the 35 days before are kept.</p>
     <${Filters} specs=${USAGE_SPECS} route=${route} />
