@@ -184,8 +184,8 @@ function KeySecrets(key: KeyView) {
       title: 'Actions',
       show: (secret) => html`
         <span class="bar">
-          <${ActionButton} kind="small" onClick=${() => askForSecretChanges(key, secret)}>Change<span class="unseen"> ${secret.name}</span><//>
-          <${ActionButton} kind="small danger" onClick=${() => askToRevoke(key, secret)}>Revoke<span class="unseen"> ${secret.name}</span><//>
+          <${ActionButton} kind="small" of=${secret.name} onClick=${() => askForSecretChanges(key, secret)}>Change<//>
+          <${ActionButton} kind="small danger" of=${secret.name} onClick=${() => askToRevoke(key, secret)}>Revoke<//>
         </span>
       `,
     },

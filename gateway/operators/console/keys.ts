@@ -114,8 +114,7 @@ export function BansPage({ route }: { route: Route }) {
     { title: 'Refused since', isFigure: true, show: ({ banRefused = 0 }) => number(banRefused) },
     {
       title: 'Action',
-      show: (key) =>
-        html`<${ActionButton} kind="small" onClick=${() => askToLiftBan(key)}>Lift<span class="unseen"> ${key.name}</span><//>`,
+      show: (key) => html`<${ActionButton} kind="small" of=${key.name} onClick=${() => askToLiftBan(key)}>Lift<//>`,
     },
   ];
   return html`

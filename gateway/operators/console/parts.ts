@@ -181,6 +181,8 @@ interface ActionButtonProps {
   readonly kind?: string;
   /** The lowest role that may use it. */
   readonly needs?: Role;
+  /** What it changes, for screen readers, if only its row shows that. */
+  readonly of?: string;
   onClick(): unknown;
   readonly children: Content;
 }
@@ -189,12 +191,13 @@ interface ActionButtonProps {
  * A button that changes something. For users without the required role it does nothing, but explains why. The gateway
  * enforces permissions itself.
  */
-export function ActionButton({ kind, needs = 'operator', onClick, children }: ActionButtonProps) {
+export function ActionButton({ kind, needs = 'operator', of, onClick, children }: ActionButtonProps) {
   const caller = useContext(Caller);
+  const content = html`${children}${of !== undefined && html`<span class="unseen"> ${of}</span>`}`;
   if (caller === undefined || includesRole(caller.role, needs))
-    return html`<button type="button" class=${kind} onClick=${onClick}>${children}</button>`;
+    return html`<button type="button" class=${kind} onClick=${onClick}>${content}</button>`;
   const why = `This needs the role ${roleInWords(needs)}. Your token has the role ${roleInWords(caller.role)}.`;
-  return html`<button type="button" class=${kind} aria-disabled="true" title=${why}>${children}</button>`;
+  return html`<button type="button" class=${kind} aria-disabled="true" title=${why}>${content}</button>`;
 }
 
 export const roleInWords = (role: string): string => ROLE_WORDS[role as Role]?.split(':')[0] ?? role;

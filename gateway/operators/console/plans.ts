@@ -62,7 +62,7 @@ const COLUMNS: readonly Column<NamedPlan>[] = [
   {
     title: 'Action',
     show: ([plan]) =>
-      html`<${ActionButton} kind="small" onClick=${() => askForPlan(plan)}>Change<span class="unseen"> ${planInWords(plan)}</span><//>`,
+      html`<${ActionButton} kind="small" of=${planInWords(plan)} onClick=${() => askForPlan(plan)}>Change<//>`,
   },
 ];
 
